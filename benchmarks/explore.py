@@ -36,8 +36,8 @@ from sbert_app.services.clusters.clustering import HDBSCAN, K_MEANS, ClusterSett
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode, sample_of
 from sbert_app.services.corpus.search import find_near_duplicates, search
-from sbert_app.services.maps.corpus_map import place_all
-from sbert_app.services.maps.projection import MapSettings
+from sbert_app.services.maps.corpus_map import place_between
+from sbert_app.services.maps.projection import MapSettings, project
 from sbert_app.services.store.cache import DiskCache
 from training.data.load import load_data
 from training.models.distill import distill
@@ -81,7 +81,12 @@ def run_explore(rounds: int = SENTENCES) -> dict[str, Any]:
         timed("k-means, 50 clusters", lambda: cluster(embedded, ClusterSettings(K_MEANS, num_clusters=50), cache, home))
         timed("HDBSCAN of a sample", lambda: cluster(embedded, ClusterSettings(HDBSCAN, 50), cache, home))
         sample = sample_of(embedded, SAMPLE)
-        points = timed("map, all placed", lambda: place_all(embedded.vectors, sample, MapSettings(), cache, home))
+
+        def place() -> np.ndarray:
+            (points,) = project([sample.embedded], MapSettings(), cache, home)
+            return place_between(embedded.vectors, sample, points)
+
+        points = timed("map, all placed", place)
         pairs = estimate_seconds(embedded.vectors)
     return {
         "benchmark": "explore",

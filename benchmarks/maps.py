@@ -27,7 +27,6 @@ from sbert_app.services.maps.projection import (
     compile_umap,
     compiled_code,
     draw,
-    draw_aligned,
     import_umap,
     project,
 )
@@ -70,7 +69,7 @@ def _first_map() -> tuple[float, float]:
     vectors = normalize_rows(np.random.default_rng(SEED).standard_normal((FIRST, 384), dtype=np.float32))
     with tempfile.TemporaryDirectory() as empty:
         compiling = machine.time_call(partial(compile_umap, Path(empty)))
-        first = machine.time_call(partial(draw, vectors, MapSettings(), Path(empty)))
+        first = machine.time_call(partial(draw, [vectors], MapSettings(), Path(empty)))
     return compiling.wall, first.wall
 
 
@@ -83,10 +82,10 @@ def _row(encoder: Encoder, home: Path, size: int, rounds: int) -> dict[str, Any]
         cache = DiskCache(Path(folder))
         project([embedded], MapSettings(), cache, home)
         work: dict[str, Callable[[], Any]] = {
-            "map": partial(draw, embedded.vectors, MapSettings(), home),
+            "map": partial(draw, [embedded.vectors], MapSettings(), home),
             "umap_learn": _umap_learn(embedded.vectors, home),
-            "map_3d": partial(draw, embedded.vectors, MapSettings(dimensions=3), home),
-            "two_aligned": partial(draw_aligned, embedded.vectors, other.vectors, MapSettings(), home),
+            "map_3d": partial(draw, [embedded.vectors], MapSettings(dimensions=3), home),
+            "two_aligned": partial(draw, [embedded.vectors, other.vectors], MapSettings(), home),
             "from_cache": partial(project, [embedded], MapSettings(), cache, home),
         }
         times = machine.alternate(work, rounds)

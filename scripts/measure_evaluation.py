@@ -24,7 +24,8 @@ from typing import Any
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.results.grid import ResultGrid, load_scored_pairs, timed_scores
 from sbert_app.services.results.precomputed import SHIPPED, PrecomputedResults
-from sbert_app.services.results.results import AVERAGE, STATISTICS, Metric, Results, averaged_of
+from sbert_app.services.results.results import AVERAGE, STATISTICS, Metric
+from sbert_app.services.results.table import Results, averaged_of
 from sbert_app.services.store.documents import read_document
 from scripts.measure_ablation import machine
 from training.atomic import write_text

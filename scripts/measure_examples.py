@@ -116,7 +116,7 @@ def write_map(cache: ModelCache) -> None:
     for old in SHIPPED_MAP.glob("*.npz"):
         old.unlink()
     key = map_key(MapSettings(), embedded)
-    DiskCache(SHIPPED_MAP).put(key, draw(embedded.vectors, MapSettings(), cache.home))
+    DiskCache(SHIPPED_MAP).put(key, draw([embedded.vectors], MapSettings(), cache.home)[0])
     print(key)
 
 

@@ -70,7 +70,7 @@ def _trained(folder: Path, data: dict[str, Dataset], before: dict[str, System]) 
     for variant, (label, made_of) in TRAINED.items():
         system = before.get(label)
         if system is None or system.made_of != made_of or system.figures.keys() != data.keys():
-            system = System(label, made_of, {name: [] for name in data})
+            system = System(label, {name: [] for name in data}, made_of)
         models = {int(file.name.rpartition("-")[2]): file for file in folder.glob(f"{variant}-*")}
         seeds = sorted(seed for seed in models if seed >= system.seeds)
         missing = next(seed for seed in count(system.seeds) if seed not in models)
@@ -89,7 +89,7 @@ def _untrained(data: dict[str, Dataset]) -> Iterator[System]:
         "raw-bert-mini: CLS": ("no labels: masked words alone", Encoder.load(RAW_BERT, "cls")),
     }
     for label, (made_of, encoder) in models.items():
-        yield _measured(System(label, made_of, {name: [] for name in data}), [encoder], data)
+        yield _measured(System(label, {name: [] for name in data}, made_of), [encoder], data)
 
 
 def _measured(system: System, encoders: list[Any], data: dict[str, Dataset]) -> System:

@@ -10,7 +10,8 @@ from training.trainer.negatives import MinedNegatives
 
 @pytest.mark.parametrize("odd", ["\u2028", "\x85", "\x0b", "\x0c", "\x1c"])
 def test_a_pasted_sentence_stays_one_and_mined_negatives_are_read_as_they_were_written(tmp_path, odd):
-    assert Corpus.from_text(f"first{odd}half\nsecond\r\n").sentences == [f"first{odd}half", "second"]
+    (tmp_path / "pasted.txt").write_bytes(f"first{odd}half\nsecond\r\n".encode())
+    assert Corpus.from_file(tmp_path / "pasted.txt").sentences == ["first half", "second"]
     data = Dataset("mine", ([f"a{odd}b"], [f"c{odd}"], [f"{odd}d"]))
     MinedNegatives(data, np.array([[0.9, 0.5]])).write(tmp_path)
     assert MinedNegatives.read(tmp_path, data).data.columns == data.columns

@@ -131,7 +131,7 @@ from sbert_app.services.compare.comparison import compare_by_name
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.ablations import ABLATIONS
 from sbert_app.services.files.blocks import find_files
-from sbert_app.services.results.grid import EvalResultCache, evaluate_one
+from sbert_app.services.results.grid import evaluate_one
 from sbert_app.services.results.results import Metric
 from sbert_app.settings import Settings
 from training import Encoder, InputError, RunConfig, load_data, open_model, similarity, train
@@ -173,7 +173,7 @@ error = run(RunConfig(
 ))
 median = ModelName.parse("scratch:1x32:median")
 Encoder.load(median, home=home).save("saved")
-result = evaluate_one(median, load_data("pairs.csv"), services.models, EvalResultCache(Path(".")), UNWATCHED)
+result = evaluate_one(median, load_data("pairs.csv"), services.models, UNWATCHED)
 letters = ModelName.parse("letters")
 labelled = load_data("quora:train", home=".")
 at = ("--model", "letters", "--json", "--home", home)

@@ -24,7 +24,7 @@ from sbert_app.pages.components.messages import gradio_errors
 from sbert_app.services.access import Quota, TooMany, visitor_of
 from sbert_app.services.container import Services
 from sbert_app.services.runs.record import RunBusy, RunNotFound, RunStateError
-from training.data.tables.rows import quoted
+from training.data.tables.cells import quoted
 from training.errors import InputError, NotFoundError, UserFacingError
 from training.trainer.config import SETTINGS
 

@@ -24,7 +24,7 @@ from sbert_app.services.corpus.search import MAX_K, check_query
 from sbert_app.services.corpus.search import search as find
 from sbert_app.services.files.jobs import ScoreRequest
 from sbert_app.services.files.matches import threshold_of
-from sbert_app.services.maps.corpus_map import MapRequest, compute_map
+from sbert_app.services.maps.corpus_map import compute_map
 from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.models.cache import Distilled, distill_to_home
 from sbert_app.services.models.unknown import check_finite, unknown_warnings
@@ -302,7 +302,7 @@ def project(
     key = services.embeddings.add(Corpus("sentences", sentences))
     name = ModelName.parse(model or DEFAULT_MODEL).with_pooling(pooling)
     settings = MapSettings(dimensions, neighbours, min_dist, seed)
-    corpus_map = compute_map(services.embeddings, MapRequest(key, name, settings=settings))
+    corpus_map = compute_map(services.embeddings, key, [name], settings)
     read = usage(model, *read_tokens(services.models.get(model or DEFAULT_MODEL, VectorModel), sentences))
     answer = {"model": corpus_map.embedded[0].model, "pooling": corpus_map.embedded[0].pooling, **read}
     points = corpus_map.maps[0].round(4).tolist()

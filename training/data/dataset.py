@@ -20,9 +20,9 @@ from typing import Any
 
 from training.catalogue import LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS
 from training.data.gold import NUMBER, GoldColumn, label_text
+from training.data.tables.cells import as_text
 from training.data.tables.columns import (
     SPLIT_NAMES,
-    as_text,
     canonical_names,
     is_usual_name,
     listed,

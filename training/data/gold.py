@@ -17,19 +17,9 @@ from typing import Any
 import numpy as np
 
 from training.catalogue import NLI_LABELS
-from training.data.tables.columns import (
-    LABELS,
-    NAMED_SCALE,
-    NLI_PAIR,
-    SCORES,
-    PairColumns,
-    as_text,
-    bad_number,
-    normalize_name,
-    parse_number,
-    side_of,
-)
-from training.data.tables.rows import OpenedTable, quoted
+from training.data.tables.cells import as_text, bad_number, parse_number, quoted
+from training.data.tables.columns import LABELS, NAMED_SCALE, NLI_PAIR, SCORES, PairColumns, normalize_name, side_of
+from training.data.tables.rows import OpenedTable
 from training.errors import InputError
 
 # Gold scores run from 0 (nothing in common) to 5 (the same meaning).

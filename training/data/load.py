@@ -31,7 +31,8 @@ from typing import Any
 
 from training.catalogue import DATA_SETS, DataSet
 from training.data.dataset import Dataset, join, parse_dataset, used_columns
-from training.data.tables.columns import as_text, bad_number, listed, normalize_name, parse_number, split_names
+from training.data.tables.cells import as_text, bad_number, parse_number
+from training.data.tables.columns import listed, normalize_name, split_names
 from training.data.tables.table import open_table
 from training.data.transforms import POSITIVE_ROWS, transform_for
 from training.errors import InputError, NotFoundError, did_you_mean

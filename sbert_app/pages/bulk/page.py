@@ -33,7 +33,8 @@ from sbert_app.services.files.layout import suffix_like
 from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.files.uploads import ChosenColumns
 from training.catalogue import DEFAULT_MODEL, asset, read_asset
-from training.data.tables.columns import PairColumns, parse_number, pick_columns
+from training.data.tables.cells import parse_number
+from training.data.tables.columns import PairColumns, pick_columns
 from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
 from training.errors import InputError, Stopped, UserFacingError

@@ -27,11 +27,12 @@ from sbert_app.pages.components.templates import macro
 from sbert_app.services.container import Services
 from sbert_app.services.files.doctor import EXAMPLES, clean, examine
 from sbert_app.services.files.layout import suffix_like
-from sbert_app.services.files.uploads import GOLD_SCALE, ChosenColumns, has_scores, has_triplets, named_columns
+from sbert_app.services.files.uploads import GOLD_SCALE, ChosenColumns, has_triplets, named_columns
 from training.catalogue import DEFAULT_MODEL
 from training.data.gold import parse_reading
 from training.data.load import load_data
-from training.data.tables.columns import as_text, listed
+from training.data.tables.cells import as_text
+from training.data.tables.columns import listed
 from training.data.tables.rows import OpenedTable, file_version
 from training.data.tables.table import open_table
 from training.data.tables.text import SPOKEN, UnknownEncodingError
@@ -255,4 +256,5 @@ def chosen_name(services: Services, path: str, encoding: str, sheet: str | None,
     copy = named_columns(table, columns, services.settings.home, scale, labels)
     if copy is None:
         return as_named
-    return str(DataName(str(copy), scale=GOLD_SCALE if columns and has_scores(copy) else None))
+    has_scores = columns and "score" in open_table(copy).columns
+    return str(DataName(str(copy), scale=GOLD_SCALE if has_scores else None))

@@ -80,9 +80,9 @@ def build(services: Services) -> None:
 
     def example() -> Update:
         """The shipped calibration on shipped scores, which need no model."""
-        model, (pairs, scores) = ModelName.parse(MODELS[0]), shipped_scores(home)
+        model, (pairs, results, _) = ModelName.parse(MODELS[0]), shipped_scores(home)
         curve = calibration.load_calibration(str(model), "mean", home)
-        result, pairs = scores.results[model].measured(pairs)
+        result, pairs = results[model].measured(pairs)
         return checked(model, reliability(curve, pairs, result.scores_by("cosine"), home)) if curve else {}
 
     tab.wire(fit, [*pickers.inputs, *on_second], empty, example=example, others=((test, check), (back, go_back)))

@@ -21,7 +21,7 @@ from sbert_app.pages.evaluate.pickers import DATA, MODELS, ModelAndData
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.results.error_analysis import ErrorAnalysis, RankedError, Slice, analyze_errors
-from sbert_app.services.results.grid import EvalResultCache, evaluate_one, load_scored_pairs
+from sbert_app.services.results.grid import evaluate_one, load_scored_pairs
 from sbert_app.services.results.precomputed import shipped_scores
 from sbert_app.services.results.results import EvalResult, Metric, data_label
 from training.data.dataset import Dataset
@@ -78,18 +78,17 @@ class _ErrorAnalysisTab:
         """Scores the data set, unless the cache has the scores, and lists the largest errors."""
         spec, name = self.pickers.named(*values)
         watch.report(0, f"Scoring {data_label(name)}")
-        home = self.services.settings.home
-        pairs, cache = load_scored_pairs(name, home), EvalResultCache(home)
-        result = evaluate_one(spec, pairs, self.services.models, cache, watch)
+        pairs = load_scored_pairs(name, self.services.settings.home)
+        result = evaluate_one(spec, pairs, self.services.models, watch)
         update = self.result(spec, name, pairs, result)
         first = next(iter(update[self.analysis].errors.over), None)
         return {**update, **(self._explanation(spec, first) if first else {})}
 
     def example(self) -> Update:
         """The errors by shipped scores. The words of a pair need the model, and come when the pair is selected."""
-        pairs, scores = shipped_scores(self.services.settings.home)
+        pairs, results, _ = shipped_scores(self.services.settings.home)
         spec = ModelName.parse(MODELS[0])
-        return self.result(spec, pairs.name, pairs, scores.results[spec], explained=False)
+        return self.result(spec, pairs.name, pairs, results[spec], explained=False)
 
     def result(self, spec: ModelName, name: str, pairs: Dataset, result: EvalResult, explained: bool = True) -> Update:
         """The lists of errors and the slices, without the words of a pair."""

@@ -34,17 +34,18 @@ from sbert_app.services.results.precomputed import (
     PrecomputedResults,
     shipped_systems,
 )
-from sbert_app.services.results.results import (
-    AVERAGE,
-    DEVELOPMENT_SETS,
-    STATISTICS,
-    Metric,
+from sbert_app.services.results.results import AVERAGE, DEVELOPMENT_SETS, STATISTICS, Metric, data_label
+from sbert_app.services.results.table import (
+    FORMATS,
+    MARK,
     Results,
+    ResultTable,
+    TableColumn,
     averaged_of,
-    data_label,
+    markdown,
     rank_models,
+    tabulate,
 )
-from sbert_app.services.results.table import FORMATS, MARK, ResultTable, TableColumn, markdown, tabulate
 from sbert_app.services.store.documents import read_document
 from training.errors import UserFacingError
 from training.models.model import opener_of
@@ -315,10 +316,11 @@ def differences(results: Results, a: str | None, b: str | None, metric: Metric) 
 
 
 def _notes(table: ResultTable) -> list[str]:
+    names = {column.name for column in table.columns}
     notes = {
         PEARSON_CAUTION: table.metric.statistic == "pearson",
         CROSS_ENCODER_NOTE: table.metric.similarity != "cosine",
-        AVERAGE_NOTE: table.has_average and any(column.name in DEVELOPMENT_SETS for column in table.columns),
+        AVERAGE_NOTE: AVERAGE in names and not names.isdisjoint(DEVELOPMENT_SETS),
         SEEN_NOTE: any(row.trained_on for row in table.rows),
     }
     if hosts := {endpoint.address for row in table.rows if (endpoint := ModelName.parse(row.model).endpoint)}:

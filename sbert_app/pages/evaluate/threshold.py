@@ -88,10 +88,10 @@ def build(services: Services) -> None:
         return result(decisions, rows, _use(services, *data))
 
     def example() -> Update:
-        rows, scores = shipped_scores(services.settings.home)
-        note = f"Shipped with the app: {scores.origin}. Press “Find the threshold” to measure it here."
-        results = {name: scores.results[name] for name in map(ModelName, FIRST_MODELS)}
-        decisions = decide_results(results, rows, [BEST_F1, f"{PRECISION}={LEAST_PRECISION:g}"])
+        rows, results, origin = shipped_scores(services.settings.home)
+        note = f"Shipped with the app: {origin}. Press “Find the threshold” to measure it here."
+        criteria = [BEST_F1, f"{PRECISION}={LEAST_PRECISION:g}"]
+        decisions = decide_results({name: results[name] for name in map(ModelName, FIRST_MODELS)}, rows, criteria)
         return result(decisions, rows, _use(services, rows.name, None), [note])
 
     nothing = {part: hidden() for part in (curve, by_threshold, meaning)}

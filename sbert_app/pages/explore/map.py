@@ -238,7 +238,8 @@ class _MapTab:
 
     def draw(self, watch: Watch, _: Any, open_corpus: OpenCorpus, clustering: Clustering, *values: Any) -> Update:
         controls, embeddings = MapControls(*values), self.services.embeddings
-        result = compute_map(embeddings, controls.request(open_corpus), watch)
+        models = [open_corpus.model, *filter(None, [controls.second_model])]
+        result = compute_map(embeddings, open_corpus.corpus, models, controls.settings, watch)
         topics = self.topics.get(result.key)
         if topics is None:
             watch.report(0, "Looking for keywords")

@@ -15,11 +15,11 @@ from sbert_app.pages.explore.open_corpus import OpenCorpus, current_clusters, sh
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.clusters.clustering import NOISE, ClusterSettings
 from sbert_app.services.clusters.edits import group_store, groups_of
-from sbert_app.services.clusters.summary import FEWEST, TITLE_KEYWORDS, Topics, keywords_of
+from sbert_app.services.clusters.summary import FEWEST, TITLE_KEYWORDS, Topics, keywords
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
-from sbert_app.services.maps.corpus_map import SIMILAR, MapRequest, MapResult, PairDistances, moved_neighbours
+from sbert_app.services.maps.corpus_map import SIMILAR, MapResult, PairDistances, moved_neighbours
 from sbert_app.services.maps.projection import MapSettings
 from training.names import ModelName
 
@@ -46,10 +46,10 @@ class MapControls(NamedTuple):
     pairs: bool
     names: bool = True
 
-    def request(self, open_corpus: OpenCorpus) -> MapRequest:
+    @property
+    def settings(self) -> MapSettings:
         dimensions = 2 if self.dimensions == "2-D" else 3
-        settings = MapSettings(dimensions, int(self.neighbours), float(self.min_dist), int(self.seed or 0))
-        return MapRequest(open_corpus.corpus, open_corpus.model, self.second_model, settings)
+        return MapSettings(dimensions, int(self.neighbours), float(self.min_dist), int(self.seed or 0))
 
     @property
     def second_model(self) -> ModelName | None:
@@ -109,7 +109,7 @@ def compute_colouring(
     if controls.colour == CLUSTER:
         watch.report(0, "Clustering")
         edited = current_clusters(services.embeddings, embedded, clustering, watch)
-        words = keywords_of(embedded.corpus.sentences, edited.labels, TITLE_KEYWORDS)
+        words = keywords(embedded.corpus.sentences, edited.labels, TITLE_KEYWORDS)
         titles = {label: edited.names.get(label) or ", ".join(words[label]) for label in range(len(edited.originals))}
         names = {label: f"{label + 1}: {title}" if title else f"{label + 1}" for label, title in titles.items()}
         return make_labels("cluster", [BLANK if label == NOISE else names[label] for label in edited.labels.tolist()])

@@ -20,12 +20,11 @@ from sbert_app.services.files.uploads import keep_pairs
 from sbert_app.services.files.writers import save_table
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.results.results import Difference, Estimate
 from sbert_app.services.runs.record import Run
 from sbert_app.services.store.documents import read_document, write_document
 from training.data.transforms import sentence_groups
 from training.errors import InputError
-from training.evaluation.bootstrap import correlation, sentence_keys
+from training.evaluation.bootstrap import Difference, Estimate, correlation, sentence_keys
 from training.evaluation.metrics import krippendorff_alpha, spearman
 from training.names import ModelName
 from training.trainer.config import RunConfig

@@ -15,8 +15,8 @@ from sbert_app.services.corpus.corpus import CorpusLimits
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, sample_of
 from sbert_app.services.corpus.neighbours import neighbours
 from sbert_app.services.files.writers import ADVICE, PARQUET, Column, cell_text, check_output, with_file_columns
-from sbert_app.services.maps.corpus_map import place_all
-from sbert_app.services.maps.projection import MapSettings
+from sbert_app.services.maps.corpus_map import place_between
+from sbert_app.services.maps.projection import MapSettings, project
 from sbert_app.services.store.cache import DiskCache
 from training.atomic import replace_file
 from training.errors import unwritable
@@ -44,7 +44,9 @@ def export_atlas(
     """
     check_output(output, PARQUET)
     vectors, sample = np.asarray(embedded.vectors), sample_of(embedded, limits.map_points)
-    points = place_all(vectors, sample, settings, cache, home, watch)
+    drawing = watch.stage(f"Drawing the map of {len(sample.rows):,} sentences")
+    (sample_points,) = project([sample.embedded], settings, cache, home, drawing)
+    points = place_between(vectors, sample, sample_points, watch)
     searching = watch.stage("Looking for the nearest sentences")
     rows, distances = neighbours(vectors, min(NEIGHBOURS + 1, len(vectors)), searching)
     nearest = [pa.array(list(rows[:, 1:].astype(np.int64))), pa.array(list(distances[:, 1:]))]

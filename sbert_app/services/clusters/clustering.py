@@ -2,26 +2,23 @@
 
 HDBSCAN (Campello et al. 2013) finds groups that are denser than their surroundings, and calls the other sentences
 noise. In hundreds of dimensions hardly anything is dense: of 10,000 STSb sentences 82% were noise after a principal
-component analysis to 50 dimensions, and 29% after UMAP to 5. It therefore runs on a 5-D map (`maps.projection`).
+component analysis to 50 dimensions, and 29% after UMAP to 5. It therefore runs on a 5-D map (`maps.projection`). Of a
+corpus that is too large for a map it groups a random sample; every other sentence joins the cluster of most of its
+nearest neighbours there.
 
-Hierarchical clustering repeatedly joins the two most similar groups; the similarity of two groups is the mean cosine
-of their pairs (average linkage). It compares every pair of sentences: for 10,000 of them, 65 hours of BERT in the
-paper (section 1 and its conclusion). The tree is computed once and cached; other cuts of it take no time. All
-distances are in memory while it is computed, which limits the size of the corpus.
+Hierarchical clustering repeatedly joins the two groups with the highest mean cosine of their pairs (average linkage).
+It compares every pair of sentences: for 10,000 of them, 65 hours of BERT in the paper (section 1 and its conclusion).
+The tree is cached, so that other cuts take no time. Its distances are in memory, which limits the size of the corpus.
 
 Mini-batch k-means (Sculley 2010) divides any corpus into a given number of clusters, without noise, and reads a memory
-map batch by batch. HDBSCAN groups a random sample of a corpus that is too large for a map; every other sentence joins
-the cluster of most of its nearest neighbours in the sample.
-
-Labels are int64 (N,): 0 is the largest cluster, −1 is noise.
+map batch by batch.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -68,8 +65,8 @@ class ClusterSettings:
 
     def check(self, embedded: EmbeddedCorpus) -> None:
         """Raises InputError if a setting is invalid, or the corpus has too few distinct sentences."""
-        if self.method not in METHODS:
-            raise InputError(f"there is no clustering method {self.method!r}; choose {' or '.join(METHODS)}.")
+        if self.method not in MIN_SENTENCES:
+            raise InputError(f"there is no clustering method {self.method!r}; choose {' or '.join(MIN_SENTENCES)}.")
         if self.min_cluster_size != 0 and self.min_cluster_size < 2:
             raise InputError(f"the smallest cluster has {self.min_cluster_size} sentences; it must be at least 2.")
         if not -1 <= self.min_cosine <= 1:
@@ -91,21 +88,32 @@ def cluster(
 ) -> np.ndarray:
     """The cluster of each sentence: int64 (N,), 0 the largest, −1 noise. The cache stores maps, labels and trees.
 
-    Sentences of which the model knows no token are noise, unless ``keep_unknown``.
-    Raises InputError if a setting is invalid, or the corpus is too small, or too large for a tree.
+    Sentences of which the model knows no token are noise, unless ``keep_unknown``. Raises InputError if a setting is
+    invalid, or the corpus is too small, or too large for a tree.
     """
     settings.check(embedded)
-    task = _Task(embedded, settings, cache, home, watch)
-    if settings.method != HDBSCAN or len(embedded) <= limits.clustered:
-        labels = METHODS[settings.method](task)
+    count, size = settings.num_clusters, settings.min_cluster_size
+    if settings.method == K_MEANS:
+        k = min(count or CENTRES, len(embedded))
+        key = digest(["mini-batch k-means", embedded.key, str(k)])
+        labels = cache.get_or_compute(key, lambda: k_means(embedded.vectors, k, watch))
+    elif settings.method == HIERARCHICAL:
+        from scipy.cluster.hierarchy import fcluster
+
+        tree = linkage_tree(embedded, cache, watch)
+        by_cosine = 1 - settings.min_cosine
+        labels = fcluster(tree, by_cosine, "distance") if count is None else fcluster(tree, count, "maxclust")
+        labels = labels.astype(np.int64) - 1
+    elif len(embedded) <= limits.clustered:
+        labels = _hdbscan(embedded, size, cache, home, watch)
     else:
         sample = sample_of(embedded, limits.map_points)
 
         def compute() -> np.ndarray:
-            labels = _cluster_hdbscan(replace(task, embedded=sample.embedded))
+            labels = _hdbscan(sample.embedded, size, cache, home, watch)
             return join_nearest(embedded.vectors, sample.rows, labels, watch)
 
-        key = digest(["hdbscan of a sample", sample.embedded.key, str(settings.min_cluster_size)])
+        key = digest(["hdbscan of a sample", sample.embedded.key, str(size)])
         labels = cache.get_or_compute(key, compute)
     if not keep_unknown:
         labels[embedded.unknown] = NOISE
@@ -120,17 +128,8 @@ def by_size(labels: np.ndarray) -> np.ndarray:
     return numbers[labels].astype(np.int64)
 
 
-@dataclass(frozen=True)
-class _Task:
-    embedded: EmbeddedCorpus
-    settings: ClusterSettings
-    cache: DiskCache
-    home: Path
-    watch: Watch
-
-
-def _cluster_hdbscan(task: _Task) -> np.ndarray:
-    embedded, setting = task.embedded, task.settings.min_cluster_size
+def _hdbscan(embedded: EmbeddedCorpus, setting: int, cache: DiskCache, home: Path, watch: Watch) -> np.ndarray:
+    """The labels by HDBSCAN on a 5-D map; a ``setting`` of 0 finds the smallest size of clusters."""
     size = setting or max(FEWEST_IN_CLUSTER, len(embedded) // SENTENCES_OF_SIZE)
     if size > len(embedded):
         available = format_count(len(embedded), "sentence")
@@ -140,10 +139,10 @@ def _cluster_hdbscan(task: _Task) -> np.ndarray:
     def compute() -> np.ndarray:
         from sklearn import cluster as sklearn_cluster
 
-        mapping = task.watch.stage(f"Mapping {len(embedded):,} sentences to 5 dimensions")
-        (points,) = project([embedded], map_settings, task.cache, task.home, mapping)
-        task.watch.report(0, "Looking for dense groups")
-        task.watch.check()
+        mapping = watch.stage(f"Mapping {len(embedded):,} sentences to 5 dimensions")
+        (points,) = project([embedded], map_settings, cache, home, mapping)
+        watch.report(0, "Looking for dense groups")
+        watch.check()
         smallest = size
         while True:
             min_samples = min(MIN_SAMPLES, smallest, len(points))
@@ -153,31 +152,7 @@ def _cluster_hdbscan(task: _Task) -> np.ndarray:
                 return labels
             smallest = math.ceil(1.5 * smallest)
 
-    return task.cache.get_or_compute(digest(["hdbscan", map_key(map_settings, embedded), str(setting)]), compute)
-
-
-def _cluster_k_means(task: _Task) -> np.ndarray:
-    embedded, count = task.embedded, min(task.settings.num_clusters or CENTRES, len(task.embedded))
-    return task.cache.get_or_compute(
-        digest(["mini-batch k-means", embedded.key, str(count)]), lambda: k_means(embedded.vectors, count, task.watch)
-    )
-
-
-def _cluster_hierarchical(task: _Task) -> np.ndarray:
-    """Cut the tree by cosine or by number of clusters."""
-    from scipy.cluster.hierarchy import fcluster
-
-    tree = linkage_tree(task.embedded, task.cache, task.watch)
-    if task.settings.num_clusters is None:
-        return fcluster(tree, 1 - task.settings.min_cosine, "distance").astype(np.int64) - 1
-    return fcluster(tree, task.settings.num_clusters, "maxclust").astype(np.int64) - 1
-
-
-METHODS: dict[str, Callable[[_Task], np.ndarray]] = {
-    HDBSCAN: _cluster_hdbscan,
-    K_MEANS: _cluster_k_means,
-    HIERARCHICAL: _cluster_hierarchical,
-}
+    return cache.get_or_compute(digest(["hdbscan", map_key(map_settings, embedded), str(setting)]), compute)
 
 
 def linkage_tree(embedded: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWATCHED) -> np.ndarray:

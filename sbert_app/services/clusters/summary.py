@@ -66,7 +66,7 @@ def describe_clusters(
     """The clusters of `clustering.cluster` or `edits.edited`, the largest first, and then the noise if there is any."""
     order = np.argsort(labels, kind="stable")
     distinct, starts = np.unique(labels[order], return_index=True)
-    words = keywords_of(embedded.corpus.sentences, labels)
+    words = keywords(embedded.corpus.sentences, labels)
     clusters: list[Cluster] = []
     noise: list[Cluster] = []
     for label, rows in zip(distinct.tolist(), np.split(order, starts[1:]), strict=True):
@@ -108,12 +108,17 @@ MAX_COUNTED = 100_000
 MIN_SPECIFICITY = 3.0
 
 
-def keywords(sentences: Sequence[str], labels: np.ndarray, k: int = 6) -> dict[int, list[str]]:
-    """The k words of each label, int (N,), that distinguish its sentences from the others, the highest weight first."""
+def keywords(sentences: Sequence[str], labels: np.ndarray, k: int = 6, most: int = MAX_COUNTED) -> dict[int, list[str]]:
+    """The k words of each label, int (N,), that distinguish its sentences from the others, the highest weight first.
+
+    They are counted in a random sample of at most ``most`` sentences; a label without any there has none.
+    """
+    rows = fixed_sample(len(sentences), most)
+    best: dict[int, list[str]] = {label: [] for label in np.unique(labels).tolist()}
     counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
     document_counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
-    for sentence, label in zip(sentences, labels.tolist(), strict=True):
-        tokens = list(words(sentence))
+    for row, label in zip(rows.tolist(), labels[rows].tolist(), strict=True):
+        tokens = list(words(sentences[row]))
         counts[label].update(tokens)
         document_counts[label].update(set(tokens))
     total_counts: Counter[str] = Counter()
@@ -121,8 +126,7 @@ def keywords(sentences: Sequence[str], labels: np.ndarray, k: int = 6) -> dict[i
     for label in counts:
         total_counts.update(counts[label])
         total_document_counts.update(document_counts[label])
-    sizes, stopped = Counter(labels.tolist()), stop_words(total_counts.elements())
-    best = {}
+    sizes, stopped = Counter(labels[rows].tolist()), stop_words(total_counts.elements())
     for label, class_counts in counts.items():
         # One is added to every count elsewhere, so that the ratio of a word that occurs only here is finite.
         elsewhere = (total_counts.total() - class_counts.total() + 1) / max(class_counts.total(), 1)
@@ -131,7 +135,7 @@ def keywords(sentences: Sequence[str], labels: np.ndarray, k: int = 6) -> dict[i
             if word in stopped:
                 continue
             ratio = count * elsewhere / (total_counts[word] - count + 1)
-            specificity = math.log(len(sentences) / total_document_counts[word]) * math.log(ratio)
+            specificity = math.log(len(rows) / total_document_counts[word]) * math.log(ratio)
             is_frequent = document_counts[label][word] >= min(MIN_SENTENCES, sizes[label])
             if ratio > 1 and specificity >= MIN_SPECIFICITY and is_frequent:
                 weights[word] = count * specificity
@@ -149,15 +153,6 @@ def words(sentence: str) -> Iterator[str]:
             yield from (word[i : i + 2] for i in range(max(1, len(word) - 1)))
         else:
             yield word
-
-
-def keywords_of(
-    sentences: Sequence[str], labels: np.ndarray, k: int = 6, most: int = MAX_COUNTED
-) -> dict[int, list[str]]:
-    """The `keywords` in a random sample of at most ``most`` sentences; a label without any there has none."""
-    rows = fixed_sample(len(sentences), most)
-    counted = keywords([sentences[row] for row in rows.tolist()], labels[rows], k)
-    return {label: counted.get(label, []) for label in np.unique(labels).tolist()}
 
 
 # The most sentences of the subset, and of the others, that keywords are counted in.
@@ -196,7 +191,12 @@ def describe_subset(embedded: EmbeddedCorpus, rows: Iterable[int]) -> Subset:
         total = vectors.sum(axis=0, dtype=np.float64)
         own = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
         cosines = ((vectors @ total - own) / (len(positions) - 1)).astype(np.float32)
-    return Subset(positions, cosines, cosine, _keywords(embedded.corpus, positions))
+    if not len(positions):
+        return Subset(positions, cosines, cosine, [])
+    others = np.setdiff1d(np.arange(len(embedded)), positions, assume_unique=True)
+    parts = [part[fixed_sample(len(part), KEYWORD_SENTENCES)] for part in (positions, others)]
+    sentences = [embedded.corpus.sentences[row] for part in parts for row in part.tolist()]
+    return Subset(positions, cosines, cosine, keywords(sentences, np.repeat([1, 0], list(map(len, parts))))[1])
 
 
 def containing(corpus: Corpus, text: str) -> np.ndarray:
@@ -221,16 +221,6 @@ def save_subset(subset: Subset, corpus: Corpus, folder: Path) -> Path:
     return save_table(folder / "selected.csv", with_file_columns(columns, selected.columns))
 
 
-def _keywords(corpus: Corpus, rows: np.ndarray) -> list[str]:
-    """The words that set these sentences apart, counted in samples of at most `KEYWORD_SENTENCES`."""
-    if not len(rows):
-        return []
-    others = np.setdiff1d(np.arange(len(corpus)), rows, assume_unique=True)
-    parts = [part[fixed_sample(len(part), KEYWORD_SENTENCES)] for part in (rows, others)]
-    sentences = [corpus.sentences[row] for part in parts for row in part.tolist()]
-    return keywords(sentences, np.repeat([1, 0], list(map(len, parts))))[1]
-
-
 # The fewest sentences of a map that has regions.
 FEWEST = 60
 # The sentences of a fine region, on average.
@@ -240,11 +230,9 @@ FINE, COARSE = (4, 120), (3, 14)
 
 
 class Topics(NamedTuple):
-    """The regions of one depth."""
+    """The regions of one depth: that of each point, int64 (N,), and their keywords; "" where nothing sets one apart."""
 
-    # The region of each point, int64 (N,).
     labels: np.ndarray
-    # The keywords of each region; "" where nothing sets it apart.
     names: dict[int, str]
 
 
@@ -264,5 +252,5 @@ def find_topics(points: np.ndarray, sentences: list[str], watch: Watch = UNWATCH
 
 
 def _named(labels: np.ndarray, sentences: list[str]) -> Topics:
-    words = keywords_of(sentences, labels, TITLE_KEYWORDS)
+    words = keywords(sentences, labels, TITLE_KEYWORDS)
     return Topics(labels, {label: ", ".join(best) for label, best in words.items()})

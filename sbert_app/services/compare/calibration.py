@@ -16,7 +16,7 @@ import numpy as np
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.corpus.embedded import weights_key
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.results.grid import EvalResultCache, evaluate_one, load_scored_pairs
+from sbert_app.services.results.grid import evaluate_one, load_scored_pairs
 from sbert_app.services.store.documents import DocumentStore, read_document
 from training.catalogue import asset
 from training.data.dataset import Dataset
@@ -147,6 +147,6 @@ def _scored(
     if not isinstance(encoder, VectorModel):
         raise InputError(f"{model.label} is no bi-encoder; “x of 5” is calibrated from a cosine of sentence vectors")
     pairs = load_scored_pairs(data, home)
-    result = evaluate_one(model, pairs, models, EvalResultCache(home), watch)
+    result = evaluate_one(model, pairs, models, watch)
     result, pairs = result.measured(pairs)
     return encoder, pairs, result.scores_by("cosine")

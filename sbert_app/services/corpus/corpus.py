@@ -1,6 +1,6 @@
 """A corpus: sentences, the other columns of their source, and the gold scores of its pairs.
 
-    corpus = Corpus.from_file("reviews.csv")         or from_text(...), from_data("stsb:dev")
+    corpus = Corpus.from_file("reviews.csv")         or from_data("stsb:dev")
 
 Each row of a user's file is a sentence, even a repeated one. A data set of pairs becomes the list of its distinct
 sentences, with the gold scores of the pairs. A corpus holds at most a million sentences. Users may bring their own
@@ -23,8 +23,9 @@ from sbert_app.services.store.cache import digest
 from training.catalogue import asset
 from training.data.dataset import Dataset
 from training.data.load import check_data_name, load_data
-from training.data.tables.columns import as_text, has_pairs, pick_sentence
-from training.data.tables.rows import OpenedTable, quoted
+from training.data.tables.cells import as_text, quoted
+from training.data.tables.columns import has_pairs, pick_sentence
+from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
 from training.errors import InputError
 from training.names import ModelName
@@ -102,12 +103,6 @@ class Corpus:
             single = "there is one" if len(self) == 1 else "all are the same"
             actual = single if distinct == 1 else f"there are {distinct}"
             raise InputError(f"{purpose} at least {minimum} different sentences; {actual} here.")
-
-    @classmethod
-    def from_text(cls, text: str, name: str = "the text", most: int = MAX_SENTENCES) -> Corpus:
-        """The lines of a text, without empty ones. Raises InputError if there is none."""
-        sentences = [line.strip() for line in text.split("\n") if line.strip()]
-        return cls(name, sentences[:most], notes=_cut(len(sentences), most))
 
     @classmethod
     def from_file(

@@ -11,10 +11,8 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -219,19 +217,14 @@ MAX_BYTES = 64 << 30
 
 
 def encode_to_file(
-    path: Path,
-    sentences: list[str] | Iterator[str],
-    encoder: VectorModel,
-    watch: Watch = UNWATCHED,
-    chunk: int = CHUNK,
-    count: int = 0,
+    path: Path, sentences: list[str], encoder: VectorModel, watch: Watch = UNWATCHED, chunk: int = CHUNK
 ) -> np.ndarray:
     """The vectors of all sentences, float32 (N, D), mapped read-only; only those that the file lacks are computed.
 
-    Each of the chunks is written when it is done, and stays after a stop. An iterator is read once, and has ``count``
-    sentences, among which equal ones are not detected. Raises InputError if the disk is full or not writable.
+    Each of the chunks is written when it is done, and stays after a stop. Raises InputError if the disk is full or not
+    writable.
     """
-    shape = (len(sentences) if isinstance(sentences, list) else count, encoder.dimension)
+    shape = (len(sentences), encoder.dimension)
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path.with_name(f".{path.name}.lock"))
     while True:
@@ -240,7 +233,7 @@ def encode_to_file(
         watch.check()
         try:
             with lock.acquire(timeout=POLL_SECONDS):
-                _complete(path, sentences, shape[0], encoder, watch, chunk)
+                _complete(path, sentences, encoder, watch, chunk)
         except Timeout:
             continue
 
@@ -258,22 +251,14 @@ def open_vectors(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
         return None
 
 
-def rows_done(path: Path, dimension: int) -> int:
-    """The number of complete rows of an incomplete file."""
-    part = path.with_name(path.name + INCOMPLETE)
-    return part.stat().st_size // (dimension * BYTES) if part.exists() else 0
-
-
-def _complete(
-    path: Path, sentences: list[str] | Iterator[str], total: int, encoder: VectorModel, watch: Watch, chunk: int
-) -> None:
+def _complete(path: Path, sentences: list[str], encoder: VectorModel, watch: Watch, chunk: int) -> None:
     """Append the rows that the file lacks, computing each distinct sentence once, and complete its name."""
     part = path.with_name(path.name + INCOMPLETE)
     # A folder may stand in the place of a file.
     for folder in filter(Path.is_dir, (part, path)):
         shutil.rmtree(folder, ignore_errors=True)
-    row_bytes = encoder.dimension * BYTES
-    done = min(rows_done(path, encoder.dimension), total)
+    total, row_bytes = len(sentences), encoder.dimension * BYTES
+    done = min(part.stat().st_size // row_bytes, total) if part.exists() else 0
     size = (total - done) * row_bytes
     try:
         if size > (free := shutil.disk_usage(path.parent).free):
@@ -287,15 +272,14 @@ def _complete(
             # A row may have been written in part.
             file.truncate(done * row_bytes)
             watch.report(done, None, total)
-            first = first_positions(sentences) if isinstance(sentences, list) else np.arange(total)
-            texts = islice(sentences, done, None)
+            first = first_positions(sentences)
             for start in range(done, total, chunk):
                 watch.check()
                 rows = first[start : start + chunk]
                 # The others equal a sentence whose vector is in the file.
                 is_new = rows >= start
                 vectors = np.empty((len(rows), encoder.dimension), dtype=np.float32)
-                new = [text for text, is_first in zip(islice(texts, len(rows)), is_new, strict=True) if is_first]
+                new = [sentences[row] for row in rows[is_new].tolist()]
                 vectors[is_new] = _finite(encoder.encode(new, should_stop=watch.should_stop))
                 if start:
                     written = np.memmap(part, dtype=np.float32, mode="r", shape=(start, encoder.dimension))

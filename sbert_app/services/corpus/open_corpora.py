@@ -1,6 +1,6 @@
 """Open corpora with their vectors under any model, and the files of corpora and sentences that visitors opened.
 
-    key = embeddings.add(Corpus.from_text("…"))                     equal corpora have equal keys
+    key = embeddings.add(Corpus.from_file("reviews.csv"))           equal corpora have equal keys
     embedded = embeddings.embed(key, "all-MiniLM-L6-v2", "mean")    encoded once; then from memory or disk
 
 Vectors are cached on disk by sentences, weights and pooling, and in memory up to one gigabyte; those of a corpus of
@@ -49,31 +49,24 @@ MAX_BYTES = 1 << 30
 
 
 class EmbeddingCache:
-    """The open corpora and their vectors. Thread-safe.
-
-    ``max_sentences`` and ``max_bytes`` bound the corpora and the vectors in memory.
-    """
+    """The open corpora, of at most ``max_sentences`` together, and their vectors. Thread-safe."""
 
     def __init__(
         self,
         models: ModelCache,
         home: Path,
         max_sentences: int = MAX_SENTENCES,
-        max_bytes: int = MAX_BYTES,
         limits: CorpusLimits = CorpusLimits(),  # noqa: B008 - immutable
     ) -> None:
-        self.limits = limits
-        self.models = models
-        self.home = home
+        self.models, self.home, self.limits = models, home, limits
         self.cache = DiskCache(home / "cache", shipped=SHIPPED)
         self._corpora: LRUCache[str, Corpus] = LRUCache(max_sentences, len)
         # The operating system reclaims the pages of a memory map by itself.
         self._embedded: LRUCache[str, EmbeddedCorpus] = LRUCache(
-            max_bytes, lambda space: 0 if isinstance(space.vectors, np.memmap) else space.vectors.nbytes
+            MAX_BYTES, lambda space: 0 if isinstance(space.vectors, np.memmap) else space.vectors.nbytes
         )
         self._locks: dict[str, threading.Lock] = {}
-        self._example: str | None = None
-        # The keys of data sets, whose content stays the same.
+        # The keys of data sets and of the example, whose content stays the same.
         self._named: dict[str, str] = {}
 
     def add(self, corpus: Corpus) -> str:
@@ -86,9 +79,9 @@ class EmbeddingCache:
 
     def example(self) -> str:
         """The key of the corpus that ships with the app."""
-        if self._example is None or self._example not in self._corpora:
-            self._example = self.add(Corpus.from_file(EXAMPLE))
-        return self._example
+        if self._named.get(EXAMPLE.name) not in self._corpora:
+            self._named[EXAMPLE.name] = self.add(Corpus.from_file(EXAMPLE))
+        return self._named[EXAMPLE.name]
 
     def named(self, data: str) -> str:
         """Open the corpus of a data set, if it is not open, and return its key. InputError as `Corpus.from_data`."""

@@ -72,12 +72,7 @@ def shipped() -> DefectTable:
 def train_with(
     defects: Collection[str], seed: int, steps: int, home: Path, should_stop: Callable[[], bool] | None = None
 ) -> DefectRun:
-    """Trains once.
-
-    Raises:
-        InputError: the data or the base cannot be loaded, or the run failed.
-        Stopped: ``should_stop`` said so.
-    """
+    """Trains once. InputError if the data or the base cannot be loaded, or the run failed; Stopped after a stop."""
     from training.trainer.train import train
 
     config = RunConfig(

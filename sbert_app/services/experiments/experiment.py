@@ -349,7 +349,7 @@ class Experiments:
                     runs[index] = runs[index].model_copy(update={"run": self.store.create(config, queue=False).id})
                 return record.model_copy(update={"runs": tuple(runs)})
 
-            if cell.run is None and cell.can_resume:
+            if cell.run is None:
                 run_id = self._records.change(experiment.id, with_run).runs[index].run
                 # Another process may have queued it.
                 with suppress(RunError):

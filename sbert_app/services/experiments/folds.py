@@ -8,7 +8,6 @@ the rows of each are stored with the uploads, for its run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,35 +30,26 @@ MIN_TEST_PAIRS = 10
 TOPIC = "topic"
 
 
-@dataclass(frozen=True)
-class Fold:
-    """A part of the data, such as "fold 3" or a topic: the rows to test on, of all ``rows``."""
-
-    name: str
-    test: list[int]
-    rows: int
-
-    @property
-    def training(self) -> list[int]:
-        return sorted({*range(self.rows)}.difference(self.test))
+# The rows to test on, by the name of the fold, such as "fold 3" or a topic.
+Folds = dict[str, list[int]]
 
 
-def by_topic(data: Dataset, topics: Sequence[str]) -> list[Fold]:
+def by_topic(data: Dataset, topics: Sequence[str]) -> Folds:
     """One fold for each topic of the rows, the largest first.
 
     InputError for fewer than two topics, more than 20, or one with too few pairs.
     """
-    rows: dict[str, list[int]] = {}
+    rows: Folds = {}
     for row, topic in enumerate(topics):
         rows.setdefault(topic, []).append(row)
     if not 2 <= len(rows) <= MAX_FOLDS:
         raise InputError(f"{data.name} has {len(rows)} topics; leave-one-topic-out needs 2 to {MAX_FOLDS}")
     if small := [topic for topic, test in rows.items() if len(test) < MIN_TEST_PAIRS]:
         raise InputError(f"topic {small[0]!r} has {len(rows[small[0]])} pairs; each needs {MIN_TEST_PAIRS} at least")
-    return [Fold(topic, test, len(data)) for topic, test in sorted(rows.items(), key=lambda item: -len(item[1]))]
+    return dict(sorted(rows.items(), key=lambda item: -len(item[1])))
 
 
-def k_folds(data: Dataset, k: int, seed: int = 0) -> list[Fold]:
+def k_folds(data: Dataset, k: int, seed: int = 0) -> Folds:
     """k random folds of about equal size; pairs that share a sentence are in one fold.
 
     InputError if k is out of range, or the folds would be too small.
@@ -74,10 +64,10 @@ def k_folds(data: Dataset, k: int, seed: int = 0) -> list[Fold]:
             f"{data.name} cannot be split into {k} folds: pairs that share a sentence stay together, and "
             f"{sizes.max():,} of its {len(data):,} pairs are in one fold. Choose fewer folds, or leave one topic out"
         )
-    return [Fold(f"fold {i + 1}", np.flatnonzero(folds == i).tolist(), len(data)) for i in range(k)]
+    return {f"fold {i + 1}": np.flatnonzero(folds == i).tolist() for i in range(k)}
 
 
-def split(path: Path | str, k: int | None) -> tuple[Dataset, list[Fold]]:
+def split(path: Path | str, k: int | None) -> tuple[Dataset, Folds]:
     """Read a file of scored pairs and split it into ``k`` folds, or by its column ``topic`` if ``k`` is None.
 
     ``path`` may name an encoding, see `training.names`. InputError if the file has no scores, or cannot be split.
@@ -106,18 +96,19 @@ def start(path: Path | str, k: int | None, experiments: Experiments, visitor: st
     base = RunConfig(objective="regression", **changes).base
     overlap = overlap_with(ModelName.parse(base), data, experiments.store.home)
     unread = set(range(len(data)) if overlap is None else overlap.unread)
-    if any(len(unread.intersection(fold.test)) < MIN_TEST_PAIRS for fold in folds):
+    if any(len(unread.intersection(test)) < MIN_TEST_PAIRS for test in folds.values()):
         raise InputError(f"{base} was trained on these pairs: {overlap}; too few are left to judge it by")
     experiments.jobs.check_room(len(folds), visitor)
     stem = Path(data.name).stem
     planned = []
-    for number, fold in enumerate(folds, start=1):
-        files, tested = {}, sorted(unread.intersection(fold.test))
-        for field, part, rows in (("train_data", "train", fold.training), ("eval_data", "test", tested)):
+    for number, (name, test) in enumerate(folds.items(), start=1):
+        files, tested = {}, sorted(unread.intersection(test))
+        training = sorted(set(range(len(data))).difference(test))
+        for field, part, rows in (("train_data", "train", training), ("eval_data", "test", tested)):
             part_of_data = data.select(rows)
             pairs = zip(*part_of_data.columns, part_of_data.scores or (), strict=True)
             files[field] = str(keep_pairs(f"{stem}-{number}-{part}.csv", pairs, experiments.store.home))
-        config = {"objective": "regression", "name": f"{stem}, without {fold.name}", **files, **changes}
-        planned.append(PlannedRun(label=fold.name, config=config, pairs=len(tested)))
+        config = {"objective": "regression", "name": f"{stem}, without {name}", **files, **changes}
+        planned.append(PlannedRun(label=name, config=config, pairs=len(tested)))
     by = TOPIC if k is None else f"{k} folds"
     return experiments.start(ExperimentRecord(kind=FOLDS, name=data.name, by=by, runs=tuple(planned)), visitor)

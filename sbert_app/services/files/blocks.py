@@ -58,42 +58,36 @@ class ShardJob:
         return {**settings, "files": files}
 
 
+@dataclass(frozen=True)
+class BlockTable(OpenedTable):
+    """The rows of a block, which can be read once, in the batches of the reader of the file."""
+
+    schema: Sequence[Any]
+    rows: Iterable[RowBatch]
+
+    def fields(self) -> list[Any]:
+        return list(self.schema)
+
+    def _read(self, size: int) -> Iterator[RowBatch]:
+        yield from self.rows
+
+
 @dataclass
 class Block:
     """Consecutive rows of a file with their ids; or the ``error`` by which the file cannot be read on.
 
     ``picked`` are the columns of pairs, or the one of sentences. ``row_estimate`` is that of the whole file. A computed
-    block has no ``rows`` but their number, ``done``.
+    block has no ``table`` but the number of its rows, ``done``.
     """
 
     job: ShardJob
     file: str
     part: str = ""
     picked: PairColumns | str = ""
-    columns: tuple[str, ...] = ()
-    schema: Sequence[Any] = ()
-    rows: Iterable[RowBatch] = ()
+    table: BlockTable | None = None
     row_estimate: int = 0
-    remarks: tuple[str, ...] = ()
     done: int = 0
     error: str = ""
-
-    def table(self) -> BlockTable:
-        """The rows as a table."""
-        return BlockTable(Path(self.file), self.columns, self.row_estimate, self.remarks, self)
-
-
-@dataclass(frozen=True)
-class BlockTable(OpenedTable):
-    """The rows of a block, which can be read once, in the batches of the reader of the file."""
-
-    block: Block
-
-    def fields(self) -> list[Any]:
-        return list(self.block.schema)
-
-    def _read(self, size: int) -> Iterator[RowBatch]:
-        yield from self.block.rows
 
 
 def read_blocks(
@@ -123,7 +117,8 @@ def read_blocks(
             for at, rows in groupby(batches, key=lambda batch: (batch.first_row - 1) // job.block_rows):
                 part = f"{PART.format(number)}{at:05d}.parquet"
                 if part not in finished:
-                    yield Block(job, file, part, picked, columns, schema, collect(rows), table.row_estimate)
+                    block = BlockTable(Path(file), columns, table.row_estimate, (), schema, collect(rows))
+                    yield Block(job, file, part, picked, block, table.row_estimate)
     except InputError as error:
         yield Block(job, file, error=str(error))
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sbert_app.formats import format_count
 from sbert_app.services.files.layout import Layout
-from sbert_app.services.files.writers import discarded_on_error, open_writers, writers_of
+from sbert_app.services.files.writers import open_writers
 from sbert_app.services.models.function_words import other_language
 from training.catalogue import LABELLED, SCORED, SENTENCES
 from training.data.dataset import Dataset, folded
@@ -123,13 +123,11 @@ def clean(table: OpenedTable, output: Path, data: Dataset, findings: list[Findin
     """
     left_out = {row for finding in findings if finding.is_left_out for row in finding.rows}
     keep = set(data.rows) - left_out
-    [writer] = open_writers([output], table.path, table.fields(), {}, writers_of(Layout.of(table)))
-    with discarded_on_error([writer]):
+    with open_writers([output], table.path, table.fields(), {}, layout=Layout.of(table)) as [writer]:
         for batch in table.batches():
             for at in range(len(batch)):
                 if batch.first_row + at in keep:
                     writer.write(batch.part(at, at + 1), {})
-        writer.finish()
     return len(keep)
 
 

@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.files.writers import PARQUET, VECTORS, discarded_on_error, open_writers
-from training.data.tables.columns import as_text, free_name, pick_sentence
+from sbert_app.services.files.writers import PARQUET, VECTORS, open_writers
+from training.data.tables.cells import as_text
+from training.data.tables.columns import free_name, pick_sentence
 from training.data.tables.rows import OpenedTable, RowBatch
 from training.data.tables.table import open_table
 from training.models.model import VectorModel
@@ -86,8 +87,7 @@ def encode_file(
     name = free_name("embedding", table.columns if all_columns else [column])
     fields, added = (table.fields(), {}) if all_columns else ([], {column: "string"})
     formats = PARQUET if all_columns else VECTORS
-    writers = open_writers([output], table.path, fields, {**added, name: encoder.dimension}, formats)
-    with discarded_on_error(writers):
+    with open_writers([output], table.path, fields, {**added, name: encoder.dimension}, formats) as [writer]:
         for vectors in encoder.encode_stream(
             texts(), normalize=normalize, on_progress=on_progress, should_stop=watch.should_stop, report=report
         ):
@@ -100,12 +100,11 @@ def encode_file(
                 own[absent] = np.nan
                 own[~is_finite(own)] = np.nan
                 if all_columns:
-                    writers[0].write(rows, {name: own})
+                    writer.write(rows, {name: own})
                 else:
                     readable = [text and text.encode("utf-8", "replace").decode() for text in sentences]
-                    writers[0].write(RowBatch(1, {}), {column: readable, name: own})
+                    writer.write(RowBatch(1, {}), {column: readable, name: own})
                 start, missing = start + len(rows), missing + len(absent)
-        writers[0].finish()
     return EncodeSummary(
         input=str(table.path),
         output=str(output),

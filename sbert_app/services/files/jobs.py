@@ -146,10 +146,7 @@ class ScoreJobs:
         return job
 
     def adopt(self, scored: Path, source: Path) -> ScoreJob:
-        """The copy of a job that ships, the folder ``scored`` and its file, which all visitors read.
-
-        InputError if it cannot be copied.
-        """
+        """The copy of a job that ships, ``scored``, and its file, which all visitors read. InputError if it fails."""
         with self._starting:
             with suppress(InputError):
                 return self._record(self._adopted)

@@ -6,9 +6,9 @@ and 0.5 for a date.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
+from training.data.tables.cells import DECIMAL_COMMA
 from training.data.tables.csv import DELIMITERS, DelimitedTable
 from training.data.tables.json import JsonTable
 from training.data.tables.lists import ListsTable
@@ -16,7 +16,6 @@ from training.data.tables.rows import OpenedTable
 from training.data.tables.text import TextTable
 from training.data.tables.xlsx import XlsxTable
 
-DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 # Text in any other encoding comes from a program that needs the mark to read UTF-8.
 WITHOUT_MARK = ("ascii", "utf-8")
 

@@ -12,16 +12,16 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.layout import USUAL, Layout
 from sbert_app.services.files.report import ScoreSummary
-from sbert_app.services.files.writers import Writer, discarded_on_error, open_writers, writers_of
+from sbert_app.services.files.writers import open_writers
 from training.data.gold import GoldColumn
-from training.data.tables.columns import PairColumns, as_text, free_name, parse_number
+from training.data.tables.cells import as_text, parse_number
+from training.data.tables.columns import PairColumns, free_name
 from training.data.tables.rows import OpenedTable, RowBatch
 from training.data.tables.table import open_table
 from training.errors import InputError
@@ -116,61 +116,54 @@ def apply_threshold(
     """
     sentences = (columns.sentence1, columns.sentence2)
     table = open_table(scored)
-    column = free_name("match", table.columns)
-    formats, added = writers_of(outputs.layout), {column: "bool"}
-    matched = open_writers(outputs.matched, scored, table.fields(), added, formats) if outputs.matched else []
-    with discarded_on_error(matched):
-        judged = _Judged(columns, gold or GoldColumn.in_table(table, columns))
-        keys, together, pairs = _read(table, sentences, score, threshold, column, matched, watch, judged)
-        for writer in matched:
-            writer.finish()
-    graph = _Graph(keys, together)
+    column, gold = free_name("match", table.columns), gold or GoldColumn.in_table(table, columns)
+    keys, together, values = [np.empty((0, 2), dtype=np.uint64)], [np.empty(0, dtype=bool)], [np.empty(0)]
+    pairs, first_matches = 0, list[tuple[int, str, str]]()
+    added = {column: "bool"}
+    with open_writers(outputs.matched, scored, table.fields(), added, layout=outputs.layout) as matched:
+        for batch in table.batches():
+            watch.check()
+            scores = [parse_number(cell) for cell in batch.rows[score]]
+            match = [None if value is None else value >= threshold for value in scores]
+            for writer in matched:
+                writer.write(batch, {column: match})
+            texts = [[as_text(cell) for cell in batch.rows[name]] for name in sentences]
+            keys.append(np.stack([_hashes(part) for part in texts], axis=1))
+            together.append(np.array([bool(value) for value in match]))
+            pairs += sum(value is not None for value in scores)
+            if gold is not None:
+                values.append(gold.read(batch.rows[gold.name])[0])
+                rows = np.flatnonzero(together[-1])[: LOOKED_AT - len(first_matches)].tolist()
+                first_matches += [(batch.first_row + row, texts[0][row] or "", texts[1][row] or "") for row in rows]
+    is_match = np.concatenate(together)
+    graph = _Graph(np.concatenate(keys), is_match)
     largest = _write_lists(table, sentences, graph, outputs, watch)
+    wrong = None if gold is None else _false_matches(gold, np.concatenate(values), is_match)
     return MatchSummary(
         threshold=threshold,
         score=score,
         column=column,
         pairs=pairs,
-        matches=int(together.sum()),
+        matches=int(is_match.sum()),
         sentences=len(graph.first),
         groups=int((graph.sizes > 1).sum()),
         remaining=len(graph.sizes),
         largest=largest,
-        **judged.false(),
+        false=None if wrong is None else int(wrong.sum()),
+        false_pairs=[] if wrong is None else [pair for pair in first_matches if wrong[pair[0] - 1]][:EXAMPLES],
         outputs=[str(path) for path in (*outputs.matched, outputs.groups, outputs.deduplicated) if path],
     )
 
 
-class _Judged:
-    """The matching rows that have a gold score or a label, and those of them that are no matches by it."""
-
-    def __init__(self, columns: PairColumns, gold: GoldColumn | None) -> None:
-        self._columns, self._gold = columns, gold
-        self._values: list[np.ndarray] = []
-        self._matching: list[np.ndarray] = []
-        self._texts: list[tuple[int, str, str]] = []
-
-    def add(self, batch: RowBatch, match: Sequence[bool | None]) -> None:
-        if self._gold is None:
-            return
-        self._values.append(self._gold.read(batch.rows[self._gold.name])[0])
-        self._matching.append(np.array([bool(value) for value in match]))
-        first, second = (batch.rows[name] for name in (self._columns.sentence1, self._columns.sentence2))
-        rows = np.flatnonzero(self._matching[-1])[: LOOKED_AT - len(self._texts)].tolist()
-        self._texts += [(batch.first_row + row, as_text(first[row]) or "", as_text(second[row]) or "") for row in rows]
-
-    def false(self) -> dict[str, Any]:
-        """The number and the first of the false matches, as fields of a `MatchSummary`; {} without a gold column."""
-        values = np.concatenate(self._values or [np.empty(0)])
-        has_gold = ~np.isnan(values)
-        gold_matches = self._gold.matches(values[has_gold]) if self._gold else None
-        if gold_matches is None:
-            return {}
-        wrong = np.zeros(len(values), dtype=bool)
-        wrong[has_gold] = ~gold_matches[0]
-        wrong &= np.concatenate(self._matching)
-        examples = [pair for pair in self._texts if wrong[pair[0] - 1]]
-        return {"false": int(wrong.sum()), "false_pairs": examples[:EXAMPLES]}
+def _false_matches(gold: GoldColumn, values: np.ndarray, is_match: np.ndarray) -> np.ndarray | None:
+    """The matching rows that are no matches by their gold values, bool (rows,); None where these do not tell."""
+    has_gold = ~np.isnan(values)
+    gold_matches = gold.matches(values[has_gold])
+    if gold_matches is None:
+        return None
+    wrong = np.zeros(len(values), dtype=bool)
+    wrong[has_gold] = ~gold_matches[0]
+    return wrong & is_match
 
 
 class _Graph:
@@ -203,34 +196,8 @@ class _Graph:
         self.group_of, self.sizes, self.places = rank[group_of], sizes[order], first_places[order]
 
 
-def _read(
-    table: OpenedTable,
-    sentences: tuple[str, str],
-    score: str,
-    threshold: float,
-    column: str,
-    writers: Sequence[Writer],
-    watch: Watch,
-    judged: _Judged,
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """Write the column ``match``. Returns hashes of the sentences (rows, 2), matches (rows,) and the rows scored."""
-    keys, together, pairs = [np.empty((0, 2), dtype=np.uint64)], [np.empty(0, dtype=bool)], 0
-    for batch in table.batches():
-        watch.check()
-        scores = [parse_number(cell) for cell in batch.rows[score]]
-        match = [None if value is None else value >= threshold for value in scores]
-        for writer in writers:
-            writer.write(batch, {column: match})
-        judged.add(batch, match)
-        keys.append(np.stack([_hashes(batch.rows[name]) for name in sentences], axis=1))
-        together.append(np.array([bool(value) for value in match]))
-        pairs += sum(value is not None for value in scores)
-    return np.concatenate(keys), np.concatenate(together), pairs
-
-
-def _hashes(cells: Sequence[Any]) -> np.ndarray:
-    """The hashes of some cells, uint64 (N,), 0 for a cell without text."""
-    texts = [as_text(cell) for cell in cells]
+def _hashes(texts: Sequence[str | None]) -> np.ndarray:
+    """The hashes of some texts, uint64 (N,), 0 for none."""
     encoded = [None if text is None else text.encode("utf-8", "surrogatepass") for text in texts]
     digests = [bytes(8) if text is None else hashlib.blake2b(text, digest_size=8).digest() for text in encoded]
     return np.frombuffer(b"".join(digests), dtype=np.uint64)
@@ -240,16 +207,15 @@ def _write_lists(
     table: OpenedTable, sentences: tuple[str, str], graph: _Graph, outputs: MatchOutputs, watch: Watch
 ) -> list[DuplicateGroup]:
     """Write the groups and the sentences without duplicates. Returns the largest groups."""
-    formats, writers = writers_of(outputs.layout), dict[str, Writer]()
     members: list[tuple[int, int, str]] = []
     names = [free_name(name, table.columns) for name in ("sentence", "row", "group", "stands_for")]
     kinds = dict(zip(names, ("string", "int64", "int64", "int64"), strict=True))
     columns = {"group": "int64", "size": "int64", "sentence": "string"}
-    if outputs.groups:
-        writers["groups"] = open_writers([outputs.groups], table.path, [], columns, formats)[0]
-    if outputs.deduplicated:
-        writers["kept"] = open_writers([outputs.deduplicated], table.path, table.fields(), kinds, formats)[0]
-    with discarded_on_error([*writers.values()]):
+    lists, rests = ([path] if path else [] for path in (outputs.groups, outputs.deduplicated))
+    with (
+        open_writers(lists, table.path, [], columns, layout=outputs.layout) as of_groups,
+        open_writers(rests, table.path, table.fields(), kinds, layout=outputs.layout) as of_singles,
+    ):
         for batch, occurrences in _first_occurrences(table, sentences, graph, watch):
             singles: list[tuple[str, int, int | None, int]] = []
             for place, group, text in occurrences:
@@ -258,17 +224,16 @@ def _write_lists(
                     members.append((group, place, text))
                 if graph.places[group] == place:
                     singles.append((text, place // 2 + 1, group + 1 if size > 1 else None, size))
-            if singles and outputs.deduplicated:
+            if singles:
                 added = dict(zip(names, map(list, zip(*singles, strict=True)), strict=True))
-                writers["kept"].write(batch.at([row - batch.first_row for _, row, _, _ in singles]), added)
+                for writer in of_singles:
+                    writer.write(batch.at([row - batch.first_row for _, row, _, _ in singles]), added)
         members.sort()
-        if outputs.groups:
+        if members:
             rows = [(group + 1, int(graph.sizes[group]), text) for group, _, text in members]
-            if rows:
-                cells = map(list, zip(*rows, strict=True))
-                writers["groups"].write(RowBatch(1, {}), dict(zip(columns, cells, strict=True)))
-        for writer in writers.values():
-            writer.finish()
+            cells = map(list, zip(*rows, strict=True))
+            for writer in of_groups:
+                writer.write(RowBatch(1, {}), dict(zip(columns, cells, strict=True)))
     return [
         DuplicateGroup(
             int(graph.sizes[group]), tuple([text for number, _, text in members if number == group][:EXAMPLE_SENTENCES])

@@ -126,8 +126,12 @@ class ReportBuilder:
         gold = nothing if gold is None else gold
         cross = nothing if cross is None else cross
         useful = scored[~(np.isnan(gold) & np.isnan(cross))[scored]]
-        places = self._choose(len(useful))
-        is_inside = places >= 0
+        # Algorithm R of Vitter: the row at place n of all replaces one of the sample at random, or none.
+        order = self._count + np.arange(len(useful))
+        self._count += len(useful)
+        random = (self._random.random(len(useful)) * (order + 1)).astype(np.int64)
+        places = np.where(order < len(self._sample), order, random)
+        is_inside = places < len(self._sample)
         rows, places = useful[is_inside], places[is_inside]
         if not len(rows):
             return
@@ -163,14 +167,6 @@ class ReportBuilder:
             decision=None if reading is None else _decision(gold, reading, criteria),
             **by_label,
         )
-
-    def _choose(self, count: int) -> np.ndarray:
-        """The places in the sample of ``count`` further rows, -1 for those outside it (Vitter's algorithm R)."""
-        order = self._count + np.arange(count)
-        self._count += count
-        random = (self._random.random(count) * (order + 1)).astype(np.int64)
-        places = np.where(order < len(self._sample), order, random)
-        return np.where(places < len(self._sample), places, -1)
 
     def _keep(self, texts: tuple[Sequence[str | None], Sequence[str | None]], rows: np.ndarray) -> list[int]:
         """Write the sentences of these rows to the temporary file. Returns their places there."""

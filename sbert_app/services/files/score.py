@@ -5,8 +5,7 @@
 Rows stay in their order and none is dropped. The columns of the input are copied; new are ``cosine``, ``cross_encoder``
 if there is one, and ``note``, on what is wrong with a row: missing text, a gold score that is not a number, too many
 fields, a sentence that is longer than the model reads, or one of unknown tokens only, whose scores would say nothing
-and so are left out. (If the input has a column of that name, the new one is called
-cosine_2.)
+and so are left out. (If the input has a column of that name, the new one is called cosine_2.)
 
 Sentences repeat in a file of pairs: one premise with three hypotheses, one query with a hundred passages. Each distinct
 sentence of a chunk is encoded once, and `RecentEmbeddings` keeps the most recent ones. Rows are processed in chunks of
@@ -27,10 +26,11 @@ import numpy as np
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.layout import Layout
 from sbert_app.services.files.report import ReportBuilder, ScoreSummary
-from sbert_app.services.files.writers import Writer, cell_text, discarded_on_error, numbers, open_writers, writers_of
+from sbert_app.services.files.writers import Writer, cell_text, numbers, open_writers
 from sbert_app.services.models.function_words import other_language
 from training.data.gold import GoldColumn
-from training.data.tables.columns import PairColumns, as_text, free_name, pick_columns, split_column
+from training.data.tables.cells import as_text
+from training.data.tables.columns import PairColumns, free_name, pick_columns, split_column
 from training.data.tables.rows import EMPTY_LINE, OpenedTable, RowBatch
 from training.data.tables.table import open_table
 from training.errors import InputError, Stopped
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 # The time of a chunk, its size in rows at first and at least, and its largest growth over the one before.
 CHUNK_SECONDS, FIRST_CHUNK, MIN_CHUNK, MAX_GROWTH = 2.0, 128, 16.0, 4.0
-REPORT_SECONDS = 0.2
 # The states of a sentence beside 0.
 CUT, UNKNOWN = 1, 2
 # The scored rows, and the notes, in the summary.
@@ -106,10 +105,14 @@ def score_file(
     if not is_block and (splits := split_column(table)):
         summary.remarks.append(f"The column {splits} names parts of the file: the rows of all are scored and measured.")
     types = {name: "string" if what == "note" else "float" for what, name in summary.added.items()}
-    writers = open_writers(outputs, table.path, table.fields(), types, writers_of(Layout.of(table)))
-    scoring = _Scoring(table, PairScorer(encoder, cross_encoder, keep_unknown), summary, writers, watch)
-    with discarded_on_error(writers):
-        scoring.run(None if is_block else outputs[0].parent, criteria)
+    with open_writers(outputs, table.path, table.fields(), types, layout=Layout.of(table)) as writers:
+        scoring = _Scoring(table, PairScorer(encoder, cross_encoder, keep_unknown), summary, writers, watch)
+        damage = scoring.run(None if is_block else outputs[0].parent, criteria)
+    summary.outputs = list(map(str, outputs))
+    summary.guarded = max((writer.guarded for writer in writers), default=0)
+    if damage:
+        files = ", ".join(summary.outputs)
+        raise InputError(f"{damage} The {summary.rows:,} rows before are scored in {files}.") from damage
     return summary
 
 
@@ -120,11 +123,10 @@ class _Scoring:
         self, table: OpenedTable, scorer: PairScorer, summary: ScoreSummary, writers: list[Writer], watch: Watch
     ) -> None:
         self.table, self.scorer, self.summary, self.writers, self.watch = table, scorer, summary, writers, watch
-        self.last_report = 0.0
         self.chunk_rows = float(FIRST_CHUNK)
 
-    def run(self, report_folder: Path | None, criteria: Sequence[str]) -> None:
-        """Read, score and write until the file ends or the task is stopped, and complete the outputs.
+    def run(self, report_folder: Path | None, criteria: Sequence[str]) -> InputError | None:
+        """Read, score and write until the file ends or the task is stopped. Returns the error where the file breaks.
 
         The report has a temporary file in ``report_folder``, which is None for a block.
         """
@@ -149,13 +151,7 @@ class _Scoring:
             summary.encoded = self.scorer.encoded
             summary.language = "" if builder is None else self._language()
             summary.report = None if builder is None else builder.finish(summary.gold, criteria)
-        for writer in self.writers:
-            writer.finish()
-        summary.outputs = [str(writer.path) for writer in self.writers]
-        summary.guarded = max((writer.guarded for writer in self.writers), default=0)
-        if damage:
-            files = ", ".join(summary.outputs)
-            raise InputError(f"{damage} The {summary.rows:,} rows before are scored in {files}.") from damage
+        return damage
 
     def _language(self) -> str:
         """The language of the first rows, if the model was trained on another one; "" also where that is unknown."""
@@ -200,7 +196,9 @@ class _Scoring:
             [second[row] or "" for row in complete],
             Watch(lambda done, _=None, total=1.0, /: self._report(done / total * len(chunk)), self.watch.should_stop),
         )
-        scores = [_scatter(part, complete, len(chunk)) for part in (cosine, cross) if part is not None]
+        parts = [part for part in (cosine, cross) if part is not None]
+        scores = np.full((len(parts), len(chunk)), np.nan, dtype=np.float32)
+        scores[:, complete] = parts
         for at, what in remarks.items():
             _add_note(notes, complete[at], what)
         unscored = int(np.isnan(cosine).sum())
@@ -209,7 +207,7 @@ class _Scoring:
         for writer in self.writers:
             writer.write(chunk, added)
         if builder is not None:
-            builder.add(chunk.first_row, (first, second), scores[0], gold, scores[1] if scores[1:] else None)
+            builder.add(chunk.first_row, (first, second), scores[0], gold, scores[1] if len(parts) > 1 else None)
 
         summary.rows += len(chunk)
         summary.scored += len(complete) - unscored
@@ -223,14 +221,9 @@ class _Scoring:
         summary.notes += [(chunk.first_row + row, notes[row]) for row in noted]
         if not summary.head:
             summary.head = _head(chunk, added)
-        self._report(0.0, force=True)
+        self._report(0.0)
 
-    def _report(self, rows_in_chunk: float, force: bool = False) -> None:
-        """Report progress, at most every `REPORT_SECONDS` within a chunk."""
-        now = time.perf_counter()
-        if now - self.last_report < REPORT_SECONDS and not force:
-            return
-        self.last_report = now
+    def _report(self, rows_in_chunk: float) -> None:
         done = self.summary.rows + rows_in_chunk
         self.watch.report(done, None, max(done, self.table.row_estimate))
 
@@ -241,12 +234,6 @@ def _head(chunk: RowBatch, added: dict[str, Any]) -> dict[str, list[str]]:
         texts = numbers(cells) if isinstance(cells, np.ndarray) else map(cell_text, cells)
         head[name] = list(texts)[:EXAMPLE_ROWS]
     return head
-
-
-def _scatter(scores: np.ndarray, positions: list[int], rows: int) -> np.ndarray:
-    result = np.full(rows, np.nan, dtype=np.float32)
-    result[positions] = scores
-    return result
 
 
 def _add_note(notes: dict[int, str], row: int, note: str) -> None:

@@ -120,25 +120,19 @@ class Worker:
 
     def compute(self, block: Block, watch: Watch = UNWATCHED) -> Block:
         """Write the part of a block. Raises Stopped after a stop."""
-        job, table, outcome = block.job, block.table(), replace(block, rows=())
-        if block.error:
+        job, table, outcome = block.job, block.table, replace(block, table=None)
+        if table is None:
+            # The file has an error.
             return outcome
         try:
             self._models = self._models or self.load(job)
-            encoder, cross_encoder = self._models
+            (encoder, cross_encoder), picked, keep = self._models, block.picked, job.keep_unknown
             with OutputFolder(job.output).part(block.part) as path:
-                if isinstance(block.picked, str):
-                    done = encode_file(table, block.picked, path, encoder, job.normalize, watch, all_columns=True).rows
+                if isinstance(picked, str):
+                    done = encode_file(table, picked, path, encoder, job.normalize, watch, all_columns=True).rows
                 else:
                     done = score_file(
-                        table,
-                        [path],
-                        encoder,
-                        cross_encoder,
-                        columns=block.picked,
-                        watch=watch,
-                        is_block=True,
-                        keep_unknown=job.keep_unknown,
+                        table, [path], encoder, cross_encoder, picked, watch, is_block=True, keep_unknown=keep
                     ).rows
         except InputError as error:
             return replace(outcome, error=str(error))

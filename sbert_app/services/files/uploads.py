@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sbert_app.services.files.writers import ParquetWriter, discarded_on_error
+from sbert_app.services.files.writers import ParquetWriter, open_writers
 from training.atomic import replace_file
 from training.data.gold import NUMBER, GoldColumn, label_text
-from training.data.tables.columns import PairColumns, as_text, normalize_name, roles_of
+from training.data.tables.cells import as_text
+from training.data.tables.columns import PairColumns, normalize_name, roles_of
 from training.data.tables.guess import guess_sentences, guess_target
 from training.data.tables.rows import HEAD_ROWS, OpenedTable, RowBatch
-from training.data.tables.table import open_table
 from training.errors import InputError
 
 # The scale of the scores in a copy.
@@ -101,18 +101,12 @@ def named_columns(
     copy = _place(table.path, home, table.path.name, repr((names, roles, table.description, scale, labels)))
     if not copy.exists():
         copy.parent.mkdir(parents=True, exist_ok=True)
-        writer = ParquetWriter(copy, [], dict.fromkeys(roles, "string"))
-        with discarded_on_error([writer]):
+        formats = {copy.suffix.lower(): ParquetWriter}
+        with open_writers([copy], table.path, [], dict.fromkeys(roles, "string"), formats) as [writer]:
             for batch in table.batches():
                 cells = [_read(batch.rows[name], gold if gold and gold.name == name else None) for name in names]
                 writer.write(RowBatch(1, {}), dict(zip(roles, cells, strict=True)))
-            writer.finish()
     return copy
-
-
-def has_scores(copy: Path) -> bool:
-    """Whether a copy of `named_columns` has a column of scores."""
-    return "score" in open_table(copy).columns
 
 
 def _read(cells: Sequence[Any], gold: GoldColumn | None) -> list[str | None]:

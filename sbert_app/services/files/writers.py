@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ import numpy as np
 from sbert_app.formats import json_values
 from sbert_app.services.files.layout import USUAL, Layout
 from training.atomic import AtomicFile
-from training.data.tables.columns import NUMBER, UNSEEN
+from training.data.tables.cells import NUMBER, UNSEEN
 from training.data.tables.rows import RowBatch
 from training.errors import InputError, unwritable
 
@@ -36,6 +36,8 @@ MOST_EXCEL_ROWS, LONGEST_EXCEL_CELL = 1_048_576, 32_767
 DIGITS = {b"digits": b"6"}
 
 Column = list[Any] | np.ndarray
+# The alias of the Arrow type, or the dimension, of each new column.
+Added = Mapping[str, str | int]
 
 
 def without_formula(text: str) -> str:
@@ -44,13 +46,18 @@ def without_formula(text: str) -> str:
 
 
 class Writer:
-    """A file that appears under its name when it is finished. ``guarded`` cells got an apostrophe."""
+    """A file that appears under its name when it is finished. ``guarded`` cells got an apostrophe.
+
+    ``fields`` are the Arrow fields of the input's columns.
+    """
 
     guarded = 0
     _file: Any = None
+    _rows = 0
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, fields: Sequence[Any], added: Added, layout: Layout = USUAL) -> None:
+        self.path, self._fields, self._added, self._layout = path, fields, added, layout
+        self._names = [*(field.name for field in fields), *added]
         self._output = AtomicFile(path)
         try:
             self._open(self._output.temporary)
@@ -88,31 +95,31 @@ class Writer:
 class DelimitedWriter(Writer):
     """CSV or TSV in UTF-8, in the layout of the input, quoted where it must be, lines ending with a line feed."""
 
-    def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, Any], layout: Layout) -> None:
-        self._layout, self._delimiter = layout, layout.delimiter
-        self._special = re.compile(f'["\r\n{re.escape(layout.delimiter)}]')
-        self._header = [*(field.name for field in fields), *added]
-        self._rounded = {field.name for field in fields if DIGITS.items() <= (field.metadata or {}).items()}
-        super().__init__(path)
-
     def _open(self, temporary: Path) -> None:
-        self._file = temporary.open("x", encoding=self._layout.encoding, newline="")
-        self._file.write(self._delimiter.join(self._texts(self._header)) + "\n")
+        layout = self._layout
+        if self.path.suffix.lower() == ".tsv":
+            layout = replace(layout, delimiter="\t")
+        elif layout.delimiter == "\t":
+            # CSV has no tabs.
+            layout = replace(layout, delimiter=",", decimal=".")
+        self._delimiter, self._decimal = layout.delimiter, layout.decimal
+        self._special = re.compile(f'["\r\n{re.escape(layout.delimiter)}]')
+        self._rounded = {field.name for field in self._fields if DIGITS.items() <= (field.metadata or {}).items()}
+        self._file = temporary.open("x", encoding=layout.encoding, newline="")
+        self._file.write(self._delimiter.join(self._texts(self._names)) + "\n")
 
     def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
-        columns = [
-            self._numbers(np.array(values, dtype=np.float32)) if name in self._rounded else self._texts(values)
-            for name, values in batch.rows.items()
-        ]
-        columns += [
-            self._numbers(values) if isinstance(values, np.ndarray) else self._texts(values)
-            for values in added.values()
-        ]
+        cells: dict[str, Column] = {**batch.rows, **added}
+        columns = []
+        for name, values in cells.items():
+            if name in self._rounded:
+                values = np.array(values, dtype=np.float32)
+            if isinstance(values, np.ndarray):
+                columns.append([text.replace(".", self._decimal) for text in numbers(values)])
+            else:
+                columns.append(self._texts(values))
         lines = map(self._delimiter.join, zip(*columns, strict=True))
         self._file.write("\n".join(lines) + "\n")
-
-    def _numbers(self, values: np.ndarray) -> list[str]:
-        return [text.replace(".", self._layout.decimal) for text in numbers(values)]
 
     def _texts(self, values: Sequence[Any]) -> list[str]:
         """The cells as text, with formulas disarmed, and in quotes around a delimiter, a quote or a line end."""
@@ -130,10 +137,6 @@ class DelimitedWriter(Writer):
 class JsonLinesWriter(Writer):
     """JSON Lines in UTF-8 with the types of the input. Scores have six digits, vectors seven."""
 
-    def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, Any]) -> None:
-        self._names = [*(field.name for field in fields), *added]
-        super().__init__(path)
-
     def _open(self, temporary: Path) -> None:
         self._file = temporary.open("x", encoding="utf-8", newline="\n")
 
@@ -144,20 +147,18 @@ class JsonLinesWriter(Writer):
 
 
 class ParquetWriter(Writer):
-    """Parquet with the types of the input. ``added`` has the Arrow type, its alias, or a dimension of new columns."""
-
-    def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, Any]) -> None:
-        import pyarrow as pa
-
-        digits = {"float": DIGITS}
-        new = (pa.field(name, _arrow_type(kind), metadata=digits.get(kind)) for name, kind in added.items())
-        self._schema = pa.schema([*fields, *new])
-        self._waiting: list[Any] = []
-        super().__init__(path)
+    """Parquet with the types of the input; a dimension is that of float32 vectors."""
 
     def _open(self, temporary: Path) -> None:
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
+        new = []
+        for name, kind in self._added.items():
+            arrow_type = pa.list_(pa.float32(), kind) if isinstance(kind, int) else pa.type_for_alias(kind)
+            new.append(pa.field(name, arrow_type, metadata=DIGITS if kind == "float" else None))
+        self._schema = pa.schema([*self._fields, *new])
+        self._waiting: list[Any] = []
         self._file = pq.ParquetWriter(temporary, self._schema)
 
     def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
@@ -184,16 +185,12 @@ class ParquetWriter(Writer):
 class XlsxWriter(Writer):
     """A workbook of one sheet. Cells are text or numbers, and never formulas."""
 
-    def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, Any]) -> None:
-        self._header, self._rows = [*(field.name for field in fields), *added], 0
-        super().__init__(path)
-
     def _open(self, temporary: Path) -> None:
         from openpyxl import Workbook
 
         self._file, self._temporary = Workbook(write_only=True), temporary
         self._sheet = self._file.create_sheet("scored")
-        self._sheet.append([self._cell(name) for name in self._header])
+        self._sheet.append([self._cell(name) for name in self._names])
 
     def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
         for row in _plain_rows(batch, added):
@@ -226,10 +223,6 @@ class NpyWriter(Writer):
     vectors, is written.
     """
 
-    def __init__(self, path: Path, fields: Sequence[Any], added: dict[str, Any]) -> None:
-        self.rows, self._dimension = 0, list(added.values())[-1]
-        super().__init__(path)
-
     def _open(self, temporary: Path) -> None:
         self._file = temporary.open("xb")
         self._complete()
@@ -237,33 +230,19 @@ class NpyWriter(Writer):
     def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
         vectors = list(added.values())[-1]
         self._file.write(np.ascontiguousarray(vectors, dtype="<f4").data)
-        self.rows += len(vectors)
+        self._rows += len(vectors)
 
     def _complete(self) -> None:
         self._file.seek(0)
-        shape = {"descr": "<f4", "fortran_order": False, "shape": (self.rows, self._dimension)}
+        shape = {"descr": "<f4", "fortran_order": False, "shape": (self._rows, list(self._added.values())[-1])}
         np.lib.format.write_array_header_1_0(self._file, shape)
 
 
-WriterClass = Callable[[Path, Sequence[Any], dict[str, Any]], Writer]
-PARQUET: dict[str, WriterClass] = {".parquet": ParquetWriter}
-
-
-def writers_of(layout: Layout) -> dict[str, WriterClass]:
-    """The writers of tables by the ending of a file; CSV and TSV have this layout, and CSV no tabs."""
-    tabs = replace(layout, delimiter="\t")
-    commas = replace(layout, delimiter=",", decimal=".") if layout == tabs else layout
-    return {
-        ".csv": lambda path, fields, added: DelimitedWriter(path, fields, added, commas),
-        ".tsv": lambda path, fields, added: DelimitedWriter(path, fields, added, tabs),
-        ".jsonl": JsonLinesWriter,
-        **PARQUET,
-        ".xlsx": XlsxWriter,
-    }
-
-
-WRITERS = writers_of(USUAL)
-VECTORS: dict[str, WriterClass] = {".npy": NpyWriter, ".jsonl": JsonLinesWriter, **PARQUET}
+Formats = Mapping[str, type[Writer]]
+PARQUET: Formats = {".parquet": ParquetWriter}
+TEXTS: Formats = {".csv": DelimitedWriter, ".tsv": DelimitedWriter, ".jsonl": JsonLinesWriter}
+WRITERS: Formats = {**TEXTS, **PARQUET, ".xlsx": XlsxWriter}
+VECTORS: Formats = {".npy": NpyWriter, ".jsonl": JsonLinesWriter, **PARQUET}
 
 
 def check_output(path: Path, suffixes: Collection[str], source: Path | None = None) -> None:
@@ -284,14 +263,19 @@ def check_output(path: Path, suffixes: Collection[str], source: Path | None = No
         raise InputError(f"{path} is the input itself: write to another file.")
 
 
+@contextmanager
 def open_writers(
     paths: Sequence[Path],
     source: Path,
     fields: Sequence[Any],
-    added: dict[str, Any],
-    formats: Mapping[str, WriterClass] = WRITERS,
-) -> list[Writer]:
-    """A writer for each path, by its ending. InputError as `check_output`, or if two paths are the same."""
+    added: Added,
+    formats: Formats = WRITERS,
+    layout: Layout = USUAL,
+) -> Iterator[list[Writer]]:
+    """A writer for each path, by its ending. The files are complete after the block, and discarded after an error.
+
+    InputError as `check_output`, if two paths are the same, or the disk is full or not writable.
+    """
     for path in paths:
         check_output(path, formats, source)
     if len({os.path.realpath(path) for path in paths}) < len(paths):
@@ -299,26 +283,18 @@ def open_writers(
     writers: list[Writer] = []
     try:
         for path in paths:
-            writers.append(formats[path.suffix.lower()](path, fields, added))
-    except OSError as error:
+            writers.append(formats[path.suffix.lower()](path, fields, added, layout))
+        yield writers
         for writer in writers:
-            writer.discard()
-        raise unwritable(path, error, ADVICE) from error
-    return writers
-
-
-@contextmanager
-def discarded_on_error(writers: Sequence[Writer]) -> Iterator[None]:
-    """Discard the files after an error in the block; one of the disk becomes an InputError."""
-    try:
-        yield
+            writer.finish()
     except BaseException as error:
         for writer in writers:
             # Closing writes what is buffered, and a full disk fails again.
             with suppress(OSError):
                 writer.discard()
-        if isinstance(error, OSError):
-            raise unwritable(writers[0].path, error, ADVICE) from error
+        if isinstance(error, OSError) and paths:
+            # The one that could not be opened, or the first.
+            raise unwritable([*paths[len(writers) :], *paths][0], error, ADVICE) from error
         raise
 
 
@@ -331,12 +307,10 @@ def save_table(path: Path, columns: Mapping[str, Column]) -> Path:
     for name, values in columns.items():
         is_whole = len(values) > 0 and all(type(value) is int for value in values)
         types[name] = "float" if isinstance(values, np.ndarray) else "int64" if is_whole else "string"
-    [writer] = open_writers([path], Path(), [], types)
-    with discarded_on_error([writer]):
+    with open_writers([path], Path(), [], types) as [writer]:
         if any(map(len, columns.values())):
             writer.write(RowBatch(1, {}), columns)
-        writer.finish()
-    return writer.path
+    return path
 
 
 def with_file_columns(columns: Mapping[str, Column], from_file: Mapping[str, Column]) -> dict[str, Column]:
@@ -373,15 +347,6 @@ def cell_text(value: Any) -> str:
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False, default=str)
     return str(value)
-
-
-def _arrow_type(kind: Any) -> Any:
-    """An Arrow type as it is, by its alias, or as the dimension of float32 vectors."""
-    import pyarrow as pa
-
-    if isinstance(kind, int):
-        return pa.list_(pa.float32(), kind)
-    return pa.type_for_alias(kind) if isinstance(kind, str) else kind
 
 
 def _array(values: Column, kind: Any) -> Any:

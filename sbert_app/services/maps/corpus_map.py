@@ -1,6 +1,6 @@
 """The map of an open corpus: encode it under one model or two, then draw the map or the aligned maps.
 
-    result = compute_map(embeddings, MapRequest(corpus_key, ModelName.parse("all-MiniLM-L6-v2:mean")), watch)
+    result = compute_map(embeddings, corpus_key, [ModelName.parse("all-MiniLM-L6-v2:mean")], MapSettings(), watch)
     result.maps[0]                                      float32 (N, 2)
 
 Used by the Explore page and the HTTP endpoint ``project``.
@@ -9,8 +9,8 @@ Used by the Explore page and the HTTP endpoint ``project``.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from sbert_app.services.corpus.embedded import EmbeddedCorpus, Sample, fixed_sam
 from sbert_app.services.corpus.neighbours import neighbour_index, searched
 from sbert_app.services.corpus.open_corpora import EmbeddingCache
 from sbert_app.services.maps.projection import MapSettings, map_key, project
-from sbert_app.services.store.cache import DiskCache, digest
+from sbert_app.services.store.cache import digest
 from training.names import ModelName
 from training.similarities import dot
 
@@ -32,17 +32,6 @@ MOST_DRAWN = 200_000
 PLACED_BETWEEN = 5
 SEED = 0
 RANDOM_PAIRS = 5_000
-
-
-@dataclass(frozen=True)
-class MapRequest:
-    """A map under the model ``before``, or two aligned maps if ``after`` is given."""
-
-    # Its key in the EmbeddingCache.
-    corpus: str
-    before: ModelName
-    after: ModelName | None = None
-    settings: MapSettings = field(default_factory=MapSettings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,25 +58,27 @@ class MapResult:
     by_umap: int = 0
 
 
-def compute_map(embeddings: EmbeddingCache, request: MapRequest, watch: Watch = UNWATCHED) -> MapResult:
-    """Encode the corpus and draw its map, both from the caches if possible; of a large corpus that of a sample.
+def compute_map(
+    embeddings: EmbeddingCache,
+    corpus: str,
+    models: Sequence[ModelName],
+    settings: MapSettings,
+    watch: Watch = UNWATCHED,
+) -> MapResult:
+    """Encode an open corpus, by its key, and draw its map under one model, or aligned maps under two.
 
-    Raises InputError if a model cannot be loaded, a setting is invalid, or the corpus cannot be mapped.
+    Vectors and maps come from the caches if possible; of a large corpus a sample is drawn. Raises InputError if a model
+    cannot be loaded, a setting is invalid, or the corpus cannot be mapped.
     """
-    request.settings.check()
-    embedded = [
-        embeddings.embed(request.corpus, model, watch=watch.stage(f"Encoding with {model.name}"))
-        for model in (request.before, request.after)
-        if model is not None
-    ]
-    total = len(embedded[0])
-    rows = None
+    settings.check()
+    embedded = [embeddings.embed(corpus, model, watch=watch.stage(f"Encoding with {model.name}")) for model in models]
+    total, rows = len(embedded[0]), None
     if total > MOST_DRAWN:
         watch.report(0, f"Taking a random sample of {MOST_DRAWN:,} sentences")
         parts = [sample_of(space, MOST_DRAWN) for space in embedded]
         embedded, rows = [part.embedded for part in parts], parts[0].rows
     samples = [sample_of(space, embeddings.limits.map_points) for space in embedded]
-    key = map_key(request.settings, *(sample.embedded for sample in samples))
+    key = map_key(settings, *(sample.embedded for sample in samples))
     is_placed = len(samples[0].rows) < len(embedded[0])
     if is_placed:
         key = digest([key, *(space.key for space in embedded)])
@@ -97,7 +88,7 @@ def compute_map(embeddings: EmbeddingCache, request: MapRequest, watch: Watch = 
 
     def draw() -> list[np.ndarray]:
         spaces = [sample.embedded for sample in samples]
-        return project(spaces, request.settings, embeddings.cache, embeddings.home, drawing)
+        return project(spaces, settings, embeddings.cache, embeddings.home, drawing)
 
     def place() -> np.ndarray:
         parts = zip(embedded, samples, draw(), strict=True)
@@ -106,18 +97,6 @@ def compute_map(embeddings: EmbeddingCache, request: MapRequest, watch: Watch = 
     maps = list(embeddings.cache.get_or_compute(key, place)) if is_placed else draw()
     seconds = time.perf_counter() - started
     return MapResult(embedded, maps, key, from_cache, seconds, rows, total, len(samples[0].rows))
-
-
-def place_all(
-    vectors: np.ndarray, sample: Sample, settings: MapSettings, cache: DiskCache, home: Path, watch: Watch = UNWATCHED
-) -> np.ndarray:
-    """A point for each vector of float32 (N, D): float32 (N, dimensions); see `place_between`.
-
-    Raises InputError if a setting is out of range, or the sample has too few distinct sentences.
-    """
-    drawing = watch.stage(f"Drawing the map of {len(sample.rows):,} sentences")
-    (sample_points,) = project([sample.embedded], settings, cache, home, drawing)
-    return place_between(vectors, sample, sample_points, watch)
 
 
 def place_between(

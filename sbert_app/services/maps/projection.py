@@ -35,7 +35,6 @@ from sbert_app.services.corpus.neighbours import neighbours
 from sbert_app.services.store.cache import DiskCache, digest
 from training.errors import InputError
 from training.pooling import normalize_rows
-from training.sources.home import home_folder
 
 # Increase it when the same settings would give another map.
 VERSION = "5"
@@ -113,7 +112,7 @@ def project(
             )
 
     def compute() -> np.ndarray:
-        maps = _draw([space.vectors for space in embedded], settings, home, watch)
+        maps = draw([space.vectors for space in embedded], settings, home, watch)
         return maps[0] if len(maps) == 1 else np.stack(maps)
 
     maps = cache.get_or_compute(map_key(settings, *embedded), compute)
@@ -126,24 +125,11 @@ def map_key(settings: MapSettings, *embedded: EmbeddedCorpus) -> str:
     return digest([VERSION, *(space.key for space in embedded), *values])
 
 
-def draw(vectors: np.ndarray, settings: MapSettings, home: Path, watch: Watch = UNWATCHED) -> np.ndarray:
-    """UMAP of float32 (N, D) unit vectors -> float32 (N, dimensions), without the cache."""
-    return _draw([vectors], settings, home, watch)[0]
-
-
-def draw_aligned(
-    before: np.ndarray, after: np.ndarray, settings: MapSettings, home: Path, watch: Watch = UNWATCHED
-) -> list[np.ndarray]:
-    """Aligned UMAP of (N, D) and (N, E) -> two float32 (N, dimensions), without the cache."""
-    return _draw([before, after], settings, home, watch)
-
-
-def compile_umap(home: Path | None = None) -> None:
+def compile_umap(home: Path) -> None:
     """Draw a small map at low priority, unless one has been drawn: umap-learn is then compiled into the home folder.
 
-    It takes half a minute, once for each version of the packages. The default is the home folder of the environment.
+    It takes half a minute, once for each version of the packages.
     """
-    home = home_folder(home)
     if is_compiled(home):
         return
     vectors = normalize_rows(np.random.default_rng(0).standard_normal((100, 8), dtype=np.float32))
@@ -172,8 +158,8 @@ def is_compiled(home: Path) -> bool:
 _waiting: dict[Path, UmapProcess] = {}
 
 
-def _draw(models: Sequence[np.ndarray], settings: MapSettings, home: Path, watch: Watch) -> list[np.ndarray]:
-    """The maps of the vectors under one model or two, float32 (N, dimensions) each."""
+def draw(models: Sequence[np.ndarray], settings: MapSettings, home: Path, watch: Watch = UNWATCHED) -> list[np.ndarray]:
+    """UMAP of unit vectors, float32 (N, D), under one model or two, without the cache: float32 (N, dimensions) each."""
     k, step, jobs = min(settings.neighbours, len(models[0]) - 1), SEARCH_FRACTION / len(models), list[Job]()
     for number, vectors in enumerate(models):
         jobs.append((vectors, *neighbours(vectors, k, watch.part(number * step, (number + 1) * step))))

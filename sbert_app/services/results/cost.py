@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.results.results import Estimate
 from training.catalogue import SCORED
 from training.data.dataset import Dataset
 from training.errors import InputError
-from training.evaluation.bootstrap import Statistic, affordable_resamples, correlation, sentence_keys
+from training.evaluation.bootstrap import Estimate, Statistic, affordable_resamples, correlation, sentence_keys
 from training.evaluation.metrics import why_undefined
 from training.evaluation.scoring import without_score
 from training.models.model import Model, VectorModel
@@ -84,10 +83,7 @@ class CostTable:
 
 
 def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostTable:
-    """Measure every size.
-
-    Raises InputError if the model has no dense vectors, the data no gold scores, or a ρ is undefined.
-    """
+    """Measure every size. InputError if the model has no dense vectors, the data no gold scores, or ρ is undefined."""
     if not isinstance(model, VectorModel):
         raise InputError(f"{model.name} is a {model.kind}, without dense sentence vectors; choose a bi-encoder")
     if data.kind != SCORED:
@@ -144,7 +140,14 @@ def _search_milliseconds(vectors: np.ndarray, precision: str) -> float:
     import faiss
 
     stored = np.resize(vectors, (SEARCHED, vectors.shape[1]))
-    index, queries = _index(stored, precision)
+    dimension, queries = stored.shape[1], stored[:QUERIES]
+    if precision == "binary":
+        index: Any = faiss.index_binary_factory(8 * (-(-dimension // 8)), "BFlat")
+        stored, queries = (quantize(array, precision, stored[:2]) for array in (stored, queries))
+    else:
+        index = faiss.index_factory(dimension, FAISS_NAMES[precision], faiss.METRIC_INNER_PRODUCT)
+        index.train(stored)
+    index.add(stored)
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:
@@ -156,18 +159,3 @@ def _search_milliseconds(vectors: np.ndarray, precision: str) -> float:
     finally:
         faiss.omp_set_num_threads(threads)
     return 1000 * statistics.median(seconds)
-
-
-def _index(vectors: np.ndarray, precision: str) -> tuple[Any, np.ndarray]:
-    """An exact index of these vectors in this precision, and queries for it."""
-    import faiss
-
-    dimension, queries = vectors.shape[1], vectors[:QUERIES]
-    if precision == "binary":
-        index: Any = faiss.index_binary_factory(8 * (-(-dimension // 8)), "BFlat")
-        vectors, queries = (quantize(array, precision, vectors[:2]) for array in (vectors, queries))
-    else:
-        index = faiss.index_factory(dimension, FAISS_NAMES[precision], faiss.METRIC_INNER_PRODUCT)
-        index.train(vectors)
-    index.add(vectors)
-    return index, queries

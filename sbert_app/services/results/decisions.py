@@ -23,14 +23,23 @@ import numpy as np
 from sbert_app.formats import format_count
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.results.grid import EvalResultCache, evaluate_one, overlap_with, with_scores
-from sbert_app.services.results.results import Difference, Estimate, EvalResult, Metric
-from training.catalogue import LABELLED, NLI_LABELS, TRIPLETS
+from sbert_app.services.results.grid import evaluate_one, overlap_with, with_scores
+from sbert_app.services.results.results import EvalResult, Metric
+from training.catalogue import LABELLED, TRIPLETS
 from training.data.dataset import Dataset
+from training.data.gold import NLI_VALUES
 from training.data.overlap import Overlap
 from training.data.transforms import POSITIVE_FROM, match_labels, positive_and_negative
 from training.errors import InputError, summary_of
-from training.evaluation.bootstrap import Interval, Statistic, bootstrap_interval, sentence_keys, wilson_interval
+from training.evaluation.bootstrap import (
+    Difference,
+    Estimate,
+    Interval,
+    Statistic,
+    bootstrap_interval,
+    sentence_keys,
+    wilson_interval,
+)
 from training.evaluation.match_scores import PRECISION, Criterion, average_precision
 from training.evaluation.metrics import spearman
 from training.evaluation.scoring import row_scores, without_score
@@ -172,7 +181,7 @@ def decide_models(
     for number, model in enumerate(models, start=1):
         step = watch.stage(f"{number} of {len(models)}: {model.label}")
         try:
-            results[model] = evaluate_one(model, scored, cache, EvalResultCache(home), step)
+            results[model] = evaluate_one(model, scored, cache, step)
         except InputError as error:
             failures[model.label] = summary_of(error)
             continue
@@ -232,9 +241,6 @@ def unread_pairs(model: ModelName, data: Dataset, home: Path, match_from: float)
     return data.select(rows), [f"{note}; all figures are those of the other {len(rows):,}"]
 
 
-LABEL_VALUES = dict(zip(NLI_LABELS, (1.0, 0.0, -1.0), strict=True))
-
-
 @dataclass(frozen=True)
 class TripletScore:
     """Accuracy in 0–1 under each similarity, and the Wilson interval of the first.
@@ -262,10 +268,7 @@ class LabelScore:
 
 
 def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> TripletScore | LabelScore:
-    """Score triplets, or pairs with labels that say what belongs together.
-
-    Raises InputError if the data is of neither kind.
-    """
+    """Score triplets, or pairs with labels that say what belongs together. InputError if the data is neither."""
     if data.kind == TRIPLETS:
         scores = row_scores(scorer, data.columns, ((0, 1), (0, 2)), watch.on_progress, watch.should_stop)
         is_left_out, note = without_score(scorer, data.columns, scores)
@@ -276,14 +279,14 @@ def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> Trip
         return TripletScore(len(near), accuracy, interval, int((near == far).sum()), note)
     if data.kind != LABELLED:
         raise InputError(f"{data.name} holds {data.kind}; this needs triplets, or pairs with labels of inference")
-    order = LABEL_VALUES
-    if not set(data.label_names) <= set(LABEL_VALUES):
+    order = NLI_VALUES
+    if not set(data.label_names) <= set(NLI_VALUES):
         # A positive label and a negative one.
         together, apart = positive_and_negative(data)
         if len(data.label_names) > 2:
             raise InputError(
                 f"the labels of {data.name} are {', '.join(data.label_names[:5])}; this needs "
-                f"{', '.join(LABEL_VALUES)}, or two labels such as 1 and 0"
+                f"{', '.join(NLI_VALUES)}, or two labels such as 1 and 0"
             )
         order = {data.label_names[together]: 1.0, data.label_names[apart]: -1.0}
     (by_similarity,) = row_scores(scorer, data.columns, ((0, 1),), watch.on_progress, watch.should_stop)

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sbert_app.services.results.results import Estimate, EvalResult
+from sbert_app.services.results.results import EvalResult
 from training.data.dataset import Dataset
-from training.evaluation.bootstrap import correlation, sentence_keys
+from training.evaluation.bootstrap import Estimate, correlation, sentence_keys
 from training.evaluation.metrics import why_undefined
 
 MAX_ERRORS = 15

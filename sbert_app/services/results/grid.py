@@ -21,15 +21,7 @@ from sbert_app.formats import format_count
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.embedded import fingerprint
 from sbert_app.services.models.cache import ModelCache
-from sbert_app.services.results.results import (
-    AVERAGE,
-    Difference,
-    Estimate,
-    EvalResult,
-    Metric,
-    averaged_of,
-    data_label,
-)
+from sbert_app.services.results.results import AVERAGE, EvalResult, Metric, averaged, data_label
 from sbert_app.services.runs.store import RunStore
 from sbert_app.services.store.cache import DiskCache, digest
 from training.catalogue import CROSS_ENCODERS, GLOVE, LABELLED, NLI_LABELS, SCORED
@@ -39,7 +31,7 @@ from training.data.load import load_data
 from training.data.overlap import Overlap, overlap
 from training.data.transforms import match_labels
 from training.errors import InputError, UserFacingError, summary_of
-from training.evaluation.bootstrap import Statistic, sentence_keys
+from training.evaluation.bootstrap import Difference, Estimate, Statistic, sentence_keys
 from training.evaluation.metrics import why_undefined
 from training.evaluation.scoring import SCORE, ScoreReport, row_scores, without_score
 from training.models.folder import ModelFolder
@@ -58,7 +50,11 @@ WARM_UP = (["A man plays the guitar."], ["Someone is making music."])
 
 @dataclass(eq=False)
 class ResultGrid:
-    """`Results` that one thread fills and others read, with the ``overlaps`` of models whose training data is known."""
+    """Results that one thread fills and others read, by model and data.
+
+    ``sizes`` are the pairs of each data set that could be read, ``failures`` the reasons why there is no estimate, and
+    ``overlaps`` the parts of the data that a model was trained on, where that is known.
+    """
 
     models: list[str]
     data: list[str]
@@ -103,12 +99,12 @@ class ResultGrid:
         return sum(result.num_sentences for result in row) / seconds if seconds else None
 
     def difference(self, a: str, b: str, data: str, metric: Metric) -> Difference | None:
-        """A paired bootstrap test on the pairs that no model of the grid was trained on."""
+        """The lead of ``a`` over ``b`` on the pairs that no model of the grid was trained on; None if it is unknown."""
         first, second = (self._statistic(model, data, metric, unread=True) for model in (a, b))
         return None if first is None or second is None else Difference.of(first, second)
 
     def _statistic(self, model: str, data: str, metric: Metric, unread: bool) -> Statistic | None:
-        names = averaged_of(self) if data == AVERAGE else [data]
+        names = averaged([name for name in self.data if name in self.sizes]) if data == AVERAGE else [data]
         results = [result for name in names if (result := self.results.get((model, name))) is not None]
         if not results or len(results) < len(names):
             return None
@@ -139,7 +135,7 @@ def make_grid(models: list[str], data: list[str]) -> ResultGrid:
 
 def evaluate_grid(grid: ResultGrid, models: ModelCache, home: Path, watch: Watch) -> ResultGrid:
     """Fill the grid, one model after another. `Stopped` leaves the results so far in it."""
-    cache, datasets = EvalResultCache(home), {}
+    datasets = {}
     for name in grid.data:
         watch.report(0, f"Reading {data_label(name)}")
         try:
@@ -152,7 +148,7 @@ def evaluate_grid(grid: ResultGrid, models: ModelCache, home: Path, watch: Watch
         for name, data in datasets.items():
             step = watch.stage(f"{grid.done + 1} of {total}: {model} on {data_label(name)}")
             try:
-                result = evaluate_one(ModelName.parse(model), data, models, cache, step)
+                result = evaluate_one(ModelName.parse(model), data, models, step)
             except InputError as error:
                 grid.failures[model, name] = summary_of(error)
                 continue
@@ -193,26 +189,28 @@ def with_scores(data: Dataset) -> Dataset:
     return replace(data, scores=scores.tolist(), labels=None, label_names=(), notes=(*data.notes, note))
 
 
-def evaluate_one(
-    spec: ModelName, data: Dataset, models: ModelCache, cache: EvalResultCache, watch: Watch
-) -> EvalResult:
+def evaluate_one(spec: ModelName, data: Dataset, models: ModelCache, watch: Watch) -> EvalResult:
     """Evaluate one model on one data set, from the cache if possible. InputError if the model cannot be loaded.
 
     Pairs with a text of which the model knows no token, or a score that is not finite, have NaN.
     """
     model_key = fingerprint(models.get(spec, VectorModel)) if spec.endpoint else model_fingerprint(spec, models.home)
-    key = model_key, data_fingerprint(data)
-    if (cached := cache.get(*key)) is not None:
-        return replace(cached, keys=sentence_keys(data.columns))
+    key = f"{model_key}-{data_fingerprint(data)}"
+    cache = DiskCache(models.home / "cache" / "evaluation", MAX_BYTES)
+    arrays = cache.get_arrays(key)
+    # There may be more similarities by now.
+    if arrays is not None and any({"gold", "cost", *names} == set(arrays) for names in ([SCORE], SIMILARITIES)):
+        gold, (count, seconds) = arrays.pop("gold"), arrays.pop("cost").tolist()
+        return EvalResult(arrays, gold, int(count), seconds, from_cache=True, keys=sentence_keys(data.columns))
     model = models.get(spec, Model)
     result = timed_scores(model, data, watch)
     is_left_out, _ = without_score(model, data.columns, [result.scores])
     scores = {name: np.where(is_left_out, np.float32(np.nan), values) for name, values in result.scores.items()}
-    measured = replace(result, scores=scores)
     # A failure of an endpoint may pass.
     if all(np.isfinite(values).all() for values in result.scores.values()):
-        cache.put(*key, measured)
-    return measured
+        cost = np.array([result.num_sentences, result.seconds])
+        cache.put_arrays(key, {**scores, "gold": result.gold, "cost": cost})
+    return replace(result, scores=scores)
 
 
 def timed_scores(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> EvalResult:
@@ -263,25 +261,6 @@ def _stat(path: Path) -> list[str]:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
     return [f"{file.name} {stat.st_size} {stat.st_mtime_ns}" for file, stat in stats]
-
-
-class EvalResultCache:
-    """Results by the fingerprints of model and data. Safe for several threads and processes."""
-
-    def __init__(self, home: Path) -> None:
-        self.disk = DiskCache(home / "cache" / "evaluation", MAX_BYTES)
-
-    def get(self, model: str, data: str) -> EvalResult | None:
-        """The stored result; None if there is none with all current similarities."""
-        arrays = self.disk.get_arrays(f"{model}-{data}")
-        if arrays is None or not any({"gold", "cost", *names} == set(arrays) for names in ([SCORE], SIMILARITIES)):
-            return None
-        gold, cost = arrays.pop("gold"), arrays.pop("cost")
-        return EvalResult(arrays, gold, int(cost[0]), float(cost[1]), from_cache=True)
-
-    def put(self, model: str, data: str, result: EvalResult) -> None:
-        cost = np.array([result.num_sentences, result.seconds])
-        self.disk.put_arrays(f"{model}-{data}", {**result.scores, "gold": result.gold, "cost": cost})
 
 
 def trained_on(model: ModelName, home: Path) -> list[Dataset]:

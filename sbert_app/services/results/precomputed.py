@@ -13,18 +13,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from sbert_app.services.results.results import Difference, Estimate, EvalResult, Metric
+from sbert_app.services.results.results import EvalResult, Metric
 from sbert_app.services.store.documents import read_document
 from training.catalogue import asset
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.data.overlap import Overlap
-from training.evaluation.bootstrap import sentence_keys
+from training.evaluation.bootstrap import Difference, Estimate, sentence_keys
 from training.names import ModelName
 
 SHIPPED, SHIPPED_SYSTEMS = asset("evaluation.json"), asset("systems.json")
@@ -36,7 +36,7 @@ Numbers = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class PrecomputedResults:
-    """`Results` of a file.
+    """Results that a file has in place of a `ResultGrid`.
 
     Attributes:
         sizes: the pairs of each data set.
@@ -81,15 +81,11 @@ class PrecomputedResults:
         return Difference(-reverse[0], -reverse[2], -reverse[1]) if reverse else None
 
 
-class ShippedScores(NamedTuple):
-    """The scores of a few models on `SCORED_DATA`, and when and where they were measured, for the Evaluate page."""
+def shipped_scores(home: Path) -> tuple[Dataset, dict[ModelName, EvalResult], str]:
+    """The pairs of `SCORED_DATA`, results of a few models, and when and where `scripts/measure_examples.py` made them.
 
-    results: dict[ModelName, EvalResult]
-    origin: str
-
-
-def shipped_scores(home: Path) -> tuple[Dataset, ShippedScores]:
-    """The pairs and the scores of `scripts/measure_examples.py`. InputError if the data cannot be loaded."""
+    InputError if the data cannot be loaded.
+    """
     data = load_data(SCORED_DATA, home)
     with np.load(SHIPPED_SCORES) as arrays:
         scores_of: dict[str, dict[str, np.ndarray]] = {}
@@ -103,30 +99,34 @@ def shipped_scores(home: Path) -> tuple[Dataset, ShippedScores]:
         results[ModelName.parse(model)] = EvalResult(
             scores, gold, int(sentences), float(seconds), from_cache=True, keys=sentence_keys(data.columns)
         )
-    return data, ShippedScores(results, origin)
+    return data, results, origin
 
 
 @dataclass(frozen=True)
 class System:
-    """A system beside those of the paper.
+    """A system of ours or of the paper.
 
     Attributes:
-        made_of: the data that it was trained on, in words.
-        figures: ρ ×100 by data set, one for each seed in the same order.
+        figures: Spearman ρ ×100 of the cosine by data set, one for each seed in the same order.
+        made_of: the data that a system of ours was trained on, in words.
+        std: the deviation over ten seeds that the paper states, whose figures are means.
+        speed: sentences per second.
     """
 
     label: str
-    made_of: str
     figures: Mapping[str, list[float]]
+    made_of: str = ""
+    std: float | None = None
+    speed: float | None = None
 
     def mean(self, data: Iterable[str]) -> float:
         """The mean over seeds and data sets."""
         return statistics.fmean(self._by_seed(data))
 
     def deviation(self, data: Iterable[str]) -> float | None:
-        """The standard deviation over seeds; None for a single seed."""
+        """The standard deviation over seeds; of a single figure the one that is stated, if any."""
         values = self._by_seed(data)
-        return statistics.stdev(values) if len(values) > 1 else None
+        return statistics.stdev(values) if len(values) > 1 else self.std
 
     @property
     def seeds(self) -> int:
@@ -153,22 +153,9 @@ PAPER_COLUMNS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb:test", "sick
 PAPER_SIZES = {"sts12": 3_108, "sts13": 1_500, "sts14": 3_750, "sts15": 3_000, "sts16": 1_186, "stsb:test": 1_379}
 
 
-@dataclass(frozen=True)
-class PaperRow:
-    """Spearman ρ ×100 of the cosine in the paper.
-
-    Table 1 has models without STS training data on the test sets of STS12–16, STSb and SICK-R. Table 2 has STSb test
-    alone, with ``std`` over ten seeds and some models that were trained on STSb. Table 7 has sentences per second on an
-    Intel i7-5820K, of which ``speed`` is the fastest row of each model.
-    """
-
-    model: str
-    figures: dict[str, list[float]]
-    std: float | None = None
-    speed: float | None = None
-
-
-TABLE_1, TABLE_2 = read_document(asset("paper.json"), dict[str, list[PaperRow]]).values()
+# Table 1 has models without STS training data on the test sets of STS12–16, STSb and SICK-R. Table 2 has STSb test
+# alone, and some models that were trained on STSb. The speeds are those of Table 7 on an Intel i7-5820K, the fastest.
+TABLE_1, TABLE_2 = read_document(asset("paper.json"), dict[str, list[System]]).values()
 FIRST = "Table 1"
 PAPER_TABLES = {"none": [], FIRST: TABLE_1, "Tables 1 and 2": TABLE_1 + TABLE_2}
 

@@ -13,14 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
-from math import isnan
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from training.data.dataset import Dataset
-from training.data.overlap import Overlap
-from training.evaluation.bootstrap import ALPHA, Difference, Estimate, Statistic, bootstrap_interval, correlation
+from training.evaluation.bootstrap import ALPHA, Estimate, Statistic, bootstrap_interval, correlation
 from training.evaluation.scoring import SCORE
 from training.names import DataName
 
@@ -107,51 +105,10 @@ AVERAGE = "average"
 DEVELOPMENT_SETS = ("stsb:train", "stsb:dev")
 
 
-class Results(Protocol):
-    """The interface of `ResultGrid` and `PrecomputedResults`."""
-
-    @property
-    def models(self) -> Sequence[str]:
-        """The models in the order of the rows."""
-
-    @property
-    def data(self) -> Sequence[str]:
-        """The data sets in the order of the columns, without `AVERAGE`."""
-
-    @property
-    def overlaps(self) -> Mapping[tuple[str, str], Overlap]:
-        """The part of the data that a model was trained on, by model and data, where that is known."""
-
-    @property
-    def sizes(self) -> Mapping[str, int]:
-        """The number of pairs of each data set that could be read."""
-
-    @property
-    def failures(self) -> Mapping[tuple[str, str], str]:
-        """The reasons why there is no estimate, by model and data."""
-
-    def estimate(self, model: str, data: str, metric: Metric, unread: bool = False) -> Estimate | None:
-        """The estimate; None if it is not measured yet, or cannot be (see `failures`).
-
-        ``unread``: on the pairs that no model was trained on.
-        """
-
-    def speed(self, model: str) -> float | None:
-        """The distinct sentences per second, over all data sets of the model."""
-
-    def difference(self, a: str, b: str, data: str, metric: Metric) -> Difference | None:
-        """The lead of ``a`` over ``b`` on the pairs that no model was trained on; None if it is unknown."""
-
-
 def averaged(data: Sequence[str]) -> list[str]:
     """The data sets that enter the average; none if fewer than two would."""
     test_sets = [name for name in data if name not in DEVELOPMENT_SETS]
     return test_sets if len(test_sets) > 1 else []
-
-
-def averaged_of(results: Results) -> list[str]:
-    """The data sets of ``results`` that enter the average: those that could be read."""
-    return averaged([name for name in results.data if name in results.sizes])
 
 
 def data_label(name: str) -> str:
@@ -222,16 +179,3 @@ def holm(p_values: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], flo
         least = max(least, min(1.0, p_values[pair] * (len(p_values) - len(corrected))))
         corrected[pair] = least
     return corrected
-
-
-def rank_models(results: Results, data: str, metric: Metric, models: Sequence[str] | None = None) -> Ranking:
-    """The ranking of models on a data set, or on average, by the paired bootstrap on pairs that none was trained on."""
-    estimates = {model: results.estimate(model, data, metric, unread=True) for model in models or results.models}
-    values = {model: estimate.value for model, estimate in estimates.items() if estimate and not isnan(estimate.value)}
-    by_value = sorted(values, key=lambda name: -values[name])
-
-    def compare(a: str, b: str) -> tuple[float, float] | None:
-        difference = results.difference(a, b, data, metric)
-        return None if difference is None else (difference.points, difference.p_value)
-
-    return rank(by_value, compare)

@@ -8,21 +8,32 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan, nan
 from typing import NamedTuple
 
 from sbert_app.services.files.writers import without_formula
-from sbert_app.services.results.precomputed import FIRST, PAPER, PAPER_TABLES, System, paper_column, shipped_systems
-from sbert_app.services.results.results import AVERAGE, STATISTICS, Estimate, Metric, Results, averaged_of, data_label
+from sbert_app.services.results.grid import ResultGrid
+from sbert_app.services.results.precomputed import (
+    FIRST,
+    PAPER,
+    PAPER_TABLES,
+    PrecomputedResults,
+    System,
+    paper_column,
+    shipped_systems,
+)
+from sbert_app.services.results.results import AVERAGE, STATISTICS, Metric, Ranking, averaged, data_label, rank
 from training.catalogue import CROSS_ENCODERS
+from training.evaluation.bootstrap import Estimate
 from training.names import ModelName
 from training.similarities import SIMILARITIES
 
 SEMEVAL = ("sts12", "sts13", "sts14", "sts15", "sts16")
 # Stands after an estimate on pairs from the model's training data.
 MARK = "†"
+Results = ResultGrid | PrecomputedResults
 
 
 class TableColumn(NamedTuple):
@@ -67,11 +78,6 @@ class ResultTable:
     best: dict[str, set[str]]
     overlaps: list[str]
 
-    @property
-    def has_average(self) -> bool:
-        """Whether the last column is the average."""
-        return self.columns[-1].name == AVERAGE
-
 
 def tabulate(results: Results, metric: Metric, papers: str = FIRST) -> ResultTable:
     """The table of results under one metric; under Spearman ρ of the cosine also systems and the paper's rows."""
@@ -102,9 +108,10 @@ def tabulate(results: Results, metric: Metric, papers: str = FIRST) -> ResultTab
     if metric != Metric():
         return ResultTable(metric, columns, rows, [], [], best, overlaps)
     paper = PAPER_TABLES[papers]
-    systems = [_reported_row(results, system) for system in shipped_systems()] if paper else []
-    reported = [_reported_row(results, System(row.model, "", row.figures), row.speed, row.std) for row in paper]
-    system_rows, paper_rows = ([row for row in part if row.estimates] for part in (systems, reported))
+    systems = shipped_systems() if paper else []
+    system_rows, paper_rows = (
+        [row for system in part if (row := _reported_row(results, system)).estimates] for part in (systems, paper)
+    )
     return ResultTable(metric, columns, rows, system_rows, paper_rows, best, overlaps)
 
 
@@ -119,16 +126,34 @@ def _was_trained_on(results: Results, model: str, name: str) -> bool:
     return any(paper_column(data, results.sizes.get(data)) in SEMEVAL for data in sets)
 
 
-def _reported_row(results: Results, system: System, speed: float | None = None, std: float | None = None) -> TableRow:
+def _reported_row(results: Results, system: System) -> TableRow:
     """A row of other measurements under our columns, with an average only if it has all data sets."""
     own = {name: paper_column(name, results.sizes.get(name)) or name for name in results.data}
     columns = {name: [key] for name, key in own.items() if key in system.figures}
     names = averaged_of(results)
     if names and all(name in columns for name in names):
         columns[AVERAGE] = [own[name] for name in names]
-    deviations = {name: system.deviation(keys) if std is None else std for name, keys in columns.items()}
+    deviations = {name: system.deviation(keys) for name, keys in columns.items()}
     estimates = {name: Estimate(system.mean(keys), nan, nan) for name, keys in columns.items()}
-    return TableRow(system.label, system.label, estimates, {}, speed, deviations=deviations, made_of=system.made_of)
+    label, made_of = system.label, system.made_of
+    return TableRow(label, label, estimates, {}, system.speed, deviations=deviations, made_of=made_of)
+
+
+def averaged_of(results: Results) -> list[str]:
+    """The data sets of ``results`` that enter the average: those that could be read."""
+    return averaged([name for name in results.data if name in results.sizes])
+
+
+def rank_models(results: Results, data: str, metric: Metric, models: Sequence[str] | None = None) -> Ranking:
+    """The ranking of models on a data set, or on average, by the paired bootstrap on pairs that none was trained on."""
+    estimates = {model: results.estimate(model, data, metric, unread=True) for model in models or results.models}
+    values = {model: estimate.value for model, estimate in estimates.items() if estimate and not isnan(estimate.value)}
+
+    def compare(a: str, b: str) -> tuple[float, float] | None:
+        difference = results.difference(a, b, data, metric)
+        return None if difference is None else (difference.points, difference.p_value)
+
+    return rank(sorted(values, key=lambda name: -values[name]), compare)
 
 
 _LATEX = str.maketrans(

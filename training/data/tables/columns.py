@@ -1,14 +1,11 @@
 """The columns of a table that hold the sentences, the gold score and the label: by name, as requested, or by content.
 
 Names are compared without case, spaces, dots, dashes and underscores: ``Sentence 1``, ``sentence_1`` and
-``SENTENCE1`` are one name. A table of exactly two columns needs no usual names. Numbers are parsed here too, because
-whether a column holds scores depends on it.
+``SENTENCE1`` are one name. A table of exactly two columns needs no usual names.
 """
 
 from __future__ import annotations
 
-import ast
-import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from training.catalogue import NEGATIVE_LABELS, POSITIVE_LABELS
-from training.data.tables.rows import OpenedTable, quoted
+from training.data.tables.cells import UNSEEN, as_text, parse_number, quoted
+from training.data.tables.rows import OpenedTable
 from training.errors import InputError, did_you_mean
 
 PAIR_COLUMN_NAMES = (
@@ -52,6 +50,7 @@ LABELS = (
     *("category", "entailment", "entailmentlabel", "entailmentjudgment", "issimilar", "isequivalent", "isrelevant"),
     *("etikett", "étiquette", "etiqueta", "etichetta", "etykieta", "метка", "标签", "標籤", "ラベル", "라벨", "레이블"),
 )
+GOLD = frozenset((*SCORES, *LABELS))
 SPLIT = "split"
 SPLIT_COLUMNS = (SPLIT, "partition", "subset")
 SPLIT_NAMES = {
@@ -60,28 +59,18 @@ SPLIT_NAMES = {
     "test": ("test", "testing"),
 }
 SENTENCES = ("sentence", "text", "sentences", "texts", "sentence1", "document", "passage", "query", "question")
-USUAL_NAMES = frozenset(chain(*PAIR_COLUMN_NAMES, NEGATIVES, SCORES, LABELS, SENTENCES))
+USUAL_NAMES = frozenset(chain(*PAIR_COLUMN_NAMES, NEGATIVES, GOLD, SENTENCES))
 # The labels 0, 1, 2 of this pair are classes, not a scale.
 NLI_PAIR = ("premise", "hypothesis")
 MOST_COLUMNS = 2_000
 MOST_LISTED = 20
 # The most characters of a name: a header does not hold whole sentences.
 LONG_NAME = 80
-DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
-# No text: white space and characters that cannot be seen, missing values of databases, the errors of a spreadsheet.
-UNSEEN = (
-    r"\s\x00-\x20\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    r"\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
-)
-NO_TEXT = re.compile(rf"[{UNSEEN}]*|\\N|NULL|<NA>|#(?:N/A|REF!|VALUE!|DIV/0!|NAME\?|NUM!|NULL!|SPILL!|CALC!)")
-NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
 # What stands for a letter in a web page.
 _ENTITY = re.compile(r"&(?:amp|quot|lt|gt|nbsp|#\d{2,5});")
 # Chinese, Japanese, Thai and the like.
 _LETTERS = re.compile("[\u0e01-\u0e5b\u3041-\u30ff\u4e00-\u9fff]{3}")
-# Python's bytes as pandas writes them.
-_BYTES = re.compile(r"b(['\"]).*\1", re.DOTALL)
 # A number, a date or a time.
 _NUMERIC = re.compile(r"(?=\D*\d)[\d\s.,:/+T-]{1,40}(?:[AP]M)?(?:\s?(?:GMT|UTC).{0,9}|Z)?")
 # The cells of the ids that Qualtrics writes below names and questions.
@@ -227,46 +216,6 @@ def requested_names(table: OpenedTable, requested: Sequence[str]) -> dict[str, s
         return {first: "anchor", second: "positive", third: "negative"}
     is_score = key not in LABELS and _are_numbers(cells)
     return {first: "sentence1", second: "sentence2", third: "score" if is_score else "label"}
-
-
-def parse_number(value: Any) -> float | None:
-    """A finite number, or None. Text may have spaces around it and a decimal comma ("0,85").
-
-    Numbers with separated thousands, such as 1.234,56 and 1,234.56, are None: their meaning depends on the country.
-    """
-    if isinstance(value, str):
-        # Word processors write a minus sign for the hyphen.
-        value = value.strip().replace("\u2212", "-")
-        if DECIMAL_COMMA.fullmatch(value):
-            value = value.replace(",", ".")
-        if not NUMBER.fullmatch(value):
-            return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
-
-
-def bad_number(column: str, value: Any, row: int | None = None) -> str:
-    """The error for a cell that should be a number: "row 17, column score: 'abc' is not a number"."""
-    return (f"row {row:,}, " if row else "") + f"column {column}: {quoted(value)} is not a number"
-
-
-def as_text(value: Any) -> str | None:
-    """A cell as a sentence; None for no text (`NO_TEXT`), a list or an object. Numbers become their digits."""
-    if value is None or isinstance(value, list | dict) or (isinstance(value, float) and math.isnan(value)):
-        return None
-    if isinstance(value, bytes):
-        value = value.decode("utf-8", errors="replace")
-    text = value if isinstance(value, str) else str(value)
-    if text[:2] in ("b'", 'b"') and _BYTES.fullmatch(text):
-        try:
-            text = ast.literal_eval(text).decode("utf-8", errors="replace")
-        except (ValueError, SyntaxError):
-            # It only looks so.
-            return text
-    return None if NO_TEXT.fullmatch(text) else text
 
 
 def normalize_name(name: str) -> str:

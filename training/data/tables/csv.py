@@ -13,12 +13,14 @@ import csv
 import re
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from io import StringIO
 from itertools import islice
 from pathlib import Path
 
-from training.data.tables.columns import as_text, header_of, header_row, is_usual_name
+from training.data.tables.cells import as_text
+from training.data.tables.columns import header_of, header_row, is_usual_name
 from training.data.tables.rows import Record, RowBatch, from_first, gather
 from training.data.tables.text import OTHER, TextFile, TextTable, scan, spoken, suspicion
 from training.errors import InputError
@@ -182,21 +184,18 @@ def _delimiter(head: str, suffix: str) -> str:
         lines.pop()
 
     def merit(delimiter: str) -> tuple[int, float, int]:
-        try:
+        records: list[list[str]] = []
+        with suppress(csv.Error):
             records = [record for record in islice(csv.reader(lines, delimiter=delimiter), SNIFFED_RECORDS) if record]
-        except csv.Error:
-            return (0, 0.0, 0)
-        if not records:
-            return (0, 0.0, 0)
-        header = records[header_row(records[:HEADER_ROWS])]
+        header = records[header_row(records[:HEADER_ROWS])] if records else []
         if (width := len(header)) < 2:
             return (0, 0.0, 0)
         regular = sum(len(record) == width for record in records) / len(records)
         return (sum(map(is_usual_name, header)), round(regular, 1), width)
 
     best = max(DELIMITERS, key=merit)
-    names, regular, width = merit(best)
-    return best if width >= 2 and (names or regular >= 0.5) else NO_DELIMITER
+    names, regular, _ = merit(best)
+    return best if names or regular >= 0.5 else NO_DELIMITER
 
 
 def _is_never_quoted(text: TextFile) -> bool:

@@ -13,7 +13,8 @@ from typing import Any
 from unicodedata import category
 
 from training.catalogue import NLI_LABELS
-from training.data.tables.columns import Cells, as_text, normalize_name, parse_number, side_of
+from training.data.tables.cells import as_text, parse_number
+from training.data.tables.columns import Cells, normalize_name, side_of
 from training.data.tables.rows import HEAD_ROWS
 
 # The least share of letters in the characters of a sentence.

@@ -18,8 +18,9 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Literal
 
+from training.data.tables.cells import quoted
 from training.data.tables.columns import MOST_COLUMNS, SPLIT, SPLIT_NAMES, unique_names
-from training.data.tables.rows import Record, RowBatch, gather, quoted
+from training.data.tables.rows import Record, RowBatch, gather
 from training.data.tables.text import OTHER, TextFile, TextTable, scan, spoken, suspicion
 from training.errors import InputError
 
@@ -37,17 +38,9 @@ LAYOUTS = {
 NESTED = ("data", "rows", "examples", "records", "items")
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 BETWEEN = re.compile(r"[,\s]*")
-NEEDED = 'Each row has to be an object such as {"sentence1": "…", "sentence2": "…"}.'
 INT64, EXACT_IN_DOUBLE = 1 << 63, 1 << 53
 # The Arrow types of columns by those of their values; all others are text, JSON where the values are nested.
-TYPES = {
-    frozenset({"bool"}): "bool",
-    frozenset({"int"}): "int64",
-    frozenset({"long"}): "int64",
-    frozenset({"int", "long"}): "int64",
-    frozenset({"float"}): "double",
-    frozenset({"int", "float"}): "double",
-}
+TYPES = {"bool": "bool", "int": "int64", "long": "int64", "int long": "int64", "float": "double", "float int": "double"}
 
 
 @dataclass(frozen=True)
@@ -112,10 +105,11 @@ def open_json(path: Path, encoding: str | None = None, sheet: str | None = None)
                 f"{path.name} has more than {MOST_COLUMNS:,} different keys: this is no table of sentences."
             )
     if not kinds:
-        raise InputError(f"{path.name} holds no rows{first_problem}. {NEEDED}")
+        needed = 'Each row has to be an object such as {"sentence1": "…", "sentence2": "…"}.'
+        raise InputError(f"{path.name} holds no rows{first_problem}. {needed}")
     remarks = [f"{bad:,} of {rows:,} rows are no JSON objects; they are kept, empty and marked."] if bad else []
     columns, renamed = unique_names([LONE_SURROGATE.sub("\ufffd", name) for name in kinds])
-    types = tuple(TYPES.get(frozenset(kind), "string") for kind in kinds.values())
+    types = tuple(TYPES.get(" ".join(sorted(names)), "string") for names in kinds.values())
     return JsonTable(path, columns, rows, (*remarks, *renamed, *text.remarks), text, layout, tuple(kinds), types)
 
 

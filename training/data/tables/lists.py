@@ -15,22 +15,13 @@ from dataclasses import dataclass
 from itertools import chain, product
 from typing import Any
 
-from training.data.tables.columns import (
-    LABELS,
-    NEGATIVES,
-    PAIR_COLUMN_NAMES,
-    SCORES,
-    SENTENCES,
-    normalize_name,
-    roles_of,
-)
+from training.data.tables.columns import GOLD, NEGATIVES, PAIR_COLUMN_NAMES, SENTENCES, normalize_name, roles_of
 from training.data.tables.rows import OpenedTable, RowBatch
 from training.errors import InputError
 
 # The names of lists that hold a whole row, and the columns that two or three texts become.
 WHOLE_ROWS = (*(name for name in SENTENCES if name != "sentence1"), "set", "pair", "triplet")
 PARTS = {2: ("sentence1", "sentence2"), 3: ("anchor", "positive", "negative")}
-OF_GOLD = {*SCORES, *LABELS}
 OF_LISTS = {*NEGATIVES, *WHOLE_ROWS, *(name for _, name in PAIR_COLUMN_NAMES if name.startswith("pos"))}
 
 
@@ -85,7 +76,7 @@ class ListsTable(OpenedTable):
 
     def _parts(self, name: str, cell: Any) -> list[tuple[Any, ...]]:
         """The cells of each row that a cell gives."""
-        is_gold = normalize_name(name) in OF_GOLD
+        is_gold = normalize_name(name) in GOLD
         items = _items(cell, is_gold) if name in self.lists else []
         if name not in self.lists or (is_gold and len(items) > 1):
             return [(cell,)]
@@ -103,9 +94,9 @@ def with_rows_of_lists(table: OpenedTable) -> OpenedTable:
         if name in parallel:
             continue
         key = normalize_name(name)
-        items = [(_items(cell, key in OF_GOLD), cell) for cell in cells if cell is not None]
+        items = [(_items(cell, key in GOLD), cell) for cell in cells if cell is not None]
         sizes = {len(part) for part, _ in items}
-        is_list = key in OF_LISTS or (key in OF_GOLD and 1 in sizes)
+        is_list = key in OF_LISTS or (key in GOLD and 1 in sizes)
         if not is_list or all(part == [cell] for part, cell in items):
             continue
         is_whole = key in WHOLE_ROWS and len(sizes) == 1
@@ -113,7 +104,7 @@ def with_rows_of_lists(table: OpenedTable) -> OpenedTable:
     columns = tuple(part for name in table.columns for part in lists.get(name, (name,)))
     if not lists or len(set(columns)) < len(columns):
         return table
-    remarks, names = table.remarks, [name for name in lists if normalize_name(name) not in OF_GOLD]
+    remarks, names = table.remarks, [name for name in lists if normalize_name(name) not in GOLD]
     if names:
         remarks = (*remarks, f"The lists of {' and '.join(names)} are read as rows of their own.")
     return ListsTable(table.path, columns, table.row_estimate, remarks, table, lists, parallel, version=table.version)

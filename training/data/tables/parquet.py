@@ -41,7 +41,10 @@ class ParquetTable(OpenedTable):
             for batch in _open(self.path).iter_batches(batch_size=min(size, self.rows_at_once)):
                 arrow = batch.rename_columns(list(self.columns))
                 for name, labels in self.class_names.items():
-                    arrow = _named(arrow, name, labels)
+                    # -1 and every other number without a name is null.
+                    named = dict(enumerate(labels))
+                    cells = pa.array([named.get(number) for number in arrow.column(name).to_pylist()], pa.string())
+                    arrow = arrow.set_column(self.columns.index(name), name, cells)
                 rows, notes = {}, {}
                 for name, column in zip(self.columns, arrow.columns, strict=True):
                     rows[name], broken = _values(column)
@@ -91,15 +94,6 @@ def _class_names(schema: Any, columns: Sequence[str]) -> dict[str, Sequence[str]
         return {}
     whole = {column for column, kind in zip(columns, schema.types, strict=True) if pa.types.is_integer(kind)}
     return {name: list(map(str, labels)) for name, labels in names.items() if labels and name in whole}
-
-
-def _named(batch: Any, name: str, labels: Sequence[str]) -> Any:
-    """The batch with the names of a column of class labels; -1 and every other number without a name is null."""
-    import pyarrow as pa
-
-    names = dict(enumerate(labels))
-    cells = pa.array([names.get(number) for number in batch.column(name).to_pylist()], pa.string())
-    return batch.set_column(batch.schema.names.index(name), name, cells)
 
 
 def _rows_at_once(path: Path, schema: Any) -> int:

@@ -23,8 +23,6 @@ BATCH_CHARACTERS = 16 << 20
 # The first rows, by which a reader judges the columns.
 HEAD_ROWS = 100
 EMPTY_LINE = "an empty line"
-# The characters of a bad value that a note or an error quotes.
-QUOTED = 60
 
 # The values of a row in the order of the columns (empty for a blank line), a note on a fault or None, its characters.
 Record = tuple[Sequence[Any], str | None, int]
@@ -211,9 +209,3 @@ def _fit(record: Sequence[Any], note: str | None, width: int) -> tuple[Sequence[
         problem += "; beyond the header: " + " | ".join(map(str, record[width:]))
     fitted = [*record[:width], *(None for _ in range(width - len(record)))]
     return fitted, "; ".join(filter(None, (note, problem)))
-
-
-def quoted(value: Any) -> str:
-    """A value as an error quotes it: in quotes, cut to a length that stays readable."""
-    text = value if isinstance(value, str) else str(value)
-    return repr(text if len(text) <= QUOTED else text[:QUOTED] + "…")

@@ -7,8 +7,8 @@
 `open_table` determines format, encoding, delimiter and columns before the first row is used, and raises one clear
 sentence if a file cannot be used. Later it neither guesses nor drops anything: malformed rows come with a note. The
 first bytes decide the format, and the file name only where they do not: a workbook named .csv is still a workbook.
-Each format has a module of its own beside this one, and its line in `FORMATS`; names of columns and numbers are in
-`columns`.
+Each format has a module of its own beside this one, and its line in `FORMATS`; names of columns are in `columns`, text
+and numbers in `cells`.
 """
 
 from __future__ import annotations
@@ -70,9 +70,7 @@ FOREIGN = {
     b"Rar!": "a RAR archive: unpack it first",
     b"\xd0\xcf\x11\xe0": "an old or password-protected Excel file: save it as .xlsx or CSV",
     b"%PDF": "a PDF",
-    b"\x89PNG": "an image",
-    b"\xff\xd8\xff": "an image",
-    b"GIF8": "an image",
+    **dict.fromkeys((b"\x89PNG", b"\xff\xd8\xff", b"GIF8"), "an image"),
     b"SQLite format 3": "an SQLite database: export the table as CSV",
     **dict.fromkeys((b"ARROW1", b"FEA1", b"\xff\xff\xff\xff"), "an Arrow file: save it as Parquet"),
     **dict.fromkeys(

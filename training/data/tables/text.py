@@ -1,15 +1,13 @@
 """The characters of a text file, whose encoding one fast pass over all of its bytes decides.
 
-A guess from the first kilobytes would fail at row 900,000. So `scan` reads all bytes once, a megabyte at a time. A byte
-order mark decides; without one, the file is UTF-8 if all of its bytes are. Otherwise its lines are judged one by one:
+A guess from the first kilobytes would fail at row 900,000. So `scan` reads all bytes once, a megabyte at a time, and
+counts the lines, which gives every progress bar its total. A byte order mark decides; without one, the file is UTF-8 if
+all of its bytes are. Otherwise its lines are judged one by one:
 
 - If some are UTF-8 and others are not, the others are read in the encoding that they seem to be in, and marked. Broken
   characters within lines of UTF-8 become �, and those lines are marked.
 - If hardly any line is UTF-8, the whole file is in another encoding, which is guessed, with a stated certainty. If none
   fits, the file is refused until the user names one. An encoding that the user names is taken as it is.
-
-The same pass counts the lines, which gives every progress bar its total, and looks for zero bytes and for lines so long
-that the file cannot be a table.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ from functools import partial
 from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 from training.data.tables.rows import OpenedTable
 from training.errors import InputError
@@ -150,8 +147,11 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
     if not head.strip(b"\0 \t\r\n\xef\xbb\xbf\xff\xfe"):
         needed = "one line" if path.suffix.lower() == ".txt" else "a header and one row"
         raise InputError(f"{path.name} is empty: it needs at least {needed}.")
-    # ISO-2022-JP is ASCII to every other test.
-    unmarked = "iso2022_jp" if b"\x1b$B" in head else _utf16(head)
+    # ISO-2022-JP is ASCII to every other test, and European text in UTF-16 has a zero in every second byte.
+    even, odd = head[0::2].count(0), head[1::2].count(0)
+    is_utf16 = max(even, odd) > 0.2 * len(head) and min(even, odd) < 0.1 * max(even, odd)
+    utf16 = ("utf-16-le" if odd > even else "utf-16-be") if is_utf16 else None
+    unmarked = "iso2022_jp" if b"\x1b$B" in head else utf16
     announced = next((name for mark, name in BYTE_ORDER_MARKS.items() if head.startswith(mark)), unmarked)
     if encoding:
         named = named_encoding(encoding)
@@ -177,13 +177,6 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
 def suspicion(lines: Iterable[str], notes: dict[str, str]) -> str | None:
     """The notes on a row whose characters are in its ``lines``; None if there are none."""
     return "; ".join([note for character, note in notes.items() if any(character in line for line in lines)]) or None
-
-
-def _utf16(head: bytes) -> str | None:
-    """The kind of UTF-16 of a European text, which has a zero in every second byte; None for other encodings."""
-    even, odd = head[0::2].count(0), head[1::2].count(0)
-    is_utf16 = max(even, odd) > 0.2 * len(head) and min(even, odd) < 0.1 * max(even, odd)
-    return ("utf-16-le" if odd > even else "utf-16-be") if is_utf16 else None
 
 
 def _read_through(path: Path, encoding: str) -> tuple[TextFile, int | None]:
@@ -229,18 +222,18 @@ def _by_lines(text: TextFile) -> TextFile:
                 sample += line[:SAMPLE] if len(sample) < SAMPLE else b""
             else:
                 good += 1
-    guess = guess_encoding(bytes(sample))
+    encoding, certainty = guess_encoding(bytes(sample))
     if text.encoding == "utf-8-sig" or broken + good > 0.1 * other:
-        if other <= broken or (good and guess.certainty < LOW):
+        if other <= broken or (good and certainty < LOW):
             return replace(text, damaged=True)
         if good:
-            return replace(text, other=guess.encoding, other_lines=other + broken)
-    if not guess.certainty:
+            return replace(text, other=encoding, other_lines=other + broken)
+    if not certainty:
         raise UnknownEncodingError(
             f"{text.path.name} is not UTF-8, and no other encoding fits it with certainty. Name its encoding "
             "(--encoding), such as windows-1252, windows-1251, shift_jis, gb18030, big5 or euc_kr; or save it as UTF-8."
         )
-    return replace(text, encoding=guess.encoding, certainty=guess.certainty)
+    return replace(text, encoding=encoding, certainty=certainty)
 
 
 def _read_as(encoding: str) -> str:
@@ -274,9 +267,7 @@ MANY, FEW = 40, 3
 SPOKEN = {
     "utf-8": "UTF-8",
     "utf-8-sig": "UTF-8 (with a byte order mark)",
-    "utf-16": "UTF-16",
-    "utf-16-le": "UTF-16",
-    "utf-16-be": "UTF-16",
+    **dict.fromkeys(("utf-16", "utf-16-le", "utf-16-be"), "UTF-16"),
     "utf-32": "UTF-32",
     "latin-1": "Latin-1",
     "cp1250": "Windows-1250 (Central European)",
@@ -316,15 +307,8 @@ _BEYOND, _HALF_WIDTH = re.compile(r"[^\x00-\x7f]"), re.compile("[\uff61-\uff9f]"
 _RUN, _BESIDE = re.compile(r"[^\x00-\x7f]+"), re.compile(r"(?<=[A-Za-z])[^\x00-\x7f]+|[^\x00-\x7f]+(?=[A-Za-z])")
 
 
-class Guess(NamedTuple):
-    """An encoding, and how certain it is: 0 to 1."""
-
-    encoding: str
-    certainty: float
-
-
-def guess_encoding(sample: bytes) -> Guess:
-    """The encoding of lines that are not valid UTF-8. A certainty of 0 means that none fits."""
+def guess_encoding(sample: bytes) -> tuple[str, float]:
+    """The encoding of lines that are not valid UTF-8, and how certain it is: 0, which means that none fits, to 1."""
     from charset_normalizer import from_bytes
 
     matches = from_bytes(sample, cp_isolation=GUESSED, preemptive_behaviour=False, threshold=0.6, enable_fallback=False)
@@ -336,25 +320,25 @@ def guess_encoding(sample: bytes) -> Guess:
             continue
         is_latin = match.encoding in LATIN or 2 * len(_BESIDE.findall(text)) >= len(_RUN.findall(text))
         # £5 and 3 µm are no Korean.
-        if is_latin or (beyond < FEW and _guess_latin(sample).certainty):
+        if is_latin or (beyond < FEW and _guess_latin(sample)[1]):
             break
         # charset-normalizer tells these two apart only in longer texts, and is certain of лПФ, which is Кот: one has
         # small letters where the other has capitals.
         is_inverted = len(_INVERTED.findall(text)) > len(_CAPITALISED.findall(text))
         other_case = {"cp1251": "koi8_r", "koi8_r": "cp1251"} if is_inverted else {}
         certainty = round((1 - match.chaos) * min(1.0, beyond / MANY), 2)
-        return Guess(other_case.get(match.encoding, match.encoding), certainty)
+        return other_case.get(match.encoding, match.encoding), certainty
     return _guess_latin(sample)
 
 
-def _guess_latin(sample: bytes) -> Guess:
+def _guess_latin(sample: bytes) -> tuple[str, float]:
     """The encoding in which most characters beyond ASCII are letters of its languages; a certainty of 0 if in none."""
     scores = {name: _letter_score(sample, name) for name in LATIN}
     # The first of equals is Windows-1252.
     best = max(scores, key=scores.__getitem__)
     beyond = sum(byte > 127 for byte in sample)
     certainty = scores[best] * min(1.0, 0.5 + beyond / MANY / 2) if scores[best] >= LEAST_SCORE else 0.0
-    return Guess(best, round(certainty, 2))
+    return best, round(certainty, 2)
 
 
 def _letter_score(sample: bytes, encoding: str) -> float:

@@ -24,10 +24,11 @@ from typing import IO, Any
 from xml.etree.ElementTree import ParseError
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
+from training.data.tables.cells import quoted
 from training.data.tables.columns import canonical_names, header_of, listed
 from training.data.tables.csv import HEADER_ROWS
 from training.data.tables.guess import sentence_columns
-from training.data.tables.rows import HEAD_ROWS, OpenedTable, Record, RowBatch, from_first, gather, quoted
+from training.data.tables.rows import HEAD_ROWS, OpenedTable, Record, RowBatch, from_first, gather
 from training.data.tables.text import ForeignFileError
 from training.errors import InputError
 
@@ -53,13 +54,11 @@ BROKEN = (
 )
 
 # Formulas, hidden rows, and what openpyxl does not open or read as Excel does, by their marks in the XML.
-FORMULA, HIDDEN = "formula", "hidden"
+FORMULA, HIDDEN, ODD = "formula", "hidden", "odd"
 ODDITIES = {
     FORMULA: re.compile(rb"<(?:\w+:)?f[ />]"),
     HIDDEN: re.compile(rb"<(?:\w+:)?row [^>]*hidden=\"(?:1|true)\"[^/>]*>\s*<[^/]"),
-    "strict": re.compile(rb"http://purl\.oclc\.org/ooxml"),
-    "fill": re.compile(rb"<(?:\w+:)?fill\s*(?:/>|>\s*</)"),
-    "escape": re.compile(rb"(?i)_x005F_"),
+    ODD: re.compile(rb"http://purl\.oclc\.org/ooxml|<(?:\w+:)?fill\s*(?:/>|>\s*</)|(?i:_x005F_)"),
 }
 MAIN = b"http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 # Stands for _x005F_, an underscore that is none of an escape such as _x000D_.
@@ -208,10 +207,9 @@ def _workbook(path: Path, oddities: frozenset[str], with_formulas: bool = False)
     try:
         # openpyxl would judge a path by its name.
         with path.open("rb") as file, tempfile.TemporaryFile() as copy:
-            is_odd = oddities - {FORMULA, HIDDEN}
-            if is_odd:
+            if ODD in oddities:
                 _write_usual(file, copy)
-            source = copy if is_odd else file
+            source: IO[bytes] = copy if ODD in oddities else file
             workbook = load_workbook(source, read_only=True, data_only=not with_formulas, keep_links=False)
             try:
                 yield workbook

@@ -8,7 +8,7 @@ from sbert_app.services.results.precomputed import TABLE_1, TABLE_2
 from training.evaluation.diagnostics import COLLAPSED_FROM
 
 POOLING, CONCATENATION = ABLATIONS["pooling"].variants, ABLATIONS["concat"].variants
-STSB = {row.model: row.figures["stsb:test"][0] for row in (*TABLE_1, *TABLE_2)}
+STSB = {row.label: row.figures["stsb:test"][0] for row in (*TABLE_1, *TABLE_2)}
 
 
 def lesson(number: int) -> Lesson:

@@ -17,7 +17,8 @@ from sbert_app.services.clusters.clustering import (
     linkage_tree,
 )
 from sbert_app.services.clusters.summary import describe_clusters, keywords, words
-from sbert_app.services.corpus import Corpus, encode
+from sbert_app.services.corpus.corpus import Corpus
+from sbert_app.services.corpus.embedded import encode
 from sbert_app.services.store.cache import DiskCache
 from training.errors import InputError, Stopped
 

@@ -23,14 +23,13 @@ def unit(n, dimension=16, seed=0):
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-class TestText:
-    def test_a_sentence_a_line_up_to_the_limit(self):
-        assert Corpus.from_text(" A man sleeps. \r\n\n  \nA dog barks.").sentences == ["A man sleeps.", "A dog barks."]
-        corpus = Corpus.from_text("\n".join(map(str, range(1_005))), most=1_000)
+class TestSentences:
+    def test_up_to_the_limit(self):
+        corpus = Corpus.from_dataset(Dataset("numbers", (list(map(str, range(1_005))),)), most=1_000)
         assert len(corpus) == 1_000
         assert corpus.notes == ("Only the first 1,000 of 1,005 sentences are used.",)
         with pytest.raises(InputError, match="contains no sentence"):
-            Corpus.from_text("  \n \t\n")
+            Corpus("none", [])
 
     @given(st.lists(st.text(), min_size=1), st.lists(st.text(), min_size=1))
     def test_different_sentences_have_different_digests(self, first, second):
@@ -83,7 +82,7 @@ class TestData:
 class TestEncode:
     def test_vectors_come_from_the_cache_the_second_time(self, tmp_path):
         cache, encoder = DiskCache(tmp_path), BagEncoder()
-        corpus = Corpus.from_text("A man sleeps.\nA dog barks.")
+        corpus = Corpus("c", ["A man sleeps.", "A dog barks."])
         first, second = (encode(corpus, encoder, cache) for _ in range(2))
         np.testing.assert_array_equal(first.vectors, second.vectors)
         assert len(encoder.seen) == 2
@@ -91,7 +90,7 @@ class TestEncode:
 
     def test_a_stop_leaves_nothing_and_the_fingerprint_knows_pooling_and_weights(self, tmp_path):
         with pytest.raises(Stopped):
-            encode(Corpus.from_text("a\nb"), BagEncoder(), DiskCache(tmp_path), watch=Watch(should_stop=lambda: True))
+            encode(Corpus("c", ["a", "b"]), BagEncoder(), DiskCache(tmp_path), watch=Watch(should_stop=lambda: True))
         assert list(tmp_path.iterdir()) == []
         encoder = Encoder.load("scratch:1x32")
         mean = fingerprint(encoder)

@@ -8,7 +8,7 @@ from bag_encoder import AnyModel, BagEncoder
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.clusters.clustering import join_nearest, k_means
-from sbert_app.services.clusters.summary import keywords, keywords_of
+from sbert_app.services.clusters.summary import keywords
 from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
 from sbert_app.services.corpus.embedded import (
     INCOMPLETE,
@@ -16,12 +16,12 @@ from sbert_app.services.corpus.embedded import (
     encode_to_file,
     fixed_sample,
     open_vectors,
-    rows_done,
     sample_of,
 )
 from sbert_app.services.corpus.open_corpora import EmbeddingCache
 from sbert_app.services.corpus.search import search
 from sbert_app.services.store.cache import remove_least_used
+from training.data.dataset import Dataset
 from training.errors import InputError, Stopped
 
 SENTENCES = [f"word{n % 7} topic{n % 3} sentence{n}" for n in range(100)]
@@ -45,8 +45,8 @@ class TestVectorFile:
         encoder = BagEncoder()
         with pytest.raises(Stopped):
             encode_to_file(path, SENTENCES, encoder, Watch(should_stop=lambda: len(encoder.seen) > 60), chunk=30)
-        assert (rows_done(path, 64), path.exists()) == (60, False)
         part = path.with_name(path.name + INCOMPLETE)
+        assert (part.stat().st_size, path.exists()) == (60 * 64 * 4, False)
         part.write_bytes(part.read_bytes() + b"half a row")
         rest, progress = BagEncoder(), []
         vectors = encode_to_file(path, SENTENCES, rest, Watch.of(lambda *done: progress.append(done)), chunk=30)
@@ -84,7 +84,7 @@ class TestOpenCorpora:
     def test_a_large_corpus_is_cut_at_the_limit_and_its_vectors_survive_a_restart(self, tmp_path):
         models = AnyModel()
         embeddings = EmbeddingCache(models, tmp_path, limits=SMALL)
-        key = embeddings.add(Corpus.from_text("\n".join(SENTENCES), most=SMALL.sentences))
+        key = embeddings.add(Corpus.from_dataset(Dataset("c", (SENTENCES,)), SMALL.sentences))
         embedded = embeddings.embed(key, "bag")
         assert len(embedded) == 80
         assert embedded.corpus.notes == ("Only the first 80 of 100 sentences are used.",)
@@ -143,5 +143,4 @@ class TestClusters:
         labels = join_nearest(vectors, sample, sample_labels, UNWATCHED)
         np.testing.assert_array_equal(labels, np.where(kinds == 2, -1, kinds))
         labels = np.arange(100) % 7
-        assert keywords_of(SENTENCES, labels, 2) == keywords(SENTENCES, labels, 2)
-        assert set(keywords_of(SENTENCES, labels, 2, most=20)) == set(range(7))
+        assert set(keywords(SENTENCES, labels, 2, most=20)) == set(range(7))

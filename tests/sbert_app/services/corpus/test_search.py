@@ -7,7 +7,8 @@ from bag_encoder import BagEncoder, OverlapCrossEncoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sbert_app.services.corpus import Corpus, encode
+from sbert_app.services.corpus.corpus import Corpus
+from sbert_app.services.corpus.embedded import encode
 from sbert_app.services.corpus.search import CANDIDATES, MAX_K, search
 from training.errors import InputError
 

@@ -5,7 +5,8 @@ import csv
 import pytest
 from bag_encoder import BagEncoder
 
-from sbert_app.services.corpus import Corpus, encode
+from sbert_app.services.corpus.corpus import Corpus
+from sbert_app.services.corpus.embedded import encode
 from sbert_app.services.corpus.search import (
     find_near_duplicates,
     first_of_each_text,

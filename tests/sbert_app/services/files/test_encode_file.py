@@ -14,7 +14,7 @@ from tiny_models import make_model
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.files.encode import encode_file, open_sentences
 from sbert_app.services.files.writers import VECTORS, check_output
-from training.data.tables.columns import NO_TEXT
+from training.data.tables.cells import NO_TEXT
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
 

@@ -133,7 +133,7 @@ class TestStop:
         outputs = [tmp_path / "out.csv", tmp_path / "out.parquet"]
         done = [0.0]
         summary = score_file(
-            pairs, outputs, BagEncoder(), watch=Watch.of(lambda rows, _: done.append(rows), lambda: done[-1] >= 100)
+            pairs, outputs, BagEncoder(), watch=Watch.of(lambda rows, _: done.append(rows), lambda: done[-1] >= 128)
         )
         assert 100 <= summary.stopped_at < 1_000
         assert len(read_csv(outputs[0])) == pq.read_table(outputs[1]).num_rows == summary.stopped_at == summary.rows

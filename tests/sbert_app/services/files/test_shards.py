@@ -73,7 +73,7 @@ def test_every_row_is_in_one_block_and_has_an_id(inputs: Path, job: ShardJob):
     files = find_files(str(inputs))
     assert [Path(file).name for file in files] == ["a.parquet", "b.csv", "c.jsonl"]
     blocks = {
-        block.part[5:16]: [row for batch in block.table().batches() for row in batch.rows["row_id"]]
+        block.part[5:16]: [row for batch in block.table.batches() for row in batch.rows["row_id"]]
         for number, file in enumerate(files)
         for block in read_blocks(job, number, file, {"part-00000-00001.parquet"})
     }

@@ -12,7 +12,7 @@ from command_line import read_csv
 from sbert_app.services.background.watch import UNWATCHED
 from sbert_app.services.files.score import score_file
 from sbert_app.services.results.decisions import decide_results, score_labels
-from sbert_app.services.results.grid import EvalResultCache, ResultGrid, evaluate_one, with_scores
+from sbert_app.services.results.grid import ResultGrid, evaluate_one, with_scores
 from sbert_app.services.results.results import Metric
 from training.catalogue import SCORED
 from training.data.dataset import Dataset
@@ -98,7 +98,7 @@ def test_evaluations_of_several_models_leave_out_what_one_cannot_score(tmp_path)
     data, spec = load_data(str(path)), ModelName("tfidf")
     models = AnyModel(Reader())
     models.home = tmp_path
-    result = evaluate_one(spec, with_scores(data), models, EvalResultCache(tmp_path), UNWATCHED)
+    result = evaluate_one(spec, with_scores(data), models, UNWATCHED)
     assert result.left_out == [1]
     other = replace(result, scores={"cosine": np.zeros(4, dtype=np.float32)})
     decisions = decide_results({spec: result, ModelName("glove"): other}, data, ["best-f1"])

@@ -11,7 +11,7 @@ from sbert_app.services.corpus.corpus import Corpus, GoldPairs
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode
 from sbert_app.services.corpus.open_corpora import SHIPPED, EmbeddingCache
 from sbert_app.services.maps import projection
-from sbert_app.services.maps.corpus_map import MapRequest, compute_map, pair_distances
+from sbert_app.services.maps.corpus_map import compute_map, pair_distances
 from sbert_app.services.maps.projection import (
     COMPILING,
     MapSettings,
@@ -19,7 +19,6 @@ from sbert_app.services.maps.projection import (
     compile_umap,
     compiled_code,
     draw,
-    draw_aligned,
     is_compiled,
     map_key,
     project,
@@ -65,9 +64,9 @@ class TestOneMap:
         assert points.shape == (120, 2)
         assert points.dtype == np.float32
         assert purity(points, group) > 0.95
-        np.testing.assert_array_equal(points, draw(vectors, QUICK, home))
-        assert not np.array_equal(points, draw(vectors, MapSettings(epochs=50, seed=1), home))
-        monkeypatch.setattr(projection, "_draw", None)
+        np.testing.assert_array_equal(points, draw([vectors], QUICK, home)[0])
+        assert not np.array_equal(points, draw([vectors], MapSettings(epochs=50, seed=1), home)[0])
+        monkeypatch.setattr(projection, "draw", None)
         np.testing.assert_array_equal(project([embedded], QUICK, cache, home), [points])
         changes = [{}, {"dimensions": 3}, {"neighbours": 5}, {"min_dist": 0.5}, {"seed": 1}, {"epochs": 3}]
         assert len({map_key(MapSettings(**change), embedded) for change in changes}) == len(changes)
@@ -75,14 +74,14 @@ class TestOneMap:
     def test_progress_increases_to_the_end_and_a_stop_ends_the_work_at_once(self, home):
         vectors, _ = clouds(400)
         shares = []
-        draw(vectors, MapSettings(), home, Watch.of(lambda done, _: shares.append(done)))
+        draw([vectors], MapSettings(), home, Watch.of(lambda done, _: shares.append(done)))
         assert shares == sorted(shares)
         assert 0.3 < shares[-1] <= 1
         watch = Watch.of(lambda done, _: shares.append(done), lambda: shares[-1] > 0.3)
         shares.append(0.0)
         with pytest.raises(Stopped):
-            draw(vectors, MapSettings(epochs=100_000_000), home, watch)
-        assert draw(vectors, QUICK, home).shape == (400, 2)
+            draw([vectors], MapSettings(epochs=100_000_000), home, watch)
+        assert draw([vectors], QUICK, home)[0].shape == (400, 2)
 
     def test_the_map_of_the_example_is_shipped(self, home):
         embeddings = EmbeddingCache(ModelCache(home), home)
@@ -98,7 +97,7 @@ class TestSmallAndOdd:
             (["one", "two", "three"], "at least 5 different sentences; there are 3 here"),
             (["same"] * 10, "at least 5 different sentences; all are the same here"),
         ):
-            embedded = encode(Corpus.from_text("\n".join(sentences)), BagEncoder())
+            embedded = encode(Corpus("c", sentences), BagEncoder())
             for spaces in ([embedded], [embedded, embedded]):
                 with pytest.raises(InputError, match=words):
                     project(spaces, QUICK, DiskCache(tmp_path), home)
@@ -150,14 +149,14 @@ class TestAlignedMaps:
         moved = np.linalg.norm(maps[0] - maps[1], axis=1).mean()
         strangers = np.linalg.norm(maps[0] - maps[1][::-1], axis=1).mean()
         assert moved < strangers / 2
-        np.testing.assert_array_equal(maps, draw_aligned(first, second, MapSettings(), home))
+        np.testing.assert_array_equal(maps, draw([first, second], MapSettings(), home))
         assert map_key(QUICK, before, after) != map_key(QUICK, after, before)
-        monkeypatch.setattr(projection, "_draw", None)
+        monkeypatch.setattr(projection, "draw", None)
         np.testing.assert_array_equal(project([before, after], MapSettings(), cache, home), maps)
 
     def test_of_the_same_vectors_are_almost_one(self, home):
         vectors, _ = clouds(200, spread=8)
-        first, second = draw_aligned(vectors, vectors, MapSettings(), home)
+        first, second = draw([vectors, vectors], MapSettings(), home)
         deviation = first.std(axis=0).max()
         assert np.median(np.linalg.norm(first - second, axis=1)) < 0.25 * deviation
 
@@ -165,7 +164,7 @@ class TestAlignedMaps:
         before, _ = clouds(200, groups=4, spread=8)
         after = before.copy()
         after[100:] = before[100:][::-1]  # to another group, among other neighbours
-        moved = np.linalg.norm(np.subtract(*draw_aligned(before, after, MapSettings(), home)), axis=1)
+        moved = np.linalg.norm(np.subtract(*draw([before, after], MapSettings(), home)), axis=1)
         assert np.median(moved[:100]) < 0.5 * np.median(moved[100:])
 
 
@@ -176,11 +175,11 @@ def test_on_two_maps_of_stsb_what_people_find_similar_is_near_and_random_pairs_a
     corpus = Corpus("part", pairs.sentences[: int(rows.max()) + 1], gold=GoldPairs(rows, gold))
     messages = []
     under = (ModelName(DEFAULT_MODEL, pooling="mean"), ModelName(DEFAULT_MODEL, pooling="cls"))
-    request = MapRequest(embeddings.add(corpus), *under, MapSettings(epochs=100))
-    drawn = compute_map(embeddings, request, Watch(lambda done, message=None, total=1.0: messages.append(message)))
+    request = embeddings, embeddings.add(corpus), under, MapSettings(epochs=100)
+    drawn = compute_map(*request, Watch(lambda done, message=None, total=1.0: messages.append(message)))
     assert [embedded.pooling for embedded in drawn.embedded] == ["mean", "cls"]
     assert not drawn.from_cache
-    assert compute_map(embeddings, request).from_cache
+    assert compute_map(*request).from_cache
     assert messages[-1].startswith("Drawing the map of")
     distances = pair_distances(drawn, corpus.gold)
     assert distances.count == (gold >= 4).sum()
@@ -194,7 +193,7 @@ class TestCompiling:
     @pytest.fixture
     def new_home(self, home, tmp_path):
         """A home folder with compiled code, in which no map has been drawn."""
-        draw(clouds()[0], QUICK, home)
+        draw(clouds()[:1], QUICK, home)
         assert any(compiled_code(home).rglob("layouts.*.nbc"))
         shutil.copytree(compiled_code(home), compiled_code(tmp_path))
         (compiled_code(tmp_path) / "complete").unlink()
@@ -205,12 +204,12 @@ class TestCompiling:
     ):
         descriptions = []
         watch = Watch(lambda done, description=None, total=1.0: descriptions.append(description))
-        drawn = draw(clouds()[0], QUICK, new_home, watch)
+        drawn = draw(clouds()[:1], QUICK, new_home, watch)
         assert COMPILING in descriptions
         # Another process draws the same map.
-        np.testing.assert_array_equal(drawn, draw(clouds()[0], QUICK, home))
+        np.testing.assert_array_equal(drawn, draw(clouds()[:1], QUICK, home))
         descriptions.clear()
-        draw(clouds()[0], QUICK, new_home, watch)
+        draw(clouds()[:1], QUICK, new_home, watch)
         assert COMPILING not in descriptions
         (compiled_code(new_home) / "complete").unlink()
         # The process that waits is taken, and there is no second one.

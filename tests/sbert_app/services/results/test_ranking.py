@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from sbert_app.services.results.grid import EvalResult, ResultGrid
-from sbert_app.services.results.results import Metric, holm, rank, rank_models
+from sbert_app.services.results.results import Metric, holm, rank
+from sbert_app.services.results.table import rank_models
 
 
 def grid(seed: int, noises: dict[str, float], n: int = 300) -> ResultGrid:

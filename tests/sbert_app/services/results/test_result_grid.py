@@ -33,19 +33,18 @@ from sbert_app.services.results.precomputed import (
 from sbert_app.services.results.results import (
     AVERAGE,
     STATISTICS,
-    Difference,
     EvalResult,
     Metric,
     averaged,
     data_label,
-    rank_models,
 )
-from sbert_app.services.results.table import as_csv, latex, markdown, tabulate
+from sbert_app.services.results.table import as_csv, latex, markdown, rank_models, tabulate
 from sbert_app.services.store.documents import read_document
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.data.overlap import Overlap
 from training.errors import InputError, Stopped
+from training.evaluation.bootstrap import Difference
 from training.evaluation.scoring import evaluate
 from training.models.model import open_model
 from training.names import ModelName
@@ -311,10 +310,10 @@ def test_systems_made_here_stand_between_the_models_and_the_paper():
 
 
 def test_a_system_is_the_mean_over_seeds_and_data_sets():
-    system = System("mine", "nothing", {"a": [70.0, 72.0], "b": [60.0, 64.0]})
+    system = System("mine", {"a": [70.0, 72.0], "b": [60.0, 64.0]})
     assert (system.seeds, system.mean(["a"]), system.mean(["a", "b"])) == (2, 71.0, 66.5)
     assert system.deviation(["a", "b"]) == pytest.approx(np.std([65, 68], ddof=1))
-    assert System("one", "nothing", {"a": [70.0]}).deviation(["a"]) is None
+    assert System("one", {"a": [70.0]}).deviation(["a"]) is None
 
 
 def test_nothing_beats_the_frontier_by_more_than_noise():

@@ -30,7 +30,7 @@ from sbert_app.services.experiments.experiment import FOLDS, ExperimentRecord, E
 from sbert_app.services.experiments.groups import run_groups
 from sbert_app.services.files.jobs import ScoreRequest
 from sbert_app.services.files.uploads import keep_upload
-from sbert_app.services.results.grid import EvalResultCache, evaluate_one
+from sbert_app.services.results.grid import evaluate_one
 from sbert_app.services.runs.archives import export, files_of
 from sbert_app.services.runs.execution import execute
 from sbert_app.services.runs.store import RunStore
@@ -73,7 +73,7 @@ ELSEWHERE = {
 MODEL = "scratch:1x32"
 PAIRS = [(f"a man {i} plays the guitar", f"two dogs {i} run over green grass", i % 6) for i in range(48)]
 SCORED = Dataset.from_list([*PAIRS, *((b, a, score) for a, b, score in PAIRS)], "pairs.csv")
-CORPUS = Corpus.from_text("\n".join(f"sentence {i}" for i in range(20)))
+CORPUS = Corpus("c", [f"sentence {i}" for i in range(20)])
 SHARED = ["a man", "a dog"]
 
 
@@ -200,7 +200,7 @@ def _computed(services: Services) -> tuple[Answers, list[str]]:
     pairs = load_data(str(home.with_name("pairs.csv")))
     return {
         "vectors": corpora.embed(corpora.add(CORPUS), MODEL).vectors.tolist(),
-        "result": evaluate_one(ModelName.parse(MODEL), pairs, models, EvalResultCache(home), UNWATCHED).gold.tolist(),
+        "result": evaluate_one(ModelName.parse(MODEL), pairs, models, UNWATCHED).gold.tolist(),
     }, []
 
 

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from training.data.load import load_data
-from training.data.tables.columns import as_text, parse_number
+from training.data.tables.cells import as_text, parse_number
 from training.data.tables.table import open_table
 from training.errors import InputError
 

@@ -14,14 +14,12 @@ from depth import examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from training.data.tables.cells import as_text, bad_number, parse_number
 from training.data.tables.columns import (
     PairColumns,
-    as_text,
-    bad_number,
     canonical_names,
     free_name,
     looks_like_data,
-    parse_number,
     pick_columns,
     pick_sentence,
     unique_names,

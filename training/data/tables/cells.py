@@ -1,0 +1,67 @@
+"""The cells of a table as text and as numbers."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from typing import Any
+
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+# No text: white space and characters that cannot be seen, missing values of databases, the errors of a spreadsheet.
+UNSEEN = (
+    r"\s\x00-\x20\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    r"\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+)
+NO_TEXT = re.compile(rf"[{UNSEEN}]*|\\N|NULL|<NA>|#(?:N/A|REF!|VALUE!|DIV/0!|NAME\?|NUM!|NULL!|SPILL!|CALC!)")
+NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
+# Python's bytes as pandas writes them.
+_BYTES = re.compile(r"b(['\"]).*\1", re.DOTALL)
+# The characters of a bad value that a note or an error quotes.
+QUOTED = 60
+
+
+def parse_number(value: Any) -> float | None:
+    """A finite number, or None. Text may have spaces around it and a decimal comma ("0,85").
+
+    Numbers with separated thousands, such as 1.234,56 and 1,234.56, are None: their meaning depends on the country.
+    """
+    if isinstance(value, str):
+        # Word processors write a minus sign for the hyphen.
+        value = value.strip().replace("\u2212", "-")
+        if DECIMAL_COMMA.fullmatch(value):
+            value = value.replace(",", ".")
+        if not NUMBER.fullmatch(value):
+            return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def bad_number(column: str, value: Any, row: int | None = None) -> str:
+    """The error for a cell that should be a number: "row 17, column score: 'abc' is not a number"."""
+    return (f"row {row:,}, " if row else "") + f"column {column}: {quoted(value)} is not a number"
+
+
+def as_text(value: Any) -> str | None:
+    """A cell as a sentence; None for no text (`NO_TEXT`), a list or an object. Numbers become their digits."""
+    if value is None or isinstance(value, list | dict) or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", errors="replace")
+    text = value if isinstance(value, str) else str(value)
+    if text[:2] in ("b'", 'b"') and _BYTES.fullmatch(text):
+        try:
+            text = ast.literal_eval(text).decode("utf-8", errors="replace")
+        except (ValueError, SyntaxError):
+            # It only looks so.
+            return text
+    return None if NO_TEXT.fullmatch(text) else text
+
+
+def quoted(value: Any) -> str:
+    """A value as an error quotes it: in quotes, cut to a length that stays readable."""
+    text = value if isinstance(value, str) else str(value)
+    return repr(text if len(text) <= QUOTED else text[:QUOTED] + "…")
