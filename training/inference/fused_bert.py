@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -50,11 +50,6 @@ class WeightNames:
     up: str = "intermediate.dense"
     down: str = "output.dense"
     down_norm: str = "output.LayerNorm"
-
-    @property
-    def linears(self) -> tuple[str, ...]:
-        """The linear modules of a layer."""
-        return self.query, self.key, self.value, self.output, self.up, self.down
 
 
 _BERT = WeightNames()
@@ -93,8 +88,9 @@ def supports_fused(backbone: nn.Module) -> bool:
     if names is None or activation != "gelu" or getattr(config, "is_decoder", False):
         return False
     layers: Any = backbone.get_submodule(names.layers)
+    linears = (names.query, names.key, names.value, names.output, names.up, names.down)
     # An adapter that is not merged yet, or a quantised matrix, is a subclass of Linear or something else.
-    return all(type(layer.get_submodule(name)) is nn.Linear for layer in layers for name in names.linears)
+    return all(type(layer.get_submodule(name)) is nn.Linear for layer in layers for name in linears)
 
 
 def check_int8(name: str, backbone: nn.Module) -> None:
@@ -220,8 +216,7 @@ class FusedLayer:
 
     def to_int8(self, attention_dtype: torch.dtype) -> None:
         """Does for one layer what ``FusedBert.to_int8`` does."""
-        observed: Any = (self.projection, self.output, self.up, self.down)
-        projection, output, up, down = observed
+        projection, output, up, down = cast("Any", (self.projection, self.output, self.up, self.down))
         self.projection = Int8Linear(projection, attention_dtype, smooth=True)
         self.output = Int8Linear(output)
         self.up = Int8Linear(up, smooth=True, following=down)
@@ -233,8 +228,6 @@ class FusedLayer:
         hidden = self.output_norm(self.output.plus(context, hidden))
         return self.down_norm(self.down.plus(self.up.gelu(hidden), hidden))
 
-
-# ---------------------------------------------------------------- ModernBERT
 
 Bias = Tensor | Boundaries | None
 LOCAL = "sliding_attention"

@@ -38,9 +38,6 @@ log = logging.getLogger("sbert_lab.inference")
 
 # The exceptions of an operator that is missing, takes other arguments, or has no kernel for this device.
 UNUSABLE = (AttributeError, ImportError, NotImplementedError, RuntimeError, TypeError, ValueError)
-
-# ---------------------------------------------------------------- products
-
 # Rows of the input that a weight's layout is optimised for: the tokens of a batch.
 REORDER_ROWS = 1_024
 
@@ -52,8 +49,7 @@ class FusedLinear:
     """
 
     def __init__(self, linears: Sequence[nn.Linear], scale: float, dtype: torch.dtype) -> None:
-        scales = [scale] + [1.0] * (len(linears) - 1)
-        pairs = list(zip(linears, scales, strict=True))
+        pairs = list(zip(linears, [scale] + [1.0] * (len(linears) - 1), strict=True))
         self.weight = torch.cat([linear.weight.detach() * factor for linear, factor in pairs]).to(dtype)
         has_bias = linears[0].bias is not None
         biases = [linear.bias.detach() * factor for linear, factor in pairs] if has_bias else []
@@ -100,11 +96,8 @@ def fused_linear(linears: Sequence[nn.Linear], scale: float, dtype: torch.dtype)
 @cache
 def has_onednn(device_type: str, dtype: torch.dtype) -> bool:
     """Whether `OneDnnLinear` works here: on x86, for bfloat16 with AVX-512, if its methods agree with its base's."""
-    if (
-        device_type != "cpu"
-        or platform.machine() not in {"x86_64", "AMD64"}
-        or not torch.backends.mkldnn.is_available()
-    ):
+    is_x86 = device_type == "cpu" and platform.machine() in {"x86_64", "AMD64"}
+    if not is_x86 or not torch.backends.mkldnn.is_available():
         return False
     # The caller's random numbers stay as they are.
     with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -129,8 +122,6 @@ def has_onednn(device_type: str, dtype: torch.dtype) -> bool:
     return all(torch.allclose(a.float(), b, rtol=0, atol=tolerance) for a, b in pairs)
 
 
-# ---------------------------------------------------------------- products in 8 bits
-
 # The largest integers; weights are symmetric about 0.
 INPUT_MAX, WEIGHT_MAX = 255, 127
 SIGN_BIT = 128
@@ -148,8 +139,7 @@ class ObservedLinear(FusedLinear):
     def __init__(self, linears: Sequence[nn.Linear], scale: float, dtype: torch.dtype = torch.float32) -> None:
         super().__init__(linears, scale, dtype)
         # By input channel; 0 is in every range.
-        self.low = torch.zeros(self.weight.shape[1])
-        self.high = torch.zeros(self.weight.shape[1])
+        self.low = self.high = torch.zeros(self.weight.shape[1])
         self._lock = threading.Lock()
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -255,8 +245,6 @@ def _smallest_product(value: int) -> float:
     result = torch.ops.onednn.qlinear_pointwise(*product, zeros, 1.0, 0, torch.float32, "none", [], "none")
     return float(result.min())
 
-
-# ---------------------------------------------------------------- norm and attention
 
 # Tokens a row from which PyTorch's fused attention is faster on a CPU.
 LONG_ROW_TOKENS = 256
