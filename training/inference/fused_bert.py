@@ -25,7 +25,6 @@ from torch import Tensor, nn
 from training.errors import InputError
 from training.inference.batching import Boundaries
 from training.inference.layers import (
-    FusedLayerNorm,
     FusedLinear,
     Int8Linear,
     ObservedLinear,
@@ -33,6 +32,7 @@ from training.inference.layers import (
     fused_linear,
     has_int8,
     has_varlen,
+    layer_norm,
 )
 from training.parallel import run_parallel
 
@@ -133,7 +133,7 @@ class FusedBert:
             types = embeddings.token_type_embeddings.weight.detach()
             positions = (types[:, None] + positions).flatten(0, 1)
         self.position_embeddings = positions.to(dtype, copy=True)
-        self.norm = FusedLayerNorm(embeddings.LayerNorm, dtype)
+        self.norm = layer_norm(embeddings.LayerNorm, dtype)
         layers = backbone.get_submodule(names.layers)
         self.layers = run_parallel([partial(FusedLayer, layer, names, self.heads, dtype, linear) for layer in layers])
         head_size = int(config.hidden_size) // self.heads
@@ -209,10 +209,10 @@ class FusedLayer:
         scale = (query.out_features // heads) ** -0.5
         self.projection = linear([query, key, value], scale, dtype)
         self.output = linear([part(names.output)], 1.0, dtype)
-        self.output_norm = FusedLayerNorm(part(names.output_norm), dtype)
+        self.output_norm = layer_norm(part(names.output_norm), dtype)
         self.up = linear([part(names.up)], 1.0, dtype)
         self.down = linear([part(names.down)], 1.0, dtype)
-        self.down_norm = FusedLayerNorm(part(names.down_norm), dtype)
+        self.down_norm = layer_norm(part(names.down_norm), dtype)
 
     def to_int8(self, attention_dtype: torch.dtype) -> None:
         """Does for one layer what ``FusedBert.to_int8`` does."""
@@ -258,8 +258,8 @@ class FusedModernBert:
         self.token_embeddings = backbone.embeddings.tok_embeddings.weight.detach().to(dtype, copy=True)
         head_size = int(config.hidden_size) // self.heads
         self.unpadded = has_varlen(self.token_embeddings.device, dtype, head_size, self.window)
-        self.norm = FusedLayerNorm(backbone.embeddings.norm, dtype)
-        self.final_norm = FusedLayerNorm(backbone.final_norm, dtype)
+        self.norm = layer_norm(backbone.embeddings.norm, dtype)
+        self.final_norm = layer_norm(backbone.final_norm, dtype)
         self.layers = run_parallel([partial(FusedModernBertLayer, layer, dtype) for layer in backbone.layers])
         self.is_local = [kind == LOCAL for kind in config.layer_types]
         self.frequencies = {
@@ -299,12 +299,12 @@ class FusedModernBertLayer:
     def __init__(self, layer: Any, dtype: torch.dtype) -> None:
         # The input of the first layer is normalised already.
         is_first = not isinstance(layer.attn_norm, nn.LayerNorm)
-        self.attention_norm = None if is_first else FusedLayerNorm(layer.attn_norm, dtype)
+        self.attention_norm = None if is_first else layer_norm(layer.attn_norm, dtype)
         # The scale of the attention's logits is multiplied into the query.
         self.scale = layer.attn.head_dim**-0.5
         self.projection = fused_linear([layer.attn.Wqkv], 1.0, dtype)
         self.output = fused_linear([layer.attn.Wo], 1.0, dtype)
-        self.mlp_norm = FusedLayerNorm(layer.mlp_norm, dtype)
+        self.mlp_norm = layer_norm(layer.mlp_norm, dtype)
         # One linear module computes the feed-forward network's input and its gate; here each is a product of its own.
         up, gate = layer.mlp.Wi.weight.chunk(2)
         up_bias, gate_bias = (None, None) if layer.mlp.Wi.bias is None else layer.mlp.Wi.bias.chunk(2)

@@ -20,6 +20,7 @@ PyTorch or on an older GPU, or computes something else, public functions compute
 
 from __future__ import annotations
 
+import copy
 import logging
 import platform
 import threading
@@ -252,16 +253,9 @@ LONG_ROW_TOKENS = 256
 HEAD_SIZES = range(8, 257, 8)
 
 
-class FusedLayerNorm:
-    """LayerNorm over the last dimension, with or without a bias."""
-
-    def __init__(self, norm: nn.LayerNorm, dtype: torch.dtype) -> None:
-        self.shape, self.eps = norm.normalized_shape, norm.eps
-        self.weight = norm.weight.detach().to(dtype, copy=True)
-        self.bias = None if norm.bias is None else norm.bias.detach().to(dtype, copy=True)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.shape, self.weight, self.bias, self.eps)
+def layer_norm(norm: nn.LayerNorm, dtype: torch.dtype) -> nn.Module:
+    """A copy of a LayerNorm in ``dtype``, without gradients."""
+    return copy.deepcopy(norm).to(dtype).requires_grad_(False)
 
 
 def attention(projected: Tensor, rows: int, heads: int, bias: Tensor | Boundaries | None) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -192,26 +192,23 @@ def write_parts(
     folder: Path, backbone: Any, tokenizer: Any, form: ModelFormat, head: nn.Sequential, width: int
 ) -> None:
     """Write an encoder, of ``width`` numbers a token, into an empty folder, which sentence-transformers opens too."""
+    modules: list[Any] = [*head]
     if isinstance(backbone, WordBackbone):
         backbone.input_module.write(folder)
+        modules = [*backbone.layers, *head]
     else:
         with quiet():
             backbone.save_pretrained(folder)
         tokenizer.model_max_length = form.max_length
         tokenizer.save_pretrained(folder)
-    places = form.write(folder, width, *module_kinds(backbone, head))
-    for module, place in zip([*_token_modules(backbone), *head], places, strict=True):
+    for module, place in zip(modules, form.write(folder, width, *module_kinds(backbone, head)), strict=True):
         module.write(place)
 
 
 def module_kinds(backbone: nn.Module, head: nn.Sequential) -> tuple[list[str], list[str]]:
     """The names of the modules before the pooling, without the first, and of those after it."""
-    before, after = ([type(module).__name__ for module in part] for part in (_token_modules(backbone), head))
-    return before, after
-
-
-def _token_modules(backbone: nn.Module) -> Iterable[Any]:
-    return backbone.layers if isinstance(backbone, WordBackbone) else ()
+    layers = backbone.layers if isinstance(backbone, WordBackbone) else []
+    return [type(module).__name__ for module in layers], [type(module).__name__ for module in head]
 
 
 def open_transformer(folder: ModelFolder, auto_class: str = "AutoModel") -> tuple[Any, PreTrainedTokenizerFast]:

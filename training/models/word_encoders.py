@@ -15,17 +15,17 @@ from __future__ import annotations
 
 import string
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from training.catalogue import BILSTM, DAN, GLOVE
+from training.catalogue import BILSTM, GLOVE
 from training.errors import InputError, NotFoundError
 from training.models.folder import ModelFormat
 from training.models.modules import LSTM, Dense, EncoderParts, StaticEmbedding, WordEmbeddings
@@ -99,34 +99,27 @@ def random_word_parts(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         words = _words(name, texts, home)
-        backbone, head, pooling = _NETWORKS[name](words, texts)
-    module: Any = backbone.input_module
+        dimension, head = words.vectors.shape[1], nn.Sequential()
+        if name == BILSTM:
+            module = WordEmbeddings.from_words(words.forms, words.vectors, words.are_random, lowercase=True)
+            backbone, pooling = WordBackbone(module, [LSTM(dimension, LSTM_DIMENSION)]), "max"
+        else:
+            module = _with_bigrams(words, texts)
+            head.extend([Dense(dimension, DENSE_DIMENSION), Dense(DENSE_DIMENSION, DENSE_DIMENSION)])
+            backbone, pooling = WordBackbone(module), "mean_sqrt_len_tokens"
     form = ModelFormat(pooling=pooling, max_length=module.max_length, input_module="WordEmbeddings")
     return EncoderParts(backbone, module.tokenizer, form, f"random weights over {words.source}", head)
 
 
-def _bilstm(words: Words, texts: Sequence[str]) -> tuple[WordBackbone, nn.Sequential, str]:
-    module = WordEmbeddings.from_words(words.forms, words.vectors, words.are_random, lowercase=True)
-    return WordBackbone(module, [LSTM(module.table.embedding_dim, LSTM_DIMENSION)]), nn.Sequential(), "max"
-
-
-def _dan(words: Words, texts: Sequence[str]) -> tuple[WordBackbone, nn.Sequential, str]:
+def _with_bigrams(words: Words, texts: Sequence[str]) -> WordEmbeddings:
+    """A table of the words and of the frequent bigrams of the texts, whose vectors are 0."""
     forms = [PADDING_TOKEN, *words.forms]
     tokenizer = WhitespaceTokenizer(forms, lowercase=True)
     counts = Counter(bigram(*pair) for text in texts for pair in pairwise(tokenizer.words(text)))
     bigrams = [form for form, count in counts.most_common(MOST_BIGRAMS) if count >= MIN_BIGRAMS]
     dimension = words.vectors.shape[1]
     vectors = torch.cat([torch.zeros(1, dimension), words.vectors, torch.zeros(len(bigrams), dimension)])
-    tokenizer = BigramTokenizer([*forms, *bigrams], lowercase=True)
-    module = WordEmbeddings(tokenizer, vectors, update_embeddings=True)
-    head = nn.Sequential(Dense(dimension, DENSE_DIMENSION), Dense(DENSE_DIMENSION, DENSE_DIMENSION))
-    return WordBackbone(module), head, "mean_sqrt_len_tokens"
-
-
-_NETWORKS: dict[str, Callable[[Words, Sequence[str]], tuple[WordBackbone, nn.Sequential, str]]] = {
-    BILSTM: _bilstm,
-    DAN: _dan,
-}
+    return WordEmbeddings(BigramTokenizer([*forms, *bigrams], lowercase=True), vectors, update_embeddings=True)
 
 
 def _words(name: str, texts: Sequence[str], home: str | Path | None) -> Words:
