@@ -43,8 +43,8 @@ class WordBackbone(nn.Module):
         self._empty_id = input_module.tokenizer.pad_id if isinstance(input_module, WordEmbeddings) else -1
         dimension = input_module.table.embedding_dim
         for layer in layers:
-            if layer.input_dimension != dimension:
-                raise InputError(f"an LSTM takes vectors of {layer.input_dimension} dimensions, but gets {dimension}")
+            if (size := layer.encoder.input_size) != dimension:
+                raise InputError(f"an LSTM takes vectors of {size} dimensions, but gets {dimension}")
             dimension = layer.dimension
         # The part of a transformer's config that is asked for.
         self.config = SimpleNamespace(hidden_size=dimension, model_type=type(input_module).__name__)

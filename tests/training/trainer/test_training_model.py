@@ -202,8 +202,8 @@ def word_model(folder: Path, kind: str) -> Path:
     else:
         vectors = torch.randn(len(WORDS), 12, generator=draw)
         words = WordEmbeddings.from_words(WORDS, vectors, update_embeddings=kind == "updated")
+        torch.manual_seed(0)
         lstm = LSTM(12, 6)
-        lstm.reset(seed=0)
         backbone, layout = WordBackbone(words, [lstm]), ModelFormat(folder, "max", input_module="WordEmbeddings")
     parts = EncoderParts(backbone, backbone.input_module.tokenizer, layout, "", nn.Sequential())
     Encoder("", parts, torch.float32).save(folder)

@@ -29,8 +29,6 @@ TABLE = "emb_layer.weight"
 PADDING_TOKEN = "PADDING_TOKEN"  # noqa: S105 - the first row of tables made from text files: a zero vector
 NO_LIMIT = 1_000_000  # words of a sentence
 
-_PIECE = re.compile(r"\S+")
-
 
 class WordEncoding(NamedTuple):
     """The known words of a text, with the fields of a tokenizers.Encoding that are read here."""
@@ -65,7 +63,7 @@ class WhitespaceTokenizer:
     def words(self, text: str) -> list[FoundWord]:
         return [
             FoundWord(form, match.group(), number, match.span())
-            for number, match in enumerate(_PIECE.finditer(text))
+            for number, match in enumerate(re.finditer(r"\S+", text))
             if (form := self._form(match.group())) is not None
         ]
 
@@ -122,9 +120,7 @@ def bigram(first: FoundWord, second: FoundWord) -> str:
     return f"{first.form} {second.form}"
 
 
-TOKENIZERS: dict[str, type[WhitespaceTokenizer]] = {
-    kind.__name__: kind for kind in (WhitespaceTokenizer, BigramTokenizer)
-}
+TOKENIZERS = {"WhitespaceTokenizer": WhitespaceTokenizer, "BigramTokenizer": BigramTokenizer}
 
 
 class WordEmbeddings(nn.Module):
@@ -162,12 +158,8 @@ class WordEmbeddings(nn.Module):
         return cls(tokenizer, vectors, bool(config.get("update_embeddings")), int(longest))
 
     def write(self, folder: Path) -> None:
-        settings: dict[str, Any] = {
-            "tokenizer_class": self.tokenizer.name,
-            "update_embeddings": self.update_embeddings,
-            "max_seq_length": self.max_length,
-        }
-        write_json(folder / CONFIG, settings)
+        settings = {"update_embeddings": self.update_embeddings, "max_seq_length": self.max_length}
+        write_json(folder / CONFIG, {"tokenizer_class": self.tokenizer.name, **settings})
         write_tensors(folder, {TABLE: self.table.weight[: len(self.tokenizer.rows)]})
         self.tokenizer.write(folder)
 
@@ -272,17 +264,11 @@ class LSTM(nn.Module):
         bidirectional: bool = True,
     ) -> None:
         super().__init__()
-        self.settings = dict(
-            zip(LSTM_SETTINGS, (embedding_dimension, hidden_dim, num_layers, dropout, bidirectional), strict=True)
-        )
+        values = (embedding_dimension, hidden_dim, num_layers, dropout, bidirectional)
+        self.settings = dict(zip(LSTM_SETTINGS, values, strict=True))
         self.encoder = nn.LSTM(
             embedding_dimension, hidden_dim, num_layers, batch_first=True, dropout=dropout, bidirectional=bidirectional
         )
-
-    @property
-    def input_dimension(self) -> int:
-        """D of the token vectors that it takes."""
-        return self.encoder.input_size
 
     @property
     def dimension(self) -> int:
@@ -315,12 +301,10 @@ class LSTM(nn.Module):
 
     def _read_forwards(self, hidden: Tensor, suffix: str) -> Tensor:
         """One layer in one direction, by the weights whose names end so: (B, T, D) -> (B, T, H)."""
-        encoder = self.encoder
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        weights = [getattr(encoder, f"{name}_{suffix}") for name in names]
-        start = hidden.new_zeros(1, len(hidden), encoder.hidden_size)
-        states, _, _ = torch.lstm(hidden, (start, start), weights, True, 1, 0.0, encoder.training, False, True)
-        return states
+        weights = [getattr(self.encoder, f"{name}_{suffix}") for name in names]
+        start = hidden.new_zeros(1, len(hidden), self.encoder.hidden_size)
+        return torch.lstm(hidden, (start, start), weights, True, 1, 0.0, self.training, False, True)[0]
 
     @classmethod
     def read(cls, folder: Path) -> LSTM:
@@ -339,10 +323,3 @@ class LSTM(nn.Module):
     def write(self, folder: Path) -> None:
         write_json(folder / LSTM_CONFIG, self.settings)
         write_tensors(folder, self.state_dict())
-
-    @torch.no_grad()
-    def reset(self, seed: int) -> None:
-        """Fresh random weights, as torch.nn.LSTM draws them."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            self.encoder.reset_parameters()
