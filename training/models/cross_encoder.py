@@ -61,7 +61,7 @@ from training.models.model import Model, Pair
 from training.models.modules.sentence import activation_named
 from training.models.pairs import PairRow, PairTokenizer
 from training.models.settings import ChatFormat, checked
-from training.models.texts import CHUNK, Chunk, ReadReport, compute_chunks, numbered
+from training.models.texts import CHUNK, Chunk, Forward, ReadReport, compute_chunks, numbered
 from training.names import ModelName
 from training.progress import Progress, ShouldStop, progress_bar
 
@@ -177,7 +177,7 @@ class CrossEncoder(Model):
         report, scores = report or ReadReport(), [np.empty(0, dtype=np.float32)]
         runner = self.inference if batch_size is None else self.inference.with_batch_size(batch_size)
 
-        def compute(rows: Sequence[PairRow], forward: Callable[[int], None]) -> np.ndarray:
+        def compute(rows: Sequence[PairRow], forward: Forward) -> np.ndarray:
             return runner.collect(rows, lambda logits, _: to_host(self.activation(logits)), (), should_stop, forward)
 
         parts, before = (self._read(pairs, start) for start in range(0, len(pairs), CHUNK)), report.truncated

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -37,7 +37,7 @@ from training.models.modules import EncoderParts
 from training.models.modules.sentence import SentenceOutput
 from training.models.processes import encode_in_processes
 from training.models.random_weights import random_parts
-from training.models.texts import CHUNK, GPU_CHUNK, Chunk, ReadReport, texts
+from training.models.texts import CHUNK, GPU_CHUNK, Chunk, Forward, ReadReport, texts
 from training.models.tokenization import TokenVectors, text_tokenizer
 from training.models.word_encoders import WordBackbone
 from training.names import ModelName
@@ -379,14 +379,10 @@ class Encoder(SentenceTransformerNames, TokenModel):
         return parallel.imap(self._text_tokenizer.chunk, parts, at_a_time=1)
 
     def _vectors(
-        self,
-        rows: Sequence[Any],
-        normalize: bool | None,
-        on_progress: Callable[[int], None],
-        should_stop: ShouldStop | None,
+        self, rows: Sequence[Any], normalize: bool | None, forward: Forward, should_stop: ShouldStop | None
     ) -> np.ndarray:
         if self.prompt_advice and not self._is_advised:
             self._is_advised = True
             log.warning(self.prompt_advice)
         to_vectors = self._output.to_vectors(normalize)
-        return self.inference.collect(rows, to_vectors, (self.dimension,), should_stop, on_progress)
+        return self.inference.collect(rows, to_vectors, (self.dimension,), should_stop, forward)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -19,7 +19,7 @@ import numpy as np
 from training.errors import InputError, Stopped
 from training.inference.recent import RecentEmbeddings
 from training.models.model import VectorModel
-from training.models.texts import CHUNK, ReadReport, replace_surrogates
+from training.models.texts import CHUNK, Forward, ReadReport, replace_surrogates
 from training.names import REQUEST_SETTINGS, Endpoint, ModelName
 from training.pooling import normalize_rows
 from training.progress import Progress, ShouldStop
@@ -103,11 +103,7 @@ class EndpointModel(VectorModel):
         return VectorModel.encode_stream(model, sentences, chunk, normalize, on_progress, should_stop, report)
 
     def _vectors(
-        self,
-        rows: Sequence[str],
-        normalize: bool | None,
-        on_progress: Callable[[int], None],
-        should_stop: ShouldStop | None,
+        self, rows: Sequence[str], normalize: bool | None, forward: Forward, should_stop: ShouldStop | None
     ) -> np.ndarray:
         """One request after the other."""
         # Servers refuse an empty text.
@@ -118,7 +114,7 @@ class EndpointModel(VectorModel):
             # A single request is stopped too.
             new = self._recent.get(whole[part], lambda texts: self._fetch(texts, should_stop))
             vectors[part], start = new[:, : self.dimension], part.stop
-            on_progress(min(start, len(rows)))
+            forward(min(start, len(rows)))
         if self._refused:
             pairs = zip(rows, whole, strict=True)
             self._refused |= {text: self._refused[sent] for text, sent in pairs if sent in self._refused}

@@ -28,7 +28,7 @@ import numpy as np
 from training.catalogue import BM25, DEFAULT_MODEL, GLOVE, TFIDF
 from training.errors import InputError
 from training.models.folder import COLBERT, MULTI_VECTOR, SPARSE_ENCODER, ModelFolder
-from training.models.texts import CHUNK, Chunk, ReadReport, chunks, compute_chunks, numbered, texts
+from training.models.texts import CHUNK, Chunk, Forward, ReadReport, chunks, compute_chunks, numbered, texts
 from training.names import ModelName
 from training.pooling import NO_POOLING, normalize_rows
 from training.progress import Progress, ShouldStop, steps
@@ -182,7 +182,7 @@ class VectorModel(Model, Retriever):
         report = report or ReadReport()
         before = report.truncated
 
-        def compute(rows: Sequence[Any], forward: Callable[[int], None]) -> np.ndarray:
+        def compute(rows: Sequence[Any], forward: Forward) -> np.ndarray:
             return self._vectors(rows, normalize, forward, should_stop)
 
         yield from compute_chunks(self._read(chunks(sentences, chunk)), compute, report, on_progress)
@@ -254,15 +254,11 @@ class VectorModel(Model, Retriever):
         return (Chunk(*numbered(part)) for part in parts)
 
     def _vectors(
-        self,
-        rows: Sequence[Any],
-        normalize: bool | None,
-        on_progress: Callable[[int], None],
-        should_stop: ShouldStop | None,
+        self, rows: Sequence[Any], normalize: bool | None, forward: Forward, should_stop: ShouldStop | None
     ) -> np.ndarray:
-        """The vectors of the rows of a chunk, (n, D); ``on_progress`` gets the number that is done."""
+        """The vectors of the rows of a chunk, (n, D); ``forward`` gets the number that is done."""
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
-        for start in steps(range(0, len(rows), self.batch_size), lambda done, _: on_progress(done), should_stop):
+        for start in steps(range(0, len(rows), self.batch_size), lambda done, _: forward(done), should_stop):
             part = slice(start, start + self.batch_size)
             vectors[part] = self.encode_batch(rows[part])
         return normalize_rows(vectors) if normalize else vectors

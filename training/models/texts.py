@@ -17,6 +17,10 @@ from training.pooling import is_finite
 from training.progress import Progress
 
 T = TypeVar("T", bound=Hashable)
+# A function that gets the number of rows of a chunk that are done.
+Forward = Callable[[int], None]
+# A function that gives the results of the rows of a chunk.
+Compute = Callable[[Sequence[Any], Forward], np.ndarray]
 
 # Sentences that are read and sorted by length together.
 CHUNK = 8_192
@@ -77,16 +81,11 @@ class Chunk(NamedTuple):
 
 
 def compute_chunks(
-    parts: Iterable[Chunk],
-    compute: Callable[[Sequence[Any], Callable[[int], None]], np.ndarray],
-    report: ReadReport,
-    on_progress: Progress | None,
-    total: int | None = None,
+    parts: Iterable[Chunk], compute: Compute, report: ReadReport, on_progress: Progress | None, total: int | None = None
 ) -> Iterator[np.ndarray]:
     """The results of the inputs of each chunk, in their order.
 
-    ``compute`` gives those of its rows, and is given what it calls with the number of rows that are done.
-    ``on_progress`` is called with the number of inputs that are, and ``total``.
+    ``on_progress`` is called with the number of inputs that are done, and ``total``.
     """
     started, seconds, done = time.perf_counter(), report.seconds, 0
     for part in parts:

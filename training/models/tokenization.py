@@ -109,19 +109,12 @@ class WordRows:
         self._forget()
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, model_format: ModelFormat) -> WordRows | None:
+    def of(cls, tokenizer: Tokenizer) -> WordRows | None:
         """For a tokenizer without special tokens; None if its words cannot be tokenised by themselves."""
-        is_bert = isinstance(tokenizer.normalizer, normalizers.BertNormalizer) and isinstance(
-            tokenizer.pre_tokenizer, pre_tokenizers.BertPreTokenizer
-        )
-        changed = model_format.max_length or model_format.expansion or model_format.lowercase
+        is_bert = isinstance(tokenizer.normalizer, normalizers.BertNormalizer)
+        is_bert = is_bert and isinstance(tokenizer.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
         added = "".join(token.content for token in tokenizer.get_added_tokens_decoder().values())
-        if not is_bert or changed or tokenizer.truncation or " " in added:
-            return None
-        copied = copy.deepcopy(tokenizer)
-        copied.no_padding()
-        copied.no_truncation()
-        return cls(copied)
+        return cls(tokenizer) if is_bert and not (tokenizer.truncation or tokenizer.padding or " " in added) else None
 
     def rows(self, sentences: Sequence[str]) -> TokenRows:
         """The token ids of each text; of an empty one none."""
@@ -180,7 +173,6 @@ class SubwordTokenizer(TextTokenizer):
         self._special_ids = frozenset(special_ids)
         # A chat template has the special tokens itself.
         self._adds_special = model_format.input_module == TRANSFORMER and chat is None
-        self._words = None if self._adds_special else WordRows.of(tokenizer, model_format)
         self._rust = copy.deepcopy(tokenizer)
         self._rust.no_padding()
         if model_format.max_length:
@@ -190,6 +182,7 @@ class SubwordTokenizer(TextTokenizer):
             self._rust.enable_padding(length=length, pad_id=pad_id, pad_token=pad_token)
         if model_format.lowercase:
             lowercase(self._rust)
+        self._words = None if self._adds_special else WordRows.of(self._rust)
 
     @tokenizing()
     def encodings(self, sentences: Iterable[str]) -> list[Encoding]:
@@ -301,18 +294,13 @@ def are_unknown(tokenizer: Tokenizer, unknown_id: int | None, sentences: Sequenc
     if unknown_id is None:
         return [False] * len(sentences)
     prepared = [replace_surrogates(read_part(text, tokenizer)) for text in sentences]
-    encodings = tokenizer.encode_batch_fast(prepared, add_special_tokens=False)
-
-    def has_known(ids: list[int]) -> bool:
+    are_empty = []
+    for encoding in tokenizer.encode_batch_fast(prepared, add_special_tokens=False):
+        others = [token for token in encoding.ids if token != unknown_id]
         # To decode takes as long as to encode; nearly all texts have known tokens alone.
-        if unknown_id not in ids:
-            return bool(ids)
-        others = [token for token in ids if token != unknown_id]
-        return bool(tokenizer.decode(others, skip_special_tokens=False).strip())
-
-    return [
-        bool(text.strip()) and not has_known(encoding.ids) for text, encoding in zip(sentences, encodings, strict=True)
-    ]
+        is_whole = len(others) == len(encoding.ids)
+        are_empty.append(not (others if is_whole else tokenizer.decode(others, skip_special_tokens=False).strip()))
+    return [bool(text.strip()) and is_empty for text, is_empty in zip(sentences, are_empty, strict=True)]
 
 
 def read_part(text: str, tokenizer: Tokenizer) -> str:
