@@ -37,9 +37,9 @@ class SentenceModule(nn.Module, ABC):
         return False
 
     @classmethod
-    @abstractmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> SentenceModule:
         """The module with fresh weights. InputError if a setting is missing or not supported."""
+        return cls()
 
     @abstractmethod
     def config(self) -> dict[str, Any]:
@@ -144,10 +144,6 @@ class Normalize(SentenceModule):
     """Scales each vector to length 1; a zero vector stays zero."""
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], folder: Path) -> Normalize:
-        return cls()
-
-    @classmethod
     def read(cls, folder: Path, feature: str = SENTENCE) -> Normalize:
         """Folders made before it had settings have no config.json, or no folder at all."""
         _check_features(read_object(folder / "config.json", {}), folder, feature)
@@ -193,9 +189,8 @@ class SentenceOutput:
 
         InputError, which names the model, if the modules do not fit, or the format keeps too many dimensions.
         """
-        pooling = form.pooling or "mean"
+        pooling, self._normalizes = form.pooling or "mean", form.normalizes
         self._pool, self._modules = pooling_function(pooling, skipped), list(modules)
-        self._normalizes = form.normalizes
         pooled = len(parse_pooling(pooling)) * width
         # The length of a sentence vector before it is cut to ``dimension``.
         self.full_dimension = int(reduce(lambda size, module: module.output_dimension(size), self._modules, pooled))
