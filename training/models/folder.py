@@ -366,20 +366,21 @@ def _read_modules(file: Path) -> tuple[ModuleEntry, ...]:
         return ()
     try:
         entries = read_json(file)
-        types = [(str(entry["type"]).rpartition("."), _inside(file.parent, entry["path"])) for entry in entries]
+        modules = tuple(_entry(file.parent, entry["path"], entry["type"]) for entry in entries)
         for entry in entries:
             checked(file.parent.name, file.name, entry, ("type", "path"))
     except (TypeError, KeyError, AttributeError) as error:
         raise InputError(f"{file} is not a list of modules; fetch the model again") from error
-    if not types:
+    if not modules:
         raise InputError(f"{file} lists no module; fetch the model again")
-    return tuple(ModuleEntry(kind, folder, package) for (package, _, kind), folder in types)
+    return modules
 
 
-def _inside(folder: Path, name: str) -> Path:
+def _entry(folder: Path, name: str, class_name: Any) -> ModuleEntry:
     if Path(name).is_absolute() or ".." in Path(name).parts:
         raise InputError(f"{folder} has a module in {name[:80]!r}, which is outside of it; fetch the model again")
-    return folder / name
+    package, _, kind = str(class_name).rpartition(".")
+    return ModuleEntry(kind, folder / name, package)
 
 
 def _read_routes(folder: Path) -> tuple[tuple[ModuleEntry, ...], dict[str, Any]]:
@@ -387,9 +388,8 @@ def _read_routes(folder: Path) -> tuple[tuple[ModuleEntry, ...], dict[str, Any]]
     config = read_object(folder / "router_config.json")
     settings = checked(folder.name, ROUTER, config.get("parameters") or {}, ("default_route", "allow_empty_key"))
     try:
-        types = {name: str(kind).rpartition(".") for name, kind in config["types"].items()}
         routes = {
-            role: tuple(ModuleEntry(types[name][2], _inside(folder, name), types[name][0]) for name in names)
+            role: tuple(_entry(folder, name, config["types"][name]) for name in names)
             for role, names in config["structure"].items()
         }
     except (TypeError, KeyError, AttributeError) as error:

@@ -53,12 +53,8 @@ def export_onnx(encoder: Encoder, folder: Path) -> dict[str, float]:
     encoder.save(folder)
     exact, rounded = folder / FLOAT32, folder / INT8
     exact.parent.mkdir()
-    ids, free = torch.ones(2, 8, dtype=torch.int64), {0: "batch", 1: "tokens"}
-    options: dict[str, Any] = {
-        "input_names": INPUTS,
-        "output_names": OUTPUTS,
-        "dynamic_shapes": dict.fromkeys(INPUTS, free),
-    }
+    ids, shapes = torch.ones(2, 8, dtype=torch.int64), {key: {0: "batch", 1: "tokens"} for key in INPUTS}
+    options: dict[str, Any] = {"input_names": INPUTS, "output_names": OUTPUTS, "dynamic_shapes": shapes}
     is_large = sum(weights.nbytes for weights in encoder.backbone.parameters()) > MOST_BYTES
     model, inputs = _SentenceModel(encoder).eval(), (ids, torch.ones_like(ids))
     try:

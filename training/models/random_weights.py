@@ -16,7 +16,7 @@ from torch import nn
 from training.catalogue import DEFAULT_MODEL, WORD_ENCODERS
 from training.errors import InputError
 from training.models.folder import ModelFolder
-from training.models.loading import encoder_format, importing, max_input_length, open_tokenizer
+from training.models.loading import DEFAULT_MAX_LENGTH, encoder_format, importing, max_input_length, open_tokenizer
 from training.models.modules import EncoderParts
 from training.models.word_encoders import random_word_parts
 from training.names import ModelName
@@ -26,13 +26,7 @@ if TYPE_CHECKING:
 
 VOCABULARY_SIZE = 8_192
 MOST_LETTERS = 1_000
-SPECIAL = {
-    "pad_token": "[PAD]",
-    "unk_token": "[UNK]",
-    "cls_token": "[CLS]",
-    "sep_token": "[SEP]",
-    "mask_token": "[MASK]",
-}
+SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
 
 
 def random_parts(name: ModelName, home: str | Path | None, seed: int, vocabulary_of: Iterable[str]) -> EncoderParts:
@@ -52,10 +46,15 @@ def random_parts(name: ModelName, home: str | Path | None, seed: int, vocabulary
     return EncoderParts(backbone, tokenizer, form, "random weights", nn.Sequential())
 
 
-def random_backbone(layers: int, dimension: int, vocabulary: int, seed: int) -> nn.Module:
-    """A BERT of random weights, with heads of 32 or 64 dimensions. InputError if the shape is out of range."""
+def random_backbone(
+    layers: int, dimension: int, vocabulary: int, seed: int, positions: int = DEFAULT_MAX_LENGTH, predicts: bool = False
+) -> nn.Module:
+    """A BERT of random weights, with heads of 32 or 64 dimensions; if it ``predicts``, with its head for masked tokens.
+
+    InputError if the shape is out of range.
+    """
     with importing:
-        from transformers import BertConfig, BertModel
+        from transformers import BertConfig, BertForMaskedLM, BertModel
 
     if not 1 <= layers <= 24 or not 32 <= dimension <= 1024 or dimension % 32:
         raise InputError(
@@ -67,22 +66,11 @@ def random_backbone(layers: int, dimension: int, vocabulary: int, seed: int) -> 
         num_hidden_layers=layers,
         num_attention_heads=dimension // (64 if dimension >= 512 and dimension % 64 == 0 else 32),
         intermediate_size=4 * dimension,
+        max_position_embeddings=positions,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return BertModel(config)
-
-
-def random_language_model(layers: int, dimension: int, vocabulary: int, max_length: int | None, seed: int) -> nn.Module:
-    """A BERT of the given shape with its language-modelling head, with random weights."""
-    with importing:
-        from transformers import BertForMaskedLM
-
-    config: Any = random_backbone(layers, dimension, vocabulary, seed).config
-    config.max_position_embeddings = max_length or config.max_position_embeddings
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return BertForMaskedLM(config)
+        return BertForMaskedLM(config) if predicts else BertModel(config)
 
 
 def train_vocabulary(sentences: Iterable[str], size: int | None = None) -> Tokenizer:
