@@ -26,8 +26,8 @@ from training.models.folder import ModelFormat
 from training.models.loading import unpadded
 from training.models.model import VectorModel, required
 from training.models.modules import EncoderParts, StaticEmbedding
+from training.models.modules.words import WordBackbone
 from training.models.texts import texts, tokenizing
-from training.models.word_encoders import WordBackbone
 from training.progress import Progress, ShouldStop
 
 DIMENSION = 256

@@ -35,11 +35,11 @@ from training.models.loading import DEFAULT_MAX_LENGTH, open_parts, write_parts
 from training.models.model import TokenModel, VectorModel, log
 from training.models.modules import EncoderParts
 from training.models.modules.sentence import SentenceOutput
+from training.models.modules.words import WordBackbone
 from training.models.processes import encode_in_processes
 from training.models.random_weights import random_parts
 from training.models.texts import CHUNK, GPU_CHUNK, Chunk, Forward, ReadReport, texts
 from training.models.tokenization import TokenVectors, text_tokenizer
-from training.models.word_encoders import WordBackbone
 from training.names import ModelName
 from training.pooling import NO_POOLING, parse_pooling
 from training.progress import Progress, ShouldStop, progress_bar
@@ -93,7 +93,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
     ) -> Self:
         """Load by name: a short name, Hub id, folder, ``run:<id>``, or ``scratch:`` and a shape for random weights.
 
-        Random weights are those of a transformer, ``scratch:<layers>x<dim>``, or of `training.models.word_encoders`.
+        Random weights are those of a transformer, ``scratch:<layers>x<dim>``, or of `training.models.random_weights`.
         Dimension, prompt, dtype and pooling can be part of the name: ``all-mpnet-base-v2?dim=256:cls``.
 
         Args:

@@ -24,10 +24,10 @@ from training.inference.fused_bert import position_offset
 from training.models.files import read_object, read_tensors
 from training.models.folder import POOLING, POOLING_FLAGS, TRANSFORMER, ModelFolder, ModelFormat
 from training.models.modules import INPUT_MODULES, KINDS, MODULES, SENTENCE_MODULES, TOKEN_MODULES, EncoderParts
+from training.models.modules.words import WordBackbone
 from training.models.settings import NO_LIMIT, ChatFormat, checked
 from training.models.sizes import check_backbone, check_transformer
 from training.models.texts import tokenizing
-from training.models.word_encoders import WordBackbone
 from training.names import ModelName
 from training.pooling import POOLINGS
 

@@ -18,7 +18,7 @@ from training.catalogue import plain_sentences
 from training.errors import InputError, first_line
 from training.inference.batching import pad
 from training.models.encoder import Encoder
-from training.models.word_encoders import WordBackbone
+from training.models.modules.words import WordBackbone
 
 INPUTS, OUTPUTS = ("input_ids", "attention_mask"), ("last_hidden_state", "sentence_embedding")
 FLOAT32, INT8 = "onnx/model.onnx", "onnx/model_int8.onnx"

@@ -1,24 +1,39 @@
-"""Models of random weights: ``scratch:<layers>x<dim>``, and what language modelling starts from, with a vocabulary."""
+"""Models of random weights, and what language modelling starts from, with a vocabulary.
+
+    scratch:<layers>x<dim>   a BERT
+    scratch:bilstm           InferSent (Conneau et al. 2017): GloVe -> bidirectional LSTM -> maximum over time
+    scratch:dan              Deep Averaging Network (Iyyer et al. 2015, with the bigrams of Cer et al. 2018): the sum of
+                             word and bigram vectors by the square root of their number -> two feed-forward layers
+
+Both networks over words are far smaller than the published ones (InferSent: GloVe of 300 dimensions, an LSTM of 2,048
+in each direction), so that they train in minutes on a CPU. As in the papers, the LSTM leaves GloVe's vectors as they
+are; the averaging network trains its own, which start as GloVe's, those of bigrams at zero. The vocabulary is that of a
+run's training data and GloVe's most frequent words; other words are left out. Where GloVe cannot be had, word vectors
+are random and trained, and the vocabulary is that of the data alone.
+"""
 
 from __future__ import annotations
 
+import string
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
-from torch import nn
+from torch import Tensor, nn
 
-from training.catalogue import DEFAULT_MODEL, WORD_ENCODERS
-from training.errors import InputError
-from training.models.folder import ModelFolder
+from training.catalogue import BILSTM, DEFAULT_MODEL, GLOVE, WORD_ENCODERS
+from training.errors import InputError, NotFoundError
+from training.models.folder import ModelFolder, ModelFormat
 from training.models.loading import DEFAULT_MAX_LENGTH, encoder_format, importing, max_input_length, open_tokenizer
-from training.models.modules import EncoderParts
-from training.models.word_encoders import random_word_parts
+from training.models.modules import LSTM, Dense, EncoderParts, WordEmbeddings
+from training.models.modules.words import PADDING_TOKEN, BigramTokenizer, WhitespaceTokenizer, WordBackbone, bigram
+from training.models.word_vectors import TREEBANK, read_glove
 from training.names import ModelName
 
 if TYPE_CHECKING:
@@ -27,6 +42,12 @@ if TYPE_CHECKING:
 VOCABULARY_SIZE = 8_192
 MOST_LETTERS = 1_000
 SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+FREQUENT = 50_000  # words of GloVe that are in every vocabulary
+LSTM_DIMENSION = 512  # in each direction
+DENSE_DIMENSION = 512
+RANDOM_DIMENSION, RANDOM_DEVIATION = 50, 0.4  # of word vectors without GloVe: its dimensions, about its deviation
+MIN_BIGRAMS = 3  # occurrences of a bigram that gets a vector
+MOST_BIGRAMS = 100_000
 
 
 def random_parts(name: ModelName, home: str | Path | None, seed: int, vocabulary_of: Iterable[str]) -> EncoderParts:
@@ -107,3 +128,78 @@ def as_bert_tokenizer(tokenizer: Tokenizer, max_length: int) -> PreTrainedTokeni
     from transformers import BertTokenizerFast
 
     return BertTokenizerFast(tokenizer_object=tokenizer, model_max_length=max_length, **SPECIAL)
+
+
+class Words(NamedTuple):
+    """Words and their vectors (V, D) float32."""
+
+    forms: list[str]
+    vectors: Tensor
+    source: str  # in words
+    are_random: bool
+
+
+def random_word_parts(
+    name: str, sentences: Iterable[str] = (), seed: int = 0, home: str | Path | None = None
+) -> EncoderParts:
+    """The network ``name``, of `WORD_ENCODERS`, with random weights.
+
+    The words and the frequent bigrams of ``sentences`` are in its vocabulary. InputError if there are neither sentences
+    nor GloVe.
+    """
+    texts = list(dict.fromkeys(sentences))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        words = _words(name, texts, home)
+        dimension, head = words.vectors.shape[1], nn.Sequential()
+        if name == BILSTM:
+            module = WordEmbeddings.from_words(words.forms, words.vectors, words.are_random, lowercase=True)
+            backbone, pooling = WordBackbone(module, [LSTM(dimension, LSTM_DIMENSION)]), "max"
+        else:
+            module = _with_bigrams(words, texts)
+            head.extend([Dense(dimension, DENSE_DIMENSION), Dense(DENSE_DIMENSION, DENSE_DIMENSION)])
+            backbone, pooling = WordBackbone(module), "mean_sqrt_len_tokens"
+    form = ModelFormat(pooling=pooling, max_length=module.max_length, input_module="WordEmbeddings")
+    return EncoderParts(backbone, module.tokenizer, form, f"random weights over {words.source}", head)
+
+
+def _with_bigrams(words: Words, texts: Sequence[str]) -> WordEmbeddings:
+    """A table of the words and of the frequent bigrams of the texts, whose vectors are 0."""
+    forms = [PADDING_TOKEN, *words.forms]
+    tokenizer = WhitespaceTokenizer(forms, lowercase=True)
+    counts = Counter(bigram(*pair) for text in texts for pair in pairwise(tokenizer.words(text)))
+    bigrams = [form for form, count in counts.most_common(MOST_BIGRAMS) if count >= MIN_BIGRAMS]
+    dimension = words.vectors.shape[1]
+    vectors = torch.cat([torch.zeros(1, dimension), words.vectors, torch.zeros(len(bigrams), dimension)])
+    return WordEmbeddings(BigramTokenizer([*forms, *bigrams], lowercase=True), vectors, update_embeddings=True)
+
+
+def _words(name: str, texts: Sequence[str], home: str | Path | None) -> Words:
+    pieces = (piece.strip(string.punctuation) for text in texts for piece in text.lower().split())
+    occurring = dict.fromkeys(filter(_has_letters, pieces))
+    try:
+        return _of_glove(*read_glove(home), occurring)
+    except NotFoundError as error:
+        if not occurring:
+            raise InputError(f"{name} has no words without GloVe or a run's training data: {error}") from error
+    vectors = torch.randn(len(occurring), RANDOM_DIMENSION) * RANDOM_DEVIATION
+    source = f"random word vectors, as GloVe is not here: {len(occurring):,} words of the data"
+    return Words(list(occurring), vectors, source, are_random=True)
+
+
+def _of_glove(forms: Sequence[str], table: np.ndarray, occurring: Iterable[str]) -> Words:
+    """The words that occur and frequent ones, with GloVe's vectors; of those in parts, as don't (do, n't), the mean."""
+    row_of = {form: row for row, form in enumerate(forms)}
+    rows = {form: [row] for row, form in enumerate(forms[:FREQUENT]) if _has_letters(form)}
+    for word in occurring:
+        parts = [word] if word in row_of else TREEBANK.findall(word)
+        if parts and all(part in row_of for part in parts):
+            rows.setdefault(word, [row_of[part] for part in parts])
+    vectors = torch.stack([torch.from_numpy(table[numbers].mean(axis=0)) for numbers in rows.values()])
+    source = f"{GLOVE} 6B, {table.shape[1]} dimensions: {len(rows):,} words"
+    return Words(list(rows), vectors, source, are_random=False)
+
+
+def _has_letters(form: str) -> bool:
+    """Whether it is a word or a number. Punctuation is not: some data sets set it apart, others do not."""
+    return any(sign.isalnum() for sign in form)

@@ -42,8 +42,8 @@ from training.models.joint_pair_model import (
 )
 from training.models.loading import max_input_length, open_tokenizer
 from training.models.model import Pair, open_model, required
+from training.models.modules.words import WordBackbone
 from training.models.pairs import PairTokenizer
-from training.models.word_encoders import WordBackbone
 from training.names import ModelName
 from training.progress import ShouldStop
 from training.trainer.config import CLASSIFIER, JOINT, RunConfig

@@ -21,7 +21,7 @@ from training.errors import InputError
 from training.models.encoder import Encoder
 from training.models.folder import ModelFormat
 from training.models.modules import LSTM, Dense, EncoderParts, LayerNorm, StaticEmbedding, WordEmbeddings
-from training.models.word_encoders import WordBackbone
+from training.models.modules.words import WordBackbone
 from training.objectives.pairs import Classification, Regression
 from training.objectives.ranking import MultipleNegativesRanking
 from training.trainer.replica import Dropout

@@ -1,4 +1,4 @@
-"""Tables of vectors, WordEmbeddings of words and StaticEmbedding of sub-words that are averaged, and the LSTM.
+"""Tables of vectors, WordEmbeddings of words and StaticEmbedding of sub-words; the LSTM; WordBackbone, made of these.
 
 The tokenizer of words is sentence-transformers' WhitespaceTokenizer: each piece of text between white space is looked
 up as it is, then without punctuation around it, then in lower case; what is not found, and stop words, are left out.
@@ -13,6 +13,7 @@ import string
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -323,3 +324,40 @@ class LSTM(nn.Module):
     def write(self, folder: Path) -> None:
         write_json(folder / LSTM_CONFIG, self.settings)
         write_tensors(folder, self.state_dict())
+
+
+class WordBackbone(nn.Module):
+    """The modules before the pooling. ``input_module`` holds the table and the tokenizer."""
+
+    def __init__(self, input_module: WordEmbeddings | StaticEmbedding, layers: Sequence[LSTM] = ()) -> None:
+        super().__init__()
+        self.input_module = input_module
+        self.layers = nn.ModuleList(layers)
+        self._empty_id = input_module.tokenizer.pad_id if isinstance(input_module, WordEmbeddings) else -1
+        dimension = input_module.table.embedding_dim
+        for layer in layers:
+            if (size := layer.encoder.input_size) != dimension:
+                raise InputError(f"an LSTM takes vectors of {size} dimensions, but gets {dimension}")
+            dimension = layer.dimension
+        # The part of a transformer's config that is asked for.
+        self.config = SimpleNamespace(hidden_size=dimension, model_type=type(input_module).__name__)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether a token's vector does not depend on the others."""
+        return not len(self.layers)
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.input_module.table
+
+    def forward(
+        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, inputs_embeds: Tensor | None = None
+    ) -> SimpleNamespace:
+        """Token ids (B, T), or their vectors (B, T, D), and a mask that is not 0 for real tokens; None = all are."""
+        hidden = self.input_module(input_ids) if inputs_embeds is None else inputs_embeds
+        for layer in self.layers:
+            hidden = layer(hidden, attention_mask)
+            if input_ids is not None:
+                # Of a text without words, too, an LSTM has a state.
+                hidden = hidden * input_ids.ne(self._empty_id)[..., None]
+        return SimpleNamespace(last_hidden_state=hidden)
