@@ -31,7 +31,7 @@ from training.inference.runner import STATIC_POOLINGS, InferenceRunner, StaticRu
 from training.models.aliases import SentenceTransformerNames, converted
 from training.models.files import check_replaceable
 from training.models.folder import ModelFolder, ModelFormat
-from training.models.loading import DEFAULT_MAX_LENGTH, open_parts, write_parts
+from training.models.loading import DEFAULT_MAX_LENGTH, open_parts, save_parts
 from training.models.model import TokenModel, VectorModel, log
 from training.models.modules import EncoderParts
 from training.models.modules.sentence import SentenceOutput
@@ -344,7 +344,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
     def save(self, folder: str | Path) -> None:
         """Write a folder that sentence-transformers opens too. Replaces a model, but no other files."""
         with replace_folder(check_replaceable(folder)) as fresh:
-            write_parts(fresh, self.backbone, self.tokenizer, self.model_format, self.head, self._width)
+            save_parts(fresh, self.backbone, self.tokenizer, self.model_format, self.head, self._width)
 
     @property
     def _is_static(self) -> bool:

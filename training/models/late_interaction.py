@@ -55,7 +55,7 @@ SETTINGS = {
     "skiplist_words": list,
     "skiplist_tasks": list,
 }
-PYLATE_SETTINGS = ("query_prefix", "document_prefix", "attend_to_expansion_tokens", "do_query_expansion")
+ALL_SETTINGS = (*SETTINGS, "query_prefix", "document_prefix", "attend_to_expansion_tokens", "do_query_expansion")
 
 
 class Matches(NamedTuple):
@@ -214,9 +214,7 @@ def _open_folder(name: ModelName, folder: ModelFolder, dtype: str, device: str) 
     settings = _settings(folder, places[MASK])
     backbone, tokenizer = open_transformer(folder)
     backbone.to(torch_device).eval()
-    values = folder.transformer_settings(more=SETTINGS) | folder.general_settings(
-        FOLDERS, (*SETTINGS, *PYLATE_SETTINGS)
-    )
+    values = folder.transformer_settings(more=SETTINGS) | folder.general_settings(FOLDERS, ALL_SETTINGS)
     form = ModelFormat(folder.first, **values)
     form = replace(form, dimension=None, prompts={**form.prompts, **_markers(tokenizer, folder.general, form.prompts)})
     lengths = (settings.get(f"{role}_length") or form.max_length for role in ("query", "document"))

@@ -188,9 +188,7 @@ def _pooling_settings(folder: ModelFolder) -> dict[str, Any]:
     return {"pooling": "+".join(modes), "include_prompt": bool(config.get("include_prompt", True))}
 
 
-def write_parts(
-    folder: Path, backbone: Any, tokenizer: Any, form: ModelFormat, head: nn.Sequential, width: int
-) -> None:
+def save_parts(folder: Path, backbone: Any, tokenizer: Any, form: ModelFormat, head: nn.Sequential, width: int) -> None:
     """Write an encoder, of ``width`` numbers a token, into an empty folder, which sentence-transformers opens too."""
     modules: list[Any] = [*head]
     if isinstance(backbone, WordBackbone):

@@ -283,7 +283,7 @@ class Opener(NamedTuple):
 
     group: str  # in figures
     place: str  # module:class, imported when a model is opened, as torch takes seconds
-    claims: Callable[[ModelName, ModelFolder | None], bool]
+    claims: Callable[[ModelName, ModelFolder | None], Any]  # truthy if it does
     type: type[Model] = Model  # or VectorModel: what can be known before the import
 
     def open(self, name: ModelName, **options: Any) -> Model:
@@ -300,20 +300,16 @@ OPENERS = [
     Opener(
         "late interaction",
         "late_interaction:LateInteraction",
-        lambda name, folder: name.maxsim or (folder is not None and folder.kind in (MULTI_VECTOR, COLBERT)),
+        lambda name, folder: name.maxsim or (folder and folder.kind in (MULTI_VECTOR, COLBERT)),
     ),
     Opener("encoder", "endpoint:EndpointModel", lambda name, _: name.endpoint is not None, VectorModel),
     Opener("baseline", "lexical:TfIdf", lambda name, _: name.name == TFIDF),
     Opener("baseline", "lexical:Bm25", lambda name, _: name.name == BM25),
     Opener("baseline", "word_vectors:WordVectors", lambda name, _: _is_word_vectors(name), VectorModel),
     Opener("baseline", "saved_model:SavedModel", lambda name, _: name.name.startswith(SAVED_MODEL), VectorModel),
-    Opener(
-        "sparse encoder", "sparse:SparseEncoder", lambda _, folder: folder is not None and folder.kind == SPARSE_ENCODER
-    ),
-    Opener(
-        "cross-encoder", "cross_encoder:CrossEncoder", lambda _, folder: folder is not None and folder.is_cross_encoder
-    ),
-    Opener("encoder", "encoder:Encoder", lambda name, folder: name.is_scratch or folder is not None, VectorModel),
+    Opener("sparse encoder", "sparse:SparseEncoder", lambda _, folder: folder and folder.kind == SPARSE_ENCODER),
+    Opener("cross-encoder", "cross_encoder:CrossEncoder", lambda _, folder: folder and folder.is_cross_encoder),
+    Opener("encoder", "encoder:Encoder", lambda name, folder: name.is_scratch or folder, VectorModel),
 ]
 
 

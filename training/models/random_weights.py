@@ -57,9 +57,9 @@ def random_parts(name: ModelName, home: str | Path | None, seed: int, vocabulary
     """
     if name.name in WORD_ENCODERS:
         return random_word_parts(name.name, vocabulary_of, seed, home)
-    folder = ModelFolder.of(DEFAULT_MODEL, home)
     if (shape := name.scratch_shape) is None:
         raise InputError(f"{name} is none of scratch:<layers>x<dim>, {' and '.join(WORD_ENCODERS)}")
+    folder = ModelFolder.of(DEFAULT_MODEL, home)
     tokenizer, form = open_tokenizer(folder), encoder_format(folder)
     backbone = random_backbone(*shape, len(tokenizer), seed)
     longest = max_input_length(tokenizer, backbone, form.max_length)
@@ -139,9 +139,7 @@ class Words(NamedTuple):
     are_random: bool
 
 
-def random_word_parts(
-    name: str, sentences: Iterable[str] = (), seed: int = 0, home: str | Path | None = None
-) -> EncoderParts:
+def random_word_parts(name: str, sentences: Iterable[str], seed: int, home: str | Path | None) -> EncoderParts:
     """The network ``name``, of `WORD_ENCODERS`, with random weights.
 
     The words and the frequent bigrams of ``sentences`` are in its vocabulary. InputError if there are neither sentences

@@ -89,9 +89,8 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
     ]
     names = [*ENCODERS, *CROSS_ENCODERS, *BASELINES, *(folder.name for folder in (root / "models").glob("*"))]
     sources = [source for source in sources if fetch or not source.is_remote]
-    return _first_available(
-        f"model {name}", sources, f"put the model's files into {target}", did_you_mean(short, names)
-    )
+    remedy = f"put the model's files into {target}"
+    return _first_available(f"model {name}", sources, remedy, did_you_mean(short, names))
 
 
 def run_folder(run: str, home: str | Path | None = None) -> Path:
