@@ -147,6 +147,14 @@ class InferenceRunner(ABC, Generic[Text]):
     def hidden(self, texts: Sequence[Text], rows: list[Row]) -> Hidden:
         """Hidden states and mask of the texts in ``rows``, in the order of the rows."""
 
+    @torch.inference_mode()
+    def reads_padding(self, texts: Sequence[Text], dtype: torch.dtype) -> bool:
+        """Whether the results of the first text depend on the second, a longer one beside it, beyond the rounding."""
+        alone, together = (self.hidden(texts, rows)[0] for rows in ([[0]], [[0], [1]]))
+        tolerance = 1e-4 if dtype == torch.float32 else 0.02
+        own_part = together[tuple(map(slice, alone.shape))]
+        return not torch.allclose(alone.float(), own_part.float(), tolerance, tolerance)
+
 
 class PackedRunner(InferenceRunner[Text]):
     """Several sentences in a row, through ``FusedBert`` or ``FusedModernBert``; on a GPU all of a batch, if it can."""
@@ -195,15 +203,9 @@ class PaddedRunner(InferenceRunner[Ids]):
         self.device = next(backbone.parameters()).device
         self.transformer = copy.deepcopy(backbone).to(dtype).requires_grad_(False).eval()
         self.pad_id = pad_id
-        # Some architectures read the padding, by convolutions or means of segments: they get texts of one length.
-        self.deterministic = self._reads_padding(1e-4 if dtype == torch.float32 else 0.02)
-
-    @torch.inference_mode()
-    def _reads_padding(self, tolerance: float) -> bool:
         token = 0 if self.pad_id else 1
-        texts = [[token] * 3, [token] * PROBED_LENGTH]
-        [alone], together = self.hidden(texts, [[0]])[0], self.hidden(texts, [[0], [1]])[0][0, :3]
-        return not torch.allclose(alone.float(), together.float(), tolerance, tolerance)
+        # Some architectures read the padding, by convolutions or means of segments: they get texts of one length.
+        self.deterministic = self.reads_padding([[token] * 3, [token] * PROBED_LENGTH], dtype)
 
     def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
         batch = batching.pad([texts[row[0]] for row in rows], self.pad_id)

@@ -251,13 +251,7 @@ class PaddedPairs(InferenceRunner[PairRow]):
     def __init__(self, scorer: Scorer, pad_id: int, samples: Sequence[PairRow]) -> None:
         self.scorer, self.pad_id, self.device = scorer, pad_id, scorer.transformer.device
         # Some networks read the padding, as XLNet's, which scores the last token: they get pairs of one length.
-        self.deterministic = len(samples) > 1 and self._reads_padding(samples)
-
-    @torch.inference_mode()
-    def _reads_padding(self, pairs: Sequence[PairRow]) -> bool:
-        alone, together = self.hidden(pairs, [[0]])[0][0], self.hidden(pairs, [[0], [1]])[0][0]
-        tolerance = 1e-4 if self.scorer.transformer.dtype == torch.float32 else 0.02
-        return not torch.allclose(alone, together, tolerance, tolerance)
+        self.deterministic = len(samples) > 1 and self.reads_padding(samples, scorer.transformer.dtype)
 
     def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:
         return self.scorer(pad_pairs([texts[row[0]] for row in rows], self.pad_id, self.device)), None

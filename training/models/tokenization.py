@@ -173,15 +173,10 @@ class SubwordTokenizer(TextTokenizer):
         self._special_ids = frozenset(special_ids)
         # A chat template has the special tokens itself.
         self._adds_special = model_format.input_module == TRANSFORMER and chat is None
-        self._rust = copy.deepcopy(tokenizer)
-        self._rust.no_padding()
-        if model_format.max_length:
-            self._rust.enable_truncation(model_format.max_length, direction=direction)
+        self._rust = rust_copy(tokenizer, model_format.lowercase, model_format.max_length, direction)
         if model_format.expansion:
             length, pad_id, pad_token = model_format.expansion
             self._rust.enable_padding(length=length, pad_id=pad_id, pad_token=pad_token)
-        if model_format.lowercase:
-            lowercase(self._rust)
         self._words = None if self._adds_special else WordRows.of(self._rust)
 
     @tokenizing()
@@ -281,9 +276,18 @@ def text_tokenizer(
     )
 
 
-def lowercase(tokenizer: Tokenizer) -> None:
-    """Make a tokenizer read texts in lower case; special tokens keep their case, and offsets stay valid."""
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *filter(None, [tokenizer.normalizer])])
+def rust_copy(tokenizer: Tokenizer, lowercases: bool, max_length: int | None, direction: str) -> Tokenizer:
+    """A tokenizer that does not pad; ``direction``: the side that is cut, right or left.
+
+    One that ``lowercases`` texts keeps the case of special tokens, and its offsets stay valid.
+    """
+    rust = copy.deepcopy(tokenizer)
+    rust.no_padding()
+    if max_length:
+        rust.enable_truncation(max_length, direction=direction)
+    if lowercases:
+        rust.normalizer = normalizers.Sequence([normalizers.Lowercase(), *filter(None, [rust.normalizer])])
+    return rust
 
 
 def are_unknown(tokenizer: Tokenizer, unknown_id: int | None, sentences: Sequence[str]) -> list[bool]:
