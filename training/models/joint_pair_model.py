@@ -16,9 +16,8 @@ Only LoRA factors of the transformer, the cross biases and the head are trained:
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 import torch.nn.functional as F
@@ -26,7 +25,7 @@ from torch import Tensor, nn
 
 from training.device import to_device
 from training.errors import InputError
-from training.inference.batching import Boundaries, PackedBatch, Row
+from training.inference.batching import Row
 from training.inference.fused_bert import FusedBert, position_offset, supports_fused
 from training.inference.runner import Hidden, InferenceRunner, PackedRunner
 from training.models.pairs import PairBatch, PairRow, pad_pairs
@@ -198,51 +197,34 @@ Scorer: TypeAlias = SequenceClassifier | JointPairModel | LogitScorer
 # in a ``JointPairModel``, holds what each layer has learned about attention between the two sentences.
 
 
-class _PackedPairs(PackedRunner[PairRow]):
-    """Pairs in packed rows. In place of hidden states, ``hidden`` returns logits (n,), and no mask."""
+class PackedPairs(PackedRunner[PairRow]):
+    """Pairs in packed rows. In place of hidden states, ``hidden`` returns logits (n,), and no mask.
+
+    The scorer is a `JointPairModel`, or a `SequenceClassifier` whose architecture is in `HEADS`.
+    """
 
     transformer: FusedBert
+
+    def __init__(self, scorer: JointPairModel | SequenceClassifier, dtype: torch.dtype) -> None:
+        super().__init__(scorer.transformer.base_model, dtype)
+        self.scorer = scorer
+        self.unpadded = self.unpadded and isinstance(scorer, SequenceClassifier)
 
     def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:
         packed, bias = self.packed(texts, rows)
         split = to_device(torch.tensor([texts[i].split for row in rows for i in row]), self.device)
-        second = packed.positions >= torch.cat([split.new_zeros(1), split])[packed.sequence_ids]  # (R, W)
-        return self.logits(packed, bias, split, second & (packed.sequence_ids > 0)), None
-
-    @abstractmethod
-    def logits(self, packed: PackedBatch, bias: Tensor | Boundaries | None, split: Tensor, second: Tensor) -> Tensor:
-        """Logits (n,). ``split`` (n,): the starts of second sentences; ``second`` (R, W) bool: their tokens."""
-
-
-class PackedJointPairs(_PackedPairs):
-    """Pairs for a ``JointPairModel``: positions restart in the second sentence, and each layer has its own bias."""
-
-    def __init__(self, scorer: JointPairModel, dtype: torch.dtype) -> None:
-        super().__init__(scorer.transformer, dtype)
-        self.scorer, self.unpadded = scorer, False
-        self.cross = scorer.cross.detach()  # (layers, heads)
-
-    def logits(self, packed: PackedBatch, bias: Tensor | Boundaries | None, split: Tensor, second: Tensor) -> Tensor:
-        assert not isinstance(bias, Boundaries)  # noqa: S101 - not unpadded: (R, 1, W, W)
-        starts = torch.cat([split.new_zeros(1), split])[packed.sequence_ids]
+        starts = torch.cat([split.new_zeros(1), split])[packed.sequence_ids]  # (R, W), of second sentences
+        second = (packed.positions >= starts) & (packed.sequence_ids > 0)
+        if isinstance(self.scorer, SequenceClassifier):
+            types = second.long() if self.scorer.has_token_types else None
+            return self.scorer.score(packed.unpack(self.transformer(packed.ids, packed.positions, bias, types))), None
         between = (second[:, None, :, None] != second[:, None, None, :]).to(self.transformer.dtype)
-        biases = [between * cross[:, None, None] for cross in self.cross.to(between.dtype)]  # each (R, H, W, W)
-        biases = biases if bias is None else [bias + cross_bias for cross_bias in biases]
-        hidden = self.transformer(packed.ids, packed.positions - second * starts, biases)
+        # Each layer has a bias of its own, (R, H, W, W), and positions restart in the second sentence.
+        biases = [between * cross[:, None, None] for cross in self.scorer.cross.to(between.dtype)]
+        biases = biases if bias is None else [cast("Tensor", bias) + cross_bias for cross_bias in biases]
+        states = packed.unpack(self.transformer(packed.ids, packed.positions - second * starts, biases))
         batch = PairBatch(packed.ids.flatten()[packed.token_index], packed.mask, split[:, None])
-        return self.scorer.score(packed.unpack(hidden), batch)
-
-
-class PackedClassifierPairs(_PackedPairs):
-    """Pairs for a ``SequenceClassifier`` whose architecture is in ``HEADS``."""
-
-    def __init__(self, scorer: SequenceClassifier, dtype: torch.dtype) -> None:
-        super().__init__(scorer.transformer.base_model, dtype)
-        self.scorer = scorer
-
-    def logits(self, packed: PackedBatch, bias: Tensor | Boundaries | None, split: Tensor, second: Tensor) -> Tensor:
-        token_types = second.long() if self.scorer.has_token_types else None
-        return self.scorer.score(packed.unpack(self.transformer(packed.ids, packed.positions, bias, token_types)))
+        return self.scorer.score(states, batch), None
 
 
 class PaddedPairs(InferenceRunner[PairRow]):
@@ -264,16 +246,12 @@ def build_pair_runner(
 
     ``samples``: pairs that the ranges of int8 are measured on, or a short one before a longer one, of `PROBES`.
     """
-    kind, is_fused = scorer.transformer.config.model_type, supports_fused(scorer.transformer.base_model)
-    packed: _PackedPairs
-    if is_fused and isinstance(scorer, JointPairModel):
-        packed = PackedJointPairs(scorer, dtype)
-    elif is_fused and isinstance(scorer, SequenceClassifier) and kind in HEADS:
-        packed = PackedClassifierPairs(scorer, dtype)
-    elif dtype == torch.int8:
-        raise InputError(f"a cross-encoder of {kind} has no int8; choose auto")
-    else:
-        return PaddedPairs(scorer, pad_id, samples)
+    kind, can_pack = scorer.transformer.config.model_type, supports_fused(scorer.transformer.base_model)
+    if can_pack and not isinstance(scorer, LogitScorer) and (isinstance(scorer, JointPairModel) or kind in HEADS):
+        packed = PackedPairs(scorer, dtype)
+        if dtype == torch.int8:
+            packed.calibrate(samples)
+        return packed
     if dtype == torch.int8:
-        packed.calibrate(samples)
-    return packed
+        raise InputError(f"a cross-encoder of {kind} has no int8; choose auto")
+    return PaddedPairs(scorer, pad_id, samples)

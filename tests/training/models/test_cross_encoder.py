@@ -18,13 +18,7 @@ from training.evaluation.metrics import spearman
 from training.models import cross_encoder as module
 from training.models.cross_encoder import CrossEncoder, ReadReport
 from training.models.encoder import Encoder
-from training.models.joint_pair_model import (
-    JointPairModel,
-    PackedClassifierPairs,
-    PackedJointPairs,
-    PaddedPairs,
-    build_pair_runner,
-)
+from training.models.joint_pair_model import JointPairModel, PackedPairs, PaddedPairs, build_pair_runner
 from training.models.pairs import PairTokenizer, pad_pairs
 
 PAIRS = [
@@ -110,7 +104,7 @@ def test_the_scores_are_those_of_sentence_transformers(tmp_path, architecture):
     """Also of what ``save`` wrote, read by sentence-transformers."""
     ours = CrossEncoder.load(str(classifier(tmp_path / "theirs", architecture)), dtype="float32")
     ours.save(tmp_path / "saved")
-    assert type(ours.inference) is (PaddedPairs if architecture == "modernbert" else PackedClassifierPairs)
+    assert type(ours.inference) is (PaddedPairs if architecture == "modernbert" else PackedPairs)
     scores = ours.predict(PAIRS)
     assert np.ptp(scores) > 0.01  # random weights, but not deaf
     assert ours.card is None
@@ -239,7 +233,7 @@ def test_packed_pairs_score_as_the_module_alone_with_each_pair(tmp_path, archite
     scorer.cross.copy_(torch.linspace(-3, 1, scorer.cross.numel()).view_as(scorer.cross))
     rows = PairTokenizer(encoder.tokenizer, encoder.max_length, separately=True)(PAIRS)
     prepared = build_pair_runner(scorer, torch.float32, 0)
-    assert type(prepared) is PackedJointPairs
+    assert type(prepared) is PackedPairs
     scores = torch.empty(len(rows))
     for group, logits in prepared.map(rows, lambda logits, _: logits):
         scores[group] = logits
