@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -108,7 +108,7 @@ class CrossEncoder(Model):
         torch_dtype = pick_dtype(parsed.dtype or dtype, torch_device)
         folder = folder or ModelFolder.of(parsed.name, home)
         opened = _open_joint(folder, home) if folder.has_joint_head else _open_scorer(parsed.name, folder)
-        scorer, tokenizer = opened.scorer, opened.tokenizer
+        scorer, tokenizer, activation, source = opened
         scorer.requires_grad_(False).eval().to(torch_device)
         samples = tokenizer(PROBES)
         if torch_dtype == torch.int8:
@@ -117,8 +117,10 @@ class CrossEncoder(Model):
             samples = tokenizer(list(pairwise(plain_sentences())))
         else:
             scorer.transformer.to(torch_dtype)
-        inference = build_pair_runner(scorer, torch_dtype, tokenizer.pad_id, samples)
-        model = cls(str(parsed.weights), inference=inference, dtype=torch_dtype, **opened._asdict())
+        runner = build_pair_runner(scorer, torch_dtype, tokenizer.pad_id, samples)
+        card = read_object(folder.path / "card.json") if folder.has_joint_head and folder.adapter else None
+        name = str(parsed.weights)
+        model = cls(name, scorer, runner, tokenizer, activation, folder.path, source, torch_dtype, card)
         return model.with_settings(parsed)
 
     @classmethod
@@ -235,34 +237,25 @@ class CrossEncoder(Model):
         return Chunk(rows, inverse, cut, sum(map(len, rows)))
 
 
-class Opened(NamedTuple):
-    """The contents of a folder: the fields of a ``CrossEncoder`` that do not depend on the device."""
-
-    scorer: Scorer
-    tokenizer: PairTokenizer
-    activation: Callable[[Tensor], Tensor]
-    folder: Path
-    source: str
-    card: dict[str, Any] | None = None
+# The scorer, the tokenizer, the activation and the source of a ``CrossEncoder``.
+Opened: TypeAlias = tuple[Scorer, PairTokenizer, Callable[[Tensor], Tensor], str]
 
 
 def _open_joint(folder: ModelFolder, home: str | Path | None) -> Opened:
     """A `JointPairModel`: that of an adapter, with the weights of its base, or that of a run."""
-    path, card = folder.path, None
+    path = folder.path
     if config := folder.adapter:
         base = Encoder.load(folder.base, dtype="float32", device="cpu", home=home)
         backbone, tokenizer, longest = base.backbone, base.tokenizer, base.max_length
         merge_lora(backbone, read_tensors(path, "adapter_model.safetensors"), config["lora_alpha"] / config["r"])
         source = f"adapter over {base.name} ({base.source})"
-        card = read_object(path / "card.json")
     else:
         backbone, tokenizer = open_transformer(folder)
         longest = max_input_length(tokenizer, backbone)
         source = folder.source
     scorer = JointPairModel(backbone)
     scorer.load_head_tensors(read_tensors(path, JOINT_HEAD))
-    pairs = PairTokenizer(tokenizer, longest, separately=True)
-    return Opened(scorer, pairs, torch.sigmoid, path, source=source, card=card)
+    return scorer, PairTokenizer(tokenizer, longest, separately=True), torch.sigmoid, source
 
 
 def _open_scorer(name: str, folder: ModelFolder) -> Opened:
@@ -294,8 +287,7 @@ def _open_scorer(name: str, folder: ModelFolder) -> Opened:
             # The score is that of the last token, whatever that is; without any number a batch would be refused.
             model.config.pad_token_id = -1
         scorer = SequenceClassifier(model, "token_type_ids" in tokenizer.model_input_names)
-    pairs = PairTokenizer(tokenizer, longest, form=form)
-    return Opened(scorer, pairs, _activation_of(name, folder), folder.path, source=folder.source)
+    return scorer, PairTokenizer(tokenizer, longest, form=form), _activation_of(name, folder), folder.source
 
 
 def _logit_scorer(name: str, model: Any, config: dict[str, Any]) -> LogitScorer:
