@@ -11,19 +11,20 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from training import parallel
 from training.atomic import replace_folder
 from training.catalogue import plain_sentences
-from training.device import pick_device, pick_dtype
+from training.device import pick_device, pick_dtype, to_host
 from training.errors import InputError
 from training.inference.batching import pad
 from training.inference.fused_bert import check_int8
@@ -34,14 +35,13 @@ from training.models.folder import ModelFolder, ModelFormat
 from training.models.loading import DEFAULT_MAX_LENGTH, open_parts, save_parts
 from training.models.model import TokenModel, VectorModel, log
 from training.models.modules import EncoderParts
-from training.models.modules.sentence import SentenceOutput
 from training.models.modules.words import WordBackbone
 from training.models.processes import encode_in_processes
 from training.models.random_weights import random_parts
 from training.models.texts import CHUNK, GPU_CHUNK, Chunk, Forward, ReadReport, texts
 from training.models.tokenization import TokenVectors, text_tokenizer
 from training.names import ModelName
-from training.pooling import NO_POOLING, parse_pooling
+from training.pooling import NO_POOLING, parse_pooling, pooling_function
 from training.progress import Progress, ShouldStop, progress_bar
 
 # Several threads may ask for the runner first; one copies the weights.
@@ -198,19 +198,6 @@ class Encoder(SentenceTransformerNames, TokenModel):
         encoder._runner = runner
         return encoder
 
-    def train(self) -> Self:
-        """Dropout on, for training. Discards the copy that ``encode`` uses, as the weights are about to change."""
-        self._runner = None
-        self.backbone.train()
-        self.head.train()
-        return self
-
-    def eval(self) -> Self:
-        """Dropout off, for encoding."""
-        self.backbone.eval()
-        self.head.eval()
-        return self
-
     def tokenize(self, sentences: Sequence[str], report: ReadReport | None = None) -> list[list[int]]:
         """Token ids with special tokens, truncated at ``max_length``, not padded."""
         ids, cut = self._text_tokenizer.ids(sentences)
@@ -231,7 +218,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     def pool(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
         """Hidden states (B, T, H), mask -> sentence vectors (B, full_dimension), without the last Normalize."""
-        return self._output.pool(hidden, mask)
+        return self.head(self._pool(hidden, mask))
 
     def encode(
         self,
@@ -308,7 +295,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
                     f"token id {unknown[0]} of input {number} is not in the vocabulary of {self.name}, which has the "
                     f"ids 0 to {size - 1:,}; ids must come from its own tokenizer"
                 )
-        return self.inference.collect(ids, self._output.to_vectors(normalize), (self.dimension,), should_stop)
+        return self.inference.collect(ids, self._to_vectors(normalize), (self.dimension,), should_stop)
 
     def token_vectors(self, sentences: Sequence[str]) -> list[TokenVectors]:
         """The output of the transformer for each token of each sentence, before pooling."""
@@ -363,14 +350,35 @@ class Encoder(SentenceTransformerNames, TokenModel):
         """Take over a format. InputError if it does not fit the modules."""
         self.model_format, self._text_tokenizer = form, self._text_tokenizer.with_prompt(form.prompt)
         self.skipped_tokens = 0 if form.include_prompt or not form.prompt else self._text_tokenizer.prompt_length()
-        self._output = SentenceOutput(form, self.head, self._width, self.skipped_tokens, self.name)
-        self.dimension, self.full_dimension = self._output.dimension, self._output.full_dimension
         self.pooling, self.normalizes = form.pooling or "mean", form.normalizes
+        self._pool = pooling_function(self.pooling, self.skipped_tokens)
+        self.full_dimension = len(parse_pooling(self.pooling)) * self._width
+        for module in self.head:
+            self.full_dimension = module.output_dimension(self.full_dimension)
+        self.dimension = form.dimension or self.full_dimension
+        if self.dimension > self.full_dimension:
+            raise InputError(f"{self.name} keeps {self.dimension} dimensions of {self.full_dimension}")
         self.similarity_fn_name = form.similarity
         self.prompt, self.prompts, self.prompt_advice = form.prompt, form.prompts, form.advice(self.name)
         self.max_length = form.max_length or DEFAULT_MAX_LENGTH
         settings = f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"
         self.settings = settings if self.prompt or self.dimension < self.full_dimension else ""
+
+    def _to_vectors(self, normalize: bool | None) -> Callable[[Tensor, Tensor | None], np.ndarray]:
+        """A function of hidden states (B, T, H) and their mask to sentence vectors (B, D) on the host."""
+        to_unit = self.normalizes if normalize is None else normalize
+        # Truncation comes after the model's own Normalize, as in sentence-transformers.
+        truncates, is_unit_before = self.dimension < self.full_dimension, normalize is None and self.normalizes
+
+        def to_vectors(hidden: Tensor, mask: Tensor | None) -> np.ndarray:
+            vectors = self.pool(hidden, mask)
+            if truncates:
+                vectors = (F.normalize(vectors, dim=1) if is_unit_before else vectors)[:, : self.dimension]
+            if to_unit and not (truncates and is_unit_before):
+                vectors = F.normalize(vectors, dim=1)
+            return to_host(vectors)
+
+        return to_vectors
 
     def _read(self, parts: Iterator[list[str]]) -> Iterator[Chunk]:
         if self.device.type == "cpu":
@@ -384,5 +392,4 @@ class Encoder(SentenceTransformerNames, TokenModel):
         if self.prompt_advice and not self._is_advised:
             self._is_advised = True
             log.warning(self.prompt_advice)
-        to_vectors = self._output.to_vectors(normalize)
-        return self.inference.collect(rows, to_vectors, (self.dimension,), should_stop, forward)
+        return self.inference.collect(rows, self._to_vectors(normalize), (self.dimension,), should_stop, forward)
