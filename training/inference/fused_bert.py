@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from types import SimpleNamespace
 from typing import Any, cast
 
 import torch
@@ -200,18 +199,18 @@ class FusedLayer:
         names: WeightNames,
         heads: int,
         dtype: torch.dtype,
-        linear: Callable[[Sequence[nn.Linear], float, torch.dtype], FusedLinear],
+        linear: Callable[[Tensor, Tensor | None, torch.dtype], FusedLinear],
     ) -> None:
         part: Any = layer.get_submodule
         query, key, value = part(names.query), part(names.key), part(names.value)
         self.heads = heads
         # The scale of the attention's logits is multiplied into the query.
         scale = (query.out_features // heads) ** -0.5
-        self.projection = linear([query, key, value], scale, dtype)
-        self.output = linear([part(names.output)], 1.0, dtype)
+        weight = torch.cat([query.weight * scale, key.weight, value.weight])
+        self.projection = linear(weight, torch.cat([query.bias * scale, key.bias, value.bias]), dtype)
+        linears = (part(name) for name in (names.output, names.up, names.down))
+        self.output, self.up, self.down = (linear(module.weight, module.bias, dtype) for module in linears)
         self.output_norm = layer_norm(part(names.output_norm), dtype)
-        self.up = linear([part(names.up)], 1.0, dtype)
-        self.down = linear([part(names.down)], 1.0, dtype)
         self.down_norm = layer_norm(part(names.down_norm), dtype)
 
     def to_int8(self, attention_dtype: torch.dtype) -> None:
@@ -302,15 +301,14 @@ class FusedModernBertLayer:
         self.attention_norm = None if is_first else layer_norm(layer.attn_norm, dtype)
         # The scale of the attention's logits is multiplied into the query.
         self.scale = layer.attn.head_dim**-0.5
-        self.projection = fused_linear([layer.attn.Wqkv], 1.0, dtype)
-        self.output = fused_linear([layer.attn.Wo], 1.0, dtype)
+        self.projection = fused_linear(layer.attn.Wqkv.weight, layer.attn.Wqkv.bias, dtype)
+        self.output = fused_linear(layer.attn.Wo.weight, layer.attn.Wo.bias, dtype)
         self.mlp_norm = layer_norm(layer.mlp_norm, dtype)
         # One linear module computes the feed-forward network's input and its gate; here each is a product of its own.
         up, gate = layer.mlp.Wi.weight.chunk(2)
         up_bias, gate_bias = (None, None) if layer.mlp.Wi.bias is None else layer.mlp.Wi.bias.chunk(2)
-        self.up = fused_linear([SimpleNamespace(weight=up, bias=up_bias)], 1.0, dtype)  # type: ignore[list-item]
-        self.gate = fused_linear([SimpleNamespace(weight=gate, bias=gate_bias)], 1.0, dtype)  # type: ignore[list-item]
-        self.down = fused_linear([layer.mlp.Wo], 1.0, dtype)
+        self.up, self.gate = fused_linear(up, up_bias, dtype), fused_linear(gate, gate_bias, dtype)
+        self.down = fused_linear(layer.mlp.Wo.weight, layer.mlp.Wo.bias, dtype)
 
     def __call__(self, hidden: Tensor, rows: int, heads: int, cos: Tensor, sin: Tensor, bias: Bias) -> Tensor:
         """Hidden states (R*W, D) of R rows -> (R*W, D)."""

@@ -44,17 +44,11 @@ REORDER_ROWS = 1_024
 
 
 class FusedLinear:
-    """x W^T + b, or x W^T without a bias, optionally with what follows: (M, in) -> (M, out).
+    """x W^T + b, or x W^T without a bias, optionally with what follows: (M, in) -> (M, out). W and b are copied."""
 
-    W and b are those of one linear module, or of several concatenated, the first of them multiplied by ``scale``.
-    """
-
-    def __init__(self, linears: Sequence[nn.Linear], scale: float, dtype: torch.dtype) -> None:
-        pairs = list(zip(linears, [scale] + [1.0] * (len(linears) - 1), strict=True))
-        self.weight = torch.cat([linear.weight.detach() * factor for linear, factor in pairs]).to(dtype)
-        has_bias = linears[0].bias is not None
-        biases = [linear.bias.detach() * factor for linear, factor in pairs] if has_bias else []
-        self.bias = torch.cat(biases).to(dtype) if has_bias else None
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        self.weight = weight.detach().to(dtype, copy=True)
+        self.bias = None if bias is None else bias.detach().to(dtype, copy=True)
 
     def __call__(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight, self.bias)
@@ -74,8 +68,8 @@ class OneDnnLinear(FusedLinear):
     On AMD processors oneDNN is also twice as fast in float32 as the library that Linear calls.
     """
 
-    def __init__(self, linears: Sequence[nn.Linear], scale: float, dtype: torch.dtype) -> None:
-        super().__init__(linears, scale, dtype)
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        super().__init__(weight, bias, dtype)
         self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight, REORDER_ROWS)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -88,10 +82,10 @@ class OneDnnLinear(FusedLinear):
         return torch.ops.mkldnn._linear_pointwise.binary(x, residual, self.weight, self.bias, "add")
 
 
-def fused_linear(linears: Sequence[nn.Linear], scale: float, dtype: torch.dtype) -> FusedLinear:
+def fused_linear(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> FusedLinear:
     """The fastest implementation for the device that the weights are on."""
-    kind = OneDnnLinear if has_onednn(linears[0].weight.device.type, dtype) else FusedLinear
-    return kind(linears, scale, dtype)
+    kind = OneDnnLinear if has_onednn(weight.device.type, dtype) else FusedLinear
+    return kind(weight, bias, dtype)
 
 
 @cache
@@ -107,11 +101,11 @@ def has_onednn(device_type: str, dtype: torch.dtype) -> bool:
         layer.weight.copy_(torch.linspace(-1, 1, 16 * 32).view(16, 32).sin())
         layer.bias.copy_(torch.linspace(-1, 1, 16))
         residual, rounded = x[:, :16].contiguous(), x.to(dtype)
-        expected = FusedLinear([layer], 1.0, torch.float32)
+        expected = FusedLinear(layer.weight, layer.bias, torch.float32)
         try:
             if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
                 return False
-            actual = OneDnnLinear([layer], 1.0, dtype)
+            actual = OneDnnLinear(layer.weight, layer.bias, dtype)
             pairs = [
                 (actual(rounded), expected(x)),
                 (actual.gelu(rounded), expected.gelu(x)),
@@ -137,8 +131,8 @@ TRIED_SIZE = 64
 class ObservedLinear(FusedLinear):
     """A float32 product that records the range of its inputs. Thread-safe."""
 
-    def __init__(self, linears: Sequence[nn.Linear], scale: float, dtype: torch.dtype = torch.float32) -> None:
-        super().__init__(linears, scale, dtype)
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__(weight, bias, dtype)
         # By input channel; 0 is in every range.
         self.low = self.high = torch.zeros(self.weight.shape[1])
         self._lock = threading.Lock()
