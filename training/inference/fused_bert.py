@@ -194,12 +194,7 @@ class FusedLayer:
     """Self-attention and the feed-forward network, each with its residual and norm."""
 
     def __init__(
-        self,
-        layer: nn.Module,
-        names: WeightNames,
-        heads: int,
-        dtype: torch.dtype,
-        linear: Callable[[Tensor, Tensor | None, torch.dtype], FusedLinear],
+        self, layer: nn.Module, names: WeightNames, heads: int, dtype: torch.dtype, linear: Callable[..., FusedLinear]
     ) -> None:
         part: Any = layer.get_submodule
         query, key, value = part(names.query), part(names.key), part(names.value)
