@@ -38,7 +38,7 @@ from training.models.modules import EncoderParts
 from training.models.modules.words import WordBackbone
 from training.models.processes import encode_in_processes
 from training.models.random_weights import random_parts
-from training.models.texts import CHUNK, GPU_CHUNK, Chunk, Forward, ReadReport, texts
+from training.models.texts import CHUNK, GPU_CHUNK, Chunk, Forward, ReadReport, Rows, texts
 from training.models.tokenization import TokenVectors, text_tokenizer
 from training.names import ModelName
 from training.pooling import NO_POOLING, parse_pooling, pooling_function
@@ -387,7 +387,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         return parallel.imap(self._text_tokenizer.chunk, parts, at_a_time=1)
 
     def _vectors(
-        self, rows: Sequence[Any], normalize: bool | None, forward: Forward, should_stop: ShouldStop | None
+        self, rows: Rows, normalize: bool | None, forward: Forward, should_stop: ShouldStop | None, report: ReadReport
     ) -> np.ndarray:
         if self.prompt_advice and not self._is_advised:
             self._is_advised = True

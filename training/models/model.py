@@ -28,7 +28,7 @@ import numpy as np
 from training.catalogue import BM25, DEFAULT_MODEL, GLOVE, TFIDF
 from training.errors import InputError
 from training.models.folder import COLBERT, MULTI_VECTOR, SPARSE_ENCODER, ModelFolder
-from training.models.texts import CHUNK, Chunk, Forward, ReadReport, chunks, compute_chunks, numbered, texts
+from training.models.texts import CHUNK, Chunk, Forward, ReadReport, Rows, chunks, compute_chunks, numbered, texts
 from training.names import ModelName
 from training.pooling import NO_POOLING, normalize_rows
 from training.progress import Progress, ShouldStop, steps
@@ -182,8 +182,8 @@ class VectorModel(Model, Retriever):
         report = report or ReadReport()
         before = report.truncated
 
-        def compute(rows: Sequence[Any], forward: Forward) -> np.ndarray:
-            return self._vectors(rows, normalize, forward, should_stop)
+        def compute(rows: Rows, forward: Forward) -> np.ndarray:
+            return self._vectors(rows, normalize, forward, should_stop, report)
 
         yield from compute_chunks(self._read(chunks(sentences, chunk)), compute, report, on_progress)
         self.warn_of_truncation(report.truncated - before)
@@ -254,7 +254,7 @@ class VectorModel(Model, Retriever):
         return (Chunk(*numbered(part)) for part in parts)
 
     def _vectors(
-        self, rows: Sequence[Any], normalize: bool | None, forward: Forward, should_stop: ShouldStop | None
+        self, rows: Rows, normalize: bool | None, forward: Forward, should_stop: ShouldStop | None, report: ReadReport
     ) -> np.ndarray:
         """The vectors of the rows of a chunk, (n, D); ``forward`` gets the number that is done."""
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)

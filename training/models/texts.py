@@ -17,10 +17,12 @@ from training.pooling import is_finite
 from training.progress import Progress
 
 T = TypeVar("T", bound=Hashable)
+# Sentences or pairs as a model reads them: themselves, or their token ids; of a table of vectors `TokenRows`.
+Rows = Sequence[Any]
 # A function that gets the number of rows of a chunk that are done.
 Forward = Callable[[int], None]
 # A function that gives the results of the rows of a chunk.
-Compute = Callable[[Sequence[Any], Forward], np.ndarray]
+Compute = Callable[[Rows, Forward], np.ndarray]
 
 # Sentences that are read and sorted by length together.
 CHUNK = 8_192
@@ -72,9 +74,9 @@ class ReadReport:
 
 
 class Chunk(NamedTuple):
-    """Sentences or pairs as a model reads them, each distinct one once."""
+    """Sentences or pairs, each distinct one once."""
 
-    rows: Sequence[Any]  # the sentences themselves, or their token ids; of a table of vectors `TokenRows`
+    rows: Rows
     inverse: list[int]  # the position of each input in ``rows``
     cut: Sequence[Hashable] = ()  # the inputs that were cut
     tokens: int = 0
