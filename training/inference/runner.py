@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence, Sized
-from typing import Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -185,12 +185,10 @@ class PackedRunner(InferenceRunner[Text]):
         return packed.unpack(self.transformer(packed.ids, packed.positions, bias)), packed.mask
 
     def calibrate(self, texts: Sequence[Text]) -> None:
-        """Lets texts pass through the transformer, created with int8, and fixes the ranges of its inputs."""
-        if not isinstance(self.transformer, FusedBert) or not texts:
-            raise ValueError("int8 is for FusedBert, and needs texts to measure its ranges on")
+        """Lets texts pass through a `FusedBert`, created with int8, and fixes the ranges of its inputs."""
         for _ in self.map(texts, lambda hidden, mask: None):
             pass
-        self.transformer.to_int8(pick_dtype("auto", self.device))
+        cast("FusedBert", self.transformer).to_int8(pick_dtype("auto", self.device))
 
 
 class PaddedRunner(InferenceRunner[Ids]):

@@ -28,6 +28,7 @@ from training.models.modules.words import WordBackbone
 from training.models.settings import NO_LIMIT, ChatFormat, checked
 from training.models.sizes import check_backbone, check_transformer
 from training.models.texts import tokenizing
+from training.models.tokenization import unpadded
 from training.names import ModelName
 from training.pooling import POOLINGS
 
@@ -297,13 +298,6 @@ def _as_in_file(
         # A token that only the class knows, such as a default, would get an id that the model has no embedding for.
         **{n: t for n, t in tokenizer.special_tokens_map.items() if n.endswith("_token") and t in file.get_vocab()},
     )
-
-
-def unpadded(tokenizer: Tokenizer) -> Tokenizer:
-    """The tokenizer without the padding and the truncation of its file, which may pad each text to 10⁹ tokens."""
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
 
 
 def _probed(tokenizer: Tokenizer) -> list[Any]:

@@ -276,6 +276,13 @@ def text_tokenizer(
     )
 
 
+def unpadded(tokenizer: Tokenizer) -> Tokenizer:
+    """The tokenizer without the padding and the truncation of its file, which may pad each text to 10⁹ tokens."""
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
 def rust_copy(tokenizer: Tokenizer, lowercases: bool, max_length: int | None, direction: str) -> Tokenizer:
     """A tokenizer that does not pad; ``direction``: the side that is cut, right or left.
 
