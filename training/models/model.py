@@ -109,6 +109,10 @@ class Model(ABC):
         self.check_settings(name)
         return self
 
+    def for_role(self, role: str) -> Self:
+        """The same weights with the prompt that the model's folder has for a ``query`` or a ``document``, if any."""
+        return self
+
 
 class Retriever(ABC):
     """A model that ranks documents for queries."""
@@ -244,10 +248,6 @@ class VectorModel(Model, Retriever):
             self.with_pooling(pooling)
             return True
         return False
-
-    def for_role(self, role: str) -> Self:
-        """The same weights with the prompt that the model's folder has for a ``query`` or a ``document``, if any."""
-        return self
 
     def _read(self, parts: Iterator[list[str]]) -> Iterator[Chunk]:
         """Chunks of sentences as the model reads them."""

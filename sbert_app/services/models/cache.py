@@ -87,7 +87,7 @@ class ModelCache:
             settings = settings.with_pooling(pooling)
         model = model.with_settings(settings)
         is_for_role = role is not None and isinstance(model, VectorModel) and not settings.states_prompt
-        return model.for_role(role) if is_for_role else model  # type: ignore[attr-defined]
+        return model.for_role(role) if is_for_role else model
 
     def cross_encoder_or_none(self, name: ModelName | str | None) -> CrossEncoder | None:
         """The cross-encoder of that name; None for no name and for "none"."""
