@@ -29,8 +29,7 @@ TOKEN_MULTIPLE = 32
 # Tokens that may stay empty at the end of a row; with more, the row is widened once and filled further.
 GAP = 2
 
-# The indices of the sentences that share a row.
-Row = list[int]
+Row = list[int]  # the indices of the sentences that share a row
 
 
 class Batch(NamedTuple):

@@ -39,8 +39,7 @@ log = logging.getLogger("sbert_lab.inference")
 
 # The exceptions of an operator that is missing, takes other arguments, or has no kernel for this device.
 UNUSABLE = (AttributeError, ImportError, NotImplementedError, RuntimeError, TypeError, ValueError)
-# Rows of the input that a weight's layout is optimised for: the tokens of a batch.
-REORDER_ROWS = 1_024
+REORDER_ROWS = 1_024  # rows of the input that a weight's layout is optimised for: the tokens of a batch
 
 
 class FusedLinear:
@@ -120,12 +119,10 @@ def has_onednn(device_type: str, dtype: torch.dtype) -> bool:
 # The largest integers; weights are symmetric about 0.
 INPUT_MAX, WEIGHT_MAX = 255, 127
 SIGN_BIT = 128
-# SmoothQuant's α: how much of the inputs' range moves into the weights.
-SMOOTHING = 0.5
+SMOOTHING = 0.5  # SmoothQuant's α: how much of the inputs' range moves into the weights
 # A range never counts as less.
 SMALLEST = 1e-6
-# The inputs and the outputs of the product that is tried.
-TRIED_SIZE = 64
+TRIED_SIZE = 64  # the inputs and the outputs of the product that is tried
 
 
 class ObservedLinear(FusedLinear):
@@ -241,10 +238,8 @@ def _smallest_product(value: int) -> float:
     return float(result.min())
 
 
-# Tokens a row from which PyTorch's fused attention is faster on a CPU.
-LONG_ROW_TOKENS = 256
-# Dimensions of a head that the unpadded operator takes.
-HEAD_SIZES = range(8, 257, 8)
+LONG_ROW_TOKENS = 256  # tokens a row from which PyTorch's fused attention is faster on a CPU
+HEAD_SIZES = range(8, 257, 8)  # dimensions of a head that the unpadded operator takes
 
 
 def layer_norm(norm: nn.LayerNorm, dtype: torch.dtype) -> nn.Module:

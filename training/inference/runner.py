@@ -26,16 +26,11 @@ from training.inference.batching import Boundaries, PackedBatch, Row, TokenRows
 from training.inference.fused_bert import FusedBert, FusedModernBert, supports_fused, supports_fused_modernbert
 from training.pooling import is_finite
 
-# Tokens a batch, by type of device.
-TOKEN_BUDGET = {"cpu": 1_024, "mps": 8_192, "cuda": 65_536}
-# Batches under way on a GPU: one is computed, one waits, one is collated.
-GPU_BATCHES = 3
-# A text of three tokens is padded to this length.
-PROBED_LENGTH = 9
-# Sentences a batch of a table of vectors.
-STATIC_BATCH = 2_048
-# The poolings that leave a text of one token as it is.
-STATIC_POOLINGS = ("mean", "mean_sqrt_len_tokens")
+TOKEN_BUDGET = {"cpu": 1_024, "mps": 8_192, "cuda": 65_536}  # tokens a batch, by type of device
+GPU_BATCHES = 3  # batches under way on a GPU: one is computed, one waits, one is collated
+PROBED_LENGTH = 9  # a text of three tokens is padded to this length
+STATIC_BATCH = 2_048  # sentences a batch of a table of vectors
+STATIC_POOLINGS = ("mean", "mean_sqrt_len_tokens")  # the poolings that leave a text of one token as it is
 
 Result = TypeVar("Result")
 # A text as token ids, never empty; its length is the number of tokens.

@@ -25,8 +25,7 @@ from training.pooling import normalize_rows
 from training.progress import ShouldStop
 from training.sources.endpoint import SECONDS, RefusedTexts, fetch_vectors
 
-# The texts of a request: the most that TEI takes unless it is told otherwise.
-TEXTS = 32
+TEXTS = 32  # the texts of a request: the most that TEI takes unless it is told otherwise
 # Its vector says how many dimensions the model has, and which model it is.
 PROBE = "A man is playing a guitar."
 

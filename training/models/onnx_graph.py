@@ -22,10 +22,8 @@ from training.models.modules.words import WordBackbone
 
 INPUTS, OUTPUTS = ("input_ids", "attention_mask"), ("last_hidden_state", "sentence_embedding")
 FLOAT32, INT8 = "onnx/model.onnx", "onnx/model_int8.onnx"
-# The lowest cosine of a vector by the float32 graph with that by PyTorch.
-LOWEST_COSINE = 1 - 1e-4
-# The most bytes of weights that the format has in one file, as most runtimes expect them.
-MOST_BYTES = 1_900_000_000
+LOWEST_COSINE = 1 - 1e-4  # the lowest cosine of a vector by the float32 graph with that by PyTorch
+MOST_BYTES = 1_900_000_000  # the most bytes of weights that the format has in one file, as most runtimes expect them
 
 
 class _SentenceModel(nn.Module):

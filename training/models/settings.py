@@ -46,8 +46,7 @@ IGNORED: dict[str, tuple[str, ...]] = {
 }
 # The packages that compute vectors and scores, by the names under which a folder may require a version of them.
 _PACKAGES = {"pytorch": "torch", **{name: name for name in ("peft", "tokenizers", "torch", "transformers")}}
-# The defaults that are not empty.
-_DEFAULTS = {"add_special_tokens": True}
+_DEFAULTS = {"add_special_tokens": True}  # the defaults that are not empty
 # The names of these settings before version 5.4.
 _OLD_NAMES = {"model_args": "model_kwargs", "tokenizer_args": "processor_kwargs", "config_args": "config_kwargs"}
 _CALL_SETTINGS = ("max_length", "truncation")

@@ -32,8 +32,7 @@ from training.models.tokenization import TextTokenizer, text_tokenizer
 from training.names import ModelName
 from training.progress import Progress, ShouldStop
 
-# The second is a transformer with its head, in older folders.
-SPLADE, MLM = "SpladePooling", "MLMTransformer"
+SPLADE, MLM = "SpladePooling", "MLMTransformer"  # the second is a transformer with its head, in older folders
 # A weight for each token, the same in all texts: it reads queries alone, which then need no transformer.
 TABLE = "SparseStaticEmbedding"
 REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {"max": lambda w: w.amax(dim=1), "sum": lambda w: w.sum(dim=1)}

@@ -19,13 +19,10 @@ from training.progress import Progress
 T = TypeVar("T", bound=Hashable)
 # Sentences or pairs as a model reads them: themselves, or their token ids; of a table of vectors `TokenRows`.
 Rows = Sequence[Any]
-# A function that gets the number of rows of a chunk that are done.
-Forward = Callable[[int], None]
-# A function that gives the results of the rows of a chunk.
-Compute = Callable[[Rows, Forward], np.ndarray]
+Forward = Callable[[int], None]  # a function that gets the number of rows of a chunk that are done
+Compute = Callable[[Rows, Forward], np.ndarray]  # a function that gives the results of the rows of a chunk
 
-# Sentences that are read and sorted by length together.
-CHUNK = 8_192
+CHUNK = 8_192  # sentences that are read and sorted by length together
 # On a GPU, whose batches are 64 times as large as a CPU's; the next chunk is tokenised meanwhile.
 GPU_CHUNK = 2 * CHUNK
 

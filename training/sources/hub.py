@@ -29,8 +29,7 @@ from training.errors import InputError, first_line
 from training.names import is_repo_id
 from training.sources.home import is_offline
 
-# The limit for the first answer, once connected.
-ANSWER_SECONDS = 8.0
+ANSWER_SECONDS = 8.0  # the limit for the first answer, once connected
 
 MODEL_FILES = ("*.json", "*.txt", "*.model", "README.md", "model*.safetensors", "*/model*.safetensors")
 
@@ -216,8 +215,7 @@ def _message(error: BaseException, token: str) -> str:
 # TCP connection is tried before the first request, name resolution included, and a failure is remembered for five
 # minutes (not for longer: a server that was started before the network came up must find it later).
 
-# The limit for one address of the Hub; it may have several, and the first may not answer.
-ADDRESS_SECONDS = 1.2
+ADDRESS_SECONDS = 1.2  # the limit for one address of the Hub; it may have several, and the first may not answer
 # The limit for name resolution and all addresses together.
 CONNECT_SECONDS = 2.5
 REMEMBER_SECONDS = 300.0

@@ -31,8 +31,7 @@ log = logging.getLogger("sbert_lab.sources")
 LARGEST_DOWNLOAD = 256 << 20
 MOST_ROWS = 1_000_000
 BATCH_ROWS = 1_000
-# Configurations or splits that an error lists.
-MOST_NAMED = 12
+MOST_NAMED = 12  # configurations or splits that an error lists
 # The files in which a repository says which of its files are the data.
 CARDS = ("README.md", ".huggingface.yaml")
 SPLIT_NAMES = {"dev": ("dev", "validation", "valid", "val"), "train": ("train",), "test": ("test",)}

@@ -26,8 +26,7 @@ log = logging.getLogger("sbert_lab.sources")
 
 EMBEDDED = {DEFAULT_MODEL: package_index.MINILM, LARGE_MODEL: package_index.MPNET}
 HUB_ORG = "sentence-transformers/"
-# The place of GloVe in the home folder.
-GLOVE_FOLDER = "data/glove.6B.50d"
+GLOVE_FOLDER = "data/glove.6B.50d"  # the place of GloVe in the home folder
 # The suffixes of files that are named in place of the folder of a model.
 WEIGHTS = (".safetensors", ".bin", ".gguf", ".onnx", ".zip")
 # Formats of weights that are made from a model and cannot be trained, and the names of their files.
