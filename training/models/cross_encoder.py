@@ -40,26 +40,16 @@ from training.models.files import check_replaceable, read_object, read_tensors
 from training.models.folder import (
     CROSS_ENCODER,
     JOINT_HEAD,
-    LOGIT_SCORE,
     SENTENCE_TRANSFORMER,
     TRANSFORMER,
     ModelFolder,
     ModelFormat,
-    ModuleEntry,
 )
-from training.models.joint_pair_model import (
-    PROBES,
-    JointPairModel,
-    LogitScorer,
-    Scorer,
-    SequenceClassifier,
-    build_pair_runner,
-    merge_lora,
-)
-from training.models.loading import CAUSAL_MODEL, CLASSIFIER, max_input_length, open_transformer
+from training.models.joint_pair_model import JointPairModel, LogitScorer, Scorer, SequenceClassifier, build_pair_runner
+from training.models.loading import CAUSAL_MODEL, CLASSIFIER, max_input_length, merge_adapter, open_transformer
 from training.models.model import Model, Pair
 from training.models.modules.sentence import activation_named
-from training.models.pairs import PairRow, PairTokenizer
+from training.models.pairs import PROBES, PairRow, PairTokenizer
 from training.models.settings import ChatFormat, checked
 from training.models.texts import CHUNK, Chunk, Forward, ReadReport, compute_chunks, numbered
 from training.names import ModelName
@@ -67,7 +57,8 @@ from training.progress import Progress, ShouldStop, progress_bar
 
 log = logging.getLogger("sbert_lab.cross_encoder")
 
-# The tokens of a language model that answers in words, where its folder names none.
+LOGIT_SCORE = "LogitScore"  # the module of a language model that answers in words
+# The tokens of such answers, where a folder names none.
 ANSWERS = {"true": "yes", "false": "no"}
 MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "*.jinja", f"*_{LOGIT_SCORE}/*.json")
 
@@ -244,10 +235,9 @@ Opened: TypeAlias = tuple[Scorer, PairTokenizer, Callable[[Tensor], Tensor], str
 def _open_joint(folder: ModelFolder, home: str | Path | None) -> Opened:
     """A `JointPairModel`: that of an adapter, with the weights of its base, or that of a run."""
     path = folder.path
-    if config := folder.adapter:
+    if folder.adapter:
         base = Encoder.load(folder.base, dtype="float32", device="cpu", home=home)
-        backbone, tokenizer, longest = base.backbone, base.tokenizer, base.max_length
-        merge_lora(backbone, read_tensors(path, "adapter_model.safetensors"), config["lora_alpha"] / config["r"])
+        backbone, tokenizer, longest = merge_adapter(base.backbone, path)[0], base.tokenizer, base.max_length
         source = f"adapter over {base.name} ({base.source})"
     else:
         backbone, tokenizer = open_transformer(folder)
@@ -263,10 +253,11 @@ def _open_scorer(name: str, folder: ModelFolder) -> Opened:
     # Without the name of its class, the weights say whether it has a head.
     if not folder.is_cross_encoder and not folder.is_decoder and folder.config.get("architectures"):
         raise InputError(f"{name} is not a cross-encoder; choose one, such as minilm-stsb, or train one from it")
-    first, *rest = folder.checked_modules((TRANSFORMER, LOGIT_SCORE)) or (ModuleEntry(TRANSFORMER, folder.path),)
-    if first.kind != TRANSFORMER or len(rest) > 1 or any(entry.kind != LOGIT_SCORE for entry in rest):
+    modules = folder.checked_modules((TRANSFORMER, LOGIT_SCORE))
+    places = [entry.folder for entry in modules if entry.kind == LOGIT_SCORE]
+    if [entry.kind for entry in modules] not in ([], [TRANSFORMER], [TRANSFORMER, LOGIT_SCORE]):
         raise InputError(f"{name} is not made of a transformer and perhaps {LOGIT_SCORE}; choose another cross-encoder")
-    is_causal = bool(rest) or folder.is_decoder
+    is_causal = bool(places) or folder.is_decoder
     settings = folder.transformer_settings("text-generation" if is_causal else "sequence-classification")
     settings |= folder.general_settings((CROSS_ENCODER, SENTENCE_TRANSFORMER), ("activation_fn",))
     model, tokenizer = open_transformer(folder, CAUSAL_MODEL if is_causal else CLASSIFIER)
@@ -277,7 +268,7 @@ def _open_scorer(name: str, folder: ModelFolder) -> Opened:
     scorer: Scorer
     if is_causal:
         answers = {f"{answer}_token_id": tokenizer.get_vocab().get(word) for answer, word in ANSWERS.items()}
-        scorer = _logit_scorer(name, model, read_object(rest[0].folder / "config.json") if rest else answers)
+        scorer = _logit_scorer(name, model, read_object(places[0] / "config.json") if places else answers)
     elif model.config.num_labels != 1:
         raise InputError(
             f"{name} returns {model.config.num_labels} numbers for a pair; a cross-encoder for similarity returns one"

@@ -26,7 +26,7 @@ from training.pooling import parse_pooling
 from training.sources.resolve import model_folder
 
 # The names of the modules that are no classes here (`training.models.modules`).
-TRANSFORMER, POOLING, LOGIT_SCORE, ROUTER = "Transformer", "Pooling", "LogitScore", "Router"
+TRANSFORMER, POOLING, ROUTER = "Transformer", "Pooling", "Router"
 # The packages whose modules are opened: a module of any other one is code that comes with the model.
 PACKAGES = ("sentence_transformers.",)
 # The classes of sentence-transformers and PyLate that a folder may say it is of.

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 ARCHITECTURES = ("bert", "mpnet")
-# Pairs that show whether a network reads the padding beside the first one.
-PROBES = (("a", "b"), ("a", "a longer text than the one before it"))
 _PADDED = -1e4  # added to the attention logits of padding; finite, so that bfloat16 stays finite
 
 
@@ -125,20 +123,6 @@ def sentence_means(hidden: Tensor, batch: PairBatch) -> Tensor:
     real = torch.ones_like(second) if batch.mask is None else batch.mask
     weights = torch.stack([real & ~second, real & second], dim=1).to(hidden.dtype)  # (B, 2, T)
     return ((weights @ hidden) / weights.sum(2, keepdim=True)).flatten(1)
-
-
-def merge_lora(transformer: PreTrainedModel, tensors: Mapping[str, Tensor], scale: float) -> None:
-    """Add the product of the LoRA factors to the weights that they adapt: W += scale * B A.
-
-    ``tensors`` are named as peft names them: base_model.model.<module>.lora_A.weight (r, in) and lora_B (out, r).
-    """
-    for key, down in tensors.items():
-        if not key.endswith(".lora_A.weight"):
-            continue
-        up = tensors[key.replace(".lora_A.", ".lora_B.")]
-        module = transformer.get_submodule(key.removeprefix("base_model.model.").removesuffix(".lora_A.weight"))
-        with torch.no_grad():
-            module.weight += scale * (up.float() @ down.float())
 
 
 # The classification head, by architecture: hidden states (B, T, D) -> logits (B, 1).

@@ -372,7 +372,8 @@ def merge_adapter(backbone: Any, path: Path) -> tuple[Any, set[str]]:
 
     InputError if the adapter has no safetensors weights, is of another base, or is of a kind that cannot be merged.
     """
-    from peft import PeftModel, get_peft_model_state_dict
+    with importing:
+        from peft import PeftModel, get_peft_model_state_dict
 
     tensors = read_tensors(path, "adapter_model.safetensors")
     try:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 PLAIN = ModelFormat()
+# Pairs that show whether a network reads the padding beside the first one.
+PROBES = (("a", "b"), ("a", "a longer text than the one before it"))
 
 
 @dataclass(frozen=True)
