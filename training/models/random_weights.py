@@ -150,26 +150,21 @@ def random_word_parts(name: str, sentences: Iterable[str], seed: int, home: str 
         torch.manual_seed(seed)
         words = _words(name, texts, home)
         dimension, head = words.vectors.shape[1], nn.Sequential()
+        forms, vectors = [PADDING_TOKEN, *words.forms], torch.cat([torch.zeros(1, dimension), words.vectors])
+        tokenizer = WhitespaceTokenizer(forms, lowercase=True)
         if name == BILSTM:
-            module = WordEmbeddings.from_words(words.forms, words.vectors, words.are_random, lowercase=True)
+            module = WordEmbeddings(tokenizer, vectors, update_embeddings=words.are_random)
             backbone, pooling = WordBackbone(module, [LSTM(dimension, LSTM_DIMENSION)]), "max"
         else:
-            module = _with_bigrams(words, texts)
+            counts = Counter(bigram(*pair) for text in texts for pair in pairwise(tokenizer.words(text)))
+            bigrams = [form for form, count in counts.most_common(MOST_BIGRAMS) if count >= MIN_BIGRAMS]
+            vectors = torch.cat([vectors, torch.zeros(len(bigrams), dimension)])
+            tokenizer = BigramTokenizer([*forms, *bigrams], lowercase=True)
+            module = WordEmbeddings(tokenizer, vectors, update_embeddings=True)
             head.extend([Dense(dimension, DENSE_DIMENSION), Dense(DENSE_DIMENSION, DENSE_DIMENSION)])
             backbone, pooling = WordBackbone(module), "mean_sqrt_len_tokens"
     form = ModelFormat(pooling=pooling, max_length=module.max_length, input_module="WordEmbeddings")
     return EncoderParts(backbone, module.tokenizer, form, f"random weights over {words.source}", head)
-
-
-def _with_bigrams(words: Words, texts: Sequence[str]) -> WordEmbeddings:
-    """A table of the words and of the frequent bigrams of the texts, whose vectors are 0."""
-    forms = [PADDING_TOKEN, *words.forms]
-    tokenizer = WhitespaceTokenizer(forms, lowercase=True)
-    counts = Counter(bigram(*pair) for text in texts for pair in pairwise(tokenizer.words(text)))
-    bigrams = [form for form, count in counts.most_common(MOST_BIGRAMS) if count >= MIN_BIGRAMS]
-    dimension = words.vectors.shape[1]
-    vectors = torch.cat([torch.zeros(1, dimension), words.vectors, torch.zeros(len(bigrams), dimension)])
-    return WordEmbeddings(BigramTokenizer([*forms, *bigrams], lowercase=True), vectors, update_embeddings=True)
 
 
 def _words(name: str, texts: Sequence[str], home: str | Path | None) -> Words:

@@ -164,15 +164,6 @@ class WordEmbeddings(nn.Module):
         write_tensors(folder, {TABLE: self.table.weight[: len(self.tokenizer.rows)]})
         self.tokenizer.write(folder)
 
-    @classmethod
-    def from_words(
-        cls, words: Sequence[str], vectors: Tensor, update_embeddings: bool = False, lowercase: bool = False
-    ) -> WordEmbeddings:
-        """A table of V words and their vectors (V, D), with a zero row for padding before them."""
-        zero = torch.zeros(1, vectors.shape[1])
-        tokenizer = WhitespaceTokenizer([PADDING_TOKEN, *words], lowercase=lowercase)
-        return cls(tokenizer, torch.cat([zero, vectors.float()]), update_embeddings)
-
     def forward(self, ids: Tensor) -> Tensor:
         return self.table(ids)
 
