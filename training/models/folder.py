@@ -137,16 +137,17 @@ class ModelFormat:
                 return f"{model} expects {expected} before {where}, as its model card says; give it as the prompt"
         return ""
 
-    def write(self, folder: Path, width: int, before: Sequence[str] = (), after: Sequence[str] = ()) -> list[Path]:
-        """Write modules.json, the pooling and the settings beside a first module that is already in ``folder``.
+    def write(self, folder: Path, width: int, before: Sequence[Any], after: Sequence[Any]) -> None:
+        """Write modules.json, the settings and all modules beside a first one that is already in ``folder``.
 
-        ``width`` is the length of the vectors that are pooled; ``before`` and ``after`` name the modules before the
-        pooling and after it, without the last Normalize. Returns the folders of these modules, which are empty.
+        ``width`` is the length of the vectors that are pooled; ``before`` and ``after`` are the modules before the
+        pooling and after it, without the last Normalize.
         """
         # The names that every version of the library understands.
         package = "sentence_transformers.models"
         is_pooled = self.input_module != "StaticEmbedding"
-        kinds = [*before, *[POOLING] * is_pooled, *after, *["Normalize"] * self.normalizes]
+        first, last = ([type(module).__name__ for module in part] for part in (before, after))
+        kinds = [*first, *[POOLING] * is_pooled, *last, *["Normalize"] * self.normalizes]
         modules = [("", self.input_module), *((f"{i}_{kind}", kind) for i, kind in enumerate(kinds, 1))]
         entries = [
             {"idx": index, "name": str(index), "path": path, "type": f"{package}.{kind}"}
@@ -171,7 +172,8 @@ class ModelFormat:
             **({} if self.dimension is None else {"truncate_dim": self.dimension}),
         }
         write_json(folder / "config_sentence_transformers.json", general)
-        return folders[: len(before) + len(after)]
+        for module, place in zip([*before, *after], folders, strict=False):
+            module.write(place)
 
     def _pooling_config(self, width: int) -> dict[str, Any]:
         modes = parse_pooling(self.pooling or "mean")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -191,23 +191,16 @@ def _pooling_settings(folder: ModelFolder) -> dict[str, Any]:
 
 def save_parts(folder: Path, backbone: Any, tokenizer: Any, form: ModelFormat, head: nn.Sequential, width: int) -> None:
     """Write an encoder, of ``width`` numbers a token, into an empty folder, which sentence-transformers opens too."""
-    modules: list[Any] = [*head]
+    layers: Sequence[Any] = ()
     if isinstance(backbone, WordBackbone):
         backbone.input_module.write(folder)
-        modules = [*backbone.layers, *head]
+        layers = [*backbone.layers]
     else:
         with quiet():
             backbone.save_pretrained(folder)
         tokenizer.model_max_length = form.max_length
         tokenizer.save_pretrained(folder)
-    for module, place in zip(modules, form.write(folder, width, *module_kinds(backbone, head)), strict=True):
-        module.write(place)
-
-
-def module_kinds(backbone: nn.Module, head: nn.Sequential) -> tuple[list[str], list[str]]:
-    """The names of the modules before the pooling, without the first, and of those after it."""
-    layers = backbone.layers if isinstance(backbone, WordBackbone) else []
-    return [type(module).__name__ for module in layers], [type(module).__name__ for module in head]
+    form.write(folder, width, layers, [*head])
 
 
 def open_transformer(folder: ModelFolder, auto_class: str = "AutoModel") -> tuple[Any, PreTrainedTokenizerFast]:
