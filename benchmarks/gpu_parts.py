@@ -244,7 +244,7 @@ def peak(bench: Bench) -> float:
 
 def is_unpadded(encoder: Encoder) -> bool:
     """Whether an encoder computes unpadded batches."""
-    return bool(getattr(getattr(encoder.inference, "transformer", None), "unpadded", False))
+    return bool(getattr(encoder.inference, "unpadded", False))
 
 
 def batch_of(encoder: Encoder, sentences: Sentences) -> str:

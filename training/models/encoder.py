@@ -70,8 +70,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
         self.backbone, self.tokenizer, model_format, self.source, self.head = parts
         self.chunk_size = CHUNK if self.device.type == "cpu" else GPU_CHUNK
         self._is_advised = False  # whether `prompt_advice` has been logged
-        empty_id = getattr(getattr(self.backbone, "input_module", None), "empty_id", 0)
-        self._text_tokenizer = text_tokenizer(self.tokenizer, model_format, empty_id)
+        rows = len(self.backbone.get_input_embeddings().weight)
+        self._text_tokenizer = text_tokenizer(self.tokenizer, model_format, empty_id=rows - 1)
         self.pad_id = self._text_tokenizer.pad_id
         self._width = parts.token_width(self.pad_id)
         self._apply(model_format)
@@ -337,7 +337,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
     def _is_static(self) -> bool:
         """Whether a sentence vector is the sum of rows of a table, scaled by their number."""
         backbone = self.backbone
-        return isinstance(backbone, WordBackbone) and backbone.is_static and self.pooling in STATIC_POOLINGS
+        return isinstance(backbone, WordBackbone) and not backbone.layers and self.pooling in STATIC_POOLINGS
 
     def _copied(self, form: ModelFormat, **settings: Any) -> Self:
         """A copy under another format; the ``settings`` become part of its name."""

@@ -185,11 +185,6 @@ class StaticEmbedding(nn.Module):
         self.table = nn.Embedding.from_pretrained(torch.cat([vectors.float(), zero]), freeze=False)
 
     @property
-    def empty_id(self) -> int:
-        """The row that stands for a text without tokens."""
-        return self.table.num_embeddings - 1
-
-    @property
     def max_length(self) -> int | None:
         """The most tokens of a text, by the truncation in tokenizer.json; None if it states none."""
         return self.tokenizer.truncation["max_length"] if self.tokenizer.truncation else None
@@ -332,11 +327,6 @@ class WordBackbone(nn.Module):
             dimension = layer.dimension
         # The part of a transformer's config that is asked for.
         self.config = SimpleNamespace(hidden_size=dimension, model_type=type(input_module).__name__)
-
-    @property
-    def is_static(self) -> bool:
-        """Whether a token's vector does not depend on the others."""
-        return not len(self.layers)
 
     def get_input_embeddings(self) -> nn.Embedding:
         return self.input_module.table
