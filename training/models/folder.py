@@ -100,9 +100,8 @@ class ModelFormat:
         prompts, default = dict(self.prompts), name
         if name is not None:
             if name not in prompts:
-                raise InputError(
-                    f"{model} has no prompt named {name!r}; its folder names: {', '.join(prompts) or 'none'}"
-                )
+                names = ", ".join(prompts) or "none"
+                raise InputError(f"{model} has no prompt named {name!r}; its folder names: {names}")
             default = name if prompts[name] else None
         elif prompt:
             default = next((key for key, text in prompts.items() if text == prompt), "default")
@@ -318,9 +317,7 @@ class ModelFolder:
         """The fields of a `ModelFormat` that the settings of a transformer state, as in `settings`."""
         return transformer_settings(self.path.name, task, self.transformer, more)
 
-    def general_settings(
-        self, kinds: Collection[str] = (SENTENCE_TRANSFORMER,), more: Collection[str] = ()
-    ) -> dict[str, Any]:
+    def general_settings(self, kinds: Collection[str], more: Collection[str] = ()) -> dict[str, Any]:
         """Prompts, dimension and similarity.
 
         InputError if they are damaged, the folder is of none of the ``kinds``, or it has a setting that nobody reads;

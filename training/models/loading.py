@@ -22,7 +22,7 @@ from torch import nn
 from training.errors import InputError, first_line
 from training.inference.fused_bert import position_offset
 from training.models.files import read_object, read_tensors
-from training.models.folder import POOLING, POOLING_FLAGS, TRANSFORMER, ModelFolder, ModelFormat
+from training.models.folder import POOLING, POOLING_FLAGS, SENTENCE_TRANSFORMER, TRANSFORMER, ModelFolder, ModelFormat
 from training.models.modules import INPUT_MODULES, KINDS, MODULES, SENTENCE_MODULES, TOKEN_MODULES, EncoderParts
 from training.models.modules.words import WordBackbone
 from training.models.settings import NO_LIMIT, ChatFormat, checked
@@ -35,8 +35,6 @@ from training.pooling import POOLINGS
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-# BERT's head for next-sentence prediction: many folders lack it, and pooling never reads it.
-_UNUSED = "pooler."
 DEFAULT_MAX_LENGTH = 512  # tokens, of a model that states no number of positions
 
 # The encoder alone is opened of encoder-decoders, by the class of transformers that holds nothing else.
@@ -123,7 +121,7 @@ def encoder_format(folder: ModelFolder) -> ModelFormat:
             raise InputError(f"{folder.path} is a table of model2vec without modules.json: save it again by model2vec")
         _check_weights(folder.weights)
         return ModelFormat(folder.path)
-    settings = folder.general_settings()
+    settings = folder.general_settings((SENTENCE_TRANSFORMER,))
     first, *rest = folder.checked_modules(KINDS)
     if first.kind not in INPUT_MODULES:
         raise InputError(f"{folder.path.name} is a model whose first module is not {', '.join(INPUT_MODULES)}")
@@ -335,7 +333,8 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
         if "above report" in str(error):
             raise InputError(f"the weights in {path} do not fit its config.json; fetch the model again") from error
         raise InputError(f"{path} cannot be opened as a transformer: {first_line(error)}") from error
-    missing = sorted(name for name in report["missing_keys"] if has_head or not name.startswith(_UNUSED))
+    # BERT's head for next-sentence prediction, the pooler: many folders lack it, and pooling never reads it.
+    missing = sorted(name for name in report["missing_keys"] if has_head or not name.startswith("pooler."))
     if auto_class == LANGUAGE_MODEL:
         # Its head may be new; the transformer below it may not.
         missing = [name for name in missing if name.startswith(f"{backbone.base_model_prefix}.")]
