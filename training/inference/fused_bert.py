@@ -15,24 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.errors import InputError
 from training.inference.batching import Boundaries
-from training.inference.layers import (
-    FusedLinear,
-    Int8Linear,
-    ObservedLinear,
-    attention,
-    fused_linear,
-    has_int8,
-    has_varlen,
-    layer_norm,
-)
+from training.inference.layers import Int8Linear, ObservedLinear, attention, fused_linear, has_varlen, layer_norm
 from training.parallel import run_parallel
 
 
@@ -90,16 +80,6 @@ def supports_fused(backbone: nn.Module) -> bool:
     linears = (names.query, names.key, names.value, names.output, names.up, names.down)
     # An adapter that is not merged yet, or a quantised matrix, is a subclass of Linear or something else.
     return all(type(layer.get_submodule(name)) is nn.Linear for layer in layers for name in linears)
-
-
-def check_int8(name: str, backbone: nn.Module) -> None:
-    """Raises InputError if a model cannot compute in int8 on the device that its weights are on."""
-    device = next(backbone.parameters()).device
-    if not has_int8(device.type):
-        raise InputError(f"int8 needs a CPU whose PyTorch has oneDNN's 8-bit products, not {device.type}; choose auto")
-    if not supports_fused(backbone):
-        kind = getattr(getattr(backbone, "config", None), "model_type", "its kind")
-        raise InputError(f"{name} cannot compute in int8: that is for BERT's family, not for {kind}; choose auto")
 
 
 def position_offset(backbone: Any) -> int:
@@ -194,7 +174,7 @@ class FusedLayer:
     """Self-attention and the feed-forward network, each with its residual and norm."""
 
     def __init__(
-        self, layer: nn.Module, names: WeightNames, heads: int, dtype: torch.dtype, linear: Callable[..., FusedLinear]
+        self, layer: nn.Module, names: WeightNames, heads: int, dtype: torch.dtype, linear: Callable[..., Any]
     ) -> None:
         part: Any = layer.get_submodule
         query, key, value = part(names.query), part(names.key), part(names.value)
@@ -210,7 +190,7 @@ class FusedLayer:
 
     def to_int8(self, attention_dtype: torch.dtype) -> None:
         """Does for one layer what ``FusedBert.to_int8`` does."""
-        projection, output, up, down = cast("Any", (self.projection, self.output, self.up, self.down))
+        projection, output, up, down = self.projection, self.output, self.up, self.down
         self.projection = Int8Linear(projection, attention_dtype, smooth=True)
         self.output = Int8Linear(output)
         self.up = Int8Linear(up, smooth=True, following=down)

@@ -24,6 +24,7 @@ from training.errors import InputError, Stopped
 from training.inference import batching
 from training.inference.batching import Boundaries, PackedBatch, Row, TokenRows
 from training.inference.fused_bert import FusedBert, FusedModernBert, supports_fused, supports_fused_modernbert
+from training.inference.layers import has_int8
 from training.pooling import is_finite
 
 TOKEN_BUDGET = {"cpu": 1_024, "mps": 8_192, "cuda": 65_536}  # tokens a batch, by type of device
@@ -211,6 +212,16 @@ class PaddedRunner(InferenceRunner[Ids]):
     def attended(self, ids: Tensor, mask: Tensor | None) -> Tensor | None:
         """The tokens that others attend to, (n, T) bool; None = all."""
         return mask
+
+
+def check_int8(name: str, backbone: nn.Module) -> None:
+    """Raises InputError if a model cannot compute in int8 on the device that its weights are on."""
+    device = next(backbone.parameters()).device
+    if not has_int8(device.type):
+        raise InputError(f"int8 needs a CPU whose PyTorch has oneDNN's 8-bit products, not {device.type}; choose auto")
+    if not supports_fused(backbone):
+        kind = getattr(getattr(backbone, "config", None), "model_type", "its kind")
+        raise InputError(f"{name} cannot compute in int8: that is for BERT's family, not for {kind}; choose auto")
 
 
 def build_runner(

@@ -33,8 +33,7 @@ from training.atomic import replace_folder
 from training.catalogue import plain_sentences
 from training.device import pick_device, pick_dtype, to_host
 from training.errors import InputError, first_line
-from training.inference.fused_bert import check_int8
-from training.inference.runner import InferenceRunner
+from training.inference.runner import InferenceRunner, check_int8
 from training.models.encoder import Encoder
 from training.models.files import check_replaceable, read_object, read_tensors
 from training.models.folder import (

@@ -27,8 +27,7 @@ from training.catalogue import plain_sentences
 from training.device import pick_device, pick_dtype, to_host
 from training.errors import InputError
 from training.inference.batching import pad
-from training.inference.fused_bert import check_int8
-from training.inference.runner import STATIC_POOLINGS, InferenceRunner, StaticRunner, build_runner
+from training.inference.runner import STATIC_POOLINGS, InferenceRunner, StaticRunner, build_runner, check_int8
 from training.models.aliases import SentenceTransformerNames, converted
 from training.models.files import check_replaceable
 from training.models.folder import ModelFolder, ModelFormat
