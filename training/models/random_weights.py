@@ -153,14 +153,14 @@ def random_word_parts(name: str, sentences: Iterable[str], seed: int, home: str 
         forms, vectors = [PADDING_TOKEN, *words.forms], torch.cat([torch.zeros(1, dimension), words.vectors])
         tokenizer = WhitespaceTokenizer(forms, lowercase=True)
         if name == BILSTM:
-            module = WordEmbeddings(tokenizer, vectors, update_embeddings=words.are_random)
+            module = WordEmbeddings(tokenizer, vectors, trainable=words.are_random)
             backbone, pooling = WordBackbone(module, [LSTM(dimension, LSTM_DIMENSION)]), "max"
         else:
             counts = Counter(bigram(*pair) for text in texts for pair in pairwise(tokenizer.words(text)))
             bigrams = [form for form, count in counts.most_common(MOST_BIGRAMS) if count >= MIN_BIGRAMS]
             vectors = torch.cat([vectors, torch.zeros(len(bigrams), dimension)])
             tokenizer = BigramTokenizer([*forms, *bigrams], lowercase=True)
-            module = WordEmbeddings(tokenizer, vectors, update_embeddings=True)
+            module = WordEmbeddings(tokenizer, vectors, trainable=True)
             head.extend([Dense(dimension, DENSE_DIMENSION), Dense(DENSE_DIMENSION, DENSE_DIMENSION)])
             backbone, pooling = WordBackbone(module), "mean_sqrt_len_tokens"
     form = ModelFormat(pooling=pooling, max_length=module.max_length, input_module="WordEmbeddings")

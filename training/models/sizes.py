@@ -101,10 +101,8 @@ def check_module_sizes(folder: Path, config: dict[str, Any]) -> None:
         read_tensors(folder)
     numbers = sum(map(math.prod, read_shapes(folder).values())) if sizes else 1
     if math.prod(sizes.values()) > numbers:
-        announced = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
-        raise InputError(
-            f"{folder} announces {announced}, but its weights are only {numbers:,} numbers; fetch it again"
-        )
+        text = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
+        raise InputError(f"{folder} announces {text}, but its weights are only {numbers:,} numbers; fetch it again")
 
 
 def read_shapes(folder: Path) -> dict[str, list[int]]:

@@ -128,19 +128,15 @@ class WordEmbeddings(nn.Module):
     """Words to vectors: (B, T) int64 -> (B, T, D) float32."""
 
     def __init__(
-        self,
-        tokenizer: WhitespaceTokenizer,
-        vectors: Tensor,
-        update_embeddings: bool = False,
-        max_length: int = NO_LIMIT,
+        self, tokenizer: WhitespaceTokenizer, vectors: Tensor, trainable: bool = False, max_length: int = NO_LIMIT
     ) -> None:
         super().__init__()
         if len(vectors) != len(tokenizer.rows):
             raise InputError(f"there are {len(tokenizer.rows):,} words, but {len(vectors):,} word vectors")
-        self.tokenizer, self.update_embeddings, self.max_length = tokenizer, update_embeddings, max_length
+        self.tokenizer, self.trainable, self.max_length = tokenizer, trainable, max_length
         zeros = torch.zeros(int(tokenizer.pad_id == len(vectors)), vectors.shape[1])
         table = torch.cat([vectors.float(), zeros])
-        self.table = nn.Embedding.from_pretrained(table, freeze=not update_embeddings)
+        self.table = nn.Embedding.from_pretrained(table, freeze=not trainable)
 
     @classmethod
     def read(cls, folder: Path) -> WordEmbeddings:
@@ -159,7 +155,7 @@ class WordEmbeddings(nn.Module):
         return cls(tokenizer, vectors, bool(config.get("update_embeddings")), int(longest))
 
     def write(self, folder: Path) -> None:
-        settings = {"update_embeddings": self.update_embeddings, "max_seq_length": self.max_length}
+        settings = {"update_embeddings": self.trainable, "max_seq_length": self.max_length}
         write_json(folder / CONFIG, {"tokenizer_class": self.tokenizer.name, **settings})
         write_tensors(folder, {TABLE: self.table.weight[: len(self.tokenizer.rows)]})
         self.tokenizer.write(folder)
