@@ -45,10 +45,8 @@ class InferenceRunner(ABC, Generic[Text]):
     """A copy of a backbone's weights, which later training does not change. Thread-safe."""
 
     device: torch.device
-    # The most texts of a batch; None for as many as the token budget holds.
-    batch_size: int | None = None
-    # Whether a text's vector is the same to the bit whatever texts are beside it.
-    deterministic = False
+    batch_size: int | None = None  # the most texts of a batch; None for as many as the token budget holds
+    deterministic = False  # whether a text's vector is the same to the bit whatever texts are beside it
 
     def with_batch_size(self, batch_size: int) -> Self:
         """A runner of the same weights that takes at most ``batch_size`` texts at a time."""
@@ -190,8 +188,7 @@ class PackedRunner(InferenceRunner[Text]):
 class PaddedRunner(InferenceRunner[Ids]):
     """One sentence in a row, through a module of the transformers library."""
 
-    # The name of the module's output that is reduced.
-    output = "last_hidden_state"
+    output = "last_hidden_state"  # the name of the module's output that is reduced
 
     def __init__(self, backbone: nn.Module, dtype: torch.dtype, pad_id: int) -> None:
         self.device = next(backbone.parameters()).device

@@ -186,7 +186,6 @@ class Encoder(SentenceTransformerNames, TokenModel):
         return self._copied(form, prompt=prompt, prompt_name=name)
 
     def for_role(self, role: str) -> Self:
-        """The same weights with the prompt that the model's folder has for a ``query`` or a ``document``, if any."""
         encoder = copy.copy(self.with_prompt(**self.model_format.role_prompt(role)))
         encoder._is_advised = True
         return encoder

@@ -116,7 +116,6 @@ class SparseEncoder(SparseModel):
         return encoder
 
     def for_role(self, role: str) -> Self:
-        """The same with the prompt that the model's folder has for a ``query`` or a ``document``, if any."""
         encoder, prompt = copy.copy(self), {"prompt": None, "name": None, **self._form.role_prompt(role)}
         if any(text is not None for text in prompt.values()):
             encoder._tokenizer = self._tokenizer.with_prompt(self._form.with_prompt(**prompt, model=self.name).prompt)

@@ -46,8 +46,7 @@ class Source(NamedTuple):
     name: str
     find: Callable[[], Path]
     is_remote: bool = False
-    # The name with more detail, for the folders that come from here.
-    full_name: str = ""
+    full_name: str = ""  # the name with more detail, for the folders that come from here
 
 
 def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) -> ResolvedFolder:
