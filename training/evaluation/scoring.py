@@ -34,7 +34,7 @@ from training.progress import Progress, ShouldStop
 from training.similarities import row_similarities
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
+    from training.models.model import Vectors
 
 # The only similarity of models without sentence vectors.
 SCORE = "score"
@@ -57,7 +57,7 @@ def sentence_vectors(
     sentences: Sequence[str],
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
-) -> np.ndarray | csr_matrix:
+) -> Vectors:
     """The model's own output (N, D), of length 1 only if its folder says so; sparse for TF-IDF and SPLADE."""
     if isinstance(model, SparseModel):
         return model.encode_sparse(sentences, on_progress, should_stop)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -35,8 +35,11 @@ from training.progress import Progress, ShouldStop, steps
 
 if TYPE_CHECKING:
     import torch
+    from scipy.sparse import csr_matrix
 
     from training.models.tokenization import TokenVectors
+
+    Vectors: TypeAlias = np.ndarray | csr_matrix  # (N, D)
 
 Pair = tuple[str, str]
 # For each query the rows of its best documents, int64 (≤ k,); equal ones by their row.
