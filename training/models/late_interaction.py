@@ -265,7 +265,7 @@ def _settings(folder: ModelFolder, masks: list[Path]) -> dict[str, Any]:
     return settings
 
 
-def _as_pylate(folder: ModelFolder) -> tuple[ModelFolder, list[Dense]]:
+def _as_pylate(folder: ModelFolder) -> tuple[ModelFolder, list[nn.Module]]:
     """A ColBERT of its authors with the settings of artifact.metadata in PyLate's terms, and its projection."""
     weights = read_tensors(folder.path).get("linear.weight")
     if weights is None:

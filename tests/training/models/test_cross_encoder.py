@@ -185,17 +185,6 @@ def test_the_recorded_figure_is_what_it_reaches(name, every, tolerance, home):
     assert reached == pytest.approx(card["spearman"]["dev"], abs=tolerance)
 
 
-def test_the_merged_weights_are_those_of_peft(adapter):
-    """Our merge on load, against peft's own."""
-    from peft import PeftModel
-
-    base = Encoder.load("all-MiniLM-L6-v2", dtype="float32", device="cpu").backbone
-    merged = PeftModel.from_pretrained(base, str(asset("cross-encoder") / "minilm-stsb")).merge_and_unload()
-    ours = adapter.scorer.transformer.state_dict()
-    for key, value in merged.state_dict().items():
-        torch.testing.assert_close(ours[key], value.float(), atol=1e-6, rtol=1e-4)
-
-
 def test_a_copied_adapter_opens_anywhere_but_not_with_a_head_of_another_size(adapter, tmp_path):
     adapter.save(tmp_path / "copy")
     again = CrossEncoder.load(str(tmp_path / "copy"), dtype="float32")
