@@ -128,7 +128,7 @@ def encode(bench: Bench) -> Iterator[Row]:
         }
         if is_unpadded(encoder):
             packed = bench.load(name)
-            packed.inference.transformer.unpadded = False  # type: ignore[attr-defined]
+            packed.inference.unpadded = False  # type: ignore[attr-defined]
             sides["SBERT Lab, packed rows"] = partial(packed.encode, sentences)
         sides["tokenising alone"] = partial(encoder.tokenize, sentences)
         folder = bench.folder / label
@@ -244,7 +244,7 @@ def peak(bench: Bench) -> float:
 
 def is_unpadded(encoder: Encoder) -> bool:
     """Whether an encoder computes unpadded batches."""
-    return bool(getattr(getattr(encoder.inference, "transformer", None), "unpadded", False))
+    return bool(getattr(encoder.inference, "unpadded", False))
 
 
 def batch_of(encoder: Encoder, sentences: Sentences) -> str:

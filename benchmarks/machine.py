@@ -46,7 +46,7 @@ def product_peak(dtype: torch.dtype) -> float:
     oneDNN multiplies by a weight that was reordered to its own memory layout.
     """
     linear = torch.nn.Linear(PRODUCT_SIZE, PRODUCT_SIZE)
-    packed = fused_linear([linear], 1.0, dtype)
+    packed = fused_linear(linear.weight, linear.bias, dtype)
     a, b = torch.randn(PRODUCT_SIZE, PRODUCT_SIZE).to(dtype), linear.weight.detach().to(dtype)
     products: list[Callable[[], Any]] = [lambda: a @ b, lambda: packed(a)]
     with torch.inference_mode():

@@ -8,10 +8,8 @@ fit into a CPU's cache. ``plan`` groups sentences, ``pad`` makes the tensors.
 Packing: a row of 32 tokens holds, say, sentences of 19 and 13 tokens, and a mask keeps them apart in attention. Less
 than 1% of the tokens is padding, and nearly all batches have one of two widths, which suits the kernels: attention in
 a row is a product of 32 x 32, not of 13 x 13, and oneDNN does not compile a kernel for each new shape. ``plan_rows``
-decides which sentences share a row, ``collate`` makes the tensors of a batch of rows.
-
-Unpadded batches, for NVIDIA GPUs: the sentences follow each other in a single row, and ``boundaries`` says where each
-begins.
+decides which sentences share a row, ``collate`` makes the tensors of a batch of rows. Unpadded batches, for NVIDIA
+GPUs: the sentences follow each other in a single row, and ``boundaries`` says where each begins.
 """
 
 from __future__ import annotations
@@ -31,8 +29,7 @@ TOKEN_MULTIPLE = 32
 # Tokens that may stay empty at the end of a row; with more, the row is widened once and filled further.
 GAP = 2
 
-# The indices of the sentences that share a row.
-Row = list[int]
+Row = list[int]  # the indices of the sentences that share a row
 
 
 class Batch(NamedTuple):
@@ -83,7 +80,6 @@ class TokenRows(Sequence[Any]):
 
     @classmethod
     def of(cls, texts: Sequence[Sequence[int]]) -> TokenRows:
-        """The same ids as `TokenRows`."""
         lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
         return cls(np.fromiter(chain.from_iterable(texts), dtype=np.int64, count=int(lengths.sum())), lengths)
 
@@ -119,9 +115,6 @@ def pad(rows: Sequence[Sequence[int]], pad_id: int) -> Batch:
     mask = np.arange(longest) < np.array(lengths)[:, None]
     ids[mask] = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
     return Batch(torch.from_numpy(ids), torch.from_numpy(mask))
-
-
-# ---------------------------------------------------------------- packing
 
 
 class PackedBatch(NamedTuple):
@@ -187,12 +180,11 @@ def split_rows(rows: Sequence[Row], most: int) -> Iterator[list[Row]]:
     yield batch
 
 
-def collate(sentences: Sequence[Sequence[int]], rows: Sequence[Row]) -> PackedBatch:
-    """Token ids -> the tensors of a batch, whose n sentences are those in ``rows``, in the order of the rows."""
+def collate(sentences: Sequence[Any], rows: Sequence[Row]) -> PackedBatch:
+    """Token ids, or pairs of them -> the tensors of a batch, whose n texts are those in ``rows``, in their order."""
     texts = [sentences[i] for row in rows for i in row]
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-    ends = np.split(lengths, np.cumsum([len(row) for row in rows])[:-1])
-    ends = [part.cumsum() for part in ends]
+    ends = [part.cumsum() for part in np.split(lengths, np.cumsum([len(row) for row in rows])[:-1])]
     width = round_up(max(int(end[-1]) for end in ends), TOKEN_MULTIPLE)
     firsts = np.concatenate([number * width + end for number, end in enumerate(ends)]) - lengths
     steps = np.arange(lengths.max())
@@ -230,9 +222,6 @@ def round_up(number: int, step: int) -> int:
     return -(-number // step) * step
 
 
-# ---------------------------------------------------------------- unpadded
-
-
 class Boundaries(NamedTuple):
     """The boundaries of the n sentences in a single row, in place of a bias on the attention's logits."""
 
@@ -249,8 +238,7 @@ def boundaries(packed: PackedBatch) -> Boundaries:
     used = int((packed.sequence_ids > 0).sum())
     ends = [torch.tensor([used])] if used < tokens else []
     starts = torch.cat([firsts, *ends, torch.tensor([tokens])])
-    longest = max(packed.token_index.shape[1], tokens - used)
-    return Boundaries(starts.int(), longest)
+    return Boundaries(starts.int(), longest=max(packed.token_index.shape[1], tokens - used))
 
 
 def plan_unpadded(lengths: Sequence[int], token_budget: int) -> Iterator[list[Row]]:

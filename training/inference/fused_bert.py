@@ -15,25 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.errors import InputError
 from training.inference.batching import Boundaries
-from training.inference.layers import (
-    FusedLayerNorm,
-    FusedLinear,
-    Int8Linear,
-    ObservedLinear,
-    attention,
-    fused_linear,
-    has_int8,
-    has_varlen,
-)
+from training.inference.layers import Int8Linear, ObservedLinear, attention, fused_linear, has_varlen, layer_norm
 from training.parallel import run_parallel
 
 
@@ -50,11 +39,6 @@ class WeightNames:
     up: str = "intermediate.dense"
     down: str = "output.dense"
     down_norm: str = "output.LayerNorm"
-
-    @property
-    def linears(self) -> tuple[str, ...]:
-        """The linear modules of a layer."""
-        return self.query, self.key, self.value, self.output, self.up, self.down
 
 
 _BERT = WeightNames()
@@ -93,18 +77,9 @@ def supports_fused(backbone: nn.Module) -> bool:
     if names is None or activation != "gelu" or getattr(config, "is_decoder", False):
         return False
     layers: Any = backbone.get_submodule(names.layers)
+    linears = (names.query, names.key, names.value, names.output, names.up, names.down)
     # An adapter that is not merged yet, or a quantised matrix, is a subclass of Linear or something else.
-    return all(type(layer.get_submodule(name)) is nn.Linear for layer in layers for name in names.linears)
-
-
-def check_int8(name: str, backbone: nn.Module) -> None:
-    """Raises InputError if a model cannot compute in int8 on the device that its weights are on."""
-    device = next(backbone.parameters()).device
-    if not has_int8(device.type):
-        raise InputError(f"int8 needs a CPU whose PyTorch has oneDNN's 8-bit products, not {device.type}; choose auto")
-    if not supports_fused(backbone):
-        kind = getattr(getattr(backbone, "config", None), "model_type", "its kind")
-        raise InputError(f"{name} cannot compute in int8: that is for BERT's family, not for {kind}; choose auto")
+    return all(type(layer.get_submodule(name)) is nn.Linear for layer in layers for name in linears)
 
 
 def position_offset(backbone: Any) -> int:
@@ -137,7 +112,7 @@ class FusedBert:
             types = embeddings.token_type_embeddings.weight.detach()
             positions = (types[:, None] + positions).flatten(0, 1)
         self.position_embeddings = positions.to(dtype, copy=True)
-        self.norm = FusedLayerNorm(embeddings.LayerNorm, dtype)
+        self.norm = layer_norm(embeddings.LayerNorm, dtype)
         layers = backbone.get_submodule(names.layers)
         self.layers = run_parallel([partial(FusedLayer, layer, names, self.heads, dtype, linear) for layer in layers])
         head_size = int(config.hidden_size) // self.heads
@@ -199,29 +174,23 @@ class FusedLayer:
     """Self-attention and the feed-forward network, each with its residual and norm."""
 
     def __init__(
-        self,
-        layer: nn.Module,
-        names: WeightNames,
-        heads: int,
-        dtype: torch.dtype,
-        linear: Callable[[Sequence[nn.Linear], float, torch.dtype], FusedLinear],
+        self, layer: nn.Module, names: WeightNames, heads: int, dtype: torch.dtype, linear: Callable[..., Any]
     ) -> None:
         part: Any = layer.get_submodule
         query, key, value = part(names.query), part(names.key), part(names.value)
         self.heads = heads
         # The scale of the attention's logits is multiplied into the query.
         scale = (query.out_features // heads) ** -0.5
-        self.projection = linear([query, key, value], scale, dtype)
-        self.output = linear([part(names.output)], 1.0, dtype)
-        self.output_norm = FusedLayerNorm(part(names.output_norm), dtype)
-        self.up = linear([part(names.up)], 1.0, dtype)
-        self.down = linear([part(names.down)], 1.0, dtype)
-        self.down_norm = FusedLayerNorm(part(names.down_norm), dtype)
+        weight = torch.cat([query.weight * scale, key.weight, value.weight])
+        self.projection = linear(weight, torch.cat([query.bias * scale, key.bias, value.bias]), dtype)
+        linears = (part(name) for name in (names.output, names.up, names.down))
+        self.output, self.up, self.down = (linear(module.weight, module.bias, dtype) for module in linears)
+        self.output_norm = layer_norm(part(names.output_norm), dtype)
+        self.down_norm = layer_norm(part(names.down_norm), dtype)
 
     def to_int8(self, attention_dtype: torch.dtype) -> None:
         """Does for one layer what ``FusedBert.to_int8`` does."""
-        observed: Any = (self.projection, self.output, self.up, self.down)
-        projection, output, up, down = observed
+        projection, output, up, down = self.projection, self.output, self.up, self.down
         self.projection = Int8Linear(projection, attention_dtype, smooth=True)
         self.output = Int8Linear(output)
         self.up = Int8Linear(up, smooth=True, following=down)
@@ -233,8 +202,6 @@ class FusedLayer:
         hidden = self.output_norm(self.output.plus(context, hidden))
         return self.down_norm(self.down.plus(self.up.gelu(hidden), hidden))
 
-
-# ---------------------------------------------------------------- ModernBERT
 
 Bias = Tensor | Boundaries | None
 LOCAL = "sliding_attention"
@@ -265,8 +232,8 @@ class FusedModernBert:
         self.token_embeddings = backbone.embeddings.tok_embeddings.weight.detach().to(dtype, copy=True)
         head_size = int(config.hidden_size) // self.heads
         self.unpadded = has_varlen(self.token_embeddings.device, dtype, head_size, self.window)
-        self.norm = FusedLayerNorm(backbone.embeddings.norm, dtype)
-        self.final_norm = FusedLayerNorm(backbone.final_norm, dtype)
+        self.norm = layer_norm(backbone.embeddings.norm, dtype)
+        self.final_norm = layer_norm(backbone.final_norm, dtype)
         self.layers = run_parallel([partial(FusedModernBertLayer, layer, dtype) for layer in backbone.layers])
         self.is_local = [kind == LOCAL for kind in config.layer_types]
         self.frequencies = {
@@ -306,18 +273,17 @@ class FusedModernBertLayer:
     def __init__(self, layer: Any, dtype: torch.dtype) -> None:
         # The input of the first layer is normalised already.
         is_first = not isinstance(layer.attn_norm, nn.LayerNorm)
-        self.attention_norm = None if is_first else FusedLayerNorm(layer.attn_norm, dtype)
+        self.attention_norm = None if is_first else layer_norm(layer.attn_norm, dtype)
         # The scale of the attention's logits is multiplied into the query.
         self.scale = layer.attn.head_dim**-0.5
-        self.projection = fused_linear([layer.attn.Wqkv], 1.0, dtype)
-        self.output = fused_linear([layer.attn.Wo], 1.0, dtype)
-        self.mlp_norm = FusedLayerNorm(layer.mlp_norm, dtype)
+        self.projection = fused_linear(layer.attn.Wqkv.weight, layer.attn.Wqkv.bias, dtype)
+        self.output = fused_linear(layer.attn.Wo.weight, layer.attn.Wo.bias, dtype)
+        self.mlp_norm = layer_norm(layer.mlp_norm, dtype)
         # One linear module computes the feed-forward network's input and its gate; here each is a product of its own.
         up, gate = layer.mlp.Wi.weight.chunk(2)
         up_bias, gate_bias = (None, None) if layer.mlp.Wi.bias is None else layer.mlp.Wi.bias.chunk(2)
-        self.up = fused_linear([SimpleNamespace(weight=up, bias=up_bias)], 1.0, dtype)  # type: ignore[list-item]
-        self.gate = fused_linear([SimpleNamespace(weight=gate, bias=gate_bias)], 1.0, dtype)  # type: ignore[list-item]
-        self.down = fused_linear([layer.mlp.Wo], 1.0, dtype)
+        self.up, self.gate = fused_linear(up, up_bias, dtype), fused_linear(gate, gate_bias, dtype)
+        self.down = fused_linear(layer.mlp.Wo.weight, layer.mlp.Wo.bias, dtype)
 
     def __call__(self, hidden: Tensor, rows: int, heads: int, cos: Tensor, sin: Tensor, bias: Bias) -> Tensor:
         """Hidden states (R*W, D) of R rows -> (R*W, D)."""

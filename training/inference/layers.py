@@ -20,6 +20,7 @@ PyTorch or on an older GPU, or computes something else, public functions compute
 
 from __future__ import annotations
 
+import copy
 import logging
 import platform
 import threading
@@ -38,26 +39,15 @@ log = logging.getLogger("sbert_lab.inference")
 
 # The exceptions of an operator that is missing, takes other arguments, or has no kernel for this device.
 UNUSABLE = (AttributeError, ImportError, NotImplementedError, RuntimeError, TypeError, ValueError)
-
-# ---------------------------------------------------------------- products
-
-# Rows of the input that a weight's layout is optimised for: the tokens of a batch.
-REORDER_ROWS = 1_024
+REORDER_ROWS = 1_024  # rows of the input that a weight's layout is optimised for: the tokens of a batch
 
 
 class FusedLinear:
-    """x W^T + b, or x W^T without a bias, optionally with what follows: (M, in) -> (M, out).
+    """x W^T + b, or x W^T without a bias, optionally with what follows: (M, in) -> (M, out). W and b are copied."""
 
-    W and b are those of one linear module, or of several concatenated, the first of them multiplied by ``scale``.
-    """
-
-    def __init__(self, linears: Sequence[nn.Linear], scale: float, dtype: torch.dtype) -> None:
-        scales = [scale] + [1.0] * (len(linears) - 1)
-        pairs = list(zip(linears, scales, strict=True))
-        self.weight = torch.cat([linear.weight.detach() * factor for linear, factor in pairs]).to(dtype)
-        has_bias = linears[0].bias is not None
-        biases = [linear.bias.detach() * factor for linear, factor in pairs] if has_bias else []
-        self.bias = torch.cat(biases).to(dtype) if has_bias else None
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        self.weight = weight.detach().to(dtype, copy=True)
+        self.bias = None if bias is None else bias.detach().to(dtype, copy=True)
 
     def __call__(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight, self.bias)
@@ -77,8 +67,8 @@ class OneDnnLinear(FusedLinear):
     On AMD processors oneDNN is also twice as fast in float32 as the library that Linear calls.
     """
 
-    def __init__(self, linears: Sequence[nn.Linear], scale: float, dtype: torch.dtype) -> None:
-        super().__init__(linears, scale, dtype)
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        super().__init__(weight, bias, dtype)
         self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight, REORDER_ROWS)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -91,20 +81,17 @@ class OneDnnLinear(FusedLinear):
         return torch.ops.mkldnn._linear_pointwise.binary(x, residual, self.weight, self.bias, "add")
 
 
-def fused_linear(linears: Sequence[nn.Linear], scale: float, dtype: torch.dtype) -> FusedLinear:
+def fused_linear(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> FusedLinear:
     """The fastest implementation for the device that the weights are on."""
-    kind = OneDnnLinear if has_onednn(linears[0].weight.device.type, dtype) else FusedLinear
-    return kind(linears, scale, dtype)
+    kind = OneDnnLinear if has_onednn(weight.device.type, dtype) else FusedLinear
+    return kind(weight, bias, dtype)
 
 
 @cache
 def has_onednn(device_type: str, dtype: torch.dtype) -> bool:
     """Whether `OneDnnLinear` works here: on x86, for bfloat16 with AVX-512, if its methods agree with its base's."""
-    if (
-        device_type != "cpu"
-        or platform.machine() not in {"x86_64", "AMD64"}
-        or not torch.backends.mkldnn.is_available()
-    ):
+    is_x86 = device_type == "cpu" and platform.machine() in {"x86_64", "AMD64"}
+    if not is_x86 or not torch.backends.mkldnn.is_available():
         return False
     # The caller's random numbers stay as they are.
     with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -113,11 +100,11 @@ def has_onednn(device_type: str, dtype: torch.dtype) -> bool:
         layer.weight.copy_(torch.linspace(-1, 1, 16 * 32).view(16, 32).sin())
         layer.bias.copy_(torch.linspace(-1, 1, 16))
         residual, rounded = x[:, :16].contiguous(), x.to(dtype)
-        expected = FusedLinear([layer], 1.0, torch.float32)
+        expected = FusedLinear(layer.weight, layer.bias, torch.float32)
         try:
             if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
                 return False
-            actual = OneDnnLinear([layer], 1.0, dtype)
+            actual = OneDnnLinear(layer.weight, layer.bias, dtype)
             pairs = [
                 (actual(rounded), expected(x)),
                 (actual.gelu(rounded), expected.gelu(x)),
@@ -129,27 +116,22 @@ def has_onednn(device_type: str, dtype: torch.dtype) -> bool:
     return all(torch.allclose(a.float(), b, rtol=0, atol=tolerance) for a, b in pairs)
 
 
-# ---------------------------------------------------------------- products in 8 bits
-
 # The largest integers; weights are symmetric about 0.
 INPUT_MAX, WEIGHT_MAX = 255, 127
 SIGN_BIT = 128
-# SmoothQuant's α: how much of the inputs' range moves into the weights.
-SMOOTHING = 0.5
+SMOOTHING = 0.5  # SmoothQuant's α: how much of the inputs' range moves into the weights
 # A range never counts as less.
 SMALLEST = 1e-6
-# The inputs and the outputs of the product that is tried.
-TRIED_SIZE = 64
+TRIED_SIZE = 64  # the inputs and the outputs of the product that is tried
 
 
 class ObservedLinear(FusedLinear):
     """A float32 product that records the range of its inputs. Thread-safe."""
 
-    def __init__(self, linears: Sequence[nn.Linear], scale: float, dtype: torch.dtype = torch.float32) -> None:
-        super().__init__(linears, scale, dtype)
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__(weight, bias, dtype)
         # By input channel; 0 is in every range.
-        self.low = torch.zeros(self.weight.shape[1])
-        self.high = torch.zeros(self.weight.shape[1])
+        self.low = self.high = torch.zeros(self.weight.shape[1])
         self._lock = threading.Lock()
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -256,24 +238,13 @@ def _smallest_product(value: int) -> float:
     return float(result.min())
 
 
-# ---------------------------------------------------------------- norm and attention
-
-# Tokens a row from which PyTorch's fused attention is faster on a CPU.
-LONG_ROW_TOKENS = 256
-# Dimensions of a head that the unpadded operator takes.
-HEAD_SIZES = range(8, 257, 8)
+LONG_ROW_TOKENS = 256  # tokens a row from which PyTorch's fused attention is faster on a CPU
+HEAD_SIZES = range(8, 257, 8)  # dimensions of a head that the unpadded operator takes
 
 
-class FusedLayerNorm:
-    """LayerNorm over the last dimension, with or without a bias."""
-
-    def __init__(self, norm: nn.LayerNorm, dtype: torch.dtype) -> None:
-        self.shape, self.eps = norm.normalized_shape, norm.eps
-        self.weight = norm.weight.detach().to(dtype, copy=True)
-        self.bias = None if norm.bias is None else norm.bias.detach().to(dtype, copy=True)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.shape, self.weight, self.bias, self.eps)
+def layer_norm(norm: nn.LayerNorm, dtype: torch.dtype) -> nn.Module:
+    """A copy of a LayerNorm in ``dtype``, without gradients."""
+    return copy.deepcopy(norm).to(dtype).requires_grad_(False)
 
 
 def attention(projected: Tensor, rows: int, heads: int, bias: Tensor | Boundaries | None) -> Tensor:

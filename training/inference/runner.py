@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence, Sized
-from typing import Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -21,36 +21,17 @@ from torch import Tensor, nn
 from training import parallel
 from training.device import pick_dtype, to_device
 from training.errors import InputError, Stopped
-from training.inference.batching import (
-    TOKEN_MULTIPLE,
-    Boundaries,
-    PackedBatch,
-    Row,
-    TokenRows,
-    boundaries,
-    collate,
-    pad,
-    plan,
-    plan_alike,
-    plan_rows,
-    plan_unpadded,
-    round_up,
-    split_rows,
-    token_counts,
-)
+from training.inference import batching
+from training.inference.batching import Boundaries, PackedBatch, Row, TokenRows
 from training.inference.fused_bert import FusedBert, FusedModernBert, supports_fused, supports_fused_modernbert
+from training.inference.layers import has_int8
 from training.pooling import is_finite
 
-# Tokens a batch, by type of device.
-TOKEN_BUDGET = {"cpu": 1_024, "mps": 8_192, "cuda": 65_536}
-# Batches under way on a GPU: one is computed, one waits, one is collated.
-GPU_BATCHES = 3
-# A text of three tokens is padded to this length.
-PROBED_LENGTH = 9
-# Sentences a batch of a table of vectors.
-STATIC_BATCH = 2_048
-# The poolings that leave a text of one token as it is.
-STATIC_POOLINGS = ("mean", "mean_sqrt_len_tokens")
+TOKEN_BUDGET = {"cpu": 1_024, "mps": 8_192, "cuda": 65_536}  # tokens a batch, by type of device
+GPU_BATCHES = 3  # batches under way on a GPU: one is computed, one waits, one is collated
+PROBED_LENGTH = 9  # a text of three tokens is padded to this length
+STATIC_BATCH = 2_048  # sentences a batch of a table of vectors
+STATIC_POOLINGS = ("mean", "mean_sqrt_len_tokens")  # the poolings that leave a text of one token as it is
 
 Result = TypeVar("Result")
 # A text as token ids, never empty; its length is the number of tokens.
@@ -64,10 +45,8 @@ class InferenceRunner(ABC, Generic[Text]):
     """A copy of a backbone's weights, which later training does not change. Thread-safe."""
 
     device: torch.device
-    # The most texts of a batch; None for as many as the token budget holds.
-    batch_size: int | None = None
-    # Whether a text's vector is the same to the bit whatever texts are beside it.
-    deterministic = False
+    batch_size: int | None = None  # the most texts of a batch; None for as many as the token budget holds
+    deterministic = False  # whether a text's vector is the same to the bit whatever texts are beside it
 
     def with_batch_size(self, batch_size: int) -> Self:
         """A runner of the same weights that takes at most ``batch_size`` texts at a time."""
@@ -95,7 +74,7 @@ class InferenceRunner(ABC, Generic[Text]):
 
         def batches() -> Iterator[list[Row]]:
             nonlocal stopped
-            for rows in self.plan(token_counts(texts)):
+            for rows in self.plan(batching.token_counts(texts)):
                 if should_stop is not None and should_stop():
                     stopped = True
                     return
@@ -142,17 +121,17 @@ class InferenceRunner(ABC, Generic[Text]):
     def plan(self, lengths: list[int]) -> Iterator[list[Row]]:
         """Batches within the token budget of the device, as many for each core of a CPU, of nearly equal size."""
         if self.deterministic:
-            alike = plan_alike(lengths, TOKEN_BUDGET[self.device.type], self.batch_size)
+            alike = batching.plan_alike(lengths, TOKEN_BUDGET[self.device.type], self.batch_size)
             return (self.rows(batch) for batch in alike)
         total, threads = sum(lengths), parallel.num_threads() if self.device.type == "cpu" else 1
         per_thread = max(1, -(-total // (threads * TOKEN_BUDGET[self.device.type])))
-        batches = self.batches(lengths, round_up(-(-total // (threads * per_thread)), TOKEN_MULTIPLE))
+        batches = self.batches(lengths, batching.round_up(-(-total // (threads * per_thread)), batching.TOKEN_MULTIPLE))
         most = self.batch_size
-        return batches if most is None else (part for rows in batches for part in split_rows(rows, most))
+        return batches if most is None else (part for rows in batches for part in batching.split_rows(rows, most))
 
     def batches(self, lengths: list[int], token_budget: int) -> Iterator[list[Row]]:
         """Batches of at most ``token_budget`` tokens: rows, which hold the indices of one or more texts each."""
-        return ([[int(i)] for i in group] for group in plan(lengths, token_budget))
+        return ([[int(i)] for i in group] for group in batching.plan(lengths, token_budget))
 
     def rows(self, batch: Row) -> list[Row]:
         """Texts of one length as the rows of a batch."""
@@ -162,48 +141,65 @@ class InferenceRunner(ABC, Generic[Text]):
     def hidden(self, texts: Sequence[Text], rows: list[Row]) -> Hidden:
         """Hidden states and mask of the texts in ``rows``, in the order of the rows."""
 
+    @torch.inference_mode()
+    def reads_padding(self, texts: Sequence[Text], dtype: torch.dtype) -> bool:
+        """Whether the results of the first text depend on the second, a longer one beside it, beyond the rounding."""
+        alone, together = (self.hidden(texts, rows)[0] for rows in ([[0]], [[0], [1]]))
+        tolerance = 1e-4 if dtype == torch.float32 else 0.02
+        own_part = together[tuple(map(slice, alone.shape))]
+        return not torch.allclose(alone.float(), own_part.float(), tolerance, tolerance)
 
-class PackedRunner(InferenceRunner[Ids]):
+
+class PackedRunner(InferenceRunner[Text]):
     """Several sentences in a row, through ``FusedBert`` or ``FusedModernBert``; on a GPU all of a batch, if it can."""
 
     def __init__(self, backbone: nn.Module, dtype: torch.dtype) -> None:
         self.device = next(backbone.parameters()).device
         self.transformer = FusedBert(backbone, dtype) if supports_fused(backbone) else FusedModernBert(backbone, dtype)
+        self.unpadded = self.transformer.unpadded
 
     def batches(self, lengths: list[int], token_budget: int) -> Iterator[list[Row]]:
-        return plan_unpadded(lengths, token_budget) if self.transformer.unpadded else plan_rows(lengths, token_budget)
+        plan = batching.plan_unpadded if self.unpadded else batching.plan_rows
+        return plan(lengths, token_budget)
 
     def rows(self, batch: Row) -> list[Row]:
-        return [batch] if self.transformer.unpadded else super().rows(batch)
+        return [batch] if self.unpadded else super().rows(batch)
 
-    def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
-        transformer = self.transformer
-        packed, bias = attention_input(collate(texts, rows), self.device, transformer.dtype, transformer.unpadded)
-        return packed.unpack(transformer(packed.ids, packed.positions, bias)), packed.mask
+    def packed(self, texts: Sequence[Text], rows: list[Row]) -> tuple[PackedBatch, Tensor | Boundaries | None]:
+        """A batch on the device, and the mask or the boundaries that keep its sentences apart in attention."""
+        batch = batching.collate(texts, rows)
+        if self.unpadded:
+            where = batching.boundaries(batch)
+            return batch.to(self.device), where._replace(starts=to_device(where.starts, self.device))
+        batch = batch.to(self.device)
+        return batch, batch.attention_bias(self.transformer.dtype)
+
+    def hidden(self, texts: Sequence[Text], rows: list[Row]) -> Hidden:
+        packed, bias = self.packed(texts, rows)
+        return packed.unpack(self.transformer(packed.ids, packed.positions, bias)), packed.mask
+
+    def calibrate(self, texts: Sequence[Text]) -> None:
+        """Lets texts pass through a `FusedBert`, created with int8, and fixes the ranges of its inputs."""
+        for _ in self.map(texts, lambda hidden, mask: None):
+            pass
+        cast("FusedBert", self.transformer).to_int8(pick_dtype("auto", self.device))
 
 
 class PaddedRunner(InferenceRunner[Ids]):
     """One sentence in a row, through a module of the transformers library."""
 
-    # The name of the module's output that is reduced.
-    output = "last_hidden_state"
+    output = "last_hidden_state"  # the name of the module's output that is reduced
 
     def __init__(self, backbone: nn.Module, dtype: torch.dtype, pad_id: int) -> None:
         self.device = next(backbone.parameters()).device
         self.transformer = copy.deepcopy(backbone).to(dtype).requires_grad_(False).eval()
         self.pad_id = pad_id
-        # Some architectures read the padding, by convolutions or means of segments: they get texts of one length.
-        self.deterministic = self._reads_padding(1e-4 if dtype == torch.float32 else 0.02)
-
-    @torch.inference_mode()
-    def _reads_padding(self, tolerance: float) -> bool:
         token = 0 if self.pad_id else 1
-        texts = [[token] * 3, [token] * PROBED_LENGTH]
-        [alone], together = self.hidden(texts, [[0]])[0], self.hidden(texts, [[0], [1]])[0][0, :3]
-        return not torch.allclose(alone.float(), together.float(), tolerance, tolerance)
+        # Some architectures read the padding, by convolutions or means of segments: they get texts of one length.
+        self.deterministic = self.reads_padding([[token] * 3, [token] * PROBED_LENGTH], dtype)
 
     def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
-        batch = pad([texts[row[0]] for row in rows], self.pad_id)
+        batch = batching.pad([texts[row[0]] for row in rows], self.pad_id)
         ids, mask = to_device(batch.ids, self.device), batch.mask
         mask = None if mask is None else to_device(mask, self.device)
         attended = self.attended(ids, mask)
@@ -215,15 +211,14 @@ class PaddedRunner(InferenceRunner[Ids]):
         return mask
 
 
-def attention_input(
-    packed: PackedBatch, device: torch.device, dtype: torch.dtype, unpadded: bool
-) -> tuple[PackedBatch, Tensor | Boundaries | None]:
-    """A collated batch on the device, and the mask or the boundaries that keep its sentences apart in attention."""
-    if unpadded:
-        where = boundaries(packed)
-        return packed.to(device), where._replace(starts=to_device(where.starts, device))
-    packed = packed.to(device)
-    return packed, packed.attention_bias(dtype)
+def check_int8(name: str, backbone: nn.Module) -> None:
+    """Raises InputError if a model cannot compute in int8 on the device that its weights are on."""
+    device = next(backbone.parameters()).device
+    if not has_int8(device.type):
+        raise InputError(f"int8 needs a CPU whose PyTorch has oneDNN's 8-bit products, not {device.type}; choose auto")
+    if not supports_fused(backbone):
+        kind = getattr(getattr(backbone, "config", None), "model_type", "its kind")
+        raise InputError(f"{name} cannot compute in int8: that is for BERT's family, not for {kind}; choose auto")
 
 
 def build_runner(
@@ -235,19 +230,10 @@ def build_runner(
     """
     if not (supports_fused(backbone) or supports_fused_modernbert(backbone)):
         return PaddedRunner(backbone, dtype, pad_id)
-    runner = PackedRunner(backbone, dtype)
+    runner = PackedRunner[Ids](backbone, dtype)
     if dtype == torch.int8:
-        calibrate(runner, runner.transformer, calibration)
+        runner.calibrate(calibration)
     return runner
-
-
-def calibrate(runner: InferenceRunner[Text], transformer: FusedBert | FusedModernBert, texts: Sequence[Text]) -> None:
-    """Lets texts pass through a runner's transformer, created with int8, and fixes the ranges of its inputs."""
-    if not isinstance(transformer, FusedBert) or not texts:
-        raise ValueError("int8 is for FusedBert, and needs texts to measure its ranges on")
-    for _ in runner.map(texts, lambda hidden, mask: None):
-        pass
-    transformer.to_int8(pick_dtype("auto", runner.device))
 
 
 class StaticRunner(InferenceRunner[Ids]):

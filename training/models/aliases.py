@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import nn
 
 from training.catalogue import read_asset
 from training.device import pick_device
@@ -32,7 +31,7 @@ class SentenceTransformerNames(VectorModel):
     """The base of `Encoder`, with names of `sentence_transformers.SentenceTransformer` for it."""
 
     backbone: Any
-    head: nn.Sequential
+    head: Any  # a sequence of `SentenceModule`
     _runner: InferenceRunner[Any] | None
 
     def save(self, folder: str | Path) -> None:
@@ -60,6 +59,19 @@ class SentenceTransformerNames(VectorModel):
         self.backbone.to(place)
         self.head.to(place)
         self._runner = None
+        return self
+
+    def train(self) -> Self:
+        """Dropout on, for training. Discards the copy that ``encode`` uses, as the weights are about to change."""
+        self._runner = None
+        self.backbone.train()
+        self.head.train()
+        return self
+
+    def eval(self) -> Self:
+        """Dropout off, for encoding."""
+        self.backbone.eval()
+        self.head.eval()
         return self
 
     @property

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -33,41 +33,31 @@ from training.atomic import replace_folder
 from training.catalogue import plain_sentences
 from training.device import pick_device, pick_dtype, to_host
 from training.errors import InputError, first_line
-from training.inference.fused_bert import check_int8
-from training.inference.runner import InferenceRunner
+from training.inference.runner import InferenceRunner, check_int8
 from training.models.encoder import Encoder
 from training.models.files import check_replaceable, read_object, read_tensors
 from training.models.folder import (
     CROSS_ENCODER,
     JOINT_HEAD,
-    LOGIT_SCORE,
     SENTENCE_TRANSFORMER,
     TRANSFORMER,
     ModelFolder,
     ModelFormat,
-    ModuleEntry,
 )
-from training.models.joint_pair_model import (
-    PROBES,
-    JointPairModel,
-    LogitScorer,
-    Scorer,
-    SequenceClassifier,
-    build_pair_runner,
-    merge_lora,
-)
-from training.models.loading import CAUSAL_MODEL, CLASSIFIER, max_input_length, open_transformer
+from training.models.joint_pair_model import JointPairModel, LogitScorer, Scorer, SequenceClassifier, build_pair_runner
+from training.models.loading import CAUSAL_MODEL, CLASSIFIER, max_input_length, merge_adapter, open_transformer
 from training.models.model import Model, Pair
 from training.models.modules.sentence import activation_named
-from training.models.pairs import PairRow, PairTokenizer
+from training.models.pairs import PROBES, PairRow, PairTokenizer
 from training.models.settings import ChatFormat, checked
-from training.models.texts import CHUNK, Chunk, ReadReport, compute_chunks, numbered
+from training.models.texts import CHUNK, Chunk, Forward, ReadReport, compute_chunks, numbered
 from training.names import ModelName
 from training.progress import Progress, ShouldStop, progress_bar
 
 log = logging.getLogger("sbert_lab.cross_encoder")
 
-# The tokens of a language model that answers in words, where its folder names none.
+LOGIT_SCORE = "LogitScore"  # the module of a language model that answers in words
+# The tokens of such answers, where a folder names none.
 ANSWERS = {"true": "yes", "false": "no"}
 MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "*.jinja", f"*_{LOGIT_SCORE}/*.json")
 
@@ -108,7 +98,7 @@ class CrossEncoder(Model):
         torch_dtype = pick_dtype(parsed.dtype or dtype, torch_device)
         folder = folder or ModelFolder.of(parsed.name, home)
         opened = _open_joint(folder, home) if folder.has_joint_head else _open_scorer(parsed.name, folder)
-        scorer, tokenizer = opened.scorer, opened.tokenizer
+        scorer, tokenizer, activation, source = opened
         scorer.requires_grad_(False).eval().to(torch_device)
         samples = tokenizer(PROBES)
         if torch_dtype == torch.int8:
@@ -117,8 +107,10 @@ class CrossEncoder(Model):
             samples = tokenizer(list(pairwise(plain_sentences())))
         else:
             scorer.transformer.to(torch_dtype)
-        inference = build_pair_runner(scorer, torch_dtype, tokenizer.pad_id, samples)
-        model = cls(str(parsed.weights), inference=inference, dtype=torch_dtype, **opened._asdict())
+        runner = build_pair_runner(scorer, torch_dtype, tokenizer.pad_id, samples)
+        card = read_object(folder.path / "card.json") if folder.has_joint_head and folder.adapter else None
+        name = str(parsed.weights)
+        model = cls(name, scorer, runner, tokenizer, activation, folder.path, source, torch_dtype, card)
         return model.with_settings(parsed)
 
     @classmethod
@@ -177,7 +169,7 @@ class CrossEncoder(Model):
         report, scores = report or ReadReport(), [np.empty(0, dtype=np.float32)]
         runner = self.inference if batch_size is None else self.inference.with_batch_size(batch_size)
 
-        def compute(rows: Sequence[PairRow], forward: Callable[[int], None]) -> np.ndarray:
+        def compute(rows: Sequence[PairRow], forward: Forward) -> np.ndarray:
             return runner.collect(rows, lambda logits, _: to_host(self.activation(logits)), (), should_stop, forward)
 
         parts, before = (self._read(pairs, start) for start in range(0, len(pairs), CHUNK)), report.truncated
@@ -235,34 +227,24 @@ class CrossEncoder(Model):
         return Chunk(rows, inverse, cut, sum(map(len, rows)))
 
 
-class Opened(NamedTuple):
-    """The contents of a folder: the fields of a ``CrossEncoder`` that do not depend on the device."""
-
-    scorer: Scorer
-    tokenizer: PairTokenizer
-    activation: Callable[[Tensor], Tensor]
-    folder: Path
-    source: str
-    card: dict[str, Any] | None = None
+# The scorer, the tokenizer, the activation and the source of a ``CrossEncoder``.
+Opened: TypeAlias = tuple[Scorer, PairTokenizer, Callable[[Tensor], Tensor], str]
 
 
 def _open_joint(folder: ModelFolder, home: str | Path | None) -> Opened:
     """A `JointPairModel`: that of an adapter, with the weights of its base, or that of a run."""
-    path, card = folder.path, None
-    if config := folder.adapter:
+    path = folder.path
+    if folder.adapter:
         base = Encoder.load(folder.base, dtype="float32", device="cpu", home=home)
-        backbone, tokenizer, longest = base.backbone, base.tokenizer, base.max_length
-        merge_lora(backbone, read_tensors(path, "adapter_model.safetensors"), config["lora_alpha"] / config["r"])
+        backbone, tokenizer, longest = merge_adapter(base.backbone, path)[0], base.tokenizer, base.max_length
         source = f"adapter over {base.name} ({base.source})"
-        card = read_object(path / "card.json")
     else:
         backbone, tokenizer = open_transformer(folder)
         longest = max_input_length(tokenizer, backbone)
         source = folder.source
     scorer = JointPairModel(backbone)
     scorer.load_head_tensors(read_tensors(path, JOINT_HEAD))
-    pairs = PairTokenizer(tokenizer, longest, separately=True)
-    return Opened(scorer, pairs, torch.sigmoid, path, source=source, card=card)
+    return scorer, PairTokenizer(tokenizer, longest, separately=True), torch.sigmoid, source
 
 
 def _open_scorer(name: str, folder: ModelFolder) -> Opened:
@@ -270,10 +252,11 @@ def _open_scorer(name: str, folder: ModelFolder) -> Opened:
     # Without the name of its class, the weights say whether it has a head.
     if not folder.is_cross_encoder and not folder.is_decoder and folder.config.get("architectures"):
         raise InputError(f"{name} is not a cross-encoder; choose one, such as minilm-stsb, or train one from it")
-    first, *rest = folder.checked_modules((TRANSFORMER, LOGIT_SCORE)) or (ModuleEntry(TRANSFORMER, folder.path),)
-    if first.kind != TRANSFORMER or len(rest) > 1 or any(entry.kind != LOGIT_SCORE for entry in rest):
+    modules = folder.checked_modules((TRANSFORMER, LOGIT_SCORE))
+    places = [entry.folder for entry in modules if entry.kind == LOGIT_SCORE]
+    if [entry.kind for entry in modules] not in ([], [TRANSFORMER], [TRANSFORMER, LOGIT_SCORE]):
         raise InputError(f"{name} is not made of a transformer and perhaps {LOGIT_SCORE}; choose another cross-encoder")
-    is_causal = bool(rest) or folder.is_decoder
+    is_causal = bool(places) or folder.is_decoder
     settings = folder.transformer_settings("text-generation" if is_causal else "sequence-classification")
     settings |= folder.general_settings((CROSS_ENCODER, SENTENCE_TRANSFORMER), ("activation_fn",))
     model, tokenizer = open_transformer(folder, CAUSAL_MODEL if is_causal else CLASSIFIER)
@@ -284,7 +267,7 @@ def _open_scorer(name: str, folder: ModelFolder) -> Opened:
     scorer: Scorer
     if is_causal:
         answers = {f"{answer}_token_id": tokenizer.get_vocab().get(word) for answer, word in ANSWERS.items()}
-        scorer = _logit_scorer(name, model, read_object(rest[0].folder / "config.json") if rest else answers)
+        scorer = _logit_scorer(name, model, read_object(places[0] / "config.json") if places else answers)
     elif model.config.num_labels != 1:
         raise InputError(
             f"{name} returns {model.config.num_labels} numbers for a pair; a cross-encoder for similarity returns one"
@@ -294,8 +277,7 @@ def _open_scorer(name: str, folder: ModelFolder) -> Opened:
             # The score is that of the last token, whatever that is; without any number a batch would be refused.
             model.config.pad_token_id = -1
         scorer = SequenceClassifier(model, "token_type_ids" in tokenizer.model_input_names)
-    pairs = PairTokenizer(tokenizer, longest, form=form)
-    return Opened(scorer, pairs, _activation_of(name, folder), folder.path, source=folder.source)
+    return scorer, PairTokenizer(tokenizer, longest, form=form), _activation_of(name, folder), folder.source
 
 
 def _logit_scorer(name: str, model: Any, config: dict[str, Any]) -> LogitScorer:

@@ -23,11 +23,11 @@ from training.device import to_host
 from training.errors import InputError
 from training.models.encoder import Encoder
 from training.models.folder import ModelFormat
-from training.models.loading import unpadded
 from training.models.model import VectorModel, required
 from training.models.modules import EncoderParts, StaticEmbedding
+from training.models.modules.words import WordBackbone
 from training.models.texts import texts, tokenizing
-from training.models.word_encoders import WordBackbone
+from training.models.tokenization import unpadded
 from training.progress import Progress, ShouldStop
 
 DIMENSION = 256

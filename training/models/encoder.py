@@ -18,30 +18,29 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from training import parallel
 from training.atomic import replace_folder
 from training.catalogue import plain_sentences
-from training.device import pick_device, pick_dtype
+from training.device import pick_device, pick_dtype, to_host
 from training.errors import InputError
 from training.inference.batching import pad
-from training.inference.fused_bert import check_int8
-from training.inference.runner import STATIC_POOLINGS, InferenceRunner, StaticRunner, build_runner
+from training.inference.runner import STATIC_POOLINGS, InferenceRunner, StaticRunner, build_runner, check_int8
 from training.models.aliases import SentenceTransformerNames, converted
 from training.models.files import check_replaceable
 from training.models.folder import ModelFolder, ModelFormat
-from training.models.loading import DEFAULT_MAX_LENGTH, open_parts, write_parts
+from training.models.loading import DEFAULT_MAX_LENGTH, open_parts, save_parts
 from training.models.model import TokenModel, VectorModel, log
 from training.models.modules import EncoderParts
-from training.models.modules.sentence import SentenceOutput
+from training.models.modules.words import WordBackbone
 from training.models.processes import encode_in_processes
 from training.models.random_weights import random_parts
-from training.models.texts import CHUNK, GPU_CHUNK, Chunk, ReadReport, texts
+from training.models.texts import CHUNK, GPU_CHUNK, Chunk, Forward, ReadReport, Rows, texts
 from training.models.tokenization import TokenVectors, text_tokenizer
-from training.models.word_encoders import WordBackbone
 from training.names import ModelName
-from training.pooling import NO_POOLING, parse_pooling
+from training.pooling import NO_POOLING, parse_pooling, pooling_function
 from training.progress import Progress, ShouldStop, progress_bar
 
 # Several threads may ask for the runner first; one copies the weights.
@@ -70,8 +69,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
         self.backbone, self.tokenizer, model_format, self.source, self.head = parts
         self.chunk_size = CHUNK if self.device.type == "cpu" else GPU_CHUNK
         self._is_advised = False  # whether `prompt_advice` has been logged
-        empty_id = getattr(getattr(self.backbone, "input_module", None), "empty_id", 0)
-        self._text_tokenizer = text_tokenizer(self.tokenizer, model_format, empty_id)
+        rows = len(self.backbone.get_input_embeddings().weight)
+        self._text_tokenizer = text_tokenizer(self.tokenizer, model_format, empty_id=rows - 1)
         self.pad_id = self._text_tokenizer.pad_id
         self._width = parts.token_width(self.pad_id)
         self._apply(model_format)
@@ -93,7 +92,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
     ) -> Self:
         """Load by name: a short name, Hub id, folder, ``run:<id>``, or ``scratch:`` and a shape for random weights.
 
-        Random weights are those of a transformer, ``scratch:<layers>x<dim>``, or of `training.models.word_encoders`.
+        Random weights are those of a transformer, ``scratch:<layers>x<dim>``, or of `training.models.random_weights`.
         Dimension, prompt, dtype and pooling can be part of the name: ``all-mpnet-base-v2?dim=256:cls``.
 
         Args:
@@ -187,7 +186,6 @@ class Encoder(SentenceTransformerNames, TokenModel):
         return self._copied(form, prompt=prompt, prompt_name=name)
 
     def for_role(self, role: str) -> Self:
-        """The same weights with the prompt that the model's folder has for a ``query`` or a ``document``, if any."""
         encoder = copy.copy(self.with_prompt(**self.model_format.role_prompt(role)))
         encoder._is_advised = True
         return encoder
@@ -197,19 +195,6 @@ class Encoder(SentenceTransformerNames, TokenModel):
         encoder = copy.copy(self)
         encoder._runner = runner
         return encoder
-
-    def train(self) -> Self:
-        """Dropout on, for training. Discards the copy that ``encode`` uses, as the weights are about to change."""
-        self._runner = None
-        self.backbone.train()
-        self.head.train()
-        return self
-
-    def eval(self) -> Self:
-        """Dropout off, for encoding."""
-        self.backbone.eval()
-        self.head.eval()
-        return self
 
     def tokenize(self, sentences: Sequence[str], report: ReadReport | None = None) -> list[list[int]]:
         """Token ids with special tokens, truncated at ``max_length``, not padded."""
@@ -231,7 +216,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     def pool(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
         """Hidden states (B, T, H), mask -> sentence vectors (B, full_dimension), without the last Normalize."""
-        return self._output.pool(hidden, mask)
+        return self.head(self._pool(hidden, mask))
 
     def encode(
         self,
@@ -308,7 +293,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
                     f"token id {unknown[0]} of input {number} is not in the vocabulary of {self.name}, which has the "
                     f"ids 0 to {size - 1:,}; ids must come from its own tokenizer"
                 )
-        return self.inference.collect(ids, self._output.to_vectors(normalize), (self.dimension,), should_stop)
+        return self.inference.collect(ids, self._to_vectors(normalize), (self.dimension,), should_stop)
 
     def token_vectors(self, sentences: Sequence[str]) -> list[TokenVectors]:
         """The output of the transformer for each token of each sentence, before pooling."""
@@ -344,13 +329,13 @@ class Encoder(SentenceTransformerNames, TokenModel):
     def save(self, folder: str | Path) -> None:
         """Write a folder that sentence-transformers opens too. Replaces a model, but no other files."""
         with replace_folder(check_replaceable(folder)) as fresh:
-            write_parts(fresh, self.backbone, self.tokenizer, self.model_format, self.head, self._width)
+            save_parts(fresh, self.backbone, self.tokenizer, self.model_format, self.head, self._width)
 
     @property
     def _is_static(self) -> bool:
         """Whether a sentence vector is the sum of rows of a table, scaled by their number."""
         backbone = self.backbone
-        return isinstance(backbone, WordBackbone) and backbone.is_static and self.pooling in STATIC_POOLINGS
+        return isinstance(backbone, WordBackbone) and not backbone.layers and self.pooling in STATIC_POOLINGS
 
     def _copied(self, form: ModelFormat, **settings: Any) -> Self:
         """A copy under another format; the ``settings`` become part of its name."""
@@ -363,14 +348,35 @@ class Encoder(SentenceTransformerNames, TokenModel):
         """Take over a format. InputError if it does not fit the modules."""
         self.model_format, self._text_tokenizer = form, self._text_tokenizer.with_prompt(form.prompt)
         self.skipped_tokens = 0 if form.include_prompt or not form.prompt else self._text_tokenizer.prompt_length()
-        self._output = SentenceOutput(form, self.head, self._width, self.skipped_tokens, self.name)
-        self.dimension, self.full_dimension = self._output.dimension, self._output.full_dimension
         self.pooling, self.normalizes = form.pooling or "mean", form.normalizes
+        self._pool = pooling_function(self.pooling, self.skipped_tokens)
+        self.full_dimension = len(parse_pooling(self.pooling)) * self._width
+        for module in self.head:
+            self.full_dimension = module.output_dimension(self.full_dimension)
+        self.dimension = form.dimension or self.full_dimension
+        if self.dimension > self.full_dimension:
+            raise InputError(f"{self.name} keeps {self.dimension} dimensions of {self.full_dimension}")
         self.similarity_fn_name = form.similarity
         self.prompt, self.prompts, self.prompt_advice = form.prompt, form.prompts, form.advice(self.name)
         self.max_length = form.max_length or DEFAULT_MAX_LENGTH
         settings = f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"
         self.settings = settings if self.prompt or self.dimension < self.full_dimension else ""
+
+    def _to_vectors(self, normalize: bool | None) -> Callable[[Tensor, Tensor | None], np.ndarray]:
+        """A function of hidden states (B, T, H) and their mask to sentence vectors (B, D) on the host."""
+        to_unit = self.normalizes if normalize is None else normalize
+        # Truncation comes after the model's own Normalize, as in sentence-transformers.
+        truncates, is_unit_before = self.dimension < self.full_dimension, normalize is None and self.normalizes
+
+        def to_vectors(hidden: Tensor, mask: Tensor | None) -> np.ndarray:
+            vectors = self.pool(hidden, mask)
+            if truncates:
+                vectors = (F.normalize(vectors, dim=1) if is_unit_before else vectors)[:, : self.dimension]
+            if to_unit and not (truncates and is_unit_before):
+                vectors = F.normalize(vectors, dim=1)
+            return to_host(vectors)
+
+        return to_vectors
 
     def _read(self, parts: Iterator[list[str]]) -> Iterator[Chunk]:
         if self.device.type == "cpu":
@@ -379,14 +385,9 @@ class Encoder(SentenceTransformerNames, TokenModel):
         return parallel.imap(self._text_tokenizer.chunk, parts, at_a_time=1)
 
     def _vectors(
-        self,
-        rows: Sequence[Any],
-        normalize: bool | None,
-        on_progress: Callable[[int], None],
-        should_stop: ShouldStop | None,
+        self, rows: Rows, normalize: bool | None, forward: Forward, should_stop: ShouldStop | None, report: ReadReport
     ) -> np.ndarray:
         if self.prompt_advice and not self._is_advised:
             self._is_advised = True
             log.warning(self.prompt_advice)
-        to_vectors = self._output.to_vectors(normalize)
-        return self.inference.collect(rows, to_vectors, (self.dimension,), should_stop, on_progress)
+        return self.inference.collect(rows, self._to_vectors(normalize), (self.dimension,), should_stop, forward)

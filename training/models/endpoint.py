@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -19,14 +19,13 @@ import numpy as np
 from training.errors import InputError, Stopped
 from training.inference.recent import RecentEmbeddings
 from training.models.model import VectorModel
-from training.models.texts import CHUNK, ReadReport, replace_surrogates
+from training.models.texts import Forward, ReadReport, Rows, replace_surrogates
 from training.names import REQUEST_SETTINGS, Endpoint, ModelName
 from training.pooling import normalize_rows
-from training.progress import Progress, ShouldStop
+from training.progress import ShouldStop
 from training.sources.endpoint import SECONDS, RefusedTexts, fetch_vectors
 
-# The texts of a request: the most that TEI takes unless it is told otherwise.
-TEXTS = 32
+TEXTS = 32  # the texts of a request: the most that TEI takes unless it is told otherwise
 # Its vector says how many dimensions the model has, and which model it is.
 PROBE = "A man is playing a guitar."
 
@@ -49,7 +48,6 @@ class EndpointModel(VectorModel):
         self.probe = fetch_vectors(endpoint, [PROBE], seconds=seconds)[0]
         # It is shared by the model under all settings.
         self._server, self._batch, self._seconds = _Server(), TEXTS, seconds
-        self._refused: dict[str, str] | None = None
         self.dimension = len(self.probe)
         self._recent = RecentEmbeddings(len(self.probe))
 
@@ -88,26 +86,8 @@ class EndpointModel(VectorModel):
         model.name = str(replace(name, pooling=None))
         return model
 
-    def encode_stream(
-        self,
-        sentences: Iterable[str],
-        chunk: int = CHUNK,
-        normalize: bool | None = True,
-        on_progress: Progress | None = None,
-        should_stop: ShouldStop | None = None,
-        report: ReadReport | None = None,
-    ) -> Iterator[np.ndarray]:
-        """The vectors of any model. InputError for a text that the server refuses, unless ``report`` collects it."""
-        model = copy.copy(self)
-        model._refused = None if report is None else report.refused
-        return VectorModel.encode_stream(model, sentences, chunk, normalize, on_progress, should_stop, report)
-
     def _vectors(
-        self,
-        rows: Sequence[str],
-        normalize: bool | None,
-        on_progress: Callable[[int], None],
-        should_stop: ShouldStop | None,
+        self, rows: Rows, normalize: bool | None, forward: Forward, should_stop: ShouldStop | None, report: ReadReport
     ) -> np.ndarray:
         """One request after the other."""
         # Servers refuse an empty text.
@@ -116,30 +96,32 @@ class EndpointModel(VectorModel):
         while start < len(rows):
             part = slice(start, start + min(self._batch, self._server.most_texts))
             # A single request is stopped too.
-            new = self._recent.get(whole[part], lambda texts: self._fetch(texts, should_stop))
+            new = self._recent.get(whole[part], lambda texts: self._fetch(texts, should_stop, report.refused))
             vectors[part], start = new[:, : self.dimension], part.stop
-            on_progress(min(start, len(rows)))
-        if self._refused:
-            pairs = zip(rows, whole, strict=True)
-            self._refused |= {text: self._refused[sent] for text, sent in pairs if sent in self._refused}
+            forward(min(start, len(rows)))
+        if refused := report.refused:
+            refused |= {text: refused[sent] for text, sent in zip(rows, whole, strict=True) if sent in refused}
         return normalize_rows(vectors) if normalize else vectors
 
-    def _fetch(self, texts: list[str], should_stop: ShouldStop | None) -> np.ndarray:
-        """The vectors of texts, in smaller requests if the server refuses them all; NaN for a text that it refuses."""
+    def _fetch(self, texts: list[str], should_stop: ShouldStop | None, refused: dict[str, str] | None) -> np.ndarray:
+        """The vectors of texts, in smaller requests if the server refuses them all.
+
+        A text that it refuses is NaN, and the server's words are collected in ``refused``; InputError if that is None.
+        """
         if should_stop is not None and should_stop():
             raise Stopped
         try:
             vectors = fetch_vectors(self.endpoint, texts, should_stop, self._seconds)
         except RefusedTexts as error:
             if len(texts) == 1:
-                if self._refused is None:
+                if refused is None:
                     raise
-                self._refused[texts[0]] = error.words
+                refused[texts[0]] = error.words
                 return np.full((1, self.full_dimension), np.nan, dtype=np.float32)
             sizes = [int(number) for number in re.findall(r"\d{1,6}", error.words) if 1 <= int(number) < len(texts)]
             size = max(sizes, default=len(texts) // 2)
             parts = [texts[start : start + size] for start in range(0, len(texts), size)]
-            vectors = np.concatenate([self._fetch(part, should_stop) for part in parts])
+            vectors = np.concatenate([self._fetch(part, should_stop, refused) for part in parts])
             if np.isfinite(vectors).all():
                 # They were too many, and none of them wrong.
                 self._server.most_texts = min(self._server.most_texts, size)

@@ -84,11 +84,9 @@ def read_tensors(folder: Path, name: str = WEIGHTS) -> dict[str, Tensor]:
         tensors = load_file(file)
     except (OSError, SafetensorError) as error:
         raise InputError(f"{file} is damaged ({' '.join(str(error).split())}); fetch the model again") from error
-    for key, tensor in tensors.items():
-        if not tensor.sum(dtype=torch.float64).isfinite():
-            raise InputError(
-                f"the weights {key} in {file} are not all numbers (NaN or infinite); fetch the model again"
-            )
+    wrong = next((name for name, tensor in tensors.items() if not tensor.sum(dtype=torch.float64).isfinite()), None)
+    if wrong is not None:
+        raise InputError(f"the weights {wrong} in {file} are not all numbers (NaN or infinite); fetch the model again")
     return tensors
 
 

@@ -26,7 +26,7 @@ from training.pooling import parse_pooling
 from training.sources.resolve import model_folder
 
 # The names of the modules that are no classes here (`training.models.modules`).
-TRANSFORMER, POOLING, LOGIT_SCORE, ROUTER = "Transformer", "Pooling", "LogitScore", "Router"
+TRANSFORMER, POOLING, ROUTER = "Transformer", "Pooling", "Router"
 # The packages whose modules are opened: a module of any other one is code that comes with the model.
 PACKAGES = ("sentence_transformers.",)
 # The classes of sentence-transformers and PyLate that a folder may say it is of.
@@ -100,9 +100,8 @@ class ModelFormat:
         prompts, default = dict(self.prompts), name
         if name is not None:
             if name not in prompts:
-                raise InputError(
-                    f"{model} has no prompt named {name!r}; its folder names: {', '.join(prompts) or 'none'}"
-                )
+                names = ", ".join(prompts) or "none"
+                raise InputError(f"{model} has no prompt named {name!r}; its folder names: {names}")
             default = name if prompts[name] else None
         elif prompt:
             default = next((key for key, text in prompts.items() if text == prompt), "default")
@@ -137,16 +136,17 @@ class ModelFormat:
                 return f"{model} expects {expected} before {where}, as its model card says; give it as the prompt"
         return ""
 
-    def write(self, folder: Path, width: int, before: Sequence[str] = (), after: Sequence[str] = ()) -> list[Path]:
-        """Write modules.json, the pooling and the settings beside a first module that is already in ``folder``.
+    def write(self, folder: Path, width: int, before: Sequence[Any], after: Sequence[Any]) -> None:
+        """Write modules.json, the settings and all modules beside a first one that is already in ``folder``.
 
-        ``width`` is the length of the vectors that are pooled; ``before`` and ``after`` name the modules before the
-        pooling and after it, without the last Normalize. Returns the folders of these modules, which are empty.
+        ``width`` is the length of the vectors that are pooled; ``before`` and ``after`` are the modules before the
+        pooling and after it, without the last Normalize.
         """
         # The names that every version of the library understands.
         package = "sentence_transformers.models"
         is_pooled = self.input_module != "StaticEmbedding"
-        kinds = [*before, *[POOLING] * is_pooled, *after, *["Normalize"] * self.normalizes]
+        first, last = ([type(module).__name__ for module in part] for part in (before, after))
+        kinds = [*first, *[POOLING] * is_pooled, *last, *["Normalize"] * self.normalizes]
         modules = [("", self.input_module), *((f"{i}_{kind}", kind) for i, kind in enumerate(kinds, 1))]
         entries = [
             {"idx": index, "name": str(index), "path": path, "type": f"{package}.{kind}"}
@@ -171,7 +171,8 @@ class ModelFormat:
             **({} if self.dimension is None else {"truncate_dim": self.dimension}),
         }
         write_json(folder / "config_sentence_transformers.json", general)
-        return folders[: len(before) + len(after)]
+        for module, place in zip([*before, *after], folders, strict=False):
+            module.write(place)
 
     def _pooling_config(self, width: int) -> dict[str, Any]:
         modes = parse_pooling(self.pooling or "mean")
@@ -316,9 +317,7 @@ class ModelFolder:
         """The fields of a `ModelFormat` that the settings of a transformer state, as in `settings`."""
         return transformer_settings(self.path.name, task, self.transformer, more)
 
-    def general_settings(
-        self, kinds: Collection[str] = (SENTENCE_TRANSFORMER,), more: Collection[str] = ()
-    ) -> dict[str, Any]:
+    def general_settings(self, kinds: Collection[str], more: Collection[str] = ()) -> dict[str, Any]:
         """Prompts, dimension and similarity.
 
         InputError if they are damaged, the folder is of none of the ``kinds``, or it has a setting that nobody reads;
@@ -366,20 +365,21 @@ def _read_modules(file: Path) -> tuple[ModuleEntry, ...]:
         return ()
     try:
         entries = read_json(file)
-        types = [(str(entry["type"]).rpartition("."), _inside(file.parent, entry["path"])) for entry in entries]
+        modules = tuple(_entry(file.parent, entry["path"], entry["type"]) for entry in entries)
         for entry in entries:
             checked(file.parent.name, file.name, entry, ("type", "path"))
     except (TypeError, KeyError, AttributeError) as error:
         raise InputError(f"{file} is not a list of modules; fetch the model again") from error
-    if not types:
+    if not modules:
         raise InputError(f"{file} lists no module; fetch the model again")
-    return tuple(ModuleEntry(kind, folder, package) for (package, _, kind), folder in types)
+    return modules
 
 
-def _inside(folder: Path, name: str) -> Path:
+def _entry(folder: Path, name: str, class_name: Any) -> ModuleEntry:
     if Path(name).is_absolute() or ".." in Path(name).parts:
         raise InputError(f"{folder} has a module in {name[:80]!r}, which is outside of it; fetch the model again")
-    return folder / name
+    package, _, kind = str(class_name).rpartition(".")
+    return ModuleEntry(kind, folder / name, package)
 
 
 def _read_routes(folder: Path) -> tuple[tuple[ModuleEntry, ...], dict[str, Any]]:
@@ -387,9 +387,8 @@ def _read_routes(folder: Path) -> tuple[tuple[ModuleEntry, ...], dict[str, Any]]
     config = read_object(folder / "router_config.json")
     settings = checked(folder.name, ROUTER, config.get("parameters") or {}, ("default_route", "allow_empty_key"))
     try:
-        types = {name: str(kind).rpartition(".") for name, kind in config["types"].items()}
         routes = {
-            role: tuple(ModuleEntry(types[name][2], _inside(folder, name), types[name][0]) for name in names)
+            role: tuple(_entry(folder, name, config["types"][name]) for name in names)
             for role, names in config["structure"].items()
         }
     except (TypeError, KeyError, AttributeError) as error:

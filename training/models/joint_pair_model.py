@@ -16,9 +16,8 @@ Only LoRA factors of the transformer, the cross biases and the head are trained:
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 import torch.nn.functional as F
@@ -26,18 +25,15 @@ from torch import Tensor, nn
 
 from training.device import to_device
 from training.errors import InputError
-from training.inference.batching import Boundaries, PackedBatch, Row, collate, plan_rows, plan_unpadded
+from training.inference.batching import Row
 from training.inference.fused_bert import FusedBert, position_offset, supports_fused
-from training.inference.runner import Hidden, InferenceRunner, attention_input, calibrate
+from training.inference.runner import Hidden, InferenceRunner, PackedRunner
 from training.models.pairs import PairBatch, PairRow, pad_pairs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-
 ARCHITECTURES = ("bert", "mpnet")
-# Pairs that show whether a network reads the padding beside the first one.
-PROBES = (("a", "b"), ("a", "a longer text than the one before it"))
 _PADDED = -1e4  # added to the attention logits of padding; finite, so that bfloat16 stays finite
 
 
@@ -91,12 +87,9 @@ class JointPairModel(nn.Module):
 
     def load_head_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Copy tensors as ``head_tensors`` returns them. InputError if one is missing or has another shape."""
-        parameters = self.head_tensors()
-        if {k: v.shape for k, v in parameters.items()} != {k: v.shape for k, v in tensors.items()}:
+        if {k: v.shape for k, v in self.head_tensors().items()} != {k: v.shape for k, v in tensors.items()}:
             raise InputError("head.safetensors does not fit the base of its adapter; fetch or train it again")
-        with torch.no_grad():
-            for key, value in parameters.items():
-                value.copy_(tensors[key])
+        self.load_state_dict(tensors, strict=False)
 
     def hidden(self, batch: PairBatch, inputs: Tensor | None = None) -> Tensor:
         """Hidden states (B, T, D) of both sentences together; ``inputs`` (B, T, D) replace the word embeddings."""
@@ -132,20 +125,6 @@ def sentence_means(hidden: Tensor, batch: PairBatch) -> Tensor:
     return ((weights @ hidden) / weights.sum(2, keepdim=True)).flatten(1)
 
 
-def merge_lora(transformer: PreTrainedModel, tensors: Mapping[str, Tensor], scale: float) -> None:
-    """Add the product of the LoRA factors to the weights that they adapt: W += scale * B A.
-
-    ``tensors`` are named as peft names them: base_model.model.<module>.lora_A.weight (r, in) and lora_B (out, r).
-    """
-    for key, down in tensors.items():
-        if not key.endswith(".lora_A.weight"):
-            continue
-        up = tensors[key.replace(".lora_A.", ".lora_B.")]
-        module = transformer.get_submodule(key.removeprefix("base_model.model.").removesuffix(".lora_A.weight"))
-        with torch.no_grad():
-            module.weight += scale * (up.float() @ down.float())
-
-
 # The classification head, by architecture: hidden states (B, T, D) -> logits (B, 1).
 HEADS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "bert": lambda model, hidden: model.classifier(model.bert.pooler(hidden)),
@@ -159,8 +138,7 @@ class SequenceClassifier(nn.Module):
 
     def __init__(self, model: PreTrainedModel, has_token_types: bool) -> None:
         super().__init__()
-        self.transformer = model
-        self.has_token_types = has_token_types
+        self.transformer, self.has_token_types = model, has_token_types
 
     def forward(self, batch: PairBatch) -> Tensor:
         mask = None if batch.mask is None else batch.mask.long()
@@ -183,8 +161,7 @@ class LogitScorer(nn.Module):
         self.transformer, self.yes, self.no = model, yes, no
 
     def forward(self, batch: PairBatch) -> Tensor:
-        ids = batch.ids
-        mask = torch.ones_like(ids) if batch.mask is None else batch.mask.long()
+        ids, mask = batch.ids, torch.ones_like(batch.ids) if batch.mask is None else batch.mask.long()
         # The padding is moved to the left, so that the last column holds the last token of each pair: logits as large
         # as the vocabulary are computed for it alone.
         columns = (torch.arange(ids.shape[1], device=ids.device) + mask.sum(1, keepdim=True)) % ids.shape[1]
@@ -198,85 +175,49 @@ class LogitScorer(nn.Module):
 # A model of pairs that a `CrossEncoder` runs.
 Scorer: TypeAlias = SequenceClassifier | JointPairModel | LogitScorer
 
-# ---------------------------------------------------------------- inference
 
 # As in encoding (`training.inference.runner`), architectures of BERT's family run as ``FusedBert`` on packed rows of
 # several pairs, any other as its own module on padded batches. A bias on the attention's logits keeps pairs apart and,
 # in a ``JointPairModel``, holds what each layer has learned about attention between the two sentences.
 
 
-class _PackedPairs(InferenceRunner[PairRow]):
-    """Pairs in packed rows. In place of hidden states, ``hidden`` returns logits (n,), and no mask."""
+class PackedPairs(PackedRunner[PairRow]):
+    """Pairs in packed rows. In place of hidden states, ``hidden`` returns logits (n,), and no mask.
 
-    unpadded = False  # whether the pairs of a batch are one row, and what keeps them apart their boundaries
+    The scorer is a `JointPairModel`, or a `SequenceClassifier` whose architecture is in `HEADS`.
+    """
 
-    def __init__(self, transformer: FusedBert, device: torch.device) -> None:
-        self.transformer, self.device = transformer, device
+    transformer: FusedBert
 
-    def batches(self, lengths: list[int], token_budget: int) -> Iterator[list[Row]]:
-        return plan_unpadded(lengths, token_budget) if self.unpadded else plan_rows(lengths, token_budget)
+    def __init__(self, scorer: JointPairModel | SequenceClassifier, dtype: torch.dtype) -> None:
+        super().__init__(scorer.transformer.base_model, dtype)
+        self.scorer = scorer
+        self.unpadded = self.unpadded and isinstance(scorer, SequenceClassifier)
 
     def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:
-        pairs = [texts[i] for row in rows for i in row]
-        numbers = iter(range(len(pairs)))
-        collated = collate([pair.ids for pair in pairs], [[next(numbers) for _ in row] for row in rows])
-        packed, bias = attention_input(collated, self.device, self.transformer.dtype, self.unpadded)
-        split = to_device(torch.tensor([pair.split for pair in pairs]), self.device)
-        second = packed.positions >= torch.cat([split.new_zeros(1), split])[packed.sequence_ids]  # (R, W)
-        return self.logits(packed, bias, split, second & (packed.sequence_ids > 0)), None
-
-    @abstractmethod
-    def logits(self, packed: PackedBatch, bias: Tensor | Boundaries | None, split: Tensor, second: Tensor) -> Tensor:
-        """Logits (n,). ``split`` (n,): the starts of second sentences; ``second`` (R, W) bool: their tokens."""
-
-
-class PackedJointPairs(_PackedPairs):
-    """Pairs for a ``JointPairModel``: positions restart in the second sentence, and each layer has its own bias."""
-
-    def __init__(self, scorer: JointPairModel, dtype: torch.dtype) -> None:
-        super().__init__(FusedBert(scorer.transformer, dtype), scorer.cross.device)
-        self.scorer = scorer
-        self.cross = scorer.cross.detach()  # (layers, heads)
-
-    def logits(self, packed: PackedBatch, bias: Tensor | Boundaries | None, split: Tensor, second: Tensor) -> Tensor:
-        assert not isinstance(bias, Boundaries)  # noqa: S101 - not unpadded: (R, 1, W, W)
-        starts = torch.cat([split.new_zeros(1), split])[packed.sequence_ids]
+        packed, bias = self.packed(texts, rows)
+        split = to_device(torch.tensor([texts[i].split for row in rows for i in row]), self.device)
+        starts = torch.cat([split.new_zeros(1), split])[packed.sequence_ids]  # (R, W), of second sentences
+        second = (packed.positions >= starts) & (packed.sequence_ids > 0)
+        if isinstance(self.scorer, SequenceClassifier):
+            types = second.long() if self.scorer.has_token_types else None
+            return self.scorer.score(packed.unpack(self.transformer(packed.ids, packed.positions, bias, types))), None
         between = (second[:, None, :, None] != second[:, None, None, :]).to(self.transformer.dtype)
-        cross_by_layer = self.cross.to(self.transformer.dtype)
-        cross_biases = [between * cross[:, None, None] for cross in cross_by_layer]  # (R, H, W, W) for each layer
-        biases = cross_biases if bias is None else [bias + cross_bias for cross_bias in cross_biases]
-        hidden = self.transformer(packed.ids, packed.positions - second * starts, biases)
+        # Each layer has a bias of its own, (R, H, W, W), and positions restart in the second sentence.
+        biases = [between * cross[:, None, None] for cross in self.scorer.cross.to(between.dtype)]
+        biases = biases if bias is None else [cast("Tensor", bias) + cross_bias for cross_bias in biases]
+        states = packed.unpack(self.transformer(packed.ids, packed.positions - second * starts, biases))
         batch = PairBatch(packed.ids.flatten()[packed.token_index], packed.mask, split[:, None])
-        return self.scorer.score(packed.unpack(hidden), batch)
-
-
-class PackedClassifierPairs(_PackedPairs):
-    """Pairs for a ``SequenceClassifier`` whose architecture is in ``HEADS``."""
-
-    def __init__(self, scorer: SequenceClassifier, dtype: torch.dtype) -> None:
-        super().__init__(FusedBert(scorer.transformer.base_model, dtype), scorer.transformer.device)
-        self.scorer = scorer
-        self.unpadded = self.transformer.unpadded
-
-    def logits(self, packed: PackedBatch, bias: Tensor | Boundaries | None, split: Tensor, second: Tensor) -> Tensor:
-        token_types = second.long() if self.scorer.has_token_types else None
-        return self.scorer.score(packed.unpack(self.transformer(packed.ids, packed.positions, bias, token_types)))
+        return self.scorer.score(states, batch), None
 
 
 class PaddedPairs(InferenceRunner[PairRow]):
     """One pair in a row, through the module itself."""
 
     def __init__(self, scorer: Scorer, pad_id: int, samples: Sequence[PairRow]) -> None:
-        self.device = scorer.transformer.device
-        self.scorer, self.pad_id = scorer, pad_id
+        self.scorer, self.pad_id, self.device = scorer, pad_id, scorer.transformer.device
         # Some networks read the padding, as XLNet's, which scores the last token: they get pairs of one length.
-        self.deterministic = len(samples) > 1 and self._reads_padding(samples)
-
-    @torch.inference_mode()
-    def _reads_padding(self, pairs: Sequence[PairRow]) -> bool:
-        alone, together = self.hidden(pairs, [[0]])[0][0], self.hidden(pairs, [[0], [1]])[0][0]
-        tolerance = 1e-4 if self.scorer.transformer.dtype == torch.float32 else 0.02
-        return not torch.allclose(alone, together, tolerance, tolerance)
+        self.deterministic = len(samples) > 1 and self.reads_padding(samples, scorer.transformer.dtype)
 
     def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:
         return self.scorer(pad_pairs([texts[row[0]] for row in rows], self.pad_id, self.device)), None
@@ -289,20 +230,12 @@ def build_pair_runner(
 
     ``samples``: pairs that the ranges of int8 are measured on, or a short one before a longer one, of `PROBES`.
     """
-    transformer = scorer.transformer
-    packed: _PackedPairs | None = None
-    if isinstance(scorer, JointPairModel):
-        packed = PackedJointPairs(scorer, dtype) if supports_fused(transformer) else None
-    elif (
-        isinstance(scorer, SequenceClassifier)
-        and transformer.config.model_type in HEADS
-        and supports_fused(transformer.base_model)
-    ):
-        packed = PackedClassifierPairs(scorer, dtype)
-    if packed is None:
+    kind, can_pack = scorer.transformer.config.model_type, supports_fused(scorer.transformer.base_model)
+    if can_pack and not isinstance(scorer, LogitScorer) and (isinstance(scorer, JointPairModel) or kind in HEADS):
+        packed = PackedPairs(scorer, dtype)
         if dtype == torch.int8:
-            raise InputError(f"a cross-encoder of {transformer.config.model_type} has no int8; choose auto")
-        return PaddedPairs(scorer, pad_id, samples)
+            packed.calibrate(samples)
+        return packed
     if dtype == torch.int8:
-        calibrate(packed, packed.transformer, samples)
-    return packed
+        raise InputError(f"a cross-encoder of {kind} has no int8; choose auto")
+    return PaddedPairs(scorer, pad_id, samples)

@@ -55,7 +55,7 @@ SETTINGS = {
     "skiplist_words": list,
     "skiplist_tasks": list,
 }
-PYLATE_SETTINGS = ("query_prefix", "document_prefix", "attend_to_expansion_tokens", "do_query_expansion")
+ALL_SETTINGS = (*SETTINGS, "query_prefix", "document_prefix", "attend_to_expansion_tokens", "do_query_expansion")
 
 
 class Matches(NamedTuple):
@@ -192,9 +192,6 @@ def _best(text: TokenVectors, other: TokenVectors) -> list[tuple[str, str, float
     return [(text.tokens[i], other.tokens[j], float(cosines[i, j])) for i, j in enumerate(best)]
 
 
-# ---------------------------------------------------------------- folders of ColBERT's kind
-
-
 class ExpandedRunner(PaddedRunner):
     """Queries filled up with tokens to which no token attends. ``pad_id`` is theirs."""
 
@@ -210,15 +207,14 @@ def _open_folder(name: ModelName, folder: ModelFolder, dtype: str, device: str) 
     modules = folder.checked_modules(MODULES, ALL_PACKAGES)
     places = {kind: [module.folder for module in modules if module.kind == kind] for kind in MODULES}
     is_native = folder.kind == MULTI_VECTOR
-    projections = [Dense.read(place, TOKENS) for place in places["Dense"]]
     if folder.is_stanford:
-        folder, projections = replace(folder, general=_of_stanford(folder)), [_stanford_projection(folder)]
+        folder, projections = _as_pylate(folder)
+    else:
+        projections = [Dense.read(place, TOKENS) for place in places["Dense"]]
     settings = _settings(folder, places[MASK])
     backbone, tokenizer = open_transformer(folder)
     backbone.to(torch_device).eval()
-    values = folder.transformer_settings(more=SETTINGS) | folder.general_settings(
-        FOLDERS, (*SETTINGS, *PYLATE_SETTINGS)
-    )
+    values = folder.transformer_settings(more=SETTINGS) | folder.general_settings(FOLDERS, ALL_SETTINGS)
     form = ModelFormat(folder.first, **values)
     form = replace(form, dimension=None, prompts={**form.prompts, **_markers(tokenizer, folder.general, form.prompts)})
     lengths = (settings.get(f"{role}_length") or form.max_length for role in ("query", "document"))
@@ -253,7 +249,15 @@ def _settings(folder: ModelFolder, masks: list[Path]) -> dict[str, Any]:
         if settings.get("keep_only_token_ids") or (settings.get("query_expansion") and not masks):
             raise InputError(f"{folder.path.name} scores other tokens than those of texts; choose another model")
     else:
-        settings = _of_pylate(folder.general)
+        # PyLate leaves punctuation out of documents and fills queries up, unless its folder says otherwise.
+        general = folder.general
+        length, attends = general.get("query_length"), bool(general.get("attend_to_expansion_tokens"))
+        filled = {"query_expansion": {"strategy": "fixed", "attend": attends, "length": length or 32}}
+        settings = {
+            "skiplist_words": list(string.punctuation),
+            **{key: general[key] for key in ("skiplist_words", "document_length") if general.get(key) is not None},
+            **({"query_length": length} if general.get("do_query_expansion") is False else filled),
+        }
     for key, kind in SETTINGS.items():
         value = settings.get(key)
         if value is not None and (not isinstance(value, kind) or (isinstance(value, int) and value < MIN_LENGTH)):
@@ -261,21 +265,15 @@ def _settings(folder: ModelFolder, masks: list[Path]) -> dict[str, Any]:
     return settings
 
 
-def _of_pylate(general: Mapping[str, Any]) -> dict[str, Any]:
-    """PyLate leaves punctuation out of documents and fills queries up, unless its folder says otherwise."""
-    length, attends = general.get("query_length"), bool(general.get("attend_to_expansion_tokens"))
-    filled = {"query_expansion": {"strategy": "fixed", "attend": attends, "length": length or 32}}
-    return {
-        "skiplist_words": list(string.punctuation),
-        **{key: general[key] for key in ("skiplist_words", "document_length") if general.get(key) is not None},
-        **({"query_length": length} if general.get("do_query_expansion") is False else filled),
-    }
-
-
-def _of_stanford(folder: ModelFolder) -> dict[str, Any]:
-    """The settings in artifact.metadata, in PyLate's terms."""
+def _as_pylate(folder: ModelFolder) -> tuple[ModelFolder, list[nn.Module]]:
+    """A ColBERT of its authors with the settings of artifact.metadata in PyLate's terms, and its projection."""
+    weights = read_tensors(folder.path).get("linear.weight")
+    if weights is None:
+        raise InputError(f"{folder.path.name} has no projection, linear.weight; fetch the model again")
+    projection = Dense(weights.shape[1], weights.shape[0], bias=False, activation="torch.nn.Identity")
+    projection.linear.weight = nn.Parameter(weights.float())
     metadata = read_object(folder.path / "artifact.metadata", {})
-    return {
+    general = {
         "query_prefix": f"{metadata.get('query_token_id') or '[unused0]'} ",
         "document_prefix": f"{metadata.get('doc_token_id') or '[unused1]'} ",
         "query_length": metadata.get("query_maxlen"),
@@ -283,15 +281,7 @@ def _of_stanford(folder: ModelFolder) -> dict[str, Any]:
         "attend_to_expansion_tokens": metadata.get("attend_to_mask_tokens"),
         "skiplist_words": list(string.punctuation) if metadata.get("mask_punctuation", True) else [],
     }
-
-
-def _stanford_projection(folder: ModelFolder) -> Dense:
-    weights = read_tensors(folder.path).get("linear.weight")
-    if weights is None:
-        raise InputError(f"{folder.path.name} has no projection, linear.weight; fetch the model again")
-    projection = Dense(weights.shape[1], weights.shape[0], bias=False, activation="torch.nn.Identity")
-    projection.linear.weight = nn.Parameter(weights.float())
-    return projection
+    return replace(folder, general=general), [projection]
 
 
 def _markers(tokenizer: Any, general: Mapping[str, Any], prompts: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -45,10 +45,6 @@ class SparseModel(Model, Retriever):
     @abstractmethod
     def weigh(self, queries: Sequence[str], documents: Sequence[str], **watch: Any) -> tuple[csr_matrix, csr_matrix]:
         """Queries and documents -> float32 (Q, V), (N, V), whose dot products rank the documents."""
-
-    def for_role(self, role: str) -> Self:
-        """The same with the prompt that the model's folder has for a ``query`` or a ``document``, if any."""
-        return self
 
     def encode(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,20 +22,19 @@ from torch import nn
 from training.errors import InputError, first_line
 from training.inference.fused_bert import position_offset
 from training.models.files import read_object, read_tensors
-from training.models.folder import POOLING, POOLING_FLAGS, TRANSFORMER, ModelFolder, ModelFormat
+from training.models.folder import POOLING, POOLING_FLAGS, SENTENCE_TRANSFORMER, TRANSFORMER, ModelFolder, ModelFormat
 from training.models.modules import INPUT_MODULES, KINDS, MODULES, SENTENCE_MODULES, TOKEN_MODULES, EncoderParts
+from training.models.modules.words import WordBackbone
 from training.models.settings import NO_LIMIT, ChatFormat, checked
 from training.models.sizes import check_backbone, check_transformer
 from training.models.texts import tokenizing
-from training.models.word_encoders import WordBackbone
+from training.models.tokenization import unpadded
 from training.names import ModelName
 from training.pooling import POOLINGS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-# BERT's head for next-sentence prediction: many folders lack it, and pooling never reads it.
-_UNUSED = "pooler."
 DEFAULT_MAX_LENGTH = 512  # tokens, of a model that states no number of positions
 
 # The encoder alone is opened of encoder-decoders, by the class of transformers that holds nothing else.
@@ -122,7 +121,7 @@ def encoder_format(folder: ModelFolder) -> ModelFormat:
             raise InputError(f"{folder.path} is a table of model2vec without modules.json: save it again by model2vec")
         _check_weights(folder.weights)
         return ModelFormat(folder.path)
-    settings = folder.general_settings()
+    settings = folder.general_settings((SENTENCE_TRANSFORMER,))
     first, *rest = folder.checked_modules(KINDS)
     if first.kind not in INPUT_MODULES:
         raise InputError(f"{folder.path.name} is a model whose first module is not {', '.join(INPUT_MODULES)}")
@@ -188,30 +187,18 @@ def _pooling_settings(folder: ModelFolder) -> dict[str, Any]:
     return {"pooling": "+".join(modes), "include_prompt": bool(config.get("include_prompt", True))}
 
 
-def write_parts(
-    folder: Path, backbone: Any, tokenizer: Any, form: ModelFormat, head: nn.Sequential, width: int
-) -> None:
+def save_parts(folder: Path, backbone: Any, tokenizer: Any, form: ModelFormat, head: nn.Sequential, width: int) -> None:
     """Write an encoder, of ``width`` numbers a token, into an empty folder, which sentence-transformers opens too."""
+    layers: Sequence[Any] = ()
     if isinstance(backbone, WordBackbone):
         backbone.input_module.write(folder)
+        layers = [*backbone.layers]
     else:
         with quiet():
             backbone.save_pretrained(folder)
         tokenizer.model_max_length = form.max_length
         tokenizer.save_pretrained(folder)
-    places = form.write(folder, width, *module_kinds(backbone, head))
-    for module, place in zip([*_token_modules(backbone), *head], places, strict=True):
-        module.write(place)
-
-
-def module_kinds(backbone: nn.Module, head: nn.Sequential) -> tuple[list[str], list[str]]:
-    """The names of the modules before the pooling, without the first, and of those after it."""
-    before, after = ([type(module).__name__ for module in part] for part in (_token_modules(backbone), head))
-    return before, after
-
-
-def _token_modules(backbone: nn.Module) -> Iterable[Any]:
-    return backbone.layers if isinstance(backbone, WordBackbone) else ()
+    form.write(folder, width, layers, [*head])
 
 
 def open_transformer(folder: ModelFolder, auto_class: str = "AutoModel") -> tuple[Any, PreTrainedTokenizerFast]:
@@ -304,13 +291,6 @@ def _as_in_file(
     )
 
 
-def unpadded(tokenizer: Tokenizer) -> Tokenizer:
-    """The tokenizer without the padding and the truncation of its file, which may pad each text to 10⁹ tokens."""
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
-
-
 def _probed(tokenizer: Tokenizer) -> list[Any]:
     """The ids and the token types of the texts of `PROBE`, as a pair and alone, and the pieces that these split into.
 
@@ -353,7 +333,8 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
         if "above report" in str(error):
             raise InputError(f"the weights in {path} do not fit its config.json; fetch the model again") from error
         raise InputError(f"{path} cannot be opened as a transformer: {first_line(error)}") from error
-    missing = sorted(name for name in report["missing_keys"] if has_head or not name.startswith(_UNUSED))
+    # BERT's head for next-sentence prediction, the pooler: many folders lack it, and pooling never reads it.
+    missing = sorted(name for name in report["missing_keys"] if has_head or not name.startswith("pooler."))
     if auto_class == LANGUAGE_MODEL:
         # Its head may be new; the transformer below it may not.
         missing = [name for name in missing if name.startswith(f"{backbone.base_model_prefix}.")]
@@ -383,7 +364,8 @@ def merge_adapter(backbone: Any, path: Path) -> tuple[Any, set[str]]:
 
     InputError if the adapter has no safetensors weights, is of another base, or is of a kind that cannot be merged.
     """
-    from peft import PeftModel, get_peft_model_state_dict
+    with importing:
+        from peft import PeftModel, get_peft_model_state_dict
 
     tensors = read_tensors(path, "adapter_model.safetensors")
     try:

@@ -28,7 +28,7 @@ import numpy as np
 from training.catalogue import BM25, DEFAULT_MODEL, GLOVE, TFIDF
 from training.errors import InputError
 from training.models.folder import COLBERT, MULTI_VECTOR, SPARSE_ENCODER, ModelFolder
-from training.models.texts import CHUNK, Chunk, ReadReport, chunks, compute_chunks, numbered, texts
+from training.models.texts import CHUNK, Chunk, Forward, ReadReport, Rows, chunks, compute_chunks, numbered, texts
 from training.names import ModelName
 from training.pooling import NO_POOLING, normalize_rows
 from training.progress import Progress, ShouldStop, steps
@@ -109,6 +109,10 @@ class Model(ABC):
         self.check_settings(name)
         return self
 
+    def for_role(self, role: str) -> Self:
+        """The same weights with the prompt that the model's folder has for a ``query`` or a ``document``, if any."""
+        return self
+
 
 class Retriever(ABC):
     """A model that ranks documents for queries."""
@@ -182,8 +186,8 @@ class VectorModel(Model, Retriever):
         report = report or ReadReport()
         before = report.truncated
 
-        def compute(rows: Sequence[Any], forward: Callable[[int], None]) -> np.ndarray:
-            return self._vectors(rows, normalize, forward, should_stop)
+        def compute(rows: Rows, forward: Forward) -> np.ndarray:
+            return self._vectors(rows, normalize, forward, should_stop, report)
 
         yield from compute_chunks(self._read(chunks(sentences, chunk)), compute, report, on_progress)
         self.warn_of_truncation(report.truncated - before)
@@ -245,24 +249,16 @@ class VectorModel(Model, Retriever):
             return True
         return False
 
-    def for_role(self, role: str) -> Self:
-        """The same weights with the prompt that the model's folder has for a ``query`` or a ``document``, if any."""
-        return self
-
     def _read(self, parts: Iterator[list[str]]) -> Iterator[Chunk]:
         """Chunks of sentences as the model reads them."""
         return (Chunk(*numbered(part)) for part in parts)
 
     def _vectors(
-        self,
-        rows: Sequence[Any],
-        normalize: bool | None,
-        on_progress: Callable[[int], None],
-        should_stop: ShouldStop | None,
+        self, rows: Rows, normalize: bool | None, forward: Forward, should_stop: ShouldStop | None, report: ReadReport
     ) -> np.ndarray:
-        """The vectors of the rows of a chunk, (n, D); ``on_progress`` gets the number that is done."""
+        """The vectors of the rows of a chunk, (n, D); ``forward`` gets the number that is done."""
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
-        for start in steps(range(0, len(rows), self.batch_size), lambda done, _: on_progress(done), should_stop):
+        for start in steps(range(0, len(rows), self.batch_size), lambda done, _: forward(done), should_stop):
             part = slice(start, start + self.batch_size)
             vectors[part] = self.encode_batch(rows[part])
         return normalize_rows(vectors) if normalize else vectors
@@ -287,7 +283,7 @@ class Opener(NamedTuple):
 
     group: str  # in figures
     place: str  # module:class, imported when a model is opened, as torch takes seconds
-    claims: Callable[[ModelName, ModelFolder | None], bool]
+    claims: Callable[[ModelName, ModelFolder | None], Any]  # truthy if it does
     type: type[Model] = Model  # or VectorModel: what can be known before the import
 
     def open(self, name: ModelName, **options: Any) -> Model:
@@ -304,20 +300,16 @@ OPENERS = [
     Opener(
         "late interaction",
         "late_interaction:LateInteraction",
-        lambda name, folder: name.maxsim or (folder is not None and folder.kind in (MULTI_VECTOR, COLBERT)),
+        lambda name, folder: name.maxsim or (folder and folder.kind in (MULTI_VECTOR, COLBERT)),
     ),
     Opener("encoder", "endpoint:EndpointModel", lambda name, _: name.endpoint is not None, VectorModel),
     Opener("baseline", "lexical:TfIdf", lambda name, _: name.name == TFIDF),
     Opener("baseline", "lexical:Bm25", lambda name, _: name.name == BM25),
     Opener("baseline", "word_vectors:WordVectors", lambda name, _: _is_word_vectors(name), VectorModel),
     Opener("baseline", "saved_model:SavedModel", lambda name, _: name.name.startswith(SAVED_MODEL), VectorModel),
-    Opener(
-        "sparse encoder", "sparse:SparseEncoder", lambda _, folder: folder is not None and folder.kind == SPARSE_ENCODER
-    ),
-    Opener(
-        "cross-encoder", "cross_encoder:CrossEncoder", lambda _, folder: folder is not None and folder.is_cross_encoder
-    ),
-    Opener("encoder", "encoder:Encoder", lambda name, folder: name.is_scratch or folder is not None, VectorModel),
+    Opener("sparse encoder", "sparse:SparseEncoder", lambda _, folder: folder and folder.kind == SPARSE_ENCODER),
+    Opener("cross-encoder", "cross_encoder:CrossEncoder", lambda _, folder: folder and folder.is_cross_encoder),
+    Opener("encoder", "encoder:Encoder", lambda name, folder: name.is_scratch or folder, VectorModel),
 ]
 
 

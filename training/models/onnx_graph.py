@@ -18,14 +18,12 @@ from training.catalogue import plain_sentences
 from training.errors import InputError, first_line
 from training.inference.batching import pad
 from training.models.encoder import Encoder
-from training.models.word_encoders import WordBackbone
+from training.models.modules.words import WordBackbone
 
 INPUTS, OUTPUTS = ("input_ids", "attention_mask"), ("last_hidden_state", "sentence_embedding")
 FLOAT32, INT8 = "onnx/model.onnx", "onnx/model_int8.onnx"
-# The lowest cosine of a vector by the float32 graph with that by PyTorch.
-LOWEST_COSINE = 1 - 1e-4
-# The most bytes of weights that the format has in one file, as most runtimes expect them.
-MOST_BYTES = 1_900_000_000
+LOWEST_COSINE = 1 - 1e-4  # the lowest cosine of a vector by the float32 graph with that by PyTorch
+MOST_BYTES = 1_900_000_000  # the most bytes of weights that the format has in one file, as most runtimes expect them
 
 
 class _SentenceModel(nn.Module):
@@ -53,12 +51,8 @@ def export_onnx(encoder: Encoder, folder: Path) -> dict[str, float]:
     encoder.save(folder)
     exact, rounded = folder / FLOAT32, folder / INT8
     exact.parent.mkdir()
-    ids, free = torch.ones(2, 8, dtype=torch.int64), {0: "batch", 1: "tokens"}
-    options: dict[str, Any] = {
-        "input_names": INPUTS,
-        "output_names": OUTPUTS,
-        "dynamic_shapes": dict.fromkeys(INPUTS, free),
-    }
+    ids, shapes = torch.ones(2, 8, dtype=torch.int64), {key: {0: "batch", 1: "tokens"} for key in INPUTS}
+    options: dict[str, Any] = {"input_names": INPUTS, "output_names": OUTPUTS, "dynamic_shapes": shapes}
     is_large = sum(weights.nbytes for weights in encoder.backbone.parameters()) > MOST_BYTES
     model, inputs = _SentenceModel(encoder).eval(), (ids, torch.ones_like(ids))
     try:

@@ -16,12 +16,14 @@ from training.models.chat import PAIR, ChatTemplate
 from training.models.folder import ModelFormat
 from training.models.model import Pair
 from training.models.texts import replace_surrogates, tokenizing
-from training.models.tokenization import TokenVectors, are_unknown, lowercase, read_part
+from training.models.tokenization import TokenVectors, are_unknown, read_part, rust_copy
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 PLAIN = ModelFormat()
+# Pairs that show whether a network reads the padding beside the first one.
+PROBES = (("a", "b"), ("a", "a longer text than the one before it"))
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,8 @@ class PairTokenizer:
         self._unknown_id = tokenizer.unk_token_id
         # It stands for a word that is left out.
         self.mask = str(tokenizer.mask_token or tokenizer.unk_token or "")
-        self._rust = copy.deepcopy(tokenizer.backend_tokenizer)
-        self._rust.no_padding()
-        direction = form.truncation_side or tokenizer.truncation_side
-        self._rust.enable_truncation(max_length, strategy="longest_first", direction=direction)
-        if form.lowercase:
-            lowercase(self._rust)
+        side = form.truncation_side or tokenizer.truncation_side
+        self._rust = rust_copy(tokenizer.backend_tokenizer, form.lowercase, max_length, side)
 
     def with_prompt(self, prompt: str | None, name: str | None, model: str) -> PairTokenizer:
         """The same with another prompt, as in `ModelFormat.with_prompt`."""

@@ -1,24 +1,39 @@
-"""Models of random weights: ``scratch:<layers>x<dim>``, and what language modelling starts from, with a vocabulary."""
+"""Models of random weights, and what language modelling starts from, with a vocabulary.
+
+    scratch:<layers>x<dim>   a BERT
+    scratch:bilstm           InferSent (Conneau et al. 2017): GloVe -> bidirectional LSTM -> maximum over time
+    scratch:dan              Deep Averaging Network (Iyyer et al. 2015, with the bigrams of Cer et al. 2018): the sum of
+                             word and bigram vectors by the square root of their number -> two feed-forward layers
+
+Both networks over words are far smaller than the published ones (InferSent: GloVe of 300 dimensions, an LSTM of 2,048
+in each direction), so that they train in minutes on a CPU. As in the papers, the LSTM leaves GloVe's vectors as they
+are; the averaging network trains its own, which start as GloVe's, those of bigrams at zero. The vocabulary is that of a
+run's training data and GloVe's most frequent words; other words are left out. Where GloVe cannot be had, word vectors
+are random and trained, and the vocabulary is that of the data alone.
+"""
 
 from __future__ import annotations
 
+import string
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
-from torch import nn
+from torch import Tensor, nn
 
-from training.catalogue import DEFAULT_MODEL, WORD_ENCODERS
-from training.errors import InputError
-from training.models.folder import ModelFolder
-from training.models.loading import encoder_format, importing, max_input_length, open_tokenizer
-from training.models.modules import EncoderParts
-from training.models.word_encoders import random_word_parts
+from training.catalogue import BILSTM, DEFAULT_MODEL, GLOVE, WORD_ENCODERS
+from training.errors import InputError, NotFoundError
+from training.models.folder import ModelFolder, ModelFormat
+from training.models.loading import DEFAULT_MAX_LENGTH, encoder_format, importing, max_input_length, open_tokenizer
+from training.models.modules import LSTM, Dense, EncoderParts, WordEmbeddings
+from training.models.modules.words import PADDING_TOKEN, BigramTokenizer, WhitespaceTokenizer, WordBackbone, bigram
+from training.models.word_vectors import TREEBANK, read_glove
 from training.names import ModelName
 
 if TYPE_CHECKING:
@@ -26,13 +41,13 @@ if TYPE_CHECKING:
 
 VOCABULARY_SIZE = 8_192
 MOST_LETTERS = 1_000
-SPECIAL = {
-    "pad_token": "[PAD]",
-    "unk_token": "[UNK]",
-    "cls_token": "[CLS]",
-    "sep_token": "[SEP]",
-    "mask_token": "[MASK]",
-}
+SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+FREQUENT = 50_000  # words of GloVe that are in every vocabulary
+LSTM_DIMENSION = 512  # in each direction
+DENSE_DIMENSION = 512
+RANDOM_DIMENSION, RANDOM_DEVIATION = 50, 0.4  # of word vectors without GloVe: its dimensions, about its deviation
+MIN_BIGRAMS = 3  # occurrences of a bigram that gets a vector
+MOST_BIGRAMS = 100_000
 
 
 def random_parts(name: ModelName, home: str | Path | None, seed: int, vocabulary_of: Iterable[str]) -> EncoderParts:
@@ -42,9 +57,9 @@ def random_parts(name: ModelName, home: str | Path | None, seed: int, vocabulary
     """
     if name.name in WORD_ENCODERS:
         return random_word_parts(name.name, vocabulary_of, seed, home)
-    folder = ModelFolder.of(DEFAULT_MODEL, home)
     if (shape := name.scratch_shape) is None:
         raise InputError(f"{name} is none of scratch:<layers>x<dim>, {' and '.join(WORD_ENCODERS)}")
+    folder = ModelFolder.of(DEFAULT_MODEL, home)
     tokenizer, form = open_tokenizer(folder), encoder_format(folder)
     backbone = random_backbone(*shape, len(tokenizer), seed)
     longest = max_input_length(tokenizer, backbone, form.max_length)
@@ -52,10 +67,15 @@ def random_parts(name: ModelName, home: str | Path | None, seed: int, vocabulary
     return EncoderParts(backbone, tokenizer, form, "random weights", nn.Sequential())
 
 
-def random_backbone(layers: int, dimension: int, vocabulary: int, seed: int) -> nn.Module:
-    """A BERT of random weights, with heads of 32 or 64 dimensions. InputError if the shape is out of range."""
+def random_backbone(
+    layers: int, dimension: int, vocabulary: int, seed: int, positions: int = DEFAULT_MAX_LENGTH, predicts: bool = False
+) -> nn.Module:
+    """A BERT of random weights, with heads of 32 or 64 dimensions; if it ``predicts``, with its head for masked tokens.
+
+    InputError if the shape is out of range.
+    """
     with importing:
-        from transformers import BertConfig, BertModel
+        from transformers import BertConfig, BertForMaskedLM, BertModel
 
     if not 1 <= layers <= 24 or not 32 <= dimension <= 1024 or dimension % 32:
         raise InputError(
@@ -67,22 +87,11 @@ def random_backbone(layers: int, dimension: int, vocabulary: int, seed: int) -> 
         num_hidden_layers=layers,
         num_attention_heads=dimension // (64 if dimension >= 512 and dimension % 64 == 0 else 32),
         intermediate_size=4 * dimension,
+        max_position_embeddings=positions,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return BertModel(config)
-
-
-def random_language_model(layers: int, dimension: int, vocabulary: int, max_length: int | None, seed: int) -> nn.Module:
-    """A BERT of the given shape with its language-modelling head, with random weights."""
-    with importing:
-        from transformers import BertForMaskedLM
-
-    config: Any = random_backbone(layers, dimension, vocabulary, seed).config
-    config.max_position_embeddings = max_length or config.max_position_embeddings
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return BertForMaskedLM(config)
+        return BertForMaskedLM(config) if predicts else BertModel(config)
 
 
 def train_vocabulary(sentences: Iterable[str], size: int | None = None) -> Tokenizer:
@@ -119,3 +128,71 @@ def as_bert_tokenizer(tokenizer: Tokenizer, max_length: int) -> PreTrainedTokeni
     from transformers import BertTokenizerFast
 
     return BertTokenizerFast(tokenizer_object=tokenizer, model_max_length=max_length, **SPECIAL)
+
+
+class Words(NamedTuple):
+    """Words and their vectors (V, D) float32."""
+
+    forms: list[str]
+    vectors: Tensor
+    source: str  # in words
+    are_random: bool
+
+
+def random_word_parts(name: str, sentences: Iterable[str], seed: int, home: str | Path | None) -> EncoderParts:
+    """The network ``name``, of `WORD_ENCODERS`, with random weights.
+
+    The words and the frequent bigrams of ``sentences`` are in its vocabulary. InputError if there are neither sentences
+    nor GloVe.
+    """
+    texts = list(dict.fromkeys(sentences))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        words = _words(name, texts, home)
+        dimension, head = words.vectors.shape[1], nn.Sequential()
+        forms, vectors = [PADDING_TOKEN, *words.forms], torch.cat([torch.zeros(1, dimension), words.vectors])
+        tokenizer = WhitespaceTokenizer(forms, lowercase=True)
+        if name == BILSTM:
+            module = WordEmbeddings(tokenizer, vectors, trainable=words.are_random)
+            backbone, pooling = WordBackbone(module, [LSTM(dimension, LSTM_DIMENSION)]), "max"
+        else:
+            counts = Counter(bigram(*pair) for text in texts for pair in pairwise(tokenizer.words(text)))
+            bigrams = [form for form, count in counts.most_common(MOST_BIGRAMS) if count >= MIN_BIGRAMS]
+            vectors = torch.cat([vectors, torch.zeros(len(bigrams), dimension)])
+            tokenizer = BigramTokenizer([*forms, *bigrams], lowercase=True)
+            module = WordEmbeddings(tokenizer, vectors, trainable=True)
+            head.extend([Dense(dimension, DENSE_DIMENSION), Dense(DENSE_DIMENSION, DENSE_DIMENSION)])
+            backbone, pooling = WordBackbone(module), "mean_sqrt_len_tokens"
+    form = ModelFormat(pooling=pooling, max_length=module.max_length, input_module="WordEmbeddings")
+    return EncoderParts(backbone, module.tokenizer, form, f"random weights over {words.source}", head)
+
+
+def _words(name: str, texts: Sequence[str], home: str | Path | None) -> Words:
+    pieces = (piece.strip(string.punctuation) for text in texts for piece in text.lower().split())
+    occurring = dict.fromkeys(filter(_has_letters, pieces))
+    try:
+        return _of_glove(*read_glove(home), occurring)
+    except NotFoundError as error:
+        if not occurring:
+            raise InputError(f"{name} has no words without GloVe or a run's training data: {error}") from error
+    vectors = torch.randn(len(occurring), RANDOM_DIMENSION) * RANDOM_DEVIATION
+    source = f"random word vectors, as GloVe is not here: {len(occurring):,} words of the data"
+    return Words(list(occurring), vectors, source, are_random=True)
+
+
+def _of_glove(forms: Sequence[str], table: np.ndarray, occurring: Iterable[str]) -> Words:
+    """The words that occur and frequent ones, with GloVe's vectors; of those in parts, as don't (do, n't), the mean."""
+    row_of = {form: row for row, form in enumerate(forms)}
+    rows = {form: [row] for row, form in enumerate(forms[:FREQUENT]) if _has_letters(form)}
+    for word in occurring:
+        parts = [word] if word in row_of else TREEBANK.findall(word)
+        if parts and all(part in row_of for part in parts):
+            rows.setdefault(word, [row_of[part] for part in parts])
+    vectors = torch.stack([torch.from_numpy(table[numbers].mean(axis=0)) for numbers in rows.values()])
+    source = f"{GLOVE} 6B, {table.shape[1]} dimensions: {len(rows):,} words"
+    return Words(list(rows), vectors, source, are_random=False)
+
+
+def _has_letters(form: str) -> bool:
+    """Whether it is a word or a number. Punctuation is not: some data sets set it apart, others do not."""
+    return any(sign.isalnum() for sign in form)

@@ -93,12 +93,10 @@ class Reranked(Retriever):
         ranking = self.first.search(queries, documents, max(k, self.depth), **watch)
         for query in steps(range(len(queries)), **watch):
             head, rest = np.split(ranking[query], [self.depth])
-            best = self._order(queries[query], [documents[row] for row in head])
+            if isinstance(self.model, Retriever):
+                [best] = self.model.search([queries[query]], [documents[row] for row in head], self.depth)
+            else:
+                scores = self.model.score([(queries[query], documents[row]) for row in head])
+                best = np.argsort(-scores, kind="stable")
             ranking[query] = np.concatenate([head[best], rest])[:k]
         return ranking
-
-    def _order(self, query: str, documents: Sequence[str]) -> np.ndarray:
-        """The positions of the documents, best first."""
-        if isinstance(self.model, Retriever):
-            return self.model.search([query], documents, self.depth)[0]
-        return np.argsort(-self.model.score([(query, document) for document in documents]), kind="stable")

@@ -1,7 +1,7 @@
 """The settings in the files of a model's folder: each is honoured, is refused by its name, or may be ignored.
 
-The files are those of sentence-transformers. `IGNORED` lists the settings that change no vector and no score here, with
-the reason; `checked` refuses any other one that no code reads, unless its value is the default.
+The files are those of sentence-transformers. `IGNORED` lists the settings that change no vector and no score here;
+`checked` refuses any other one that no code reads, unless its value is the default.
 """
 
 from __future__ import annotations
@@ -15,50 +15,38 @@ from training.errors import InputError, first_line
 MIN_LENGTH = 3  # tokens: one between the two special tokens
 NO_LIMIT = 1_000_000  # transformers gives a tokenizer without a limit the length 10**30
 
+# Code that comes with a model is never run, the files are here, and there are no slow tokenizers.
+_LOADING = ("trust_remote_code", "local_files_only", "use_fast")
 # The settings that have no effect on vectors and scores, by the file or the setting that they are part of.
-_TRUST = {"trust_remote_code": "code that comes with a model is never run, and sentence-transformers drops it too"}
-_FETCHING = {"local_files_only": "the files are here", "use_fast": "there are no other tokenizers"}
-IGNORED: dict[str, dict[str, str]] = {
-    "modules.json": {
-        "idx": "the modules are listed in their order",
-        "name": "the name of a module is its number",
-        "kwargs": "the names of arguments of a call, which has none here",
-    },
-    "config_sentence_transformers.json": {
-        "__version__": "the versions that wrote the folder",
-        "keep_in_fp32_modules": "heads are computed in float32",
-    },
-    "sentence_bert_config.json": {"unpad_inputs": "padding changes no vector, only the time"},
-    "model_kwargs": {
-        **_TRUST,
-        **_FETCHING,
-        **dict.fromkeys(("dtype", "torch_dtype"), "the precision is chosen where a model is opened"),
-        **dict.fromkeys(("attn_implementation", "device_map", "low_cpu_mem_usage"), "only the time and the memory"),
-        "add_pooling_layer": "the output of this layer is not read",
-        "use_safetensors": "no other weights are read",
-    },
-    "config_kwargs": {
-        **_TRUST,
-        **_FETCHING,
-        **dict.fromkeys(("use_memory_efficient_attention", "unpad_inputs", "use_cache"), "only the time"),
-    },
-    "processor_kwargs": {**_TRUST, **_FETCHING, "padding_side": "padding changes no vector"},
-    "processing_kwargs": dict.fromkeys(("audio", "image", "video"), "texts alone are read"),
-    "text": {
-        **dict.fromkeys(("padding", "padding_side", "pad_to_multiple_of"), "padding changes no vector"),
-        **dict.fromkeys(("return_tensors", "return_attention_mask", "return_token_type_ids"), "the form of the result"),
-        "truncation_side": "transformers cuts texts on the side of the tokenizer, whatever a call says",
-        "logits_to_keep": "the logits of the last token alone are read",
-    },
-    "1_Pooling/config.json": {
-        "chunk_size": "only the memory",
-        **dict.fromkeys(("word_embedding_dimension", "embedding_dimension"), "the transformer says how many there are"),
-    },
+IGNORED: dict[str, tuple[str, ...]] = {
+    # The modules are listed in their order, are named by their numbers, and get no arguments.
+    "modules.json": ("idx", "name", "kwargs"),
+    # The versions that wrote the folder; heads are computed in float32 anyway.
+    "config_sentence_transformers.json": ("__version__", "keep_in_fp32_modules"),
+    # Padding changes no vector, only the time.
+    "sentence_bert_config.json": ("unpad_inputs",),
+    # The precision is chosen where a model is opened; the output of the pooler is not read; other weights neither.
+    "model_kwargs": (
+        *(*_LOADING, "dtype", "torch_dtype", "attn_implementation", "device_map", "low_cpu_mem_usage"),
+        *("add_pooling_layer", "use_safetensors"),
+    ),
+    # They change the time alone.
+    "config_kwargs": (*_LOADING, "use_memory_efficient_attention", "unpad_inputs", "use_cache"),
+    "processor_kwargs": (*_LOADING, "padding_side"),
+    # Texts alone are read.
+    "processing_kwargs": ("audio", "image", "video"),
+    # Padding and the form of the result; transformers cuts texts on the side of the tokenizer, whatever a call says;
+    # the logits of the last token alone are read.
+    "text": (
+        *("padding", "padding_side", "pad_to_multiple_of", "return_tensors", "return_attention_mask"),
+        *("return_token_type_ids", "truncation_side", "logits_to_keep"),
+    ),
+    # Chunks change the memory alone, and the transformer says how many dimensions there are.
+    "1_Pooling/config.json": ("chunk_size", "word_embedding_dimension", "embedding_dimension"),
 }
 # The packages that compute vectors and scores, by the names under which a folder may require a version of them.
 _PACKAGES = {"pytorch": "torch", **{name: name for name in ("peft", "tokenizers", "torch", "transformers")}}
-# The defaults that are not empty.
-_DEFAULTS = {"add_special_tokens": True}
+_DEFAULTS = {"add_special_tokens": True}  # the defaults that are not empty
 # The names of these settings before version 5.4.
 _OLD_NAMES = {"model_args": "model_kwargs", "tokenizer_args": "processor_kwargs", "config_args": "config_kwargs"}
 _CALL_SETTINGS = ("max_length", "truncation")
@@ -100,7 +88,7 @@ def checked(model: str, place: str, settings: Any, names: Collection[str]) -> di
     """
     if not isinstance(settings, Mapping):
         raise InputError(f"{model} has the {place} {settings!r}, which are no settings; fetch the model again")
-    ignored = IGNORED.get(place, {})
+    ignored = IGNORED.get(place, ())
     for name, value in settings.items():
         is_default = value == _DEFAULTS[name] if name in _DEFAULTS else value in (None, "", False, [], {})
         if name not in names and name not in ignored and not is_default:

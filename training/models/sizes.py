@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +41,6 @@ NESTED = ("text_config", "encoder", "vision_config")
 FILE_SUFFIXES = (".json", ".safetensors", ".txt", ".model")
 
 _LAYER_INDEX = re.compile(r"(?:^|[._])(?:layers?|h|blocks?)\.(\d+)\.")
-
-
-@dataclass(frozen=True)
-class WeightShapes:
-    """The shapes of weights, summed up."""
-
-    numbers: int  # of all weights together
-    largest: int  # dimension of any of them
-    layers: int  # by the names of the weights; 0 where they are not numbered
 
 
 def check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
@@ -109,16 +99,14 @@ def check_module_sizes(folder: Path, config: dict[str, Any]) -> None:
     if sizes and not any(folder.glob("[!.]*.safetensors")):
         # It says what is missing.
         read_tensors(folder)
-    numbers = read_shapes(folder).numbers if sizes else 1
+    numbers = sum(map(math.prod, read_shapes(folder).values())) if sizes else 1
     if math.prod(sizes.values()) > numbers:
-        announced = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
-        raise InputError(
-            f"{folder} announces {announced}, but its weights are only {numbers:,} numbers; fetch it again"
-        )
+        text = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
+        raise InputError(f"{folder} announces {text}, but its weights are only {numbers:,} numbers; fetch it again")
 
 
-def read_shapes(folder: Path) -> WeightShapes:
-    """The shapes of all weights in a folder, from the headers alone. InputError if one is damaged."""
+def read_shapes(folder: Path) -> dict[str, list[int]]:
+    """The shapes of all weights in a folder by their names, from the headers alone. InputError if one is damaged."""
     from safetensors import SafetensorError, safe_open
 
     shapes: dict[str, list[int]] = {}
@@ -128,12 +116,7 @@ def read_shapes(folder: Path) -> WeightShapes:
                 shapes |= {name: weights.get_slice(name).get_shape() for name in weights.keys()}  # noqa: SIM118
         except (OSError, SafetensorError) as error:
             raise InputError(f"{file} is damaged ({first_line(error)}); fetch the model again") from error
-    indices = [int(match[1]) for name in shapes if (match := _LAYER_INDEX.search(name)) and len(match[1]) < 6]
-    return WeightShapes(
-        numbers=sum(map(math.prod, shapes.values())),
-        largest=max((size for shape in shapes.values() for size in shape), default=0),
-        layers=max(indices, default=-1) + 1,
-    )
+    return shapes
 
 
 def _check_foreign(file: Path, settings: Mapping[str, Any]) -> None:
@@ -153,46 +136,46 @@ def _check_foreign(file: Path, settings: Mapping[str, Any]) -> None:
 
 def _check_code(file: Path, config: Mapping[str, Any]) -> None:
     """InputError for a decoder with code of its own, which makes it read in both directions."""
-    from transformers.models.auto.modeling_auto import (
-        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-    )
+    from transformers.models.auto import modeling_auto as tables
 
-    kind, code = str(config.get("model_type")), config.get("auto_map")
-    is_decoder = kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    if code and is_decoder and config.get("is_causal", True):
+    kind = str(config.get("model_type"))
+    is_causal = kind in tables.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and config.get("is_causal", True)
+    if config.get("auto_map") and is_causal and kind not in tables.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
         raise InputError(
             f"{file} names code of its own (auto_map), which is never run; choose a model without, or with is_causal "
             "false in its config.json"
         )
 
 
-def _check_sizes(file: Path, settings: Mapping[str, Any], shapes: WeightShapes) -> None:
+def _check_sizes(file: Path, settings: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> None:
     sizes = (next(_sizes(file, settings, names), None) for names in (LAYERS, WIDTHS, HEADS))
     layers, width, heads = (size and size[1] for size in sizes)
+    largest = max((size for shape in shapes.values() for size in shape), default=0)
     for name, size in _sizes(file, settings, (*WIDTHS, *OTHER_SIZES)):
-        if size > shapes.largest + SLACK:
+        if size > largest + SLACK:
             raise InputError(
-                f"{file} announces {name} {size:,}, but no weight is larger than {shapes.largest:,}; fetch it again"
+                f"{file} announces {name} {size:,}, but no weight is larger than {largest:,}; fetch it again"
             )
     # DeBERTa has no types of tokens.
     positions = (*POSITIONS, "type_vocab_size") if settings.get("type_vocab_size") else POSITIONS
     for name, size in _sizes(file, settings, positions):
         if size > MOST_POSITIONS:
             raise InputError(f"{file} announces {name} {size:,}; at most {MOST_POSITIONS:,} are supported")
-    # All layers of ALBERT are one.
+    # All layers of ALBERT are one; the weights of some models are not numbered.
     is_shared = "num_hidden_groups" in settings
-    most_layers = MOST_LAYERS if is_shared or not shapes.layers else shapes.layers
+    indices = [int(match[1]) for name in shapes if (match := _LAYER_INDEX.search(name)) and len(match[1]) < 6]
+    most_layers = max(indices) + 1 if indices and not is_shared else MOST_LAYERS
     if layers and layers > most_layers:
         raise InputError(
             f"{file} announces {layers:,} layers, but the weights are of {most_layers:,}; fetch the model again"
         )
     if width and heads and width % heads and not any(name in settings for name in HEAD_WIDTHS):
         raise InputError(f"{file} divides a width of {width:,} among {heads:,} heads; fetch the model again")
-    if width and (1 if is_shared else layers or 1) * width**2 > max(shapes.numbers, 1):
+    numbers = sum(map(math.prod, shapes.values()))
+    if width and (1 if is_shared else layers or 1) * width**2 > max(numbers, 1):
         raise InputError(
-            f"{file} announces {layers or 1:,} layers of width {width:,}, but the weights are only "
-            f"{shapes.numbers:,} numbers; fetch the model again"
+            f"{file} announces {layers or 1:,} layers of width {width:,}, but the weights are only {numbers:,} "
+            "numbers; fetch the model again"
         )
 
 

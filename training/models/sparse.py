@@ -32,8 +32,7 @@ from training.models.tokenization import TextTokenizer, text_tokenizer
 from training.names import ModelName
 from training.progress import Progress, ShouldStop
 
-# The second is a transformer with its head, in older folders.
-SPLADE, MLM = "SpladePooling", "MLMTransformer"
+SPLADE, MLM = "SpladePooling", "MLMTransformer"  # the second is a transformer with its head, in older folders
 # A weight for each token, the same in all texts: it reads queries alone, which then need no transformer.
 TABLE = "SparseStaticEmbedding"
 REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {"max": lambda w: w.amax(dim=1), "sum": lambda w: w.sum(dim=1)}
@@ -117,7 +116,6 @@ class SparseEncoder(SparseModel):
         return encoder
 
     def for_role(self, role: str) -> Self:
-        """The same with the prompt that the model's folder has for a ``query`` or a ``document``, if any."""
         encoder, prompt = copy.copy(self), {"prompt": None, "name": None, **self._form.role_prompt(role)}
         if any(text is not None for text in prompt.values()):
             encoder._tokenizer = self._tokenizer.with_prompt(self._form.with_prompt(**prompt, model=self.name).prompt)

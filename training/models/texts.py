@@ -17,9 +17,12 @@ from training.pooling import is_finite
 from training.progress import Progress
 
 T = TypeVar("T", bound=Hashable)
+# Sentences or pairs as a model reads them: themselves, or their token ids; of a table of vectors `TokenRows`.
+Rows = Sequence[Any]
+Forward = Callable[[int], None]  # a function that gets the number of rows of a chunk that are done
+Compute = Callable[[Rows, Forward], np.ndarray]  # a function that gives the results of the rows of a chunk
 
-# Sentences that are read and sorted by length together.
-CHUNK = 8_192
+CHUNK = 8_192  # sentences that are read and sorted by length together
 # On a GPU, whose batches are 64 times as large as a CPU's; the next chunk is tokenised meanwhile.
 GPU_CHUNK = 2 * CHUNK
 
@@ -68,25 +71,20 @@ class ReadReport:
 
 
 class Chunk(NamedTuple):
-    """Sentences or pairs as a model reads them, each distinct one once."""
+    """Sentences or pairs, each distinct one once."""
 
-    rows: Sequence[Any]  # the sentences themselves, or their token ids; of a table of vectors `TokenRows`
+    rows: Rows
     inverse: list[int]  # the position of each input in ``rows``
     cut: Sequence[Hashable] = ()  # the inputs that were cut
     tokens: int = 0
 
 
 def compute_chunks(
-    parts: Iterable[Chunk],
-    compute: Callable[[Sequence[Any], Callable[[int], None]], np.ndarray],
-    report: ReadReport,
-    on_progress: Progress | None,
-    total: int | None = None,
+    parts: Iterable[Chunk], compute: Compute, report: ReadReport, on_progress: Progress | None, total: int | None = None
 ) -> Iterator[np.ndarray]:
     """The results of the inputs of each chunk, in their order.
 
-    ``compute`` gives those of its rows, and is given what it calls with the number of rows that are done.
-    ``on_progress`` is called with the number of inputs that are, and ``total``.
+    ``on_progress`` is called with the number of inputs that are done, and ``total``.
     """
     started, seconds, done = time.perf_counter(), report.seconds, 0
     for part in parts:

@@ -109,19 +109,12 @@ class WordRows:
         self._forget()
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, model_format: ModelFormat) -> WordRows | None:
+    def of(cls, tokenizer: Tokenizer) -> WordRows | None:
         """For a tokenizer without special tokens; None if its words cannot be tokenised by themselves."""
-        is_bert = isinstance(tokenizer.normalizer, normalizers.BertNormalizer) and isinstance(
-            tokenizer.pre_tokenizer, pre_tokenizers.BertPreTokenizer
-        )
-        changed = model_format.max_length or model_format.expansion or model_format.lowercase
+        is_bert = isinstance(tokenizer.normalizer, normalizers.BertNormalizer)
+        is_bert = is_bert and isinstance(tokenizer.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
         added = "".join(token.content for token in tokenizer.get_added_tokens_decoder().values())
-        if not is_bert or changed or tokenizer.truncation or " " in added:
-            return None
-        copied = copy.deepcopy(tokenizer)
-        copied.no_padding()
-        copied.no_truncation()
-        return cls(copied)
+        return cls(tokenizer) if is_bert and not (tokenizer.truncation or tokenizer.padding or " " in added) else None
 
     def rows(self, sentences: Sequence[str]) -> TokenRows:
         """The token ids of each text; of an empty one none."""
@@ -180,16 +173,11 @@ class SubwordTokenizer(TextTokenizer):
         self._special_ids = frozenset(special_ids)
         # A chat template has the special tokens itself.
         self._adds_special = model_format.input_module == TRANSFORMER and chat is None
-        self._words = None if self._adds_special else WordRows.of(tokenizer, model_format)
-        self._rust = copy.deepcopy(tokenizer)
-        self._rust.no_padding()
-        if model_format.max_length:
-            self._rust.enable_truncation(model_format.max_length, direction=direction)
+        self._rust = rust_copy(tokenizer, model_format.lowercase, model_format.max_length, direction)
         if model_format.expansion:
             length, pad_id, pad_token = model_format.expansion
             self._rust.enable_padding(length=length, pad_id=pad_id, pad_token=pad_token)
-        if model_format.lowercase:
-            lowercase(self._rust)
+        self._words = None if self._adds_special else WordRows.of(self._rust)
 
     @tokenizing()
     def encodings(self, sentences: Iterable[str]) -> list[Encoding]:
@@ -288,9 +276,25 @@ def text_tokenizer(
     )
 
 
-def lowercase(tokenizer: Tokenizer) -> None:
-    """Make a tokenizer read texts in lower case; special tokens keep their case, and offsets stay valid."""
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *filter(None, [tokenizer.normalizer])])
+def unpadded(tokenizer: Tokenizer) -> Tokenizer:
+    """The tokenizer without the padding and the truncation of its file, which may pad each text to 10⁹ tokens."""
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def rust_copy(tokenizer: Tokenizer, lowercases: bool, max_length: int | None, direction: str) -> Tokenizer:
+    """A tokenizer that does not pad; ``direction``: the side that is cut, right or left.
+
+    One that ``lowercases`` texts keeps the case of special tokens, and its offsets stay valid.
+    """
+    rust = copy.deepcopy(tokenizer)
+    rust.no_padding()
+    if max_length:
+        rust.enable_truncation(max_length, direction=direction)
+    if lowercases:
+        rust.normalizer = normalizers.Sequence([normalizers.Lowercase(), *filter(None, [rust.normalizer])])
+    return rust
 
 
 def are_unknown(tokenizer: Tokenizer, unknown_id: int | None, sentences: Sequence[str]) -> list[bool]:
@@ -302,24 +306,20 @@ def are_unknown(tokenizer: Tokenizer, unknown_id: int | None, sentences: Sequenc
         return [False] * len(sentences)
     prepared = [replace_surrogates(read_part(text, tokenizer)) for text in sentences]
 
-    def has_known(ids: list[int]) -> bool:
-        # To decode takes as long as to encode; nearly all texts have known tokens alone.
-        if unknown_id not in ids:
-            return bool(ids)
-        others = [token for token in ids if token != unknown_id]
-        return bool(tokenizer.decode(others, skip_special_tokens=False).strip())
+    def unknown(texts: set[str]) -> set[str]:
+        ordered, unknown_texts = sorted(texts), set()
+        for text, encoding in zip(ordered, tokenizer.encode_batch_fast(ordered, add_special_tokens=False), strict=True):
+            others = [token for token in encoding.ids if token != unknown_id]
+            # To decode takes as long as to encode; nearly all texts have known tokens alone.
+            is_whole = len(others) == len(encoding.ids)
+            if not (others if is_whole else tokenizer.decode(others, skip_special_tokens=False).strip()):
+                unknown_texts.add(text)
+        return unknown_texts
 
-    def without_known(texts: Iterable[str]) -> set[str]:
-        texts = list(texts)
-        encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        return {text for text, encoding in zip(texts, encodings, strict=True) if not has_known(encoding.ids)}
-
-    # Nearly all texts begin with a word that the model knows, and many with the same ones.
+    # Nearly all texts begin with a word that the model knows, and many with the same one.
     first_words = ["".join(text.split(maxsplit=1)[:1]) for text in prepared]
-    unknown_words = without_known({word for word in first_words if word})
-    unknown_texts = without_known(
-        {text for text, word in zip(prepared, first_words, strict=True) if word in unknown_words}
-    )
+    unknown_words = unknown(set(first_words)) - {""}
+    unknown_texts = unknown({text for text, word in zip(prepared, first_words, strict=True) if word in unknown_words})
     return [text in unknown_texts for text in prepared]
 
 

@@ -29,16 +29,13 @@ from training.names import Endpoint
 from training.progress import ShouldStop
 
 KEY = "SBERT_ENDPOINT_KEY"
-# The limit for a request, until its answer is read.
-SECONDS = 60.0
-# To a server.
-REQUESTS_AT_ONCE = 4
+SECONDS = 60.0  # the limit for a request, until its answer is read
+REQUESTS_AT_ONCE = 4  # to a server
 # Seconds before each new attempt, unless the server asks for more.
 DELAYS = (0.5, 1.0, 2.0, 4.0)
 LONGEST_DELAY, POLL_SECONDS = 30.0, 0.1
 BUSY = (429, 500, 502, 503, 504)
-# The statuses for a request that holds a text that the server does not take, or too many.
-REFUSED = (400, 413, 422)
+REFUSED = (400, 413, 422)  # the statuses for a request that holds a text that the server does not take, or too many
 # The limits for the bodies of an answer and of a refusal.
 MOST_BYTES, MOST_ERROR_BYTES = 64 << 20, 64 << 10
 MOST_DIMENSIONS = 16_384

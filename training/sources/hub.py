@@ -29,8 +29,7 @@ from training.errors import InputError, first_line
 from training.names import is_repo_id
 from training.sources.home import is_offline
 
-# The limit for the first answer, once connected.
-ANSWER_SECONDS = 8.0
+ANSWER_SECONDS = 8.0  # the limit for the first answer, once connected
 
 MODEL_FILES = ("*.json", "*.txt", "*.model", "README.md", "model*.safetensors", "*/model*.safetensors")
 
@@ -212,14 +211,11 @@ def _message(error: BaseException, token: str) -> str:
     return (" ".join(str(error).split()) or type(error).__name__).replace(token, "…")
 
 
-# ---------------------------------------------------------------- the connection
-
 # The Hub's client retries with long timeouts, and a machine without a network should not make its user wait. So one
 # TCP connection is tried before the first request, name resolution included, and a failure is remembered for five
 # minutes (not for longer: a server that was started before the network came up must find it later).
 
-# The limit for one address of the Hub; it may have several, and the first may not answer.
-ADDRESS_SECONDS = 1.2
+ADDRESS_SECONDS = 1.2  # the limit for one address of the Hub; it may have several, and the first may not answer
 # The limit for name resolution and all addresses together.
 CONNECT_SECONDS = 2.5
 REMEMBER_SECONDS = 300.0
@@ -241,19 +237,15 @@ def check_reachable() -> None:
     if why := _why_unreachable(endpoint()):
         remember_failure(why)
         raise ConnectionError(why)
-    _guard_redirects()
-
-
-def _guard_redirects() -> None:
-    """Lets the client refuse redirects to addresses of this machine and its network, where the Hub itself may be."""
     from huggingface_hub import get_session
 
-    client = get_session()
-    if _refuse_inside not in client.event_hooks["request"]:
-        client.event_hooks = {**client.event_hooks, "request": [*client.event_hooks["request"], _refuse_inside]}
+    hooks = (client := get_session()).event_hooks
+    if _refuse_inside not in hooks["request"]:
+        client.event_hooks = {**hooks, "request": [*hooks["request"], _refuse_inside]}
 
 
 def _refuse_inside(request: Any) -> None:
+    """Refuses redirects to addresses of this machine and its network, where the Hub itself may be."""
     host = request.url.host
     if host == urlsplit(endpoint()).hostname or {"http", "https", "all"} & {*getproxies()}:
         # A proxy decides itself what it reaches.

@@ -24,7 +24,6 @@ from training.errors import InputError, first_line
 from training.names import is_repo_id
 from training.sources import hub
 from training.sources.home import home_folder, is_offline
-from training.sources.hub import endpoint
 
 log = logging.getLogger("sbert_lab.sources")
 
@@ -32,8 +31,7 @@ log = logging.getLogger("sbert_lab.sources")
 LARGEST_DOWNLOAD = 256 << 20
 MOST_ROWS = 1_000_000
 BATCH_ROWS = 1_000
-# Configurations or splits that an error lists.
-MOST_NAMED = 12
+MOST_NAMED = 12  # configurations or splits that an error lists
 # The files in which a repository says which of its files are the data.
 CARDS = ("README.md", ".huggingface.yaml")
 SPLIT_NAMES = {"dev": ("dev", "validation", "valid", "val"), "train": ("train",), "test": ("test",)}
@@ -121,7 +119,7 @@ def _locate(repo_id: str, home: str | Path | None) -> _Located | None:
     try:
         info = hub.repo_info(hub.Repo(repo_id, "dataset"))
     except FileNotFoundError as error:
-        raise InputError(f"data set {repo_id} cannot be had from {endpoint()}: {error}") from error
+        raise InputError(f"data set {repo_id} cannot be had from {hub.endpoint()}: {error}") from error
     except ConnectionError as error:
         log.info("data set %s not from the Hub: %s", repo_id, error)
         return None
@@ -129,7 +127,7 @@ def _locate(repo_id: str, home: str | Path | None) -> _Located | None:
     if f"{repo_id.split('/')[-1]}.py" in sizes:
         raise InputError(f"data set {repo_id} is made by a script, and scripts of others are not run; choose another")
     _check_card(hub.Repo(info.id, "dataset"), [name for name in CARDS if name in sizes], info.sha)
-    return _Located(info.id, f"Hub {endpoint()}", info.sha, sizes)
+    return _Located(info.id, f"Hub {hub.endpoint()}", info.sha, sizes)
 
 
 def _check_card(repo: hub.Repo, cards: Sequence[str], revision: str) -> None:
@@ -182,7 +180,7 @@ def _cached_builder(repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequen
     """The builder of an earlier download, and the selectors that are left. InputError if there is no download."""
     from datasets.packaged_modules.cache.cache import Cache
 
-    why = "offline (HF_HUB_OFFLINE)" if is_offline() else f"no connection to {endpoint()}"
+    why = "offline (HF_HUB_OFFLINE)" if is_offline() else f"no connection to {hub.endpoint()}"
     latest = {"dataset_name": repo_id.split("/")[-1], "version": "auto", "hash": "auto"}
     for config in dict.fromkeys((selectors[0] if selectors else "", "")):
         with suppress(ValueError):
@@ -250,11 +248,11 @@ def _explained(repo_id: str) -> Iterator[None]:
         # The library drops the cause, so that its words tell.
         is_gated = isinstance(error, errors.GatedRepoError) or "gated" in str(error)
         reason = (hub.GATED if is_gated else hub.NOT_FOUND).format("data set")
-        raise InputError(f"{what} cannot be had from {endpoint()}: {reason}") from error
+        raise InputError(f"{what} cannot be had from {hub.endpoint()}: {reason}") from error
     except DataFilesNotFoundError as error:
         raise InputError(f"{what} holds no files of a known format (Parquet, JSON, CSV, text …)") from error
     except (errors.HTTPError, errors.HfHubHTTPError, errors.OfflineModeIsEnabled, ConnectionError) as error:
-        raise InputError(f"{what}: the connection to {endpoint()} broke off ({_brief(error)})") from error
+        raise InputError(f"{what}: the connection to {hub.endpoint()} broke off ({_brief(error)})") from error
     except (DatasetsError, ArrowException, UnicodeDecodeError, OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(f"{what} cannot be read ({_brief(error)})") from error
 

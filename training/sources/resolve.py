@@ -26,8 +26,7 @@ log = logging.getLogger("sbert_lab.sources")
 
 EMBEDDED = {DEFAULT_MODEL: package_index.MINILM, LARGE_MODEL: package_index.MPNET}
 HUB_ORG = "sentence-transformers/"
-# The place of GloVe in the home folder.
-GLOVE_FOLDER = "data/glove.6B.50d"
+GLOVE_FOLDER = "data/glove.6B.50d"  # the place of GloVe in the home folder
 # The suffixes of files that are named in place of the folder of a model.
 WEIGHTS = (".safetensors", ".bin", ".gguf", ".onnx", ".zip")
 # Formats of weights that are made from a model and cannot be trained, and the names of their files.
@@ -47,8 +46,7 @@ class Source(NamedTuple):
     name: str
     find: Callable[[], Path]
     is_remote: bool = False
-    # The name with more detail, for the folders that come from here.
-    full_name: str = ""
+    full_name: str = ""  # the name with more detail, for the folders that come from here
 
 
 def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) -> ResolvedFolder:
@@ -89,9 +87,8 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
     ]
     names = [*ENCODERS, *CROSS_ENCODERS, *BASELINES, *(folder.name for folder in (root / "models").glob("*"))]
     sources = [source for source in sources if fetch or not source.is_remote]
-    return _first_available(
-        f"model {name}", sources, f"put the model's files into {target}", did_you_mean(short, names)
-    )
+    remedy = f"put the model's files into {target}"
+    return _first_available(f"model {name}", sources, remedy, did_you_mean(short, names))
 
 
 def run_folder(run: str, home: str | Path | None = None) -> Path:

@@ -34,7 +34,6 @@ from training.models.files import check_replaceable, write_tensors
 from training.models.folder import JOINT_HEAD, ModelFolder
 from training.models.joint_pair_model import (
     ARCHITECTURES,
-    PROBES,
     JointPairModel,
     LogitScorer,
     SequenceClassifier,
@@ -42,8 +41,8 @@ from training.models.joint_pair_model import (
 )
 from training.models.loading import max_input_length, open_tokenizer
 from training.models.model import Pair, open_model, required
-from training.models.pairs import PairTokenizer
-from training.models.word_encoders import WordBackbone
+from training.models.modules.words import WordBackbone
+from training.models.pairs import PROBES, PairTokenizer
 from training.names import ModelName
 from training.progress import ShouldStop
 from training.trainer.config import CLASSIFIER, JOINT, RunConfig

@@ -35,8 +35,8 @@ from training.models.encoder import Encoder
 from training.models.folder import ModelFolder
 from training.models.loading import DEFAULT_MAX_LENGTH, LANGUAGE_MODEL, max_input_length, open_backbone
 from training.models.modules import EncoderParts
-from training.models.random_weights import as_bert_tokenizer, random_language_model, train_vocabulary
-from training.models.word_encoders import WordBackbone
+from training.models.modules.words import WordBackbone
+from training.models.random_weights import as_bert_tokenizer, random_backbone, train_vocabulary
 from training.names import ModelName
 from training.objectives.tokens import mask_tokens
 from training.progress import ShouldStop
@@ -84,7 +84,7 @@ class TrainableLanguageModel:
             )
         if shape := name.scratch_shape:
             tokenizer = _vocabulary(config, data, folder)
-            model = random_language_model(*shape, len(tokenizer), config.max_length, config.seed)
+            model = random_backbone(*shape, len(tokenizer), config.seed, config.max_length or DEFAULT_MAX_LENGTH, True)
             layout = replace(layout, max_length=None)
         else:
             tokenizer = encoder.tokenizer

@@ -86,8 +86,9 @@ class ModelCache:
         if not model.sent_to:
             settings = settings.with_pooling(pooling)
         model = model.with_settings(settings)
-        is_for_role = role is not None and isinstance(model, VectorModel) and not settings.states_prompt
-        return model.for_role(role) if is_for_role else model  # type: ignore[attr-defined]
+        if role is None or settings.states_prompt or not isinstance(model, VectorModel):
+            return model
+        return model.for_role(role)
 
     def cross_encoder_or_none(self, name: str | None) -> CrossEncoder | None:
         """The cross-encoder of that name; None for no name and for "none"."""

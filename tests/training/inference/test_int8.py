@@ -29,7 +29,7 @@ def product() -> tuple[nn.Linear, ObservedLinear, torch.Tensor]:
     torch.manual_seed(0)
     linear, x = nn.Linear(64, 48), torch.randn(200, 64)
     x[:, :2] *= 40
-    observed = ObservedLinear([linear], 1.0)
+    observed = ObservedLinear(linear.weight, linear.bias)
     with torch.no_grad():
         observed(x[:100])
         observed(x[100:])

@@ -32,7 +32,7 @@ def test_onednn_multiplies_as_linear_does(dtype: torch.dtype, tolerance: float):
     if not has_onednn("cpu", dtype):
         pytest.skip("no oneDNN here")
     layer, x, residual = nn.Linear(48, 32), torch.randn(70, 48).to(dtype), torch.randn(70, 32).to(dtype)
-    plain, fast = (kind([layer], 1.0, dtype) for kind in (FusedLinear, OneDnnLinear))
+    plain, fast = (kind(layer.weight, layer.bias, dtype) for kind in (FusedLinear, OneDnnLinear))
     for a, b in [(plain(x), fast(x)), (plain.gelu(x), fast.gelu(x)), (plain.plus(x, residual), fast.plus(x, residual))]:
         torch.testing.assert_close(a, b, rtol=0, atol=tolerance)
 
@@ -64,6 +64,6 @@ def test_without_usable_operators_vectors_are_the_same(
     monkeypatch.setattr(torch.ops, "mkldnn", operators)
     assert not has_onednn("cpu", torch.float32)
     assert not has_onednn("cpu", torch.bfloat16) and not has_onednn("cuda", torch.float32)
-    assert type(fused_linear([nn.Linear(4, 4)], 1.0, torch.float32)) is FusedLinear
+    assert type(fused_linear(torch.ones(4, 4), None, torch.float32)) is FusedLinear
     actual = Encoder.load(folder, dtype="float32", device="cpu").encode(SENTENCES)
     np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5)

@@ -18,13 +18,7 @@ from training.evaluation.metrics import spearman
 from training.models import cross_encoder as module
 from training.models.cross_encoder import CrossEncoder, ReadReport
 from training.models.encoder import Encoder
-from training.models.joint_pair_model import (
-    JointPairModel,
-    PackedClassifierPairs,
-    PackedJointPairs,
-    PaddedPairs,
-    build_pair_runner,
-)
+from training.models.joint_pair_model import JointPairModel, PackedPairs, PaddedPairs, build_pair_runner
 from training.models.pairs import PairTokenizer, pad_pairs
 
 PAIRS = [
@@ -110,7 +104,7 @@ def test_the_scores_are_those_of_sentence_transformers(tmp_path, architecture):
     """Also of what ``save`` wrote, read by sentence-transformers."""
     ours = CrossEncoder.load(str(classifier(tmp_path / "theirs", architecture)), dtype="float32")
     ours.save(tmp_path / "saved")
-    assert type(ours.inference) is (PaddedPairs if architecture == "modernbert" else PackedClassifierPairs)
+    assert type(ours.inference) is (PaddedPairs if architecture == "modernbert" else PackedPairs)
     scores = ours.predict(PAIRS)
     assert np.ptp(scores) > 0.01  # random weights, but not deaf
     assert ours.card is None
@@ -191,17 +185,6 @@ def test_the_recorded_figure_is_what_it_reaches(name, every, tolerance, home):
     assert reached == pytest.approx(card["spearman"]["dev"], abs=tolerance)
 
 
-def test_the_merged_weights_are_those_of_peft(adapter):
-    """Our merge on load, against peft's own."""
-    from peft import PeftModel
-
-    base = Encoder.load("all-MiniLM-L6-v2", dtype="float32", device="cpu").backbone
-    merged = PeftModel.from_pretrained(base, str(asset("cross-encoder") / "minilm-stsb")).merge_and_unload()
-    ours = adapter.scorer.transformer.state_dict()
-    for key, value in merged.state_dict().items():
-        torch.testing.assert_close(ours[key], value.float(), atol=1e-6, rtol=1e-4)
-
-
 def test_a_copied_adapter_opens_anywhere_but_not_with_a_head_of_another_size(adapter, tmp_path):
     adapter.save(tmp_path / "copy")
     again = CrossEncoder.load(str(tmp_path / "copy"), dtype="float32")
@@ -239,7 +222,7 @@ def test_packed_pairs_score_as_the_module_alone_with_each_pair(tmp_path, archite
     scorer.cross.copy_(torch.linspace(-3, 1, scorer.cross.numel()).view_as(scorer.cross))
     rows = PairTokenizer(encoder.tokenizer, encoder.max_length, separately=True)(PAIRS)
     prepared = build_pair_runner(scorer, torch.float32, 0)
-    assert type(prepared) is PackedJointPairs
+    assert type(prepared) is PackedPairs
     scores = torch.empty(len(rows))
     for group, logits in prepared.map(rows, lambda logits, _: logits):
         scores[group] = logits

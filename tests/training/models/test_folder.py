@@ -236,7 +236,7 @@ def test_a_damaged_file_is_one_clear_line(model: Path, name: str):
 def test_what_is_written_is_read_back(model: Path, data: st.DataObject, **values: Any):
     default = data.draw(st.sampled_from([None, *values["prompts"]]))
     layout = ModelFormat(transformer=model, default_prompt=default, **values)
-    assert layout.write(model, width=8) == []
+    layout.write(model, 8, (), ())
     assert read_format(model) == layout
 
 

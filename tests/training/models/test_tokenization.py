@@ -2,7 +2,6 @@
 
 import json
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,11 +14,8 @@ from tokenizers import Tokenizer, pre_tokenizers
 from training.errors import InputError
 from training.models import tokenization
 from training.models.encoder import Encoder
-from training.models.folder import ModelFormat
 from training.models.texts import ReadReport
 from training.models.tokenization import LONGEST_TEXT, SHORT_TEXT, WordRows, read_part
-
-STATIC = ModelFormat(Path(), input_module="StaticEmbedding")
 
 
 @pytest.fixture(scope="module")
@@ -79,19 +75,21 @@ class TestWordRows:
         st.lists(st.text(st.sampled_from("aé́Äß \t\n\x0b\u2003字,.[MASK]##ﬁ🙂\ud800") | st.characters(), max_size=30))
     )
     def test_the_ids_are_those_of_the_tokenizer(self, rust, texts):
-        rows = WordRows.of(rust, STATIC).rows(texts)
+        rows = WordRows.of(rust).rows(texts)
         whole = [text.encode("utf-8", "replace").decode() for text in texts]
         expected = [encoding.ids for encoding in rust.encode_batch(whole, add_special_tokens=False)]
         assert [row.tolist() for row in rows] == expected
         assert rows.lengths.tolist() == [len(ids) for ids in expected]
 
     def test_what_is_remembered_is_bounded_and_other_tokenizers_are_left_to_themselves(self, rust, monkeypatch):
-        assert WordRows.of(rust, ModelFormat(Path(), input_module="StaticEmbedding", max_length=8)) is None
         other = Tokenizer.from_str(rust.to_str())
+        other.enable_truncation(8)
+        assert WordRows.of(other) is None
+        other.no_truncation()
         other.pre_tokenizer = pre_tokenizers.Metaspace()
-        assert WordRows.of(other, STATIC) is None
+        assert WordRows.of(other) is None
         monkeypatch.setattr(tokenization, "MOST_WORDS", 3)
-        words = WordRows.of(rust, STATIC)
+        words = WordRows.of(rust)
         first = words.rows(["one two three four", "two"])
         words.rows(["five six"])
         assert len(words._numbers) == 2

@@ -15,7 +15,7 @@ from training.catalogue import BILSTM, DAN, WORD_ENCODERS
 from training.errors import InputError
 from training.models.encoder import Encoder
 from training.models.files import read_json
-from training.models.word_encoders import DENSE_DIMENSION, LSTM_DIMENSION, MIN_BIGRAMS
+from training.models.random_weights import DENSE_DIMENSION, LSTM_DIMENSION, MIN_BIGRAMS
 from training.sources.resolve import has_glove
 
 WORDS = ["the", ".", ",", "a", "of", "'s", "man", "dog", "do", "n't", "plays", "guitar", "new", "york", "runs"]

@@ -21,7 +21,7 @@ from training.errors import InputError
 from training.models.encoder import Encoder
 from training.models.folder import ModelFormat
 from training.models.modules import LSTM, Dense, EncoderParts, LayerNorm, StaticEmbedding, WordEmbeddings
-from training.models.word_encoders import WordBackbone
+from training.models.modules.words import PADDING_TOKEN, WhitespaceTokenizer, WordBackbone
 from training.objectives.pairs import Classification, Regression
 from training.objectives.ranking import MultipleNegativesRanking
 from training.trainer.replica import Dropout
@@ -201,9 +201,10 @@ def word_model(folder: Path, kind: str) -> Path:
         backbone, layout = WordBackbone(module), ModelFormat(folder, "mean", input_module="StaticEmbedding")
     else:
         vectors = torch.randn(len(WORDS), 12, generator=draw)
-        words = WordEmbeddings.from_words(WORDS, vectors, update_embeddings=kind == "updated")
+        table = torch.cat([torch.zeros(1, 12), vectors])
+        words = WordEmbeddings(WhitespaceTokenizer([PADDING_TOKEN, *WORDS]), table, kind == "updated")
+        torch.manual_seed(0)
         lstm = LSTM(12, 6)
-        lstm.reset(seed=0)
         backbone, layout = WordBackbone(words, [lstm]), ModelFormat(folder, "max", input_module="WordEmbeddings")
     parts = EncoderParts(backbone, backbone.input_module.tokenizer, layout, "", nn.Sequential())
     Encoder("", parts, torch.float32).save(folder)

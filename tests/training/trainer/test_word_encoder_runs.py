@@ -19,8 +19,8 @@ SENTENCES = ["A man is playing a guitar.", "The woman eats", "a dog runs in the 
 def short(alone, pairs, monkeypatch) -> RunConfig:
     """A few steps where there is no GloVe, and nothing to fetch it from."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setattr("training.models.word_encoders.LSTM_DIMENSION", 24)
-    monkeypatch.setattr("training.models.word_encoders.DENSE_DIMENSION", 24)
+    monkeypatch.setattr("training.models.random_weights.LSTM_DIMENSION", 24)
+    monkeypatch.setattr("training.models.random_weights.DENSE_DIMENSION", 24)
     return RunConfig("regression", base=BILSTM, train_data=pairs, eval_data=pairs, max_steps=30, eval_every=15)
 
 

@@ -1,26 +1,17 @@
-"""From token vectors to a sentence vector: the pooling and the modules after it, Dense, LayerNorm, Normalize, Dropout.
-
-Each of these modules maps (B, D) to (B, D'), float32.
-"""
+"""The modules after the pooling, Dense, LayerNorm, Normalize and Dropout, each (B, D) -> (B, D'), float32."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.device import to_host
 from training.errors import InputError
 from training.models.files import load_weights, read_object, write_json, write_tensors
-from training.models.folder import ModelFormat
 from training.models.sizes import check_module_sizes
-from training.pooling import parse_pooling, pooling_function
 
 # The features that these modules read and write in sentence-transformers.
 SENTENCE, TOKENS = "sentence_embedding", "token_embeddings"
@@ -37,9 +28,9 @@ class SentenceModule(nn.Module, ABC):
         return False
 
     @classmethod
-    @abstractmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> SentenceModule:
         """The module with fresh weights. InputError if a setting is missing or not supported."""
+        return cls()
 
     @abstractmethod
     def config(self) -> dict[str, Any]:
@@ -144,10 +135,6 @@ class Normalize(SentenceModule):
     """Scales each vector to length 1; a zero vector stays zero."""
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], folder: Path) -> Normalize:
-        return cls()
-
-    @classmethod
     def read(cls, folder: Path, feature: str = SENTENCE) -> Normalize:
         """Folders made before it had settings have no config.json, or no folder at all."""
         _check_features(read_object(folder / "config.json", {}), folder, feature)
@@ -183,45 +170,6 @@ class Dropout(SentenceModule):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.p, self.training)
-
-
-class SentenceOutput:
-    """The way from the token vectors of sentences to sentence vectors, under one format."""
-
-    def __init__(self, form: ModelFormat, modules: Iterable[Any], width: int, skipped: int, name: str) -> None:
-        """``width``: of a token vector; ``skipped``: tokens at the start that are not pooled.
-
-        InputError, which names the model, if the modules do not fit, or the format keeps too many dimensions.
-        """
-        pooling = form.pooling or "mean"
-        self._pool, self._modules = pooling_function(pooling, skipped), list(modules)
-        self._normalizes = form.normalizes
-        pooled = len(parse_pooling(pooling)) * width
-        # The length of a sentence vector before it is cut to ``dimension``.
-        self.full_dimension = int(reduce(lambda size, module: module.output_dimension(size), self._modules, pooled))
-        self.dimension = form.dimension or self.full_dimension
-        if self.dimension > self.full_dimension:
-            raise InputError(f"{name} keeps {self.dimension} dimensions of {self.full_dimension}")
-
-    def pool(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
-        """Hidden states (B, T, H), mask -> sentence vectors (B, full_dimension), without the last Normalize."""
-        return reduce(lambda vectors, module: module(vectors), self._modules, self._pool(hidden, mask))
-
-    def to_vectors(self, normalize: bool | None) -> Callable[[Tensor, Tensor | None], np.ndarray]:
-        """A function of hidden states (B, T, H) and their mask to sentence vectors (B, D) on the host."""
-        to_unit = self._normalizes if normalize is None else normalize
-        # Truncation comes after the model's own Normalize, as in sentence-transformers.
-        truncates, is_unit_before = self.dimension < self.full_dimension, normalize is None and self._normalizes
-
-        def to_vectors(hidden: Tensor, mask: Tensor | None) -> np.ndarray:
-            vectors = self.pool(hidden, mask)
-            if truncates:
-                vectors = (F.normalize(vectors, dim=1) if is_unit_before else vectors)[:, : self.dimension]
-            if to_unit and not (truncates and is_unit_before):
-                vectors = F.normalize(vectors, dim=1)
-            return to_host(vectors)
-
-        return to_vectors
 
 
 def activation_named(name: str) -> nn.Module:

@@ -1,4 +1,4 @@
-"""Tables of vectors, WordEmbeddings of words and StaticEmbedding of sub-words that are averaged, and the LSTM.
+"""Tables of vectors, WordEmbeddings of words and StaticEmbedding of sub-words; the LSTM; WordBackbone, made of these.
 
 The tokenizer of words is sentence-transformers' WhitespaceTokenizer: each piece of text between white space is looked
 up as it is, then without punctuation around it, then in lower case; what is not found, and stop words, are left out.
@@ -13,6 +13,7 @@ import string
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -28,8 +29,6 @@ CONFIG, TOKENIZER_CONFIG = "wordembedding_config.json", "whitespacetokenizer_con
 TABLE = "emb_layer.weight"
 PADDING_TOKEN = "PADDING_TOKEN"  # noqa: S105 - the first row of tables made from text files: a zero vector
 NO_LIMIT = 1_000_000  # words of a sentence
-
-_PIECE = re.compile(r"\S+")
 
 
 class WordEncoding(NamedTuple):
@@ -65,7 +64,7 @@ class WhitespaceTokenizer:
     def words(self, text: str) -> list[FoundWord]:
         return [
             FoundWord(form, match.group(), number, match.span())
-            for number, match in enumerate(_PIECE.finditer(text))
+            for number, match in enumerate(re.finditer(r"\S+", text))
             if (form := self._form(match.group())) is not None
         ]
 
@@ -122,28 +121,22 @@ def bigram(first: FoundWord, second: FoundWord) -> str:
     return f"{first.form} {second.form}"
 
 
-TOKENIZERS: dict[str, type[WhitespaceTokenizer]] = {
-    kind.__name__: kind for kind in (WhitespaceTokenizer, BigramTokenizer)
-}
+TOKENIZERS = {"WhitespaceTokenizer": WhitespaceTokenizer, "BigramTokenizer": BigramTokenizer}
 
 
 class WordEmbeddings(nn.Module):
     """Words to vectors: (B, T) int64 -> (B, T, D) float32."""
 
     def __init__(
-        self,
-        tokenizer: WhitespaceTokenizer,
-        vectors: Tensor,
-        update_embeddings: bool = False,
-        max_length: int = NO_LIMIT,
+        self, tokenizer: WhitespaceTokenizer, vectors: Tensor, trainable: bool = False, max_length: int = NO_LIMIT
     ) -> None:
         super().__init__()
         if len(vectors) != len(tokenizer.rows):
             raise InputError(f"there are {len(tokenizer.rows):,} words, but {len(vectors):,} word vectors")
-        self.tokenizer, self.update_embeddings, self.max_length = tokenizer, update_embeddings, max_length
+        self.tokenizer, self.trainable, self.max_length = tokenizer, trainable, max_length
         zeros = torch.zeros(int(tokenizer.pad_id == len(vectors)), vectors.shape[1])
         table = torch.cat([vectors.float(), zeros])
-        self.table = nn.Embedding.from_pretrained(table, freeze=not update_embeddings)
+        self.table = nn.Embedding.from_pretrained(table, freeze=not trainable)
 
     @classmethod
     def read(cls, folder: Path) -> WordEmbeddings:
@@ -162,23 +155,10 @@ class WordEmbeddings(nn.Module):
         return cls(tokenizer, vectors, bool(config.get("update_embeddings")), int(longest))
 
     def write(self, folder: Path) -> None:
-        settings: dict[str, Any] = {
-            "tokenizer_class": self.tokenizer.name,
-            "update_embeddings": self.update_embeddings,
-            "max_seq_length": self.max_length,
-        }
-        write_json(folder / CONFIG, settings)
+        settings = {"update_embeddings": self.trainable, "max_seq_length": self.max_length}
+        write_json(folder / CONFIG, {"tokenizer_class": self.tokenizer.name, **settings})
         write_tensors(folder, {TABLE: self.table.weight[: len(self.tokenizer.rows)]})
         self.tokenizer.write(folder)
-
-    @classmethod
-    def from_words(
-        cls, words: Sequence[str], vectors: Tensor, update_embeddings: bool = False, lowercase: bool = False
-    ) -> WordEmbeddings:
-        """A table of V words and their vectors (V, D), with a zero row for padding before them."""
-        zero = torch.zeros(1, vectors.shape[1])
-        tokenizer = WhitespaceTokenizer([PADDING_TOKEN, *words], lowercase=lowercase)
-        return cls(tokenizer, torch.cat([zero, vectors.float()]), update_embeddings)
 
     def forward(self, ids: Tensor) -> Tensor:
         return self.table(ids)
@@ -199,11 +179,6 @@ class StaticEmbedding(nn.Module):
         self.tokenizer = tokenizer
         zero = torch.zeros(1, vectors.shape[1])
         self.table = nn.Embedding.from_pretrained(torch.cat([vectors.float(), zero]), freeze=False)
-
-    @property
-    def empty_id(self) -> int:
-        """The row that stands for a text without tokens."""
-        return self.table.num_embeddings - 1
 
     @property
     def max_length(self) -> int | None:
@@ -272,17 +247,11 @@ class LSTM(nn.Module):
         bidirectional: bool = True,
     ) -> None:
         super().__init__()
-        self.settings = dict(
-            zip(LSTM_SETTINGS, (embedding_dimension, hidden_dim, num_layers, dropout, bidirectional), strict=True)
-        )
+        values = (embedding_dimension, hidden_dim, num_layers, dropout, bidirectional)
+        self.settings = dict(zip(LSTM_SETTINGS, values, strict=True))
         self.encoder = nn.LSTM(
             embedding_dimension, hidden_dim, num_layers, batch_first=True, dropout=dropout, bidirectional=bidirectional
         )
-
-    @property
-    def input_dimension(self) -> int:
-        """D of the token vectors that it takes."""
-        return self.encoder.input_size
 
     @property
     def dimension(self) -> int:
@@ -315,12 +284,10 @@ class LSTM(nn.Module):
 
     def _read_forwards(self, hidden: Tensor, suffix: str) -> Tensor:
         """One layer in one direction, by the weights whose names end so: (B, T, D) -> (B, T, H)."""
-        encoder = self.encoder
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        weights = [getattr(encoder, f"{name}_{suffix}") for name in names]
-        start = hidden.new_zeros(1, len(hidden), encoder.hidden_size)
-        states, _, _ = torch.lstm(hidden, (start, start), weights, True, 1, 0.0, encoder.training, False, True)
-        return states
+        weights = [getattr(self.encoder, f"{name}_{suffix}") for name in names]
+        start = hidden.new_zeros(1, len(hidden), self.encoder.hidden_size)
+        return torch.lstm(hidden, (start, start), weights, True, 1, 0.0, self.training, False, True)[0]
 
     @classmethod
     def read(cls, folder: Path) -> LSTM:
@@ -340,9 +307,34 @@ class LSTM(nn.Module):
         write_json(folder / LSTM_CONFIG, self.settings)
         write_tensors(folder, self.state_dict())
 
-    @torch.no_grad()
-    def reset(self, seed: int) -> None:
-        """Fresh random weights, as torch.nn.LSTM draws them."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            self.encoder.reset_parameters()
+
+class WordBackbone(nn.Module):
+    """The modules before the pooling. ``input_module`` holds the table and the tokenizer."""
+
+    def __init__(self, input_module: WordEmbeddings | StaticEmbedding, layers: Sequence[LSTM] = ()) -> None:
+        super().__init__()
+        self.input_module = input_module
+        self.layers = nn.ModuleList(layers)
+        self._empty_id = input_module.tokenizer.pad_id if isinstance(input_module, WordEmbeddings) else -1
+        dimension = input_module.table.embedding_dim
+        for layer in layers:
+            if (size := layer.encoder.input_size) != dimension:
+                raise InputError(f"an LSTM takes vectors of {size} dimensions, but gets {dimension}")
+            dimension = layer.dimension
+        # The part of a transformer's config that is asked for.
+        self.config = SimpleNamespace(hidden_size=dimension, model_type=type(input_module).__name__)
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.input_module.table
+
+    def forward(
+        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, inputs_embeds: Tensor | None = None
+    ) -> SimpleNamespace:
+        """Token ids (B, T), or their vectors (B, T, D), and a mask that is not 0 for real tokens; None = all are."""
+        hidden = self.input_module(input_ids) if inputs_embeds is None else inputs_embeds
+        for layer in self.layers:
+            hidden = layer(hidden, attention_mask)
+            if input_ids is not None:
+                # Of a text without words, too, an LSTM has a state.
+                hidden = hidden * input_ids.ne(self._empty_id)[..., None]
+        return SimpleNamespace(last_hidden_state=hidden)
