@@ -21,6 +21,7 @@ from training.evaluation.bootstrap import (
     NORMAL,
     SHARE,
     Estimate,
+    Keys,
     Statistic,
     affordable_resamples,
     dependence,
@@ -50,6 +51,8 @@ MARGIN = 2.5
 OUT_OF_REACH = 100
 # The number of pairs from which on the interval of the best F1's threshold has its coverage.
 INTERVAL_FROM = 150
+# The number of pairs from which on the bootstrap interval of average precision covers more than Wilson's.
+AVERAGE_FROM = 300
 
 
 class Criterion(NamedTuple):
@@ -81,7 +84,7 @@ class Criterion(NamedTuple):
 class MatchScores:
     """Scores (N,), whether each pair matches, (N,), and their `sentence_keys`."""
 
-    def __init__(self, scores: np.ndarray, matches: np.ndarray, keys: np.ndarray | None = None) -> None:
+    def __init__(self, scores: np.ndarray, matches: np.ndarray, keys: Keys = None) -> None:
         self.scores, self.matches = np.asarray(scores, dtype=np.float64), np.asarray(matches).astype(bool)
         self.keys = keys
 
@@ -100,6 +103,17 @@ class MatchScores:
     @property
     def least_above(self) -> int:
         return min(LEAST_ABOVE, int(self.matches.sum()))
+
+    def average_precision(self) -> Estimate:
+        """Average precision, with its bootstrap interval; with Wilson's below `AVERAGE_FROM` pairs."""
+        estimate = average_precision(self.scores, self.matches, self.keys).estimate()
+        if len(self.scores) >= AVERAGE_FROM:
+            return estimate
+        # Wilson's interval of a share of the matches (Boyd, Eng & Page 2013: a binomial one). The percentile interval
+        # holds the true figure in 56 to 84% of samples of 20 pairs, and Wilson's in 92 to 93% of 1,000 and more.
+        effective = int(self.matches.sum()) / self.effect
+        low, high, _ = wilson_interval(estimate.value * effective, effective)
+        return Estimate(estimate.value, low, high)
 
     def choose(self, criterion: Criterion, seed: int = 0) -> Estimate:
         """The threshold of a criterion on these pairs; `NO_ESTIMATE` where none fulfils it.
@@ -225,9 +239,7 @@ def _fewest(precision: float, error: float) -> int:
     return int(np.ceil(np.log(error) / np.log(precision)))
 
 
-def average_precision(
-    scores: np.ndarray, matches: np.ndarray, keys: np.ndarray | None = None, seed: int = 0
-) -> Statistic:
+def average_precision(scores: np.ndarray, matches: np.ndarray, keys: Keys = None, seed: int = 0) -> Statistic:
     """Average precision; resamples in which no match is drawn have none.
 
     N and ``seed`` alone decide which pairs are drawn, so that models can be compared replicate by replicate.

@@ -26,11 +26,7 @@ from training.names import MTEB
 from training.progress import Progress, ShouldStop
 
 # Tasks whose test split is one of our data sets.
-LOCAL_DATA = {
-    "STSBenchmark": "stsb:test",
-    "SICK-R": "sickr",
-    **{f"STS{year}": f"sts{year}" for year in (12, 13, 14, 15, 16)},
-}
+LOCAL_DATA = {"STSBenchmark": "stsb:test", "SICK-R": "sickr", **{f"STS{year}": f"sts{year}" for year in range(12, 17)}}
 
 log = logging.getLogger("sbert_lab.evaluation")
 
@@ -65,15 +61,8 @@ def evaluate_task(
         raise InputError(f"{model.name} is a {model.kind}; the tasks of mteb need the vectors of a bi-encoder")
     name = task.metadata.name
     _load_data(task, name, home)
-    result = mteb.evaluate(
-        _adapter(model, on_progress, should_stop),
-        [task],
-        cache=None,
-        co2_tracker=False,
-        show_progress_bar=False,
-        overwrite_strategy="always",
-    )
-    task_result = result.task_results[0]
+    adapter, quiet = _adapter(model, on_progress, should_stop), {"co2_tracker": False, "show_progress_bar": False}
+    [task_result] = mteb.evaluate(adapter, [task], cache=None, overwrite_strategy="always", **quiet).task_results
     return {
         "model": model.name,
         "pooling": model.pooling,
