@@ -14,7 +14,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -95,15 +95,6 @@ class LengthGroupedSampler:
         return batches
 
 
-class Batch(NamedTuple):
-    """The rows of a step."""
-
-    columns: list[TokenIds]
-    target: Tensor | None  # (B,), or as the objective needs it
-    # The number of the part of the run that the rows belong to.
-    part: int
-
-
 class TokenizedBatches:
     """The training data, in the form that the objective needs, as token ids; and the batch of each step.
 
@@ -152,6 +143,7 @@ class TokenizedBatches:
         return [[column[row] for row in rows] for column in self.columns], target
 
     def describe_rows(self, step: int, process: int = 0) -> str:
+        """The rows of a step by their numbers in the source, such as "rows 3, 17, 20 of stsb:train"."""
         numbers = sorted(self.data.rows[row] for row in self._sampler.rows(step, process))
         more = "" if len(numbers) <= ROWS_NAMED else f" and {len(numbers) - ROWS_NAMED} more"
         return f"rows {', '.join(map(str, numbers[:ROWS_NAMED]))}{more} of {self.data.name}"
@@ -186,11 +178,11 @@ class MixedBatches:
         part = int(order[position])
         return part, epoch * self.steps[part] + int((order[:position] == part).sum())
 
-    def batch(self, step: int, process: int = 0) -> Batch:
+    def batch(self, step: int, process: int = 0) -> tuple[list[TokenIds], Tensor | None, int]:
+        """The columns and the targets of a step, and the number of the part of the run that its rows belong to."""
         number, own_step = self.part(step)
-        return Batch(*self.parts[number].batch(own_step, process), number)
+        return *self.parts[number].batch(own_step, process), number
 
     def describe_rows(self, step: int, process: int = 0) -> str:
-        """The rows of a step by their numbers in the source, such as "rows 3, 17, 20 of stsb:train"."""
         number, own_step = self.part(step)
         return self.parts[number].describe_rows(own_step, process)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from accelerate import Accelerator
 
 from training.catalogue import WORD_ENCODERS
 from training.data.dataset import Dataset, join
@@ -31,9 +32,6 @@ from training.trainer.own import UNNAMED, Own
 from training.trainer.replica import has_dropout
 from training.trainer.teacher import Examples, Teacher, own_targets
 from training.trainer.training_model import TrainingModel, default_micro_batches
-
-if TYPE_CHECKING:
-    from accelerate import Accelerator
 
 
 @dataclass(frozen=True)
@@ -133,9 +131,8 @@ class Preparation:
         if config.objective_class.predicts_tokens:
             return TrainableLanguageModel.load(config, data, device, self.home, self.folder), None
         sentences = chain.from_iterable(column for part in data for column in part.columns)
-        encoder = Encoder.load(
-            config.base, config.pooling, config.dtype, device, self.home, config.seed, vocabulary_of=sentences
-        )
+        settings = config.base, config.pooling, config.dtype, device, self.home, config.seed
+        encoder = Encoder.load(*settings, vocabulary_of=sentences)
         longest = config.max_length or encoder.max_length
         if longest > encoder.max_length:
             raise InputError(f"max_length is {longest}, but {config.base} takes {encoder.max_length} tokens at most")
@@ -160,7 +157,8 @@ class Preparation:
         """The triplets with mined negatives; a resumed run has those of its folder."""
         mined = None if self.folder is None else MinedNegatives.read(self.folder, data)
         if mined is None:
-            mined = mine_negatives(encoder, data, self.config.negative_margin, self.config.seed, self.should_stop)
+            margin, seed = self.config.negative_margin, self.config.seed
+            mined = mine_negatives(encoder, data, margin, seed, should_stop=self.should_stop)
             if self.folder is not None and self.accelerator.is_main_process:
                 mined.write(self.folder)
         return mined

@@ -201,13 +201,7 @@ def _sum_gradients(parts: Sequence[tuple[nn.Parameter, Sequence[Tensor | None]]]
         for gradient in used:
             weight.grad.add_(gradient)
         sums.append(weight.grad)
-    return gradient_norms(sums)
-
-
-@torch.no_grad()
-def gradient_norms(gradients: list[Tensor]) -> list[Tensor]:
-    """The Euclidean norm of each tensor."""
-    return list(torch._foreach_norm(gradients)) if gradients else []
+    return list(torch._foreach_norm(sums)) if sums else []
 
 
 class CompactEmbedding(nn.Module):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,12 +20,10 @@ from training.data.dataset import Dataset, folded
 from training.errors import InputError
 from training.evaluation.scoring import row_scores
 from training.models.cross_encoder import CrossEncoder
+from training.models.encoder import Encoder
 from training.models.model import VectorModel, open_model
 from training.objectives.base import TEACHER_MARGINS, TEXTS, names
 from training.progress import ShouldStop
-
-if TYPE_CHECKING:
-    from training.models.encoder import Encoder
 
 log = logging.getLogger("sbert_lab.train")
 

@@ -13,9 +13,10 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from accelerate import Accelerator
 from torch import Tensor
 
 from training import parallel
@@ -39,9 +40,6 @@ from training.trainer.own import Own
 from training.trainer.prepare import Preparation
 from training.trainer.run_metrics import Figures
 from training.trainer.training_model import TrainingBatch
-
-if TYPE_CHECKING:
-    from accelerate import Accelerator
 
 TRAIN_EVENTS = 100
 # The time between two checkpoints; one is also written when the run is stopped.
@@ -216,8 +214,8 @@ class Trainer:
     def _collate(self, step: int) -> list[TrainingBatch]:
         collated, count = [], self.config.gradient_accumulation_steps
         for number in range(count * step, count * (step + 1)):
-            batch = self.batches.batch(number, self.accelerator.process_index)
-            collated.append(self.model.collate(batch.columns, batch.target, number, batch.part))
+            columns, target, part = self.batches.batch(number, self.accelerator.process_index)
+            collated.append(self.model.collate(columns, target, number, part))
         return collated
 
     def _average_gradients(self, norm: Tensor) -> Tensor:

@@ -50,7 +50,6 @@ from training.trainer.replica import (
     PairReplica,
     Replica,
     TokenIds,
-    gradient_norms,
 )
 
 # With fewer sentences, reading the weights from memory dominates.
@@ -167,7 +166,7 @@ class TrainingModel(nn.Module):
             loss, norms = self._accumulate(batch, 1 / len(batches), add=number > 0)
             losses.append(loss.detach())
         trained = [*self.objective.parameters(), *self.head.parameters()]
-        norms += gradient_norms([weight.grad for weight in trained if weight.grad is not None])
+        norms += [torch.linalg.vector_norm(weight.grad) for weight in trained if weight.grad is not None]
         return torch.stack(losses), torch.linalg.vector_norm(torch.stack(norms))
 
     def _accumulate(self, batch: TrainingBatch, share: float, add: bool) -> tuple[Tensor, list[Tensor]]:
@@ -204,11 +203,7 @@ class TrainingModel(nn.Module):
         return loss, vectors.grad.split(batch.sizes)
 
     def _backward(
-        self,
-        micro_batches: Sequence[MicroBatch],
-        outputs: Sequence[ForwardOutput],
-        gradients: Sequence[Tensor],
-        add: bool = False,
+        self, micro_batches: list[MicroBatch], outputs: list[ForwardOutput], gradients: Sequence[Tensor], add: bool
     ) -> list[Tensor]:
         """Sets the ``grad`` of the encoder's trained weights, or adds to it, and returns its norms."""
         run_parallel([partial(self.replica.backward, *output) for output in zip(outputs, gradients, strict=True)])
