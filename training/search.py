@@ -27,7 +27,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -43,12 +43,6 @@ from training.similarities import SIMILARITIES
 
 Vectors = TypeVar("Vectors", np.ndarray, Tensor)
 ScoreFunction = Callable[[Tensor, Tensor], Tensor]  # (N, D), (M, D) -> (N, M); larger = more similar
-
-
-class CanEncode(Protocol):
-    """An `Encoder`, or another model of this kind."""
-
-    def encode(self, sentences: Sequence[str], /, **options: Any) -> np.ndarray: ...
 
 
 def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
@@ -272,12 +266,12 @@ TOLERANCE = 2**-6
 
 
 def paraphrase_mining(
-    encoder: CanEncode, sentences: Sequence[str], max_pairs: int = 500_000, threshold: float = -1.0, **options: Any
+    encoder: Any, sentences: Sequence[str], max_pairs: int = 500_000, threshold: float = -1.0, **options: Any
 ) -> list[tuple[float, int, int]]:
     """The most similar of all pairs of sentences: (cosine, i, j) with i < j, best first.
 
     Args:
-        encoder: a bi-encoder.
+        encoder: a bi-encoder: an `Encoder`, or another model with ``encode(sentences)``.
         sentences: N of them; each pair is compared exactly, N(N−1)/2 in all.
         max_pairs: the most pairs to return. InputError if it is less than 1.
         threshold: the lowest cosine.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -13,11 +12,7 @@ from training.objectives.base import LABELS, SCORES, Objective, Vectors, require
 if TYPE_CHECKING:
     from torch import Tensor
 
-PARTS: dict[str, Callable[[Tensor, Tensor], list[Tensor]]] = {
-    "uv": lambda u, v: [u, v],
-    "diff": lambda u, v: [(u - v).abs()],
-    "mul": lambda u, v: [u * v],
-}
+PARTS = {"uv": lambda u, v: [u, v], "diff": lambda u, v: [(u - v).abs()], "mul": lambda u, v: [u * v]}
 # The seven of Table 6; the paper's default is uv+diff, that is (u, v, |u-v|).
 CONCATENATIONS = ("uv", "diff", "mul", "diff+mul", "uv+mul", "uv+diff", "uv+diff+mul")
 

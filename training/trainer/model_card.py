@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+
 from training.catalogue import read_asset
 from training.data.dataset import Dataset
 from training.names import DataName
@@ -42,8 +44,6 @@ def model_card(
     ``training`` has the rows of each part of the config, and ``notes`` say how they were prepared. ``test`` are the
     data and spearman of the test split; empty if there are none.
     """
-    from huggingface_hub import ModelCard, ModelCardData
-
     is_cross_encoder = config.objective_class.scores_pairs
     tag = "cross-encoder" if is_cross_encoder else "sentence-similarity"
     header = ModelCardData(
@@ -78,8 +78,6 @@ def with_model_index(
 
     ``test`` has the figures of the test split beside them, if there are any.
     """
-    from huggingface_hub import EvalResult, ModelCard
-
     dev, metrics = _data_name(config.eval_data), _PAIR_METRICS if config.objective_class.scores_pairs else _METRICS
     measured = [(f"{dev} (chose the checkpoint)", dev, best)] if config.eval_data else []
     if test and config.eval_data:

@@ -88,13 +88,9 @@ class Preparation:
             processes = self.accelerator.num_processes
             tokenized.append(TokenizedBatches(examples, encoder, config, uses_batch, processes, self.should_stop))
         batches, data = MixedBatches(tokenized, config), [examples.data for examples in training]
-        retrieval = dev if isinstance(dev, RetrievalData) else None
-        evaluator: Any = PairEvaluator(loss)
+        evaluator: Any = PairEvaluator(loss) if learner.scores_pairs else Evaluator(data, dev, loss, config)
         if learner.predicts_tokens:
-            vectors = Evaluator(data, evaluation, None, config, retrieval)
-            evaluator = LanguageModelEvaluator(vectors, evaluation, config.seed)
-        elif not learner.scores_pairs:
-            evaluator = Evaluator(data, evaluation, loss, config, retrieval)
+            evaluator = LanguageModelEvaluator(evaluator, evaluation, config.seed)
         data_notes = [*data[0].notes]
         if len(data) > 1:
             data_notes = [
@@ -172,12 +168,8 @@ class Preparation:
         loss: Examples | None = None
         for number, (part, rows) in enumerate(zip(config.parts, data, strict=True)):
             label: Callable[[Dataset], Examples] = partial(own_targets, target=part.facts.target)
-            if config.teacher is not None and part.facts.needs_teacher():
-                similarity, dtype = config.margin_similarity, config.dtype
-                teacher = Teacher(
-                    config.teacher, encoder, part.facts.target, similarity, dtype, self.home, self.should_stop
-                )
-                label = teacher.label
+            if part.facts.needs_teacher():
+                label = Teacher(config, encoder, part.facts.target, self.home, self.should_stop).label
             training.append(replace(label(rows), part=number))
             form = self._loss_data(part.facts, rows, evaluation) if loss is None else None
             loss = loss if form is None else replace(label(form), part=number)
