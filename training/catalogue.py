@@ -97,10 +97,9 @@ def _sts(title: str, rows: int) -> DataSet:
     return DataSet(title, SCORED, {"test": Split(rows, "test")}, repo)
 
 
-def _splits(rows: int, **hub_names: str) -> dict[str, Split]:
-    """The splits train, of so many rows, dev and test; ``hub_names`` are the other names of some on the Hub."""
-    names = {"train": "train", "dev": "dev", "test": "test"} | hub_names
-    return {split: Split(rows if split == "train" else None, name) for split, name in names.items()}
+def _splits(rows: int, dev: str = "dev", test: str = "test") -> dict[str, Split]:
+    """The splits train, of so many rows, dev and test; ``dev`` and ``test`` are the names of these on the Hub."""
+    return {"train": Split(rows, "train"), "dev": Split(None, dev), "test": Split(None, test)}
 
 
 DATA_SETS = {

@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -162,27 +163,19 @@ def attribute_tokens(encoder: Encoder, a: str, b: str, first: TokenVectors, seco
 
 def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
     """The words of a sentence as the tokenizer split them; each special token is a word of its own."""
-    words: list[Word] = []
-    group: list[int] = []
-    for position, word in enumerate(vectors.words):
-        if group and (word is None or word != vectors.words[group[-1]]):
-            words.append(_word(sentence, vectors, group))
-            group = []
-        group.append(position)
-    return [*words, _word(sentence, vectors, group)] if group else words
-
-
-def _word(sentence: str, vectors: TokenVectors, group: list[int]) -> Word:
-    """A word. A word of the prompt and a special token have no place in the sentence: start equals end."""
-    before = len(vectors.prompt)
-    start, end = vectors.offsets[group[0]][0], vectors.offsets[group[-1]][1]
-    special = vectors.words[group[0]] is None
-    text = vectors.tokens[group[0]] if special else (vectors.prompt + sentence)[start:end]
-    stripped = text.strip()
-    inside = not special and end > before
-    first = max(0, start + len(text) - len(text.lstrip()) - before) if inside else 0
-    last = first + len(stripped) if inside else first
-    return Word(stripped or vectors.tokens[group[0]], first, last, tuple(group))
+    words, before = [], len(vectors.prompt)
+    starts = [i for i, word in enumerate(vectors.words) if not i or word is None or word != vectors.words[i - 1]]
+    for first, next_first in pairwise([*starts, len(vectors.words)]):
+        start, end = vectors.offsets[first][0], vectors.offsets[next_first - 1][1]
+        is_special = vectors.words[first] is None
+        text = vectors.tokens[first] if is_special else (vectors.prompt + sentence)[start:end]
+        stripped = text.strip()
+        # A word of the prompt and a special token have no place in the sentence: start equals end.
+        is_inside = not is_special and end > before
+        place = max(0, start + len(text) - len(text.lstrip()) - before) if is_inside else 0
+        length = len(stripped) if is_inside else 0
+        words.append(Word(stripped or vectors.tokens[first], place, place + length, tuple(range(first, next_first))))
+    return words
 
 
 def _merger(words: list[Word], tokens: int) -> np.ndarray:
