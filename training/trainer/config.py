@@ -166,9 +166,7 @@ class RunConfig(BaseModel):
         ge=1,
         le=10_000,
     )
-    max_length: Whole | None = setting(
-        None, "Maximum length", "tokens per sentence", words="the base's", ge=4, le=8_192
-    )
+    max_length: Whole | None = setting(None, "Maximum length", "tokens per sentence", words="the base's", ge=4, le=8192)
     dtype: str = setting(
         AUTO, "Precision", "precision of the transformer", choices=[name for name in DTYPES if name != "int8"]
     )

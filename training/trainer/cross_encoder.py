@@ -200,9 +200,7 @@ class PairEvaluator:
         if examples is not None and labels is not None and len(set(labels)) < 2:
             raise InputError(f"{examples.data.name} needs pairs that belong together and others, to be evaluated on")
 
-    def measure(
-        self, model: TrainableCrossEncoder, objective: nn.Module, should_stop: ShouldStop | None = None
-    ) -> Figures:
+    def measure(self, model: TrainableCrossEncoder, objective: nn.Module, should_stop: ShouldStop | None) -> Figures:
         """The figures listed above. Raises Stopped if ``should_stop`` returns true meanwhile."""
         if self.examples is None or self.examples.targets is None:
             return {}

@@ -62,7 +62,7 @@ class Evaluator:
                 by_role.setdefault(self.role(number), []).extend(column)
         self._rows = {role: {text: row for row, text in enumerate(dict.fromkeys(of))} for role, of in by_role.items()}
 
-    def measure(self, encoder: Encoder, objective: nn.Module, should_stop: ShouldStop | None = None) -> Figures:
+    def measure(self, encoder: Encoder, objective: nn.Module, should_stop: ShouldStop | None) -> Figures:
         """The figures listed above. Raises Stopped if ``should_stop`` returns true during encoding."""
         vectors: Vectors = {}
         figures: Figures = {}

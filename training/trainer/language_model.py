@@ -73,15 +73,13 @@ class TrainableLanguageModel:
         From random weights its vocabulary is trained on the sentences of ``data``, or taken from the run's ``folder``
         when the run is resumed.
         """
-        name = ModelName.parse(config.base)
+        base, name = config.base, ModelName.parse(config.base)
         encoder = Encoder.load(name.weights, None, config.dtype, device, home, config.seed)
         layout = replace(
             encoder.model_format, pooling="mean", normalizes=False, dimension=None, sentence_modules=(), prompts={}
         )
         if name != name.weights:
-            raise InputError(
-                f"{config.base} states a pooling, dimensions or a prompt, which mlm does not use; leave them out"
-            )
+            raise InputError(f"{base} states a pooling, dimensions or a prompt, which mlm does not use; leave them out")
         if shape := name.scratch_shape:
             tokenizer = _vocabulary(config, data, folder)
             model = random_language_model(*shape, len(tokenizer), config.max_length, config.seed)
@@ -89,15 +87,13 @@ class TrainableLanguageModel:
         else:
             tokenizer = encoder.tokenizer
             if isinstance(encoder.backbone, WordBackbone) or getattr(tokenizer, "mask_token_id", None) is None:
-                raise InputError(
-                    f"{config.base} has no token [MASK] to predict others by; choose BERT or one of its kin"
-                )
+                raise InputError(f"{base} has no token [MASK] to predict others by; choose BERT or one of its kin")
             torch.manual_seed(config.seed)
             model = open_backbone(ModelFolder.read(encoder.model_format.transformer), LANGUAGE_MODEL)
         longest = max_input_length(tokenizer, _transformer_of(model))
         limit = config.max_length or layout.max_length or longest
         if limit > longest:
-            raise InputError(f"max_length is {limit}, but {config.base} takes {longest} tokens at most")
+            raise InputError(f"max_length is {limit}, but {base} takes {longest} tokens at most")
         layout = replace(layout, max_length=limit)
         parts = EncoderParts(_transformer_of(model), tokenizer, layout, encoder.source, nn.Sequential())
         own = Encoder(encoder.name, parts, encoder.dtype)
@@ -211,9 +207,7 @@ class LanguageModelEvaluator:
         self.sentences = list(dict.fromkeys(sentence for column in columns for sentence in column))
 
     @torch.no_grad()
-    def measure(
-        self, model: TrainableLanguageModel, objective: nn.Module, should_stop: ShouldStop | None = None
-    ) -> Figures:
+    def measure(self, model: TrainableLanguageModel, objective: nn.Module, should_stop: ShouldStop | None) -> Figures:
         """The figures listed above. Raises Stopped if ``should_stop`` returns true meanwhile."""
         figures = self.vectors.measure(model.encoder, objective, should_stop)
         if not self.sentences:

@@ -46,13 +46,10 @@ def model_card(
     """
     is_cross_encoder = config.objective_class.scores_pairs
     tag = "cross-encoder" if is_cross_encoder else "sentence-similarity"
-    header = ModelCardData(
-        library_name=library,
-        pipeline_tag="text-ranking" if is_cross_encoder else tag,
-        tags=list(dict.fromkeys((library, tag, "sbert-lab"))),
-    )
+    task = "text-ranking" if is_cross_encoder else tag
+    tags = list(dict.fromkeys((library, tag, "sbert-lab")))
     card = ModelCard.from_template(
-        header,
+        ModelCardData(library_name=library, pipeline_tag=task, tags=tags),
         template_str=read_asset("run-card.md"),
         config=config,
         training=training,

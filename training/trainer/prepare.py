@@ -193,9 +193,7 @@ class Preparation:
             return None
         return transformed if len(transformed.columns) == len(training.columns) else None
 
-    def _model(
-        self, encoder: Encoder, data: Sequence[Dataset], batches: MixedBatches, micro_batches: int
-    ) -> TrainingModel:
+    def _model(self, encoder: Encoder, data: list[Dataset], batches: MixedBatches, micro_batches: int) -> TrainingModel:
         config, accelerator = self.config, self.accelerator
         objectives = [
             OwnObjective(self.own.objective)

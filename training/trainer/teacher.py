@@ -72,16 +72,15 @@ class Teacher:
     def __init__(
         self, config: RunConfig, student: Encoder, target: str | None, home: str | Path | None, should_stop: ShouldStop
     ) -> None:
-        self.name, self.similarity = str(config.teacher), config.margin_similarity
+        self.name = name = str(config.teacher)
+        self.similarity = config.margin_similarity
         self.target, self.should_stop = target, should_stop
         self.normalizes, self.dimension = student.normalizes, student.dimension
         # Loading the teacher must not change the random numbers of the run.
         with torch.random.fork_rng(devices=[]):
-            self.model = open_model(self.name, None, config.dtype, str(student.device), home)
+            self.model = open_model(name, None, config.dtype, str(student.device), home)
         if not isinstance(self.model, VectorModel | CrossEncoder):
-            raise InputError(
-                f"{self.name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder"
-            )
+            raise InputError(f"{name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder")
         self._projection: np.ndarray | None = None  # (teacher's dimension, D)
 
     def label(self, data: Dataset) -> Examples:

@@ -191,11 +191,8 @@ class Trainer:
         progress.step += 1
         # Adam is bound by memory bandwidth, which leaves a core idle, and on a GPU the host: the next batches are
         # collated at the same time.
-        tasks: list[Callable[[], Any]] = [self.optimiser.step]
-        if progress.step < self.total_steps:
-            tasks.append(partial(self._collate, progress.step))
-        _, *collated = run_parallel(tasks) if self.model.num_micro_batches > 1 else [task() for task in tasks]
-        self._next_batches = collated[0] if collated else []
+        tasks: list[Callable[[], Any]] = [self.optimiser.step, partial(self._collate, progress.step)]
+        _, self._next_batches = run_parallel(tasks) if self.model.num_micro_batches > 1 else [task() for task in tasks]
         self._pending_losses.append(losses)
         self.meter.end_step(sum(batch.sentences for batch in batches) * self.accelerator.num_processes)
         is_due = progress.step in (1, self.total_steps) or progress.step % self.train_event_every == 0
@@ -212,8 +209,9 @@ class Trainer:
             self._is_stopped_by_callback |= bool(callback(*values))
 
     def _collate(self, step: int) -> list[TrainingBatch]:
+        """The batches of a step; none after the last one."""
         collated, count = [], self.config.gradient_accumulation_steps
-        for number in range(count * step, count * (step + 1)):
+        for number in range(count * step, count * (step + 1)) if step < self.total_steps else ():
             columns, target, part = self.batches.batch(number, self.accelerator.process_index)
             collated.append(self.model.collate(columns, target, number, part))
         return collated
@@ -303,10 +301,8 @@ class Trainer:
         if progress.step == 0:
             progress.baseline = figures
         progress.final, progress.evaluated = figures, progress.step
-        seconds = round(self.meter.end_evaluation(), 3)
-        self.events.emit(
-            "eval", progress.step, **measured, best=is_best, seconds=seconds, seconds_left=self._seconds_left()
-        )
+        seconds, left = round(self.meter.end_evaluation(), 3), self._seconds_left()
+        self.events.emit("eval", progress.step, **measured, best=is_best, seconds=seconds, seconds_left=left)
 
     def _selection(self, figures: Figures | None) -> tuple[str, float] | None:
         """The name and the value of the figure that selects the best model."""
