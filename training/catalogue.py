@@ -148,5 +148,4 @@ def asset(name: str) -> Path:
 
 
 def read_asset(name: str) -> str:
-    """The text of a shipped file."""
     return asset(name).read_text(encoding="utf-8")

@@ -312,8 +312,12 @@ def most_similar_pairs(
             i, j = np.divmod(better, block.shape[1])
             cosine = np.concatenate([cosine, block.ravel()[better]])
             pairs = np.concatenate([pairs, np.stack([rows[i], j + columns.start])], axis=1)
-            highest = _highest(cosine, k)
-            cosine, pairs = cosine[highest], pairs[:, highest]
+            if len(cosine) > k:
+                lowest = np.partition(cosine, len(cosine) - k)[len(cosine) - k]
+                above = np.flatnonzero(cosine > lowest)
+                # The first of equal ones stay.
+                highest = np.concatenate([above, np.flatnonzero(cosine == lowest)[: k - len(above)]])
+                cosine, pairs = cosine[highest], pairs[:, highest]
     order = np.lexsort((pairs[1], pairs[0], -cosine))
     best = (pairs[0, order], pairs[1, order], cosine[order])
     return list(zip(*(column.tolist() for column in best), strict=True))
@@ -359,12 +363,3 @@ class _Products:
             all_rows = len(rows) == min(block.stop, len(self.exact)) - block.start
             cosines = (self.exact[block] if all_rows else self.exact[rows]) @ self.exact[columns].T
             return rows.numpy(), cosines.clamp_(max=1).numpy()
-
-
-def _highest(values: np.ndarray, k: int) -> np.ndarray:
-    """The positions of the k highest values; the first of equal ones."""
-    if len(values) <= k:
-        return np.arange(len(values))
-    lowest = np.partition(values, len(values) - k)[len(values) - k]
-    above = np.flatnonzero(values > lowest)
-    return np.concatenate([above, np.flatnonzero(values == lowest)[: k - len(above)]])

@@ -186,11 +186,6 @@ def _merger(words: list[Word], tokens: int) -> np.ndarray:
     return merger
 
 
-def _is_pooled(side: TokenVectors) -> np.ndarray:
-    """Whether each token is pooled, (T,); those of a prompt may be left out."""
-    return np.arange(len(side.hidden)) >= side.skipped
-
-
 def _terms(encoder: Encoder, side: TokenVectors) -> tuple[np.ndarray, np.ndarray]:
     """The terms (T, D) that add up to the sentence vector, and the share (T,) of each token in the pooled vector."""
     # Torch takes seconds to import.
@@ -198,7 +193,8 @@ def _terms(encoder: Encoder, side: TokenVectors) -> tuple[np.ndarray, np.ndarray
 
     pooling_weights = POOLINGS[encoder.pooling].weights
     assert pooling_weights is not None  # noqa: S101 - the pooling is a weighted sum, by `has_exact_map`
-    is_pooled = _is_pooled(side)
+    # Those of a prompt may be left out.
+    is_pooled = np.arange(len(side.hidden)) >= side.skipped
     weights = np.array(pooling_weights(len(side.hidden), side.skipped)) * is_pooled
     terms = side.hidden.astype(np.float64) * weights[:, None]
     for module in encoder.head:
@@ -218,10 +214,9 @@ def _scales(module: object) -> bool:
 
 def _max_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The map (T_u, T_v) that sums to the cosine, and the shares (T_u,) and (T_v,)."""
-    h, k = (
-        np.where(_is_pooled(side)[:, None], side.hidden, -np.inf)[:, : encoder.dimension].astype(np.float64)
-        for side in (first, second)
-    )
+    h, k = (side.hidden[:, : encoder.dimension].astype(np.float64) for side in (first, second))
+    # The tokens of a prompt may be left out of the pooling.
+    h[: first.skipped], k[: second.skipped] = -np.inf, -np.inf
     winner_h, winner_k = h.argmax(axis=0), k.argmax(axis=0)  # (D,)
     u, v = h.max(axis=0), k.max(axis=0)
     tokens = np.zeros((len(h), len(k)))

@@ -112,7 +112,6 @@ def load_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.O
 
 
 def _load(file: Path) -> dict[str, Tensor]:
-    """The tensors of a file. InputError if it is damaged."""
     try:
         return load_file(file)
     except (OSError, SafetensorError) as error:

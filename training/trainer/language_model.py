@@ -114,7 +114,6 @@ class TrainableLanguageModel:
         return next(self.backbone.parameters()).device
 
     def tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Token ids with special tokens, truncated."""
         return self.encoder.tokenize(sentences)
 
     def train(self) -> Self:

@@ -95,7 +95,6 @@ class Own:
             raise InputError(_refusal(different))
 
     def write(self, folder: Path) -> None:
-        """Lists the objects in the run's folder."""
         (folder / FILE).unlink(missing_ok=True)
         if listed := self.listed():
             write_text(folder / FILE, json.dumps(listed, indent=1, ensure_ascii=False) + "\n")

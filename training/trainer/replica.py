@@ -252,7 +252,6 @@ class CompactEmbedding(nn.Module):
 
     @torch.no_grad()
     def write_back(self) -> None:
-        """Copies the rows into the whole table."""
         self._table[0].weight[self.used] = self.weight
 
 

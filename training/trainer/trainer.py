@@ -66,6 +66,7 @@ class Trainer:
     ) -> None:
         self.config, self.accelerator = config, accelerator
         self.events, self.folder, self.should_stop, self.home, self.own = events, folder, should_stop, home, own
+        self._selection = partial(own.selection, first=config.objective_class.selected_by)
         self._is_stopped_by_callback = False
         self.progress = state or TrainingState(step=0)
         # These losses are still on the device.
@@ -267,7 +268,6 @@ class Trainer:
 
     @property
     def batches_done(self) -> int:
-        """The batches of all steps so far."""
         return self.config.gradient_accumulation_steps * self.progress.step
 
     def _evaluate(self) -> None:
@@ -303,10 +303,6 @@ class Trainer:
         progress.final, progress.evaluated = figures, progress.step
         seconds, left = round(self.meter.end_evaluation(), 3), self._seconds_left()
         self.events.emit("eval", progress.step, **measured, best=is_best, seconds=seconds, seconds_left=left)
-
-    def _selection(self, figures: Figures | None) -> tuple[str, float] | None:
-        """The name and the value of the figure that selects the best model."""
-        return self.own.selection(figures, self.config.objective_class.selected_by)
 
     def _test(self) -> None:
         """Evaluates the best model on the test split of its dev data, if at hand, unless the run is asked to stop."""

@@ -74,7 +74,6 @@ class TrainingBatch:
 
     @property
     def sentences(self) -> int:
-        """The number of sentences that are computed."""
         return sum(len(batch.rows) for batch in self.micro_batches)
 
 
