@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from training.errors import InputError
+from training.models.model import Model, required
 from training.pooling import POOLINGS
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
-    from training.models.model import Model
     from training.models.tokenization import TokenVectors
 
 STEPS = 32
@@ -129,7 +129,6 @@ def attribute(encoder: Model, a: str, b: str, steps: int = STEPS) -> Attribution
     # These modules import torch, which takes seconds.
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
-    from training.models.model import required
 
     if isinstance(encoder, CrossEncoder):
         return occlusion(encoder, a, b)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,10 +33,8 @@ from training.errors import InputError
 from training.evaluation.bootstrap import NO_ESTIMATE, Estimate, Keys, affordable_resamples, sentence_keys
 from training.evaluation.match_scores import BEST_F1, FIXED, PRECISION, Criterion, MatchScores
 from training.evaluation.scoring import row_scores, without_score
+from training.models.model import Model
 from training.progress import Progress, ShouldStop
-
-if TYPE_CHECKING:
-    from training.models.model import Model
 
 CRITERIA = (BEST_F1, f"{PRECISION}=0.95")
 # The fewest matches, and the fewest other pairs, that are divided into two halves.

@@ -19,7 +19,6 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from training import parallel
 from training.atomic import write_text
 from training.device import describe_device, held_memory
 from training.errors import Stopped
@@ -29,7 +28,7 @@ from training.models.folder import JOINT_HEAD
 from training.models.model import open_model
 from training.models.modules.words import BigramTokenizer
 from training.names import DataName
-from training.parallel import run_parallel
+from training.parallel import run_parallel, single_threaded_ops
 from training.progress import ThroughputMeter
 from training.trainer.checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from training.trainer.config import RunConfig
@@ -94,7 +93,7 @@ class Trainer:
     def run(self) -> tuple[str, str | None]:
         """Does the remaining steps; returns "finished" or "stopped", and why it ended early. Raises NonFiniteLoss."""
         try:
-            with parallel.single_threaded_ops() if self.model.num_micro_batches > 1 else nullcontext():
+            with single_threaded_ops() if self.model.num_micro_batches > 1 else nullcontext():
                 reason = self._run_steps()
         except Stopped:
             self.save_checkpoint()

@@ -31,14 +31,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training import parallel
 from training.errors import InputError
 from training.inference.batching import plan
 from training.models.encoder import Encoder
 from training.models.joint_pair_model import JointPairModel
 from training.models.word_encoders import WordBackbone
 from training.objectives import Objective, Vectors
-from training.parallel import run_parallel
+from training.parallel import num_threads, run_parallel
 from training.pooling import pooling_function
 from training.trainer.cross_encoder import TrainableCrossEncoder, head_modules
 from training.trainer.language_model import MaskedReplica, TrainableLanguageModel, masked_targets
@@ -288,7 +287,7 @@ def all_dims(dims: Iterable[int], dimension: int) -> list[int]:
 
 def default_micro_batches(device: torch.device, sentences: int) -> int:
     """One micro-batch per core of a CPU, of at least `MIN_MICRO_BATCH` sentences; one in all on a GPU."""
-    return max(1, min(parallel.num_threads(), sentences // MIN_MICRO_BATCH)) if device.type == "cpu" else 1
+    return max(1, min(num_threads(), sentences // MIN_MICRO_BATCH)) if device.type == "cpu" else 1
 
 
 def split_by_length(lengths: Sequence[int], parts: int, most_tokens: int | None = None) -> list[np.ndarray]:
