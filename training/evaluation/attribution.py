@@ -11,8 +11,7 @@ pooling that is a weighted sum of tokens, and after linear modules (Dense withou
 a bias is shared equally by the tokens. Cutting the vector to its first dimensions cuts every h_i.
 
 *Max pooling.* Each dimension d of u is the value of one token, and likewise of v, so u_d v_d / (|u| |v|) belongs to
-the pair of tokens whose values are largest. This map sums to the cosine too; the shares are the fractions of
-dimensions in which each token has the largest value.
+the pair of tokens whose values are largest. This map sums to the cosine too.
 
 **Integrated gradients** (Sundararajan et al. 2017, equation 1), where the words act on one another within the network:
 CLS and last-token pooling, or a module after the pooling that is not linear. To the cosine with the other sentence,
@@ -78,8 +77,6 @@ class Attribution:
     words_b: list[str]
     matrix: np.ndarray  # (A, B) float64, sums to the cosine
     cosine: float
-    shares_a: np.ndarray  # (A,) share in the pooled vector: of tokens (mean) or of dimensions (max); sums to 1
-    shares_b: np.ndarray  # (B,)
     kind: str = "exact"
 
     def __repr__(self) -> str:
@@ -141,23 +138,15 @@ def attribute(encoder: Model, a: str, b: str, steps: int = STEPS) -> Attribution
 def attribute_tokens(encoder: Encoder, a: str, b: str, first: TokenVectors, second: TokenVectors) -> Attribution:
     """The exact map of ``a`` and ``b`` from their token vectors. The encoder must have one, see `has_exact_map`."""
     if encoder.pooling == "max":
-        tokens, share_a, share_b = _max_map(encoder, first, second)
+        tokens = _max_map(encoder, first, second)
     else:
-        u_terms, share_a = _terms(encoder, first)
-        v_terms, share_b = _terms(encoder, second)
+        u_terms, v_terms = _terms(encoder, first), _terms(encoder, second)
         length = np.linalg.norm(u_terms.sum(axis=0)) * np.linalg.norm(v_terms.sum(axis=0))
         tokens = u_terms @ v_terms.T / (length or 1)
     words_a, words_b = words_of(a, first), words_of(b, second)
-    merge_a, merge_b = _merger(words_a, len(first.tokens)), _merger(words_b, len(second.tokens))
-    matrix = merge_a @ tokens @ merge_b.T
-    return Attribution(
-        words_a=[word.text for word in words_a],
-        words_b=[word.text for word in words_b],
-        matrix=matrix,
-        cosine=float(matrix.sum()),
-        shares_a=merge_a @ share_a,
-        shares_b=merge_b @ share_b,
-    )
+    matrix = _merger(words_a, len(first.tokens)) @ tokens @ _merger(words_b, len(second.tokens)).T
+    texts_a, texts_b = ([word.text for word in words] for words in (words_a, words_b))
+    return Attribution(texts_a, texts_b, matrix, float(matrix.sum()))
 
 
 def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
@@ -185,8 +174,8 @@ def _merger(words: list[Word], tokens: int) -> np.ndarray:
     return merger
 
 
-def _terms(encoder: Encoder, side: TokenVectors) -> tuple[np.ndarray, np.ndarray]:
-    """The terms (T, D) that add up to the sentence vector, and the share (T,) of each token in the pooled vector."""
+def _terms(encoder: Encoder, side: TokenVectors) -> np.ndarray:
+    """The terms (T, D) that add up to the sentence vector."""
     # Torch takes seconds to import.
     from training.models.modules import Dense
 
@@ -203,7 +192,7 @@ def _terms(encoder: Encoder, side: TokenVectors) -> tuple[np.ndarray, np.ndarray
             terms = terms @ module.linear.weight.detach().double().cpu().numpy().T
             if module.linear.bias is not None:
                 terms += module.linear.bias.detach().double().cpu().numpy() * (is_pooled / is_pooled.sum())[:, None]
-    return terms[:, : encoder.dimension], weights / (weights.sum() or 1)
+    return terms[:, : encoder.dimension]
 
 
 def _scales(module: object) -> bool:
@@ -211,18 +200,17 @@ def _scales(module: object) -> bool:
     return type(module).__name__ == "Normalize"
 
 
-def _max_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The map (T_u, T_v) that sums to the cosine, and the shares (T_u,) and (T_v,)."""
+def _max_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> np.ndarray:
+    """The map (T_u, T_v) that sums to the cosine."""
     h, k = (side.hidden[:, : encoder.dimension].astype(np.float64) for side in (first, second))
     # The tokens of a prompt may be left out of the pooling.
     h[: first.skipped], k[: second.skipped] = -np.inf, -np.inf
-    winner_h, winner_k = h.argmax(axis=0), k.argmax(axis=0)  # (D,)
-    u, v = h.max(axis=0), k.max(axis=0)
+    u, v = h.max(axis=0), k.max(axis=0)  # (D,)
     tokens = np.zeros((len(h), len(k)))
-    np.add.at(tokens, (winner_h, winner_k), u * v / ((np.linalg.norm(u) * np.linalg.norm(v)) or 1))
-    dimensions = h.shape[1]
-    wins = np.bincount(winner_h, minlength=len(h)), np.bincount(winner_k, minlength=len(k))
-    return tokens, wins[0] / dimensions, wins[1] / dimensions
+    # The tokens with the largest values.
+    winners = h.argmax(axis=0), k.argmax(axis=0)
+    np.add.at(tokens, winners, u * v / ((np.linalg.norm(u) * np.linalg.norm(v)) or 1))
+    return tokens
 
 
 @dataclass(frozen=True)
