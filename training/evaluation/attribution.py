@@ -213,17 +213,10 @@ def _max_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> np.
     return tokens
 
 
-@dataclass(frozen=True)
 class _Path:
     """The straight line from a sentence's baseline to the sentence, both as the embeddings of its T tokens."""
 
-    encoder: Encoder
-    words: list[Word]
-    start: Tensor  # (T, E) float32
-    end: Tensor  # (T, E)
-
-    @classmethod
-    def of(cls, encoder: Encoder, text: str) -> _Path:
+    def __init__(self, encoder: Encoder, text: str) -> None:
         import torch
 
         (vectors,), (ids,) = encoder.token_vectors([text]), encoder.tokenize([text])
@@ -231,8 +224,8 @@ class _Path:
         start = [token if special else encoder.pad_id for token, special in zip(ids, is_special, strict=True)]
         embed = encoder.backbone.get_input_embeddings()
         with torch.no_grad():
-            ends = embed(torch.tensor([start, ids], device=encoder.device))
-        return cls(encoder, words_of(text, vectors), *ends)
+            self.start, self.end = embed(torch.tensor([start, ids], device=encoder.device))  # (T, E) float32
+        self.encoder, self.words = encoder, words_of(text, vectors)
 
     def vectors(self, points: Tensor) -> Tensor:
         """Points of the path (S, T, E) -> sentence vectors (S, D), differentiable."""
@@ -270,7 +263,7 @@ def integrated_gradients(
 
     if steps < 1:
         raise InputError(f"integrated gradients take at least 1 step, not {steps}")
-    paths = _Path.of(encoder, a), _Path.of(second or encoder, b)
+    paths = _Path(encoder, a), _Path(second or encoder, b)
     with torch.no_grad():
         (u0, u), (v0, v) = (path.vectors(torch.stack([path.start, path.end])) for path in paths)
         pairs = torch.stack([u, u0, u]), torch.stack([v, v, v0])
