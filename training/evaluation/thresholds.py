@@ -183,7 +183,7 @@ def decide(
     return Decision(
         n=n,
         matches=positives,
-        average_precision=pairs.average_precision(),
+        average_precision=pairs.estimate_average_precision(),
         choices=tuple(choices),
         chosen_on=len(chosen_on),
         reported_on=len(reported_on),
