@@ -55,13 +55,12 @@ SIGMOID = "torch.nn.modules.activation.Sigmoid"
 
 
 class TrainableCrossEncoder:
-    """A cross-encoder in training, with float32 weights and the interface of an `Encoder` that a run needs."""
+    """A cross-encoder in training, with float32 weights and the interface of an `Encoder` that a run needs.
 
-    # The vector of a pair is its logit.
+    ``backbone`` is a sequence classifier of transformers, or a `JointPairModel`. The vector of a pair is its logit.
+    """
+
     pooling, normalizes, full_dimension = None, False, 1
-
-    # A sequence classifier of transformers, or a `JointPairModel`.
-    backbone: Any
 
     def __init__(
         self, name: str, backbone: Any, tokenizer: Any, max_length: int | None, dtype: torch.dtype, source: str

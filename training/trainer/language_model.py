@@ -57,8 +57,8 @@ class TrainableLanguageModel:
 
     pooling, normalizes, full_dimension = "mean", False, 1
 
-    def __init__(self, encoder: Encoder, model: nn.Module) -> None:
-        """Makes ``encoder`` use the transformer of ``model``."""
+    def __init__(self, encoder: Encoder, model: Any) -> None:
+        """``model`` has the head, and is trained and saved; ``encoder`` has its transformer."""
         self.encoder, self.backbone = encoder, model
         self.name, self.tokenizer = encoder.name, encoder.tokenizer
         self.dtype, self.source = encoder.dtype, encoder.source
@@ -100,16 +100,6 @@ class TrainableLanguageModel:
         return cls(own, model.to(encoder.device))
 
     @property
-    def backbone(self) -> Any:
-        """The whole model, the head included, which is trained and saved."""
-        return self._model
-
-    @backbone.setter
-    def backbone(self, model: Any) -> None:
-        self._model = model
-        self.encoder.backbone = _transformer_of(model)
-
-    @property
     def device(self) -> torch.device:
         return next(self.backbone.parameters()).device
 
@@ -122,6 +112,8 @@ class TrainableLanguageModel:
         return self
 
     def eval(self) -> Self:
+        # Adapters may have been merged into a copy of it.
+        self.encoder.backbone = _transformer_of(self.backbone)
         self.encoder.eval()
         self.backbone.eval()
         return self
