@@ -5,14 +5,13 @@ Its text is the template ``assets/run-card.md``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from training.catalogue import read_asset
-from training.data.dataset import Dataset
 from training.names import DataName
 from training.trainer.config import RunConfig
 from training.trainer.run_metrics import RUN_METRICS, main_metric
@@ -29,20 +28,11 @@ _PAIR_METRICS = {
 }
 
 
-def model_card(
-    config: RunConfig,
-    training: Sequence[Dataset],
-    notes: Sequence[str],
-    before: Mapping[str, Any],
-    best: Mapping[str, Any],
-    test: Mapping[str, Any],
-    pooling: str | None,
-    library: str = "sentence-transformers",
-) -> str:
-    """Markdown with the YAML header that the Hub reads; ``before`` and ``best`` are figures of `Evaluator.measure`.
+def model_card(config: RunConfig, library: str, **facts: Any) -> str:
+    """Markdown with the YAML header that the Hub reads, for a model that ``library`` opens.
 
-    ``training`` has the rows of each part of the config, and ``notes`` say how they were prepared. ``test`` are the
-    data and spearman of the test split; empty if there are none.
+    The ``facts`` are before and best, figures of `Evaluator.measure`; test, the data and spearman of the test split, or
+    empty; training, the rows of each part of the config, notes on how they were prepared, and pooling.
     """
     is_cross_encoder = config.objective_class.scores_pairs
     tag = "cross-encoder" if is_cross_encoder else "sentence-similarity"
@@ -52,18 +42,13 @@ def model_card(
         ModelCardData(library_name=library, pipeline_tag=task, tags=tags),
         template_str=read_asset("run-card.md"),
         config=config,
-        training=training,
-        notes=notes,
-        before=before,
-        best=best,
-        test=test,
-        pooling=pooling,
         dev=_data_name(config.eval_data),
         has_concatenation=any("concatenation" in part.facts.fields for part in config.parts),
         is_cross_encoder=is_cross_encoder,
         is_portable=library == "sentence-transformers",
         metrics=RUN_METRICS,
-        main=main_metric(best),
+        main=main_metric(facts["best"]),
+        **facts,
     )
     return str(card)
 

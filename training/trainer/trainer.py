@@ -322,9 +322,9 @@ class Trainer:
         # sentence-transformers has no tokenizer that gives bigrams, and no cross-encoder that starts as a bi-encoder.
         is_ours = isinstance(encoder.tokenizer, BigramTokenizer) or (folder / "model" / JOINT_HEAD).is_file()
         library = "sbert-lab" if is_ours else "sentence-transformers"
-        figures = progress.baseline or {}, progress.best or {}, progress.test or {}
-        card = model_card(self.config, self.data, self.notes, *figures, getattr(encoder, "pooling", None), library)
-        write_text(folder / "model/README.md", card)
+        facts = {"training": self.data, "notes": self.notes, "pooling": getattr(encoder, "pooling", None)}
+        facts |= {"before": progress.baseline or {}, "best": progress.best or {}, "test": progress.test or {}}
+        write_text(folder / "model/README.md", model_card(self.config, library, **facts))
 
     def _seconds_left(self) -> float | None:
         step, every = self.progress.step, self.eval_every
