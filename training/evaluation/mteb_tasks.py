@@ -19,7 +19,7 @@ import numpy as np
 
 from training.data.dataset import Dataset
 from training.data.load import load_data
-from training.errors import InputError, first_line
+from training.errors import InputError, first_line, import_optional
 from training.models.lexical import SparseModel
 from training.models.model import Model, VectorModel
 from training.names import MTEB
@@ -33,7 +33,7 @@ log = logging.getLogger("sbert_lab.evaluation")
 
 def find_task(name: str) -> Any:
     """The task of that name, as STSBenchmark, without its data. InputError if there is none, or mteb is missing."""
-    mteb = _mteb()
+    mteb = import_optional("mteb", "mteb", "mteb:<task>")
     try:
         return mteb.get_task(name)
     except KeyError as error:
@@ -56,7 +56,7 @@ def evaluate_task(
     ``main_score`` is the task's own metric by name and value, ``scores`` all of them as mteb reports them, by split and
     subset. InputError if the model has no vectors, or the data of the task cannot be fetched.
     """
-    mteb, started = _mteb(), time.perf_counter()
+    mteb, started = import_module("mteb"), time.perf_counter()
     if not isinstance(model, VectorModel | SparseModel):
         raise InputError(f"{model.name} is a {model.kind}; the tasks of mteb need the vectors of a bi-encoder")
     name = task.metadata.name
@@ -106,8 +106,7 @@ def give_data(task: Any, data: Dataset) -> None:
 
 
 def _adapter(encoder: VectorModel | SparseModel, on_progress: Progress | None, should_stop: ShouldStop | None) -> Any:
-    mteb = _mteb()
-    base: Any = mteb.models.abs_encoder.AbsEncoder
+    base: Any = import_module("mteb.models.abs_encoder").AbsEncoder
     slug = re.sub(r"[^\w.-]+", "-", encoder.name).strip("-") or "model"
     done = 0
 
@@ -115,7 +114,7 @@ def _adapter(encoder: VectorModel | SparseModel, on_progress: Progress | None, s
         """Our encode() on mteb's batches, with the folder's prompt for their side; similarities are mteb's own."""
 
         model = encoder
-        mteb_model_meta = mteb.models.ModelMeta.create_empty({"name": f"sbert-lab/{slug}"})
+        mteb_model_meta = import_module("mteb.models").ModelMeta.create_empty({"name": f"sbert-lab/{slug}"})
 
         def __init__(self) -> None:
             pass
@@ -133,17 +132,6 @@ def _adapter(encoder: VectorModel | SparseModel, on_progress: Progress | None, s
             return vectors
 
     return Adapter()
-
-
-def _mteb() -> Any:
-    try:
-        mteb = import_module("mteb")
-        import_module("mteb.models.abs_encoder")
-    except ImportError as error:
-        raise InputError(
-            "mteb:<task> needs the package mteb, which is not installed: pip install 'sbert-lab[mteb]'"
-        ) from error
-    return mteb
 
 
 def _figures(subset: dict[str, Any]) -> dict[str, float]:

@@ -17,14 +17,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TextIO
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from training.atomic import write_text
-from training.errors import InputError
+from training.errors import InputError, import_optional
 from training.progress import is_interactive
 from training.trainer.config import RunConfig
 from training.trainer.run_metrics import line_of_figures
@@ -197,7 +196,7 @@ def _tensorboard(config: RunConfig, folder: Path | None, step: int | None) -> Tr
     """Event files in ``tensorboard/`` in the run's folder: ``tensorboard --logdir``."""
     if folder is None:
         raise InputError("report_to tensorboard writes into the run's folder; give the run one")
-    module = _optional("torch.utils.tensorboard", "tensorboard")
+    module = import_optional("torch.utils.tensorboard", "tensorboard", "report_to tensorboard")
     writer = module.SummaryWriter(folder / "tensorboard", purge_step=None if step is None else step + 1)
     if step is None:
         writer.add_text("config", f"```json\n{config.to_json()}\n```")
@@ -212,7 +211,7 @@ def _tensorboard(config: RunConfig, folder: Path | None, step: int | None) -> Tr
 
 def _trackio(config: RunConfig, folder: Path | None, step: int | None) -> Tracker:
     """A run in the project sbert-lab, on this machine unless trackio is configured otherwise: ``trackio show``."""
-    trackio = _optional("trackio", "trackio")
+    trackio = import_optional("trackio", "trackio", "report_to trackio")
     resume, name = "never" if step is None else "allow", folder.name if folder else config.name or None
     quiet = {"auto_log_gpu": False, "auto_log_cpu": False}
     trackio.init(project=PROJECT, name=name, config=config.to_dict(), resume=resume, **quiet)
@@ -235,12 +234,3 @@ def figures_of(event: Mapping[str, Any]) -> dict[str, float]:
         for name, value in flat.items()
         if name not in NO_FIGURES and isinstance(value, int | float) and not isinstance(value, bool)
     }
-
-
-def _optional(module: str, extra: str) -> Any:
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise InputError(
-            f"report_to {extra} needs the package {extra}, which is not installed: pip install 'sbert-lab[{extra}]'"
-        ) from error
