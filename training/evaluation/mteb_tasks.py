@@ -42,26 +42,20 @@ def find_task(name: str) -> Any:
         raise InputError(f"mteb has no task {name!r}; {hint}") from error
 
 
-def evaluate_task(
-    model: Model,
-    task: Any,
-    home: str | Path | None = None,
-    on_progress: Progress | None = None,
-    should_stop: ShouldStop | None = None,
-) -> dict[str, Any]:
+def evaluate_task(model: Model, task: Any, home: str | Path | None = None, **watch: Any) -> dict[str, Any]:
     """Runs a task of `find_task` by mteb on a model of sentence vectors, which may be sparse.
 
-    Data that the task already holds (``task.dataset``, ``task.data_loaded``) is used. ``on_progress`` is called with
-    (sentences encoded, None). Returns ``{"model", "pooling", "data", "type", "main_score", "scores", "seconds"}``;
-    ``main_score`` is the task's own metric by name and value, ``scores`` all of them as mteb reports them, by split and
-    subset. InputError if the model has no vectors, or the data of the task cannot be fetched.
+    Data that the task already holds (``task.dataset``, ``task.data_loaded``) is used. ``watch`` has should_stop, and
+    on_progress, called with (sentences encoded, None). Returns ``{"model", "pooling", "data", "type", "main_score",
+    "scores", "seconds"}``; ``main_score`` is the task's own metric by name and value, ``scores`` all of them as mteb
+    reports them, by split and subset. InputError if the model has no vectors, or its data cannot be fetched.
     """
     mteb, started = import_module("mteb"), time.perf_counter()
     if not isinstance(model, VectorModel | SparseModel):
         raise InputError(f"{model.name} is a {model.kind}; the tasks of mteb need the vectors of a bi-encoder")
     name = task.metadata.name
     _load_data(task, name, home)
-    adapter, quiet = _adapter(model, on_progress, should_stop), {"co2_tracker": False, "show_progress_bar": False}
+    adapter, quiet = _adapter(model, **watch), {"co2_tracker": False, "show_progress_bar": False}
     [task_result] = mteb.evaluate(adapter, [task], cache=None, overwrite_strategy="always", **quiet).task_results
     return {
         "model": model.name,
@@ -105,7 +99,9 @@ def give_data(task: Any, data: Dataset) -> None:
     task.data_loaded = True
 
 
-def _adapter(encoder: VectorModel | SparseModel, on_progress: Progress | None, should_stop: ShouldStop | None) -> Any:
+def _adapter(
+    encoder: VectorModel | SparseModel, on_progress: Progress | None = None, should_stop: ShouldStop | None = None
+) -> Any:
     base: Any = import_module("mteb.models.abs_encoder").AbsEncoder
     slug = re.sub(r"[^\w.-]+", "-", encoder.name).strip("-") or "model"
     done = 0

@@ -151,7 +151,8 @@ def evaluate(
         figures of its own, see `training.evaluation.retrieval`: ``{"model", "data", "queries", "documents", "ndcg@10",
         "mrr@10", "recall@10", …, "intervals": {"ndcg@10": {"low", "high"}, …}, "method", "seconds"}``.
     """
-    started, watch = time.perf_counter(), {"on_progress": on_progress, "should_stop": should_stop}
+    started = time.perf_counter()
+    watch: dict[str, Any] = {"on_progress": on_progress, "should_stop": should_stop}
     data = str(data) if isinstance(data, Path) else data
     encoder = open_model(encoder, home=home) if isinstance(encoder, Path | str) else encoder
     if isinstance(data, RetrievalData) or (isinstance(data, str) and DataName.parse(data).is_retrieval):
@@ -160,7 +161,7 @@ def evaluate(
         raise InputError("a retriever ranks documents for queries; on other data evaluate what open_model returns")
     if isinstance(data, str):
         if (task := DataName.parse(data).mteb_task) is not None:
-            return evaluate_task(encoder, find_task(task), home, on_progress, should_stop)
+            return evaluate_task(encoder, find_task(task), home, **watch)
         data = load_data(data, home, split="test")
     data = as_dataset(data, "data")
     if data.kind not in MEASURES:
@@ -168,7 +169,7 @@ def evaluate(
     if data.kind == LABELLED:
         data = transform_for(data, TOGETHER_ROWS, "contrastive")
     pairs = ((0, 1), (0, 2)) if data.kind == TRIPLETS else ((0, 1),)
-    scores = row_scores(encoder, data.columns, pairs, on_progress, should_stop)
+    scores = row_scores(encoder, data.columns, pairs, **watch)
     is_left_out, note = without_score(encoder, data.columns, scores, keep_unknown)
     if note:
         data = data.select(np.flatnonzero(~is_left_out).tolist())
