@@ -38,7 +38,7 @@ from training import parallel
 from training.device import has_native_bfloat16
 from training.errors import InputError
 from training.pooling import normalize_rows
-from training.progress import Progress, ShouldStop, steps
+from training.progress import steps
 from training.similarities import SIMILARITIES
 
 Vectors = TypeVar("Vectors", np.ndarray, Tensor)
@@ -282,16 +282,12 @@ def paraphrase_mining(
 
 
 def most_similar_pairs(
-    vectors: np.ndarray,
-    k: int,
-    threshold: float = -1.0,
-    on_progress: Progress | None = None,
-    should_stop: ShouldStop | None = None,
+    vectors: np.ndarray, k: int, threshold: float = -1.0, **watch: Any
 ) -> list[tuple[int, int, float]]:
     """The k pairs of highest cosine: (i, j, cosine) with i < j, best first; among equals by i, then j.
 
     Exact for unit vectors, float32 (N, D), and a cosine of ``threshold`` or more. If more than k pairs share the lowest
-    cosine, the ones found first are returned. InputError if k is less than 1.
+    cosine, the ones found first are returned. ``watch`` has on_progress and should_stop. InputError if k is below 1.
     """
     if k < 1:
         raise InputError(f"the number of pairs is {k:,}; it must be at least 1.")
@@ -299,7 +295,7 @@ def most_similar_pairs(
     blocks = _triangle(len(vectors))
     cosine = np.empty(0, dtype=np.float32)
     pairs = np.empty((2, 0), dtype=np.int64)
-    for rows_of, columns in steps(blocks, on_progress, should_stop):
+    for rows_of, columns in steps(blocks, **watch):
         full = len(cosine) == k
         bound = float(cosine.min()) if full else threshold
         rows, block = products.rows_from(bound, rows_of, columns)
