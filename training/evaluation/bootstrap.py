@@ -160,12 +160,7 @@ def ratio(numerators: np.ndarray, denominators: np.ndarray) -> tuple[float, np.n
 
 
 def bootstrap_interval(
-    x: np.ndarray,
-    y: np.ndarray,
-    statistic: str = "spearman",
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    keys: Keys = None,
+    x: np.ndarray, y: np.ndarray, statistic: str = "spearman", resamples: int = RESAMPLES, keys: Keys = None
 ) -> Interval:
     """95% bootstrap interval of the correlation of scores ``x`` and gold scores ``y``, pairs drawn with replacement.
 
@@ -189,11 +184,11 @@ def bootstrap_interval(
         low, high = np.tanh(z + np.array([-NORMAL_975, NORMAL_975]) * error)
         return Interval(float(low), float(high), f"Fisher z{allows}")
     if statistic == "spearman":
-        replicates = bootstrap_replicates(x, y, statistic, resamples, seed)
+        replicates = bootstrap_replicates(x, y, statistic, resamples)
         _, low, high = Statistic(value, replicates, influence, keys, (-1.0, 1.0)).estimate()
         return Interval(low, high, f"bootstrap, {resamples:,} resamples{allows}")
     (z,), (error,) = _z_and_error(x, y, np.ones((1, len(x))))
-    resampled = [_z_and_error(x, y, weights) for weights in resample_weights(len(x), resamples, seed)]
+    resampled = [_z_and_error(x, y, weights) for weights in resample_weights(len(x), resamples)]
     # Resamples of two different pairs have no error.
     with np.errstate(invalid="ignore", divide="ignore"):
         off = np.concatenate([(replicates - z) / errors for replicates, errors in resampled])
