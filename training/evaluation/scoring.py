@@ -203,10 +203,8 @@ def _classify(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, A
     [by_similarity] = scores
     classified = {name: classify_pairs(values, together)._asdict() for name, values in by_similarity.items()}
     figures = next(iter(classified.values())).keys()
-    return {
-        **{figure: {name: classified[name][figure] for name in classified} for figure in figures},
-        "positives": int(together.sum()),
-    }
+    by_figure = {figure: {name: classified[name][figure] for name in classified} for figure in figures}
+    return {**by_figure, "positives": int(together.sum())}
 
 
 def _triplet_accuracy(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, Any]:

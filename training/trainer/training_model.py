@@ -41,15 +41,7 @@ from training.parallel import num_threads, run_parallel
 from training.pooling import pooling_function
 from training.trainer.cross_encoder import TrainableCrossEncoder, head_modules
 from training.trainer.language_model import MaskedReplica, TrainableLanguageModel, masked_targets
-from training.trainer.replica import (
-    CompactEmbedding,
-    ForwardOutput,
-    JointReplica,
-    MicroBatch,
-    PairReplica,
-    Replica,
-    TokenIds,
-)
+from training.trainer.replica import CompactEmbedding, ForwardOutput, JointReplica, MicroBatch, PairReplica, Replica
 
 # With fewer sentences, reading the weights from memory dominates.
 MIN_MICRO_BATCH = 8
@@ -132,7 +124,9 @@ class TrainingModel(nn.Module):
             pool = pooling_function(encoder.pooling, encoder.skipped_tokens)
             self.replica = Replica(self.backbone, self.embeddings, encoder.dtype, pool)
 
-    def collate(self, columns: Sequence[TokenIds], target: Tensor | None, step: int, part: int = 0) -> TrainingBatch:
+    def collate(
+        self, columns: Sequence[Sequence[Sequence[int]]], target: Tensor | None, step: int, part: int = 0
+    ) -> TrainingBatch:
         """Builds a step's input from the token ids of each column. Dropout is a function of the seed and the step."""
         ids = [sentence for column in columns for sentence in column]
         rounds = math.ceil(len(columns[0]) / self.mini_batch_size) if self.mini_batch_size else 1
