@@ -68,9 +68,7 @@ _MARKS = re.compile(r"[%+&=?]")
 _REPO_PART = r"[A-Za-z0-9](?:\w|[.-](?=\w)){0,95}"
 _REPO_ID = re.compile(rf"(?!.*\.git$){_REPO_PART}(?:/{_REPO_PART})?", re.ASCII)
 # There are no credentials and no query, so that the text shows where the program connects to.
-_ENDPOINT = re.compile(
-    r"(https?)://([\w.-]+|\[[\da-f:.]+])(?::(\d{1,5}))?((?:/[\w.~:-]+)*)/?#([^\s?#]+)", re.ASCII | re.I
-)
+_ENDPOINT = re.compile(r"(https?)://([\w.-]+|\[[\da-f:.]+])(?::(\d{1,5}))?((?:/[\w.~:-]+)*)/?#([^\s?#]+)", re.A | re.I)
 
 
 def is_id(text: str) -> bool:

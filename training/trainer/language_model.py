@@ -162,9 +162,8 @@ class MaskedReplica(Replica):
         """Pads the token ids of B sentences, and hides tokens of them as ``generator`` says."""
         batch = pad(ids, self.pad_id)
         tokens = batch.ids.numpy()
-        inputs, positions = mask_tokens(
-            tokens, ~np.isin(tokens, self.special_ids), self.mask_id, self.vocabulary_size, generator
-        )
+        can_be_masked = ~np.isin(tokens, self.special_ids)
+        inputs, positions = mask_tokens(tokens, can_be_masked, self.mask_id, self.vocabulary_size, generator)
         mask = None if batch.mask is None else batch.mask.to(self.device, non_blocking=True)
         return MicroBatch(
             torch.from_numpy(inputs).to(self.device, non_blocking=True),

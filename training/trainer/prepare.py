@@ -103,10 +103,8 @@ class Preparation:
 
     def _load_data(self) -> tuple[list[Dataset], Dataset | RetrievalData | None]:
         """The parts of the training data in the form that their objectives need, and the evaluation data as it is."""
-        config, dev = self.config, self.own.eval_data
-        sets = [
-            [self.own.train_data or load_one(name, self.home) for name in names_of(part.data)] for part in config.parts
-        ]
+        config, own, dev = self.config, self.own.train_data, self.own.eval_data
+        sets = [[own or load_one(name, self.home) for name in names_of(part.data)] for part in config.parts]
         if config.eval_data == HELD_OUT:
             sets[0][0], dev = hold_out(sets[0][0], config.parts[0].objective, config.seed)
         data = [
@@ -121,30 +119,28 @@ class Preparation:
 
     def _load_encoder(self, data: Sequence[Dataset], device: str) -> tuple[Any, int | None]:
         """The base, with all dimensions of its vectors, and the number of those that its folder keeps."""
-        config = self.config
+        config, base = self.config, self.config.base
         if config.objective_class.scores_pairs:
             return TrainableCrossEncoder.load(config, device, self.home), None
         if config.objective_class.predicts_tokens:
             return TrainableLanguageModel.load(config, data, device, self.home, self.folder), None
         sentences = chain.from_iterable(column for part in data for column in part.columns)
-        settings = config.base, config.pooling, config.dtype, device, self.home, config.seed
+        settings = base, config.pooling, config.dtype, device, self.home, config.seed
         encoder = Encoder.load(*settings, vocabulary_of=sentences)
         longest = config.max_length or encoder.max_length
         if longest > encoder.max_length:
-            raise InputError(f"max_length is {longest}, but {config.base} takes {encoder.max_length} tokens at most")
+            raise InputError(f"max_length is {longest}, but {base} takes {encoder.max_length} tokens at most")
         drops = has_dropout(encoder.backbone) or has_dropout(encoder.head)
         for part in config.parts:
             if part.facts.needs_dropout and not drops:
                 raise InputError(
-                    f"{config.base} has no dropout, by which the two vectors of a sentence differ in {part.objective}; "
+                    f"{base} has no dropout, by which the two vectors of a sentence differ in {part.objective}; "
                     "choose another base"
                 )
         run_prompts = {"query": config.query_prompt, "document": config.document_prompt}
         prompts = dict(encoder.prompts) | {role: prompt for role, prompt in run_prompts.items() if prompt is not None}
         if config.role(0) and not encoder.model_format.include_prompt:
-            raise InputError(
-                f"{config.base} leaves its prompt out of the pooling; train it with one prompt, as ?prompt=…"
-            )
+            raise InputError(f"{base} leaves its prompt out of the pooling; train it with one prompt, as ?prompt=…")
         layout = replace(encoder.model_format, max_length=longest, dimension=None, prompts=prompts)
         parts = EncoderParts(encoder.backbone, encoder.tokenizer, layout, encoder.source, encoder.head)
         return Encoder(encoder.name, parts, encoder.dtype), encoder.model_format.dimension
