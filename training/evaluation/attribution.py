@@ -26,7 +26,7 @@ Sub-words are added up to words. In an exact map [CLS] and [SEP] have rows of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from itertools import pairwise
@@ -292,10 +292,9 @@ def occlusion(cross_encoder: CrossEncoder, a: str, b: str) -> WordAttribution:
     return WordAttribution(words_a, words_b, added_a, added_b, float(scores[0]))
 
 
-def heat_map(rows: Sequence[str], columns: Sequence[str], values: Iterable[Sequence[float]], caption: str) -> str:
+def heat_map(rows: Sequence[str], columns: Sequence[str], values: np.ndarray, caption: str) -> str:
     """An HTML table of numbers by row and column: the larger, the bluer; negative ones are orange."""
-    values = [list(row) for row in values]
-    most = max((abs(value) for row in values for value in row), default=0.0) or 1.0
+    most = float(np.abs(values).max(initial=0)) or 1.0
 
     def cell(value: float) -> str:
         color = "0,114,178" if value > 0 else "230,159,0"

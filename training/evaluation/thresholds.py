@@ -163,10 +163,7 @@ def decide(
     is_chosen = any(criterion.kind != FIXED for criterion in parsed)
     held_out = is_chosen and min(positives, n - positives) >= EACH_FOR_HALVES
     if held_out:
-        random = np.random.default_rng(seed)
-        shuffled = [random.permutation(np.flatnonzero(rows)) for rows in (pairs.matches, ~pairs.matches)]
-        halves = zip(*(np.array_split(rows, 2) for rows in shuffled), strict=True)
-        chosen_on, reported_on = (np.sort(np.concatenate(parts)) for parts in halves)
+        chosen_on, reported_on = halves(pairs.matches, seed)
     inside, outside = pairs.select(chosen_on), pairs.select(reported_on)
     choices = []
     for criterion in parsed:
@@ -192,6 +189,14 @@ def decide(
         + ("" if keys is None else ", allows for shared sentences"),
         curve=[(threshold, precision, recall) for threshold, precision, recall in points],
     )
+
+
+def halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of two halves with the same share of matches, at random."""
+    random = np.random.default_rng(seed)
+    shuffled = [random.permutation(np.flatnonzero(rows)) for rows in (matches, ~matches)]
+    first, second = zip(*(np.array_split(rows, 2) for rows in shuffled), strict=True)
+    return np.sort(np.concatenate(first)), np.sort(np.concatenate(second))
 
 
 def choose_threshold(scores: np.ndarray, labels: np.ndarray, precision: float = 0.95) -> float:
