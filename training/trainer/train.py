@@ -202,14 +202,13 @@ def train(
     accelerator = Accelerator(mixed_precision="no")
     is_main = accelerator.is_main_process
     names: dict[str, Any] = {}
-    objects: dict[str, Dataset] = {}
+    sets: dict[str, Dataset] = {}
     for field, data in (("train_data", train_data), ("eval_data", eval_data)):
         if data is None or isinstance(data, str | Path):
             names[field] = data
         elif data is not ...:
-            objects[field] = as_dataset(data, field)
-    selection = metric_for_best_model, greater_is_better
-    own = Own(objective, optimizer, schedule, evaluators, callbacks, *selection, **objects)
+            sets[field] = as_dataset(data, field)
+    own = Own(objective, optimizer, schedule, evaluators, callbacks, metric_for_best_model, greater_is_better, **sets)
     config = own.named(config.replace(**names))
     # The main process makes a new folder, and tells the others.
     path = None if folder == RUN and not is_main else run_folder(folder, home, config)
