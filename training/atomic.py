@@ -25,10 +25,10 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
-from typing import IO, Any, Literal, overload
+from typing import IO, Any
 
 # The suffixes of a folder that is being written, and of the one that it replaces.
 FRESH, ASIDE = ".fresh", ".aside"
@@ -47,7 +47,7 @@ class AtomicFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.temporary = path.with_name(f".{path.name}.{os.getpid()}.{token_hex(4)}.part")
-        _sweep(path.parent, f".{glob.escape(path.name)}.*.part")
+        sweep(path.parent, name=glob.escape(path.name))
 
     def commit(self) -> None:
         """Gives the complete file its name, replacing an older one. Close it before."""
@@ -69,22 +69,14 @@ def replace_file(path: Path) -> Iterator[Path]:
         file.discard()
 
 
-@overload
-def open_atomic(
-    path: Path, mode: Literal["w"] = "w", newline: str | None = None
-) -> AbstractContextManager[IO[str]]: ...
-@overload
-def open_atomic(path: Path, mode: Literal["wb"]) -> AbstractContextManager[IO[bytes]]: ...
 @contextmanager
 def open_atomic(path: Path, mode: str = "w", newline: str | None = None) -> Iterator[IO[Any]]:
     """A new file that takes the place of ``path`` when the block ends well, and is removed otherwise.
 
     Text ("w") is UTF-8; ``newline`` is that of `open`. Raises OSError if the disk is full or not writable.
     """
-    with (
-        replace_file(path) as temporary,
-        temporary.open(mode.replace("w", "x"), encoding=None if "b" in mode else "utf-8", newline=newline) as file,
-    ):
+    mode, encoding = mode.replace("w", "x"), None if "b" in mode else "utf-8"
+    with replace_file(path) as temporary, temporary.open(mode, encoding=encoding, newline=newline) as file:
         yield file
 
 
@@ -98,10 +90,22 @@ def write_bytes(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS) -> bool:
-    """Removes temporary files of killed processes, not written for ``seconds``. Returns whether there are others."""
-    _sweep(folder, ".*.part", seconds)
-    return any(LEFTOVER.fullmatch(file.name) for file in folder.glob(".*.part"))
+def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS, name: str = "*") -> bool:
+    """Removes temporary files of killed processes, not written for ``seconds``. Returns whether there are others.
+
+    ``name`` is a pattern for the names of the files that were to be written.
+    """
+    has_others = False
+    for file in folder.glob(f".{name}.*.part"):
+        if (match := LEFTOVER.fullmatch(file.name)) is None:
+            continue
+        # Another process may have removed it, or it belongs to another user.
+        with suppress(OSError):
+            if not _is_running(int(match["process"])) and time.time() - file.stat().st_mtime > seconds:
+                file.unlink()
+                continue
+        has_others = True
+    return has_others
 
 
 def create_folder(target: Path, is_complete: Callable[[Path], bool], fill: Callable[[Path], None]) -> bool:
@@ -176,26 +180,12 @@ def _exchange(folder: Path, fresh: Path) -> None:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _sweep(folder: Path, pattern: str, seconds: float = LEFTOVER_SECONDS) -> None:
-    for file in folder.glob(pattern):
-        match = LEFTOVER.fullmatch(file.name)
-        if match is None or _is_running(int(match["process"])):
-            continue
-        # Another process may have removed it, or it belongs to another user.
-        with suppress(OSError):
-            if time.time() - file.stat().st_mtime > seconds:
-                file.unlink()
-
-
 def _is_running(process: int) -> bool:
     """Whether this machine has a process of this id; True where that cannot be found out."""
-    if os.name != "posix":
-        return True
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        # The process is another user's.
-        return True
+    if os.name == "posix":
+        try:
+            os.kill(process, 0)
+        except OSError as error:
+            # The process may be another user's.
+            return not isinstance(error, ProcessLookupError)
     return True

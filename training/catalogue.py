@@ -32,12 +32,8 @@ BILSTM, DAN = "scratch:bilstm", "scratch:dan"
 WORD_ENCODERS = (BILSTM, DAN)
 
 # The labels in tables of models whose names are too terse.
-MODEL_LABELS = {
-    TFIDF: "TF-IDF",
-    GLOVE: "GloVe average, 50 d",
-    BM25: "BM25",
-    **{name: f"{name} (cross-encoder)" for name in CROSS_ENCODERS},
-}
+MODEL_LABELS = {TFIDF: "TF-IDF", GLOVE: "GloVe average, 50 d", BM25: "BM25"}
+MODEL_LABELS |= {name: f"{name} (cross-encoder)" for name in CROSS_ENCODERS}
 # These come with the app; the sizes of downloads before the first use of others.
 WITH_THE_APP = (DEFAULT_MODEL, DEFAULT_CROSS_ENCODER, *BASELINES)
 DOWNLOADS = {LARGE_MODEL: "404 MB", "mpnet-stsb": "404 MB"}
@@ -97,10 +93,9 @@ def _sts(title: str, rows: int) -> DataSet:
     return DataSet(title, SCORED, {"test": Split(rows, "test")}, repo)
 
 
-def _splits(rows: int, **hub_names: str) -> dict[str, Split]:
-    """The splits train, of so many rows, dev and test; ``hub_names`` are the other names of some on the Hub."""
-    names = {"train": "train", "dev": "dev", "test": "test"} | hub_names
-    return {split: Split(rows if split == "train" else None, name) for split, name in names.items()}
+def _splits(rows: int, dev: str = "dev", test: str = "test") -> dict[str, Split]:
+    """The splits train, of so many rows, dev and test; ``dev`` and ``test`` are the names of these on the Hub."""
+    return {"train": Split(rows, "train"), "dev": Split(None, dev), "test": Split(None, test)}
 
 
 DATA_SETS = {
@@ -149,5 +144,4 @@ def asset(name: str) -> Path:
 
 
 def read_asset(name: str) -> str:
-    """The text of a shipped file."""
     return asset(name).read_text(encoding="utf-8")

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 LONGEST_MESSAGE = 1_600
 # A longer message loses its middle, as its end says what to do.
@@ -65,6 +67,15 @@ def without_folders(text: str) -> str:
 def unwritable(path: str | Path, error: OSError, advice: str = "") -> InputError:
     """The error for a full disk, a folder that may not be written to, …; ``advice`` is a clause on what to do."""
     return InputError(f"{path} cannot be written: {error.strerror or error}{advice and f'; {advice}'}")
+
+
+def import_optional(module: str, extra: str, what: str) -> Any:
+    """A module of the package ``extra``, which ``what`` needs. InputError if it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        message = f"{what} needs the package {extra}, which is not installed: pip install 'sbert-lab[{extra}]'"
+        raise InputError(message) from error
 
 
 def first_line(error: BaseException) -> str:

@@ -47,7 +47,6 @@ RUN, SCRATCH, ENDPOINT, HUB, MTEB, MAXSIM = "run:", "scratch:", "endpoint:", "hf
 # The names of runs that are not called as at first any more, by id; the store of runs keeps them up to date.
 RENAMED_RUNS: dict[str, str] = {}
 BEIR, NANOBEIR = "beir:", "nanobeir:"
-PORTS = {"http": 80, "https": 443}
 # The name that stands for the model's prompts for queries on one side, and for documents on the other.
 BY_ROLE = "query|document"
 SETTINGS = DIMENSION, PROMPT, PROMPT_NAME, DTYPE = "dim", "prompt", "prompt_name", "dtype"
@@ -69,9 +68,7 @@ _MARKS = re.compile(r"[%+&=?]")
 _REPO_PART = r"[A-Za-z0-9](?:\w|[.-](?=\w)){0,95}"
 _REPO_ID = re.compile(rf"(?!.*\.git$){_REPO_PART}(?:/{_REPO_PART})?", re.ASCII)
 # There are no credentials and no query, so that the text shows where the program connects to.
-_ENDPOINT = re.compile(
-    r"(https?)://([\w.-]+|\[[\da-f:.]+])(?::(\d{1,5}))?((?:/[\w.~:-]+)*)/?#([^\s?#]+)", re.ASCII | re.I
-)
+_ENDPOINT = re.compile(r"(https?)://([\w.-]+|\[[\da-f:.]+])(?::(\d{1,5}))?((?:/[\w.~:-]+)*)/?#([^\s?#]+)", re.A | re.I)
 
 
 def is_id(text: str) -> bool:
@@ -351,14 +348,9 @@ class DataName:
         return replace(self, name=str(self.path.absolute()), **settings)
 
 
-def join_names(parts: tuple[DataName, ...]) -> str:
-    """The text that `DataName.parse_joined` reads."""
-    return "+".join(map(str, parts))
-
-
 def absolute_names(text: str, **settings: str | None) -> str:
     """Joined names for use in another folder; files without settings of their own have these."""
-    return join_names(tuple(part.absolute(**settings) for part in DataName.parse_joined(text)))
+    return "+".join(str(part.absolute(**settings)) for part in DataName.parse_joined(text))
 
 
 def names_file(text: str) -> bool:
@@ -371,7 +363,8 @@ def _read_endpoint(name: str) -> Endpoint:
     if match is None:
         raise InputError(f"{name!r} is no endpoint; write endpoint:http://HOST:PORT/v1#MODEL, without a user or a key")
     scheme, host, port, path, model = match.groups()
-    scheme, address = scheme.lower(), f"{host.lower()}:{int(port or PORTS[scheme.lower()])}"
+    scheme = scheme.lower()
+    address = f"{host.lower()}:{int(port or (443 if scheme == 'https' else 80))}"
     return Endpoint(f"{scheme}://{address}{path}", address, model)
 
 

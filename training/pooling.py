@@ -19,10 +19,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+import numpy as np
+
 from training.errors import InputError
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import Tensor
 
 Pool: TypeAlias = "Callable[[Tensor, Tensor | None], Tensor]"
@@ -47,8 +48,6 @@ class Pooling(NamedTuple):
 
 def is_finite(results: np.ndarray) -> np.ndarray:
     """Whether each vector, or each score, is made of numbers alone: bool (N,)."""
-    import numpy as np
-
     if np.isfinite(results.sum(dtype=np.float64)):
         return np.ones(len(results), dtype=bool)
     return np.isfinite(results.reshape(len(results), -1)).all(axis=1)
@@ -56,8 +55,6 @@ def is_finite(results: np.ndarray) -> np.ndarray:
 
 def normalize_rows(vectors: np.ndarray) -> np.ndarray:
     """Each row scaled to length 1, as for cosines; a row of zeros stays. Floats (N, D) -> the same dtype (N, D)."""
-    import numpy as np
-
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
@@ -170,13 +167,11 @@ def pooling_function(name: str, skipped: int = 0) -> Pool:
     def pool(hidden: Tensor, mask: Tensor | None) -> Tensor:
         if skipped:
             mask = _without_first(hidden, mask, skipped)
-        return torch.cat(
-            [
-                weighted_mean(hidden, mask, skipped) if part == "weightedmean" else POOLINGS[part](hidden, mask)
-                for part in parts
-            ],
-            dim=1,
-        )
+        vectors = [
+            weighted_mean(hidden, mask, skipped) if part == "weightedmean" else POOLINGS[part](hidden, mask)
+            for part in parts
+        ]
+        return torch.cat(vectors, dim=1)
 
     return pool
 

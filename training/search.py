@@ -27,7 +27,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -38,17 +38,11 @@ from training import parallel
 from training.device import has_native_bfloat16
 from training.errors import InputError
 from training.pooling import normalize_rows
-from training.progress import Progress, ShouldStop, steps
+from training.progress import steps
 from training.similarities import SIMILARITIES
 
 Vectors = TypeVar("Vectors", np.ndarray, Tensor)
 ScoreFunction = Callable[[Tensor, Tensor], Tensor]  # (N, D), (M, D) -> (N, M); larger = more similar
-
-
-class CanEncode(Protocol):
-    """An `Encoder`, or another model of this kind."""
-
-    def encode(self, sentences: Sequence[str], /, **options: Any) -> np.ndarray: ...
 
 
 def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
@@ -272,12 +266,12 @@ TOLERANCE = 2**-6
 
 
 def paraphrase_mining(
-    encoder: CanEncode, sentences: Sequence[str], max_pairs: int = 500_000, threshold: float = -1.0, **options: Any
+    encoder: Any, sentences: Sequence[str], max_pairs: int = 500_000, threshold: float = -1.0, **options: Any
 ) -> list[tuple[float, int, int]]:
     """The most similar of all pairs of sentences: (cosine, i, j) with i < j, best first.
 
     Args:
-        encoder: a bi-encoder.
+        encoder: a bi-encoder: an `Encoder`, or another model with ``encode(sentences)``.
         sentences: N of them; each pair is compared exactly, N(N−1)/2 in all.
         max_pairs: the most pairs to return. InputError if it is less than 1.
         threshold: the lowest cosine.
@@ -288,16 +282,12 @@ def paraphrase_mining(
 
 
 def most_similar_pairs(
-    vectors: np.ndarray,
-    k: int,
-    threshold: float = -1.0,
-    on_progress: Progress | None = None,
-    should_stop: ShouldStop | None = None,
+    vectors: np.ndarray, k: int, threshold: float = -1.0, **watch: Any
 ) -> list[tuple[int, int, float]]:
     """The k pairs of highest cosine: (i, j, cosine) with i < j, best first; among equals by i, then j.
 
     Exact for unit vectors, float32 (N, D), and a cosine of ``threshold`` or more. If more than k pairs share the lowest
-    cosine, the ones found first are returned. InputError if k is less than 1.
+    cosine, the ones found first are returned. ``watch`` has on_progress and should_stop. InputError if k is below 1.
     """
     if k < 1:
         raise InputError(f"the number of pairs is {k:,}; it must be at least 1.")
@@ -305,7 +295,7 @@ def most_similar_pairs(
     blocks = _triangle(len(vectors))
     cosine = np.empty(0, dtype=np.float32)
     pairs = np.empty((2, 0), dtype=np.int64)
-    for rows_of, columns in steps(blocks, on_progress, should_stop):
+    for rows_of, columns in steps(blocks, **watch):
         full = len(cosine) == k
         bound = float(cosine.min()) if full else threshold
         rows, block = products.rows_from(bound, rows_of, columns)
@@ -318,8 +308,12 @@ def most_similar_pairs(
             i, j = np.divmod(better, block.shape[1])
             cosine = np.concatenate([cosine, block.ravel()[better]])
             pairs = np.concatenate([pairs, np.stack([rows[i], j + columns.start])], axis=1)
-            highest = _highest(cosine, k)
-            cosine, pairs = cosine[highest], pairs[:, highest]
+            if len(cosine) > k:
+                lowest = np.partition(cosine, len(cosine) - k)[len(cosine) - k]
+                above = np.flatnonzero(cosine > lowest)
+                # The first of equal ones stay.
+                highest = np.concatenate([above, np.flatnonzero(cosine == lowest)[: k - len(above)]])
+                cosine, pairs = cosine[highest], pairs[:, highest]
     order = np.lexsort((pairs[1], pairs[0], -cosine))
     best = (pairs[0, order], pairs[1, order], cosine[order])
     return list(zip(*(column.tolist() for column in best), strict=True))
@@ -365,12 +359,3 @@ class _Products:
             all_rows = len(rows) == min(block.stop, len(self.exact)) - block.start
             cosines = (self.exact[block] if all_rows else self.exact[rows]) @ self.exact[columns].T
             return rows.numpy(), cosines.clamp_(max=1).numpy()
-
-
-def _highest(values: np.ndarray, k: int) -> np.ndarray:
-    """The positions of the k highest values; the first of equal ones."""
-    if len(values) <= k:
-        return np.arange(len(values))
-    lowest = np.partition(values, len(values) - k)[len(values) - k]
-    above = np.flatnonzero(values > lowest)
-    return np.concatenate([above, np.flatnonzero(values == lowest)[: k - len(above)]])

@@ -96,6 +96,4 @@ def row_similarities(u: np.ndarray | sparse.csr_matrix, v: np.ndarray | sparse.c
         return {name: similarity.rows(u, v) for name, similarity in SIMILARITIES.items()}
     parts = [slice(start, start + DENSE_ROWS) for start in range(0, u.shape[0], DENSE_ROWS)]
     blocks = [(u[part].toarray(), v[part].toarray()) for part in parts]
-    return {
-        name: np.concatenate([similarity.rows(*block) for block in blocks]) for name, similarity in SIMILARITIES.items()
-    }
+    return {name: np.concatenate([kind.rows(*block) for block in blocks]) for name, kind in SIMILARITIES.items()}

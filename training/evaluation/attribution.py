@@ -11,8 +11,7 @@ pooling that is a weighted sum of tokens, and after linear modules (Dense withou
 a bias is shared equally by the tokens. Cutting the vector to its first dimensions cuts every h_i.
 
 *Max pooling.* Each dimension d of u is the value of one token, and likewise of v, so u_d v_d / (|u| |v|) belongs to
-the pair of tokens whose values are largest. This map sums to the cosine too; the shares are the fractions of
-dimensions in which each token has the largest value.
+the pair of tokens whose values are largest. This map sums to the cosine too.
 
 **Integrated gradients** (Sundararajan et al. 2017, equation 1), where the words act on one another within the network:
 CLS and last-token pooling, or a module after the pooling that is not linear. To the cosine with the other sentence,
@@ -27,14 +26,16 @@ Sub-words are added up to words. In an exact map [CLS] and [SEP] have rows of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from html import escape
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from training.errors import InputError
+from training.models.model import Model, required
 from training.pooling import POOLINGS
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
-    from training.models.model import Model
     from training.models.tokenization import TokenVectors
 
 STEPS = 32
@@ -77,8 +77,6 @@ class Attribution:
     words_b: list[str]
     matrix: np.ndarray  # (A, B) float64, sums to the cosine
     cosine: float
-    shares_a: np.ndarray  # (A,) share in the pooled vector: of tokens (mean) or of dimensions (max); sums to 1
-    shares_b: np.ndarray  # (B,)
     kind: str = "exact"
 
     def __repr__(self) -> str:
@@ -128,7 +126,6 @@ def attribute(encoder: Model, a: str, b: str, steps: int = STEPS) -> Attribution
     # These modules import torch, which takes seconds.
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
-    from training.models.model import required
 
     if isinstance(encoder, CrossEncoder):
         return occlusion(encoder, a, b)
@@ -141,48 +138,32 @@ def attribute(encoder: Model, a: str, b: str, steps: int = STEPS) -> Attribution
 def attribute_tokens(encoder: Encoder, a: str, b: str, first: TokenVectors, second: TokenVectors) -> Attribution:
     """The exact map of ``a`` and ``b`` from their token vectors. The encoder must have one, see `has_exact_map`."""
     if encoder.pooling == "max":
-        tokens, share_a, share_b = _max_map(encoder, first, second)
+        tokens = _max_map(encoder, first, second)
     else:
-        u_terms, share_a = _terms(encoder, first)
-        v_terms, share_b = _terms(encoder, second)
+        u_terms, v_terms = _terms(encoder, first), _terms(encoder, second)
         length = np.linalg.norm(u_terms.sum(axis=0)) * np.linalg.norm(v_terms.sum(axis=0))
         tokens = u_terms @ v_terms.T / (length or 1)
     words_a, words_b = words_of(a, first), words_of(b, second)
-    merge_a, merge_b = _merger(words_a, len(first.tokens)), _merger(words_b, len(second.tokens))
-    matrix = merge_a @ tokens @ merge_b.T
-    return Attribution(
-        words_a=[word.text for word in words_a],
-        words_b=[word.text for word in words_b],
-        matrix=matrix,
-        cosine=float(matrix.sum()),
-        shares_a=merge_a @ share_a,
-        shares_b=merge_b @ share_b,
-    )
+    matrix = _merger(words_a, len(first.tokens)) @ tokens @ _merger(words_b, len(second.tokens)).T
+    texts_a, texts_b = ([word.text for word in words] for words in (words_a, words_b))
+    return Attribution(texts_a, texts_b, matrix, float(matrix.sum()))
 
 
 def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
     """The words of a sentence as the tokenizer split them; each special token is a word of its own."""
-    words: list[Word] = []
-    group: list[int] = []
-    for position, word in enumerate(vectors.words):
-        if group and (word is None or word != vectors.words[group[-1]]):
-            words.append(_word(sentence, vectors, group))
-            group = []
-        group.append(position)
-    return [*words, _word(sentence, vectors, group)] if group else words
-
-
-def _word(sentence: str, vectors: TokenVectors, group: list[int]) -> Word:
-    """A word. A word of the prompt and a special token have no place in the sentence: start equals end."""
-    before = len(vectors.prompt)
-    start, end = vectors.offsets[group[0]][0], vectors.offsets[group[-1]][1]
-    special = vectors.words[group[0]] is None
-    text = vectors.tokens[group[0]] if special else (vectors.prompt + sentence)[start:end]
-    stripped = text.strip()
-    inside = not special and end > before
-    first = max(0, start + len(text) - len(text.lstrip()) - before) if inside else 0
-    last = first + len(stripped) if inside else first
-    return Word(stripped or vectors.tokens[group[0]], first, last, tuple(group))
+    words, before = [], len(vectors.prompt)
+    starts = [i for i, word in enumerate(vectors.words) if not i or word is None or word != vectors.words[i - 1]]
+    for first, next_first in pairwise([*starts, len(vectors.words)]):
+        start, end = vectors.offsets[first][0], vectors.offsets[next_first - 1][1]
+        is_special = vectors.words[first] is None
+        text = vectors.tokens[first] if is_special else (vectors.prompt + sentence)[start:end]
+        stripped = text.strip()
+        # A word of the prompt and a special token have no place in the sentence: start equals end.
+        is_inside = not is_special and end > before
+        place = max(0, start + len(text) - len(text.lstrip()) - before) if is_inside else 0
+        length = len(stripped) if is_inside else 0
+        words.append(Word(stripped or vectors.tokens[first], place, place + length, tuple(range(first, next_first))))
+    return words
 
 
 def _merger(words: list[Word], tokens: int) -> np.ndarray:
@@ -193,19 +174,15 @@ def _merger(words: list[Word], tokens: int) -> np.ndarray:
     return merger
 
 
-def _is_pooled(side: TokenVectors) -> np.ndarray:
-    """Whether each token is pooled, (T,); those of a prompt may be left out."""
-    return np.arange(len(side.hidden)) >= side.skipped
-
-
-def _terms(encoder: Encoder, side: TokenVectors) -> tuple[np.ndarray, np.ndarray]:
-    """The terms (T, D) that add up to the sentence vector, and the share (T,) of each token in the pooled vector."""
+def _terms(encoder: Encoder, side: TokenVectors) -> np.ndarray:
+    """The terms (T, D) that add up to the sentence vector."""
     # Torch takes seconds to import.
     from training.models.modules import Dense
 
     pooling_weights = POOLINGS[encoder.pooling].weights
     assert pooling_weights is not None  # noqa: S101 - the pooling is a weighted sum, by `has_exact_map`
-    is_pooled = _is_pooled(side)
+    # Those of a prompt may be left out.
+    is_pooled = np.arange(len(side.hidden)) >= side.skipped
     weights = np.array(pooling_weights(len(side.hidden), side.skipped)) * is_pooled
     terms = side.hidden.astype(np.float64) * weights[:, None]
     for module in encoder.head:
@@ -215,7 +192,7 @@ def _terms(encoder: Encoder, side: TokenVectors) -> tuple[np.ndarray, np.ndarray
             terms = terms @ module.linear.weight.detach().double().cpu().numpy().T
             if module.linear.bias is not None:
                 terms += module.linear.bias.detach().double().cpu().numpy() * (is_pooled / is_pooled.sum())[:, None]
-    return terms[:, : encoder.dimension], weights / (weights.sum() or 1)
+    return terms[:, : encoder.dimension]
 
 
 def _scales(module: object) -> bool:
@@ -223,32 +200,23 @@ def _scales(module: object) -> bool:
     return type(module).__name__ == "Normalize"
 
 
-def _max_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The map (T_u, T_v) that sums to the cosine, and the shares (T_u,) and (T_v,)."""
-    h, k = (
-        np.where(_is_pooled(side)[:, None], side.hidden, -np.inf)[:, : encoder.dimension].astype(np.float64)
-        for side in (first, second)
-    )
-    winner_h, winner_k = h.argmax(axis=0), k.argmax(axis=0)  # (D,)
-    u, v = h.max(axis=0), k.max(axis=0)
+def _max_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> np.ndarray:
+    """The map (T_u, T_v) that sums to the cosine."""
+    h, k = (side.hidden[:, : encoder.dimension].astype(np.float64) for side in (first, second))
+    # The tokens of a prompt may be left out of the pooling.
+    h[: first.skipped], k[: second.skipped] = -np.inf, -np.inf
+    u, v = h.max(axis=0), k.max(axis=0)  # (D,)
     tokens = np.zeros((len(h), len(k)))
-    np.add.at(tokens, (winner_h, winner_k), u * v / ((np.linalg.norm(u) * np.linalg.norm(v)) or 1))
-    dimensions = h.shape[1]
-    wins = np.bincount(winner_h, minlength=len(h)), np.bincount(winner_k, minlength=len(k))
-    return tokens, wins[0] / dimensions, wins[1] / dimensions
+    # The tokens with the largest values.
+    winners = h.argmax(axis=0), k.argmax(axis=0)
+    np.add.at(tokens, winners, u * v / ((np.linalg.norm(u) * np.linalg.norm(v)) or 1))
+    return tokens
 
 
-@dataclass(frozen=True)
 class _Path:
     """The straight line from a sentence's baseline to the sentence, both as the embeddings of its T tokens."""
 
-    encoder: Encoder
-    words: list[Word]
-    start: Tensor  # (T, E) float32
-    end: Tensor  # (T, E)
-
-    @classmethod
-    def of(cls, encoder: Encoder, text: str) -> _Path:
+    def __init__(self, encoder: Encoder, text: str) -> None:
         import torch
 
         (vectors,), (ids,) = encoder.token_vectors([text]), encoder.tokenize([text])
@@ -256,8 +224,8 @@ class _Path:
         start = [token if special else encoder.pad_id for token, special in zip(ids, is_special, strict=True)]
         embed = encoder.backbone.get_input_embeddings()
         with torch.no_grad():
-            ends = embed(torch.tensor([start, ids], device=encoder.device))
-        return cls(encoder, words_of(text, vectors), *ends)
+            self.start, self.end = embed(torch.tensor([start, ids], device=encoder.device))  # (T, E) float32
+        self.encoder, self.words = encoder, words_of(text, vectors)
 
     def vectors(self, points: Tensor) -> Tensor:
         """Points of the path (S, T, E) -> sentence vectors (S, D), differentiable."""
@@ -295,7 +263,7 @@ def integrated_gradients(
 
     if steps < 1:
         raise InputError(f"integrated gradients take at least 1 step, not {steps}")
-    paths = _Path.of(encoder, a), _Path.of(second or encoder, b)
+    paths = _Path(encoder, a), _Path(second or encoder, b)
     with torch.no_grad():
         (u0, u), (v0, v) = (path.vectors(torch.stack([path.start, path.end])) for path in paths)
         pairs = torch.stack([u, u0, u]), torch.stack([v, v, v0])
@@ -324,10 +292,9 @@ def occlusion(cross_encoder: CrossEncoder, a: str, b: str) -> WordAttribution:
     return WordAttribution(words_a, words_b, added_a, added_b, float(scores[0]))
 
 
-def heat_map(rows: Sequence[str], columns: Sequence[str], values: Iterable[Sequence[float]], caption: str) -> str:
+def heat_map(rows: Sequence[str], columns: Sequence[str], values: np.ndarray, caption: str) -> str:
     """An HTML table of numbers by row and column: the larger, the bluer; negative ones are orange."""
-    values = [list(row) for row in values]
-    most = max((abs(value) for row in values for value in row), default=0.0) or 1.0
+    most = float(np.abs(values).max(initial=0)) or 1.0
 
     def cell(value: float) -> str:
         color = "0,114,178" if value > 0 else "230,159,0"

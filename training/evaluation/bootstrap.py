@@ -41,6 +41,8 @@ MOST_OF_ROWS = 0.5
 SHARE = (0.0, 1.0)
 # The relative size of the rounding errors in a variance that is zero.
 ROUNDING = 1e-20
+# The `sentence_keys` of N rows; None where these count as independent.
+Keys = np.ndarray | None
 
 
 class Estimate(NamedTuple):
@@ -75,11 +77,10 @@ def sentence_keys(columns: Sequence[Sequence[Hashable]]) -> np.ndarray:
     return np.stack([first, second, np.unique(pairs, return_inverse=True)[1]], axis=1)
 
 
-def dependence(influence: np.ndarray, keys: np.ndarray | None) -> float:
+def dependence(influence: np.ndarray, keys: Keys) -> float:
     """The factor by which shared sentences widen the standard error of a figure, at least 1.
 
-    ``influence`` (N,) is how far each row moves the figure. Without ``keys``, the `sentence_keys` of the rows, these
-    count as independent.
+    ``influence`` (N,) is how far each row moves the figure.
     """
     from scipy.stats import t
 
@@ -101,14 +102,14 @@ def dependence(influence: np.ndarray, keys: np.ndarray | None) -> float:
 class Statistic:
     """A figure of N rows, its values (R,) in bootstrap resamples, and how far each row moves it, (N,).
 
-    ``keys`` are the `sentence_keys` of the rows, which the intervals allow for. ``limits`` are the least and the
-    greatest value that the figure can have. Statistics of the same rows can be subtracted.
+    The intervals allow for ``keys``. ``limits`` are the least and the greatest value that the figure can have.
+    Statistics of the same rows can be subtracted.
     """
 
     value: float
     replicates: np.ndarray
     influence: np.ndarray
-    keys: np.ndarray | None = None
+    keys: Keys = None
     limits: tuple[float, float] = (-np.inf, np.inf)
 
     def __sub__(self, other: Statistic) -> Statistic:
@@ -141,11 +142,7 @@ class Statistic:
 
 
 def correlation(
-    x: np.ndarray,
-    y: np.ndarray,
-    statistic: str = "spearman",
-    resamples: int = RESAMPLES,
-    keys: np.ndarray | None = None,
+    x: np.ndarray, y: np.ndarray, statistic: str = "spearman", resamples: int = RESAMPLES, keys: Keys = None
 ) -> Statistic:
     """Spearman's or Pearson's correlation of (N,) and (N,); NaN where either is constant."""
     value = spearman(x, y) if statistic == "spearman" else pearson(x, y)
@@ -163,12 +160,7 @@ def ratio(numerators: np.ndarray, denominators: np.ndarray) -> tuple[float, np.n
 
 
 def bootstrap_interval(
-    x: np.ndarray,
-    y: np.ndarray,
-    statistic: str = "spearman",
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    keys: np.ndarray | None = None,
+    x: np.ndarray, y: np.ndarray, statistic: str = "spearman", resamples: int = RESAMPLES, keys: Keys = None
 ) -> Interval:
     """95% bootstrap interval of the correlation of scores ``x`` and gold scores ``y``, pairs drawn with replacement.
 
@@ -192,11 +184,11 @@ def bootstrap_interval(
         low, high = np.tanh(z + np.array([-NORMAL_975, NORMAL_975]) * error)
         return Interval(float(low), float(high), f"Fisher z{allows}")
     if statistic == "spearman":
-        replicates = bootstrap_replicates(x, y, statistic, resamples, seed)
+        replicates = bootstrap_replicates(x, y, statistic, resamples)
         _, low, high = Statistic(value, replicates, influence, keys, (-1.0, 1.0)).estimate()
         return Interval(low, high, f"bootstrap, {resamples:,} resamples{allows}")
     (z,), (error,) = _z_and_error(x, y, np.ones((1, len(x))))
-    resampled = [_z_and_error(x, y, weights) for weights in resample_weights(len(x), resamples, seed)]
+    resampled = [_z_and_error(x, y, weights) for weights in resample_weights(len(x), resamples)]
     # Resamples of two different pairs have no error.
     with np.errstate(invalid="ignore", divide="ignore"):
         off = np.concatenate([(replicates - z) / errors for replicates, errors in resampled])

@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,11 +25,9 @@ from training.data.load import load_data
 from training.errors import InputError
 from training.evaluation.bootstrap import Interval, wilson_interval
 from training.evaluation.scoring import row_scores, without_score
+from training.models.model import Model
 from training.names import DataName
 from training.progress import Progress, ShouldStop
-
-if TYPE_CHECKING:
-    from training.models.model import Model
 
 # The pairs on which a curve is fitted unless a user has others.
 FITTED_ON = "stsb:train"

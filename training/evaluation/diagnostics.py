@@ -55,13 +55,8 @@ def effective_rank(vectors: np.ndarray) -> float:
 
 
 def diagnose(training: np.ndarray, plain: np.ndarray) -> dict[str, float]:
-    """Random sentences of the training data and plain sentences, both (N, D) -> the figures of an evaluation.
-
-    Keys: random_cosine, random_cosine_std, plain_cosine, plain_cosine_std, uniformity and effective_rank (both
-    of the training sentences).
-    """
-    random_mean, random_std = random_cosines(training)
-    plain_mean, plain_std = random_cosines(plain)
+    """Random sentences of the training data and plain sentences, both (N, D) -> the figures of an evaluation."""
+    (random_mean, random_std), (plain_mean, plain_std) = random_cosines(training), random_cosines(plain)
     return {
         "random_cosine": random_mean,
         "random_cosine_std": random_std,

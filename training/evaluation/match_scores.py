@@ -21,6 +21,7 @@ from training.evaluation.bootstrap import (
     NORMAL,
     SHARE,
     Estimate,
+    Keys,
     Statistic,
     affordable_resamples,
     dependence,
@@ -50,6 +51,8 @@ MARGIN = 2.5
 OUT_OF_REACH = 100
 # The number of pairs from which on the interval of the best F1's threshold has its coverage.
 INTERVAL_FROM = 150
+# The number of pairs from which on the bootstrap interval of average precision covers more than Wilson's.
+AVERAGE_FROM = 300
 
 
 class Criterion(NamedTuple):
@@ -81,7 +84,7 @@ class Criterion(NamedTuple):
 class MatchScores:
     """Scores (N,), whether each pair matches, (N,), and their `sentence_keys`."""
 
-    def __init__(self, scores: np.ndarray, matches: np.ndarray, keys: np.ndarray | None = None) -> None:
+    def __init__(self, scores: np.ndarray, matches: np.ndarray, keys: Keys = None) -> None:
         self.scores, self.matches = np.asarray(scores, dtype=np.float64), np.asarray(matches).astype(bool)
         self.keys = keys
 
@@ -101,6 +104,34 @@ class MatchScores:
     def least_above(self) -> int:
         return min(LEAST_ABOVE, int(self.matches.sum()))
 
+    def average_precision(self) -> Statistic:
+        """Average precision; resamples in which no match is drawn have none.
+
+        The number of pairs alone decides which are drawn, so that models can be compared replicate by replicate.
+        """
+        curve, replicates = self.curve, []
+        for hits, predicted in self._resampled_counts(seed=0):
+            gained = np.diff(hits, axis=1, prepend=0)
+            with np.errstate(invalid="ignore"):
+                replicates.append((gained * hits / np.maximum(predicted, 1)).sum(axis=1) / hits[:, -1])
+        # A pair counts for its own precision if it matches, and moves the precision of all matches with a score as low.
+        place = np.searchsorted(-curve.threshold, -self.scores)
+        share = np.diff(curve.hits, prepend=0) / curve.predicted
+        moves, lost = (np.cumsum(values[::-1])[::-1][place] for values in (share, share * curve.precision))
+        own = self.matches * (curve.precision[place] + moves - curve.average_precision) - lost
+        return Statistic(curve.average_precision, np.concatenate(replicates), own / curve.hits[-1], self.keys, SHARE)
+
+    def estimate_average_precision(self) -> Estimate:
+        """Average precision, with its bootstrap interval; with Wilson's below `AVERAGE_FROM` pairs."""
+        estimate = self.average_precision().estimate()
+        if len(self.scores) >= AVERAGE_FROM:
+            return estimate
+        # Wilson's interval of a share of the matches (Boyd, Eng & Page 2013: a binomial one). The percentile interval
+        # holds the true figure in 56 to 84% of samples of 20 pairs, and Wilson's in 92 to 93% of 1,000 and more.
+        effective = int(self.matches.sum()) / self.effect
+        low, high, _ = wilson_interval(estimate.value * effective, effective)
+        return Estimate(estimate.value, low, high)
+
     def choose(self, criterion: Criterion, seed: int = 0) -> Estimate:
         """The threshold of a criterion on these pairs; `NO_ESTIMATE` where none fulfils it.
 
@@ -114,11 +145,19 @@ class MatchScores:
         threshold = float(self.curve.threshold[int(self.curve.f1.argmax())])
         if len(self.scores) < INTERVAL_FROM:
             return NO_ESTIMATE._replace(value=threshold)
-        counts = _resampled_counts(self.scores, self.matches, self.curve, seed)
+        counts = self._resampled_counts(seed)
         f1 = np.concatenate([2 * hits / np.maximum(predicted + hits[:, -1:], 1) for hits, predicted in counts])
         above = self.scores >= threshold
         _, influence = ratio(2.0 * (above & self.matches), above.astype(float) + self.matches)
         return Statistic(threshold, self.curve.threshold[f1.argmax(axis=1)], influence, self.keys).estimate()
+
+    def _resampled_counts(self, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """For blocks of resamples: matches, and pairs, from each threshold of the curve on; (R, T) each."""
+        order, last = np.argsort(-self.scores, kind="stable"), self.curve.predicted - 1
+        for draws in resample_weights(len(order), affordable_resamples(len(order)), seed):
+            # Weights belong to pairs and not to ranks, so that all models have the same resamples.
+            weights = draws[:, order]
+            yield np.cumsum(weights * self.matches[order], axis=1)[:, last], np.cumsum(weights, axis=1)[:, last]
 
     def reached(self, precision: float) -> Estimate:
         """The lowest threshold, of at least 20 pairs, with this precision on these pairs; `NO_ESTIMATE` for none."""
@@ -223,35 +262,3 @@ def _most_recall(curve: PrecisionRecall, precision: float, effect: float = 1.0) 
 def _fewest(precision: float, error: float) -> int:
     """The least number of pairs, all of them matches, that shows a precision."""
     return int(np.ceil(np.log(error) / np.log(precision)))
-
-
-def average_precision(
-    scores: np.ndarray, matches: np.ndarray, keys: np.ndarray | None = None, seed: int = 0
-) -> Statistic:
-    """Average precision; resamples in which no match is drawn have none.
-
-    N and ``seed`` alone decide which pairs are drawn, so that models can be compared replicate by replicate.
-    """
-    scores, matches = np.asarray(scores, dtype=np.float64), np.asarray(matches).astype(bool)
-    curve, replicates = precision_recall(scores, matches), []
-    for hits, predicted in _resampled_counts(scores, matches, curve, seed):
-        gained = np.diff(hits, axis=1, prepend=0)
-        with np.errstate(invalid="ignore"):
-            replicates.append((gained * hits / np.maximum(predicted, 1)).sum(axis=1) / hits[:, -1])
-    # A pair counts for its own precision if it matches, and moves the precision of all matches with a score as low.
-    place = np.searchsorted(-curve.threshold, -scores)
-    share = np.diff(curve.hits, prepend=0) / curve.predicted
-    moves, lost = (np.cumsum(values[::-1])[::-1][place] for values in (share, share * curve.precision))
-    own = matches * (curve.precision[place] + moves - curve.average_precision) - lost
-    return Statistic(curve.average_precision, np.concatenate(replicates), own / curve.hits[-1], keys, SHARE)
-
-
-def _resampled_counts(
-    scores: np.ndarray, matches: np.ndarray, curve: PrecisionRecall, seed: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """For blocks of resamples: matches, and pairs, from each threshold of ``curve`` on; (R, T) each."""
-    order, last = np.argsort(-scores, kind="stable"), curve.predicted - 1
-    for draws in resample_weights(len(scores), affordable_resamples(len(scores)), seed):
-        # Weights belong to pairs and not to ranks, so that all models have the same resamples.
-        weights = draws[:, order]
-        yield np.cumsum(weights * matches[order], axis=1)[:, last], np.cumsum(weights, axis=1)[:, last]

@@ -19,25 +19,21 @@ import numpy as np
 
 from training.data.dataset import Dataset
 from training.data.load import load_data
-from training.errors import InputError, first_line
+from training.errors import InputError, first_line, import_optional
 from training.models.lexical import SparseModel
 from training.models.model import Model, VectorModel
 from training.names import MTEB
 from training.progress import Progress, ShouldStop
 
 # Tasks whose test split is one of our data sets.
-LOCAL_DATA = {
-    "STSBenchmark": "stsb:test",
-    "SICK-R": "sickr",
-    **{f"STS{year}": f"sts{year}" for year in (12, 13, 14, 15, 16)},
-}
+LOCAL_DATA = {"STSBenchmark": "stsb:test", "SICK-R": "sickr", **{f"STS{year}": f"sts{year}" for year in range(12, 17)}}
 
 log = logging.getLogger("sbert_lab.evaluation")
 
 
 def find_task(name: str) -> Any:
     """The task of that name, as STSBenchmark, without its data. InputError if there is none, or mteb is missing."""
-    mteb = _mteb()
+    mteb = import_optional("mteb", "mteb", "mteb:<task>")
     try:
         return mteb.get_task(name)
     except KeyError as error:
@@ -46,34 +42,21 @@ def find_task(name: str) -> Any:
         raise InputError(f"mteb has no task {name!r}; {hint}") from error
 
 
-def evaluate_task(
-    model: Model,
-    task: Any,
-    home: str | Path | None = None,
-    on_progress: Progress | None = None,
-    should_stop: ShouldStop | None = None,
-) -> dict[str, Any]:
+def evaluate_task(model: Model, task: Any, home: str | Path | None = None, **watch: Any) -> dict[str, Any]:
     """Runs a task of `find_task` by mteb on a model of sentence vectors, which may be sparse.
 
-    Data that the task already holds (``task.dataset``, ``task.data_loaded``) is used. ``on_progress`` is called with
-    (sentences encoded, None). Returns ``{"model", "pooling", "data", "type", "main_score", "scores", "seconds"}``;
-    ``main_score`` is the task's own metric by name and value, ``scores`` all of them as mteb reports them, by split and
-    subset. InputError if the model has no vectors, or the data of the task cannot be fetched.
+    Data that the task already holds (``task.dataset``, ``task.data_loaded``) is used. ``watch`` has should_stop, and
+    on_progress, called with (sentences encoded, None). Returns ``{"model", "pooling", "data", "type", "main_score",
+    "scores", "seconds"}``; ``main_score`` is the task's own metric by name and value, ``scores`` all of them as mteb
+    reports them, by split and subset. InputError if the model has no vectors, or its data cannot be fetched.
     """
-    mteb, started = _mteb(), time.perf_counter()
+    mteb, started = import_module("mteb"), time.perf_counter()
     if not isinstance(model, VectorModel | SparseModel):
         raise InputError(f"{model.name} is a {model.kind}; the tasks of mteb need the vectors of a bi-encoder")
     name = task.metadata.name
     _load_data(task, name, home)
-    result = mteb.evaluate(
-        _adapter(model, on_progress, should_stop),
-        [task],
-        cache=None,
-        co2_tracker=False,
-        show_progress_bar=False,
-        overwrite_strategy="always",
-    )
-    task_result = result.task_results[0]
+    adapter, quiet = _adapter(model, **watch), {"co2_tracker": False, "show_progress_bar": False}
+    [task_result] = mteb.evaluate(adapter, [task], cache=None, overwrite_strategy="always", **quiet).task_results
     return {
         "model": model.name,
         "pooling": model.pooling,
@@ -116,9 +99,10 @@ def give_data(task: Any, data: Dataset) -> None:
     task.data_loaded = True
 
 
-def _adapter(encoder: VectorModel | SparseModel, on_progress: Progress | None, should_stop: ShouldStop | None) -> Any:
-    mteb = _mteb()
-    base: Any = mteb.models.abs_encoder.AbsEncoder
+def _adapter(
+    encoder: VectorModel | SparseModel, on_progress: Progress | None = None, should_stop: ShouldStop | None = None
+) -> Any:
+    base: Any = import_module("mteb.models.abs_encoder").AbsEncoder
     slug = re.sub(r"[^\w.-]+", "-", encoder.name).strip("-") or "model"
     done = 0
 
@@ -126,7 +110,7 @@ def _adapter(encoder: VectorModel | SparseModel, on_progress: Progress | None, s
         """Our encode() on mteb's batches, with the folder's prompt for their side; similarities are mteb's own."""
 
         model = encoder
-        mteb_model_meta = mteb.models.ModelMeta.create_empty({"name": f"sbert-lab/{slug}"})
+        mteb_model_meta = import_module("mteb.models").ModelMeta.create_empty({"name": f"sbert-lab/{slug}"})
 
         def __init__(self) -> None:
             pass
@@ -144,17 +128,6 @@ def _adapter(encoder: VectorModel | SparseModel, on_progress: Progress | None, s
             return vectors
 
     return Adapter()
-
-
-def _mteb() -> Any:
-    try:
-        mteb = import_module("mteb")
-        import_module("mteb.models.abs_encoder")
-    except ImportError as error:
-        raise InputError(
-            "mteb:<task> needs the package mteb, which is not installed: pip install 'sbert-lab[mteb]'"
-        ) from error
-    return mteb
 
 
 def _figures(subset: dict[str, Any]) -> dict[str, float]:

@@ -59,11 +59,11 @@ class RetrievalResult:
         """Each mean over the queries, with 1,000 bootstrap resamples of the queries, the same for every model."""
         columns = np.stack(list(self.values.values()), axis=1)
         resampled = [weights @ columns for weights in resample_weights(len(columns), RESAMPLES)]
-        parts = zip(columns.T, np.concatenate(resampled).T / len(columns), strict=True)
-        statistics = (
-            Statistic(float(own.mean()), means, (own - own.mean()) / len(own), None, SHARE) for own, means in parts
-        )
-        return dict(zip(self.values, statistics, strict=True))
+        means = np.concatenate(resampled).T / len(columns)
+        return {
+            figure: Statistic(float(own.mean()), replicates, (own - own.mean()) / len(own), None, SHARE)
+            for figure, own, replicates in zip(self.values, columns.T, means, strict=True)
+        }
 
     def estimate(self, figure: str) -> Estimate:
         """The mean over the queries, with the 95% percentile interval of the bootstrap."""

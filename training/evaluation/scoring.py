@@ -11,7 +11,7 @@ interaction one for each token: their only similarity is the ``score`` of a pair
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,16 +52,14 @@ class ScoreReport:
     seconds: float = 0.0
 
 
-def sentence_vectors(
-    model: VectorModel | SparseModel,
-    sentences: Sequence[str],
-    on_progress: Progress | None = None,
-    should_stop: ShouldStop | None = None,
-) -> Vectors:
-    """The model's own output (N, D), of length 1 only if its folder says so; sparse for TF-IDF and SPLADE."""
+def sentence_vectors(model: VectorModel | SparseModel, sentences: Sequence[str], **watch: Any) -> Vectors:
+    """The model's own output (N, D), of length 1 only if its folder says so; sparse for TF-IDF and SPLADE.
+
+    ``watch`` has on_progress and should_stop.
+    """
     if isinstance(model, SparseModel):
-        return model.encode_sparse(sentences, on_progress, should_stop)
-    return model.encode(sentences, None, on_progress, should_stop)
+        return model.encode_sparse(sentences, **watch)
+    return model.encode(sentences, None, **watch)
 
 
 def row_scores(
@@ -85,7 +83,7 @@ def row_scores(
         return [{SCORE: part} for part in np.split(scores, len(pairs))]
     n = len(columns[0])
     sentences = [text for column in columns for text in column]
-    vectors = sentence_vectors(model, sentences, on_progress, should_stop)
+    vectors = sentence_vectors(model, sentences, on_progress=on_progress, should_stop=should_stop)
     report.sentences, report.seconds = len(set(sentences)), time.perf_counter() - started
     parts = [vectors[n * k : n * (k + 1)] for k in range(len(columns))]
     return [row_similarities(parts[a], parts[b]) for a, b in pairs]
@@ -107,14 +105,11 @@ def without_score(
     is_left_out = is_unknown | ~is_finite
     if not is_left_out.any():
         return is_left_out, ""
-    parts = [
-        f"in {count:,} {why}"
-        for count, why in (
-            (is_unknown.sum(), f"there is a text of which {model.name} knows no token"),
-            ((~is_finite & ~is_unknown).sum(), f"the score by {model.name} is not a finite number"),
-        )
-        if count
-    ]
+    reasons = {
+        f"there is a text of which {model.name} knows no token": is_unknown.sum(),
+        f"the score by {model.name} is not a finite number": (~is_finite & ~is_unknown).sum(),
+    }
+    parts = [f"in {count:,} {reason}" for reason, count in reasons.items() if count]
     note = f"{is_left_out.sum():,} of {len(is_left_out):,} rows are left out: {', '.join(parts)}"
     if is_left_out.all():
         raise InputError(f"nothing can be measured: {note}")
@@ -157,17 +152,16 @@ def evaluate(
         "mrr@10", "recall@10", …, "intervals": {"ndcg@10": {"low", "high"}, …}, "method", "seconds"}``.
     """
     started = time.perf_counter()
+    watch: dict[str, Any] = {"on_progress": on_progress, "should_stop": should_stop}
     data = str(data) if isinstance(data, Path) else data
     encoder = open_model(encoder, home=home) if isinstance(encoder, Path | str) else encoder
     if isinstance(data, RetrievalData) or (isinstance(data, str) and DataName.parse(data).is_retrieval):
-        return evaluate_retrieval(
-            encoder, data, home, relevant_from=relevant_from, on_progress=on_progress, should_stop=should_stop
-        ).to_dict()
+        return evaluate_retrieval(encoder, data, home, relevant_from=relevant_from, **watch).to_dict()
     if not isinstance(encoder, Model):
         raise InputError("a retriever ranks documents for queries; on other data evaluate what open_model returns")
     if isinstance(data, str):
         if (task := DataName.parse(data).mteb_task) is not None:
-            return evaluate_task(encoder, find_task(task), home, on_progress, should_stop)
+            return evaluate_task(encoder, find_task(task), home, **watch)
         data = load_data(data, home, split="test")
     data = as_dataset(data, "data")
     if data.kind not in MEASURES:
@@ -175,7 +169,7 @@ def evaluate(
     if data.kind == LABELLED:
         data = transform_for(data, TOGETHER_ROWS, "contrastive")
     pairs = ((0, 1), (0, 2)) if data.kind == TRIPLETS else ((0, 1),)
-    scores = row_scores(encoder, data.columns, pairs, on_progress, should_stop)
+    scores = row_scores(encoder, data.columns, pairs, **watch)
     is_left_out, note = without_score(encoder, data.columns, scores, keep_unknown)
     if note:
         data = data.select(np.flatnonzero(~is_left_out).tolist())
@@ -193,12 +187,11 @@ def evaluate(
 
 def _correlate(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, Any]:
     gold, [by_similarity] = np.asarray(data.scores, dtype=np.float64), scores
+    interval = bootstrap_interval(next(iter(by_similarity.values())), gold, keys=sentence_keys(data.columns))
     return {
         "spearman": {name: spearman(values, gold) for name, values in by_similarity.items()},
         "pearson": {name: pearson(values, gold) for name, values in by_similarity.items()},
-        "interval": bootstrap_interval(
-            next(iter(by_similarity.values())), gold, keys=sentence_keys(data.columns)
-        )._asdict(),
+        "interval": interval._asdict(),
     }
 
 
@@ -210,10 +203,8 @@ def _classify(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, A
     [by_similarity] = scores
     classified = {name: classify_pairs(values, together)._asdict() for name, values in by_similarity.items()}
     figures = next(iter(classified.values())).keys()
-    return {
-        **{figure: {name: classified[name][figure] for name in classified} for figure in figures},
-        "positives": int(together.sum()),
-    }
+    by_figure = {figure: {name: classified[name][figure] for name in classified} for figure in figures}
+    return {**by_figure, "positives": int(together.sum())}
 
 
 def _triplet_accuracy(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, Any]:
@@ -221,8 +212,4 @@ def _triplet_accuracy(scores: list[dict[str, np.ndarray]], data: Dataset) -> dic
     return {"accuracy": {name: float((positive[name] > negative[name]).mean()) for name in positive}}
 
 
-MEASURES: dict[str, Callable[[list[dict[str, np.ndarray]], Dataset], dict[str, Any]]] = {
-    SCORED: _correlate,
-    LABELLED: _classify,
-    TRIPLETS: _triplet_accuracy,
-}
+MEASURES = {SCORED: _correlate, LABELLED: _classify, TRIPLETS: _triplet_accuracy}

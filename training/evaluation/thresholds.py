@@ -23,28 +23,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from training.data.dataset import Dataset
 from training.data.transforms import POSITIVE_FROM, match_labels
 from training.errors import InputError
-from training.evaluation.bootstrap import NO_ESTIMATE, Estimate, affordable_resamples, sentence_keys, wilson_interval
-from training.evaluation.match_scores import BEST_F1, FIXED, PRECISION, Criterion, MatchScores, average_precision
-from training.evaluation.metrics import precision_recall
+from training.evaluation.bootstrap import NO_ESTIMATE, Estimate, Keys, affordable_resamples, sentence_keys
+from training.evaluation.match_scores import BEST_F1, FIXED, PRECISION, Criterion, MatchScores
 from training.evaluation.scoring import row_scores, without_score
+from training.models.model import Model
 from training.progress import Progress, ShouldStop
-
-if TYPE_CHECKING:
-    from training.models.model import Model
 
 CRITERIA = (BEST_F1, f"{PRECISION}=0.95")
 # The fewest matches, and the fewest other pairs, that are divided into two halves.
 EACH_FOR_HALVES = 4
 CURVE_POINTS = 400
-# The number of pairs from which on the bootstrap interval of average precision covers more than Wilson's.
-AVERAGE_FROM = 300
 # Each criterion is measured on every resample of the pairs.
 MOST_CRITERIA = 20
 
@@ -154,28 +149,22 @@ def decide_data(
 
 
 def decide(
-    scores: np.ndarray,
-    matches: np.ndarray,
-    criteria: Sequence[str] = CRITERIA,
-    seed: int = 0,
-    keys: np.ndarray | None = None,
+    scores: np.ndarray, matches: np.ndarray, criteria: Sequence[str] = CRITERIA, seed: int = 0, keys: Keys = None
 ) -> Decision:
     """Chooses a threshold for each criterion on one half of the pairs, and measures it on the other.
 
     ``scores`` (N,) are larger for more similar pairs, ``matches`` (N,) true for pairs that belong together. A criterion
-    is ``best-f1``, ``precision=0.95`` or a number; without ``keys``, the `sentence_keys` of the pairs, these count as
-    independent. InputError if a criterion is none of these, or there are more than 20; ValueError if there are only
-    matches, or none, or a score is not a number.
+    is ``best-f1``, ``precision=0.95`` or a number. InputError if a criterion is none of these, or there are more than
+    20; ValueError if there are only matches, or none, or a score is not a number.
     """
-    scores, matches = np.asarray(scores, dtype=np.float64), np.asarray(matches).astype(bool)
-    parsed, whole = parse_criteria(criteria), precision_recall(scores, matches)
-    n, positives = len(scores), int(matches.sum())
+    parsed, pairs = parse_criteria(criteria), MatchScores(scores, matches, keys)
+    whole, n, positives = pairs.curve, len(pairs.scores), int(pairs.matches.sum())
     chosen_on = reported_on = np.arange(n)
     is_chosen = any(criterion.kind != FIXED for criterion in parsed)
     held_out = is_chosen and min(positives, n - positives) >= EACH_FOR_HALVES
     if held_out:
-        chosen_on, reported_on = halves(matches, seed)
-    inside, outside = (MatchScores(scores, matches, keys).select(rows) for rows in (chosen_on, reported_on))
+        chosen_on, reported_on = halves(pairs.matches, seed)
+    inside, outside = pairs.select(chosen_on), pairs.select(reported_on)
     choices = []
     for criterion in parsed:
         threshold, more_pairs = inside.choose(criterion, seed), 0
@@ -185,20 +174,13 @@ def decide(
         choices.append(Choice(str(criterion), threshold, *outside.measure(threshold, seed), more_pairs=more_pairs))
         if np.isnan(threshold.value) and not np.isnan((here := inside.reached(criterion.value)).value):
             choices.append(Choice(str(criterion), here, *outside.measure(here, seed), is_guaranteed=False))
-    average = average_precision(scores, matches, keys).estimate()
-    if n < AVERAGE_FROM:
-        # Wilson's interval of a share of the matches (Boyd, Eng & Page 2013: a binomial one). The percentile interval
-        # holds the true figure in 56 to 84% of samples of 20 pairs, and Wilson's in 92 to 93% of 1,000 and more.
-        effective = positives / MatchScores(scores, matches, keys).effect
-        low, high, _ = wilson_interval(average.value * effective, effective)
-        average = Estimate(average.value, low, high)
     # Evenly spaced in rank where there are too many points to draw.
     places = np.unique(np.linspace(0, len(whole.threshold) - 1, min(len(whole.threshold), CURVE_POINTS)).round())
     points = np.stack(whole[:3], axis=1)[places.astype(int)].tolist()
     return Decision(
         n=n,
         matches=positives,
-        average_precision=average,
+        average_precision=pairs.estimate_average_precision(),
         choices=tuple(choices),
         chosen_on=len(chosen_on),
         reported_on=len(reported_on),

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from training.data.transforms import CLASS_ROWS, JUDGED_ROWS, RANKED_ROWS, SCORED_ROWS, TOGETHER_ROWS
 from training.objectives.base import LABELS, SCORES, Objective, Vectors, required
+from training.similarities import SIMILARITIES
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-PARTS: dict[str, Callable[[Tensor, Tensor], list[Tensor]]] = {
-    "uv": lambda u, v: [u, v],
-    "diff": lambda u, v: [(u - v).abs()],
-    "mul": lambda u, v: [u * v],
-}
+COSINE = SIMILARITIES["cosine"].tensor_rows
+PARTS = {"uv": lambda u, v: [u, v], "diff": lambda u, v: [(u - v).abs()], "mul": lambda u, v: [u * v]}
 # The seven of Table 6; the paper's default is uv+diff, that is (u, v, |u-v|).
 CONCATENATIONS = ("uv", "diff", "mul", "diff+mul", "uv+mul", "uv+diff", "uv+diff+mul")
 
@@ -90,10 +87,8 @@ class Regression(Objective):
     target = SCORES
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
-        import torch.nn.functional as F
-
         u, v = vectors
-        return F.mse_loss(F.cosine_similarity(u, v), required(target).to(u.dtype))
+        return (COSINE(u, v) - required(target).to(u.dtype)).square().mean()
 
 
 @dataclass(eq=False)
@@ -133,9 +128,7 @@ class CoSENT(Objective):
 
     def similarity(self, u: Tensor, v: Tensor) -> Tensor:
         """The similarities of the rows, (B, D), (B, D) -> (B,)."""
-        import torch.nn.functional as F
-
-        return F.cosine_similarity(u, v)
+        return COSINE(u, v)
 
 
 class AnglE(CoSENT):
@@ -186,11 +179,9 @@ class Contrastive(Objective):
     margin: float = 0.5
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
-        import torch.nn.functional as F
-
         u, v = vectors
-        distance, together = 1 - F.cosine_similarity(u, v), required(target).to(u.dtype)
-        apart = (1 - together) * F.relu(self.margin - distance) ** 2
+        distance, together = 1 - COSINE(u, v), required(target).to(u.dtype)
+        apart = (1 - together) * (self.margin - distance).relu() ** 2
         return 0.5 * (together * distance**2 + apart).mean()
 
 

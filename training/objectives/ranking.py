@@ -162,9 +162,7 @@ class MarginMSE(Objective):
     similarity: str = "dot"
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
-        import torch.nn.functional as F
-
         anchor, positive, negative = vectors
         similarity = SIMILARITIES[self.similarity].tensor_rows
         margin = similarity(anchor, positive) - similarity(anchor, negative)
-        return F.mse_loss(margin, required(target).to(margin.dtype))
+        return (margin - required(target).to(margin.dtype)).square().mean()

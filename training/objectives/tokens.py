@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from training.data.transforms import DISTINCT_ROWS
 from training.objectives.base import Objective, Vectors, required
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import Tensor
 
 # The fraction of the tokens that are predicted, and the fractions of these that become [MASK] and a random token. The
@@ -50,8 +51,6 @@ def mask_tokens(
     padding. Returns the ids (B, T) with the masked tokens replaced, and the positions (M,) of these in the flattened
     ids. M is at least 1 if any token can be masked, as the mean over no token is not a number.
     """
-    import numpy as np
-
     draws = generator.random(ids.shape)
     draws[~can_be_masked] = 1
     is_masked = draws < MASKED

@@ -14,7 +14,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -95,17 +95,8 @@ class LengthGroupedSampler:
         return batches
 
 
-class Batch(NamedTuple):
-    """The rows of a step."""
-
-    columns: list[TokenIds]
-    target: Tensor | None  # (B,), or as the objective needs it
-    # The number of the part of the run that the rows belong to.
-    part: int
-
-
 class TokenizedBatches:
-    """The training data, in the form that the objective needs, as token ids; and the batch of each step.
+    """The training data, in the form that the objective needs, as token ids; and the rows of each step.
 
     The data is tokenised once, each column with the prompt of its role. Raises Stopped if ``should_stop`` returns true
     meanwhile. With ``uses_batch``, a fact of the objective, rows with a common sentence are in different batches.
@@ -139,22 +130,10 @@ class TokenizedBatches:
             [ids[role][text] for text in column] for column, role in zip(inputs, roles, strict=True)
         ]
         self.used = {token for ids_of_role in ids.values() for sentence in ids_of_role.values() for token in sentence}
-        self._targets = examples.targets
+        self.targets = examples.targets
         lengths = [max(map(len, row)) for row in zip(*self.columns, strict=True)]
         sentences = [frozenset(map(folded, row)) for row in zip(*data.columns, strict=True)] if uses_batch else None
-        self._sampler = LengthGroupedSampler(lengths, config.batch_size, config.seed, sentences, processes)
-        self.steps_per_epoch = self._sampler.steps_per_epoch
-
-    def batch(self, step: int, process: int = 0) -> tuple[list[TokenIds], Tensor | None]:
-        """Token ids of each column, and the targets (B,), of a step counted from 0."""
-        rows = self._sampler.rows(step, process)
-        target = None if self._targets is None else self._targets[torch.from_numpy(rows)]
-        return [[column[row] for row in rows] for column in self.columns], target
-
-    def describe_rows(self, step: int, process: int = 0) -> str:
-        numbers = sorted(self.data.rows[row] for row in self._sampler.rows(step, process))
-        more = "" if len(numbers) <= ROWS_NAMED else f" and {len(numbers) - ROWS_NAMED} more"
-        return f"rows {', '.join(map(str, numbers[:ROWS_NAMED]))}{more} of {self.data.name}"
+        self.sampler = LengthGroupedSampler(lengths, config.batch_size, config.seed, sentences, processes)
 
 
 class MixedBatches:
@@ -167,7 +146,7 @@ class MixedBatches:
     def __init__(self, parts: Sequence[TokenizedBatches], config: RunConfig) -> None:
         self.parts, self.seed, self.is_shuffled = parts, config.seed, config.mix == PROPORTIONAL
         # The batches of each part in an epoch.
-        self.steps = config.steps_of_parts([part.steps_per_epoch for part in parts])
+        self.steps = config.steps_of_parts([part.sampler.steps_per_epoch for part in parts])
         self.steps_per_epoch = sum(self.steps)
         self.used = set().union(*(part.used for part in parts))
         self.columns = max(len(part.columns) for part in parts)
@@ -186,11 +165,18 @@ class MixedBatches:
         part = int(order[position])
         return part, epoch * self.steps[part] + int((order[:position] == part).sum())
 
-    def batch(self, step: int, process: int = 0) -> Batch:
+    def batch(self, step: int, process: int = 0) -> tuple[list[TokenIds], Tensor | None, int]:
+        """Token ids of each column, the targets (B,), and the number of the part that the rows of a step belong to."""
         number, own_step = self.part(step)
-        return Batch(*self.parts[number].batch(own_step, process), number)
+        part = self.parts[number]
+        rows = part.sampler.rows(own_step, process)
+        target = None if part.targets is None else part.targets[torch.from_numpy(rows)]
+        return [[column[row] for row in rows] for column in part.columns], target, number
 
     def describe_rows(self, step: int, process: int = 0) -> str:
         """The rows of a step by their numbers in the source, such as "rows 3, 17, 20 of stsb:train"."""
         number, own_step = self.part(step)
-        return self.parts[number].describe_rows(own_step, process)
+        part = self.parts[number]
+        numbers = sorted(part.data.rows[row] for row in part.sampler.rows(own_step, process))
+        more = "" if len(numbers) <= ROWS_NAMED else f" and {len(numbers) - ROWS_NAMED} more"
+        return f"rows {', '.join(map(str, numbers[:ROWS_NAMED]))}{more} of {part.data.name}"

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import torch
 from pydantic import TypeAdapter, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from training.atomic import replace_folder
@@ -27,7 +29,6 @@ from training.trainer.training_model import TrainingModel
 
 # The state that AdamW has for each weight.
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
-ANEW = "remove the folder {} to begin the run anew"
 # The prefix of the states of the random generators, as in "random:cpu".
 RANDOM = "random"
 
@@ -53,8 +54,6 @@ class TrainingState:
 
 def save_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.Optimizer, state: TrainingState) -> None:
     """Replaces the checkpoint in ``folder``. OSError if the disk is full; the previous one is still there then."""
-    from safetensors.torch import save_file
-
     weights = _trained_weights(model)
     moments = {
         f"{key}:{name}": torch.as_tensor(value)
@@ -113,10 +112,6 @@ def load_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.O
 
 
 def _load(file: Path) -> dict[str, Tensor]:
-    """The tensors of a file. InputError if it is damaged."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     try:
         return load_file(file)
     except (OSError, SafetensorError) as error:
@@ -125,7 +120,7 @@ def _load(file: Path) -> dict[str, Tensor]:
 
 def _damaged(file: Path, why: Exception | str) -> InputError:
     why = why if isinstance(why, str) else first_line(why)
-    return InputError(f"{file} is damaged ({why}); {ANEW.format(file.parent)}")
+    return InputError(f"{file} is damaged ({why}); remove the folder {file.parent} to begin the run anew")
 
 
 def _trained_weights(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -34,6 +34,7 @@ from training.trainer.settings import (
     OptionalData,
     OptionalText,
     Reporters,
+    Text,
     Whole,
     describe,
     joined,
@@ -97,12 +98,11 @@ class RunConfig(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
     objective: str = setting(..., "Objective", "what is learned", choices=OBJECTIVES)
-    base: str = setting(
+    base: Text = setting(
         DEFAULT_MODEL,
         "Base",
         "what the run starts from: a model, a run, a Hub id, or scratch:6x384 for random weights",
         metavar="NAME",
-        pattern=r"\S",
     )
     pooling: str | None = setting(
         None,
@@ -125,7 +125,6 @@ class RunConfig(BaseModel):
         "a named set (a + b joins two; a=cosent + b=mnrl gives each its objective), hf:<org>/<name>, or your own file",
         metavar="NAME_OR_FILE",
         joint="+",
-        pattern=r"\S",
     )
     mix: str = setting(
         PROPORTIONAL, "Mixing", "with several data sets: batches in proportion to their size, or in turn", choices=MIXES
@@ -167,9 +166,7 @@ class RunConfig(BaseModel):
         ge=1,
         le=10_000,
     )
-    max_length: Whole | None = setting(
-        None, "Maximum length", "tokens per sentence", words="the base's", ge=4, le=8_192
-    )
+    max_length: Whole | None = setting(None, "Maximum length", "tokens per sentence", words="the base's", ge=4, le=8192)
     dtype: str = setting(
         AUTO, "Precision", "precision of the transformer", choices=[name for name in DTYPES if name != "int8"]
     )
@@ -186,12 +183,8 @@ class RunConfig(BaseModel):
         "joint starts as the bi-encoder; classifier is new, and sentence-transformers opens it; auto prefers joint",
         choices=(AUTO, JOINT, CLASSIFIER),
     )
-    teacher: str | None = setting(
-        None,
-        "Teacher",
-        "the model to learn from: a cross-encoder, a bi-encoder, a Hub id or run:<id>",
-        metavar="NAME",
-        pattern=r"\S",
+    teacher: Text | None = setting(
+        None, "Teacher", "the model to learn from: a cross-encoder, a bi-encoder, a Hub id or run:<id>", metavar="NAME"
     )
     margin_similarity: str = setting("dot", "margin-mse score", "the score of two vectors", choices=SIMILARITIES)
     matryoshka_dims: Dimensions = setting(

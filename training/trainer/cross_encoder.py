@@ -54,13 +54,12 @@ SIGMOID = "torch.nn.modules.activation.Sigmoid"
 
 
 class TrainableCrossEncoder:
-    """A cross-encoder in training, with float32 weights and the interface of an `Encoder` that a run needs."""
+    """A cross-encoder in training, with float32 weights and the interface of an `Encoder` that a run needs.
 
-    # The vector of a pair is its logit.
+    ``backbone`` is a sequence classifier of transformers, or a `JointPairModel`. The vector of a pair is its logit.
+    """
+
     pooling, normalizes, full_dimension = None, False, 1
-
-    # A sequence classifier of transformers, or a `JointPairModel`.
-    backbone: Any
 
     def __init__(
         self, name: str, backbone: Any, tokenizer: Any, max_length: int | None, dtype: torch.dtype, source: str
@@ -199,9 +198,7 @@ class PairEvaluator:
         if examples is not None and labels is not None and len(set(labels)) < 2:
             raise InputError(f"{examples.data.name} needs pairs that belong together and others, to be evaluated on")
 
-    def measure(
-        self, model: TrainableCrossEncoder, objective: nn.Module, should_stop: ShouldStop | None = None
-    ) -> Figures:
+    def measure(self, model: TrainableCrossEncoder, objective: nn.Module, should_stop: ShouldStop | None) -> Figures:
         """The figures listed above. Raises Stopped if ``should_stop`` returns true meanwhile."""
         if self.examples is None or self.examples.targets is None:
             return {}

@@ -40,26 +40,21 @@ Vectors = dict[str | None, np.ndarray]  # (N, D) of the sentences with the promp
 class Evaluator:
     """Evaluates an encoder, always on the same sentences: those of the eval data, as loaded, and of ``training``.
 
-    The loss is measured on the rows of ``loss``, which have the form that the objective needs. Eval data for
-    ``retrieval`` takes the place of ``data``.
+    The loss is measured on the rows of ``loss``, which have the form that the objective needs.
     """
 
     def __init__(
-        self,
-        training: Sequence[Dataset],
-        data: Dataset | None,
-        loss: Examples | None,
-        config: RunConfig,
-        retrieval: RetrievalData | None = None,
+        self, training: Sequence[Dataset], dev: Dataset | RetrievalData | None, loss: Examples | None, config: RunConfig
     ) -> None:
-        self.data, self.loss, self.batch_size, self.dims = data, loss, config.batch_size, config.matryoshka_dims
-        self.retrieval, self.role = retrieval, config.role
+        self.data = dev if isinstance(dev, Dataset) else None
+        self.retrieval = dev if isinstance(dev, RetrievalData) else None
+        self.loss, self.batch_size, self.dims, self.role = loss, config.batch_size, config.matryoshka_dims, config.role
         sentences = list(dict.fromkeys(text for part in training for column in part.columns for text in column))
         generator = random.Random(config.seed)
         self.random_sentences = generator.sample(sentences, min(RANDOM_SENTENCES, len(sentences)))
         self.plain_sentences = plain_sentences()
         by_role: dict[str | None, list[str]] = {None: self.random_sentences + self.plain_sentences}
-        parts = [] if data is None else [data]
+        parts = [] if self.data is None else [self.data]
         if loss is not None:
             parts.append(loss.data)
         for part in parts:
@@ -67,7 +62,7 @@ class Evaluator:
                 by_role.setdefault(self.role(number), []).extend(column)
         self._rows = {role: {text: row for row, text in enumerate(dict.fromkeys(of))} for role, of in by_role.items()}
 
-    def measure(self, encoder: Encoder, objective: nn.Module, should_stop: ShouldStop | None = None) -> Figures:
+    def measure(self, encoder: Encoder, objective: nn.Module, should_stop: ShouldStop | None) -> Figures:
         """The figures listed above. Raises Stopped if ``should_stop`` returns true during encoding."""
         vectors: Vectors = {}
         figures: Figures = {}

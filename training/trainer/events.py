@@ -17,14 +17,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TextIO
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from training.atomic import write_text
-from training.errors import InputError
+from training.errors import InputError, import_optional
 from training.progress import is_interactive
 from training.trainer.config import RunConfig
 from training.trainer.run_metrics import line_of_figures
@@ -151,41 +150,39 @@ def _line(event: Event) -> str:
     return json.dumps(event, ensure_ascii=False) + "\n"
 
 
-class EventPrinter:
-    """Prints a line for each evaluation, and the notes and the end of a run; beneath them a ``bar`` of its steps."""
-
-    def __init__(self, bar: bool) -> None:
-        from tqdm.auto import tqdm
-
-        self.bar = tqdm(desc="Training", unit="step", disable=not bar, leave=False)
-
-    def __call__(self, event: Mapping[str, Any]) -> None:
-        if event["kind"] == "train":
-            self.bar.total = event["steps"]
-            self.bar.update(event["step"] - self.bar.n)
-            self.bar.set_postfix(loss=f"{event['loss']:.4f}")
-        elif event["kind"] == "eval":
-            figures = "  ".join(f"{name} {value:.4f}" for name, value in line_of_figures(event).items())
-            figures += f"  spearman {event['undefined']}" if event.get("undefined") else ""
-            self.bar.write(f"step {event['step']:>5,}  {figures}{'  best' if event['best'] else ''}")
-        elif event["kind"] == "test":
-            self.bar.write(f"the best on {event['data']}  spearman {event['spearman']:.4f}")
-        else:
-            reason = f": {event['reason']}" if event.get("reason") else ""
-            self.bar.write("\n".join([f"{event['state']}{reason}", *event.get("notes", ())]))
+def _print(event: Mapping[str, Any], bar: Any) -> None:
+    """Prints a line for an evaluation, and the notes and the end of a run; beneath them the ``bar`` of its steps."""
+    if event["kind"] == "train":
+        bar.total = event["steps"]
+        bar.update(event["step"] - bar.n)
+        bar.set_postfix(loss=f"{event['loss']:.4f}")
+    elif event["kind"] == "eval":
+        figures = "  ".join(f"{name} {value:.4f}" for name, value in line_of_figures(event).items())
+        figures += f"  spearman {event['undefined']}" if event.get("undefined") else ""
+        bar.write(f"step {event['step']:>5,}  {figures}{'  best' if event['best'] else ''}")
+    elif event["kind"] == "test":
+        bar.write(f"the best on {event['data']}  spearman {event['spearman']:.4f}")
+    else:
+        reason = f": {event['reason']}" if event.get("reason") else ""
+        bar.write("\n".join([f"{event['state']}{reason}", *event.get("notes", ())]))
 
 
 @contextmanager
 def printing(on_event: OnEvent | None, progress: bool | None) -> Iterator[OnEvent]:
-    """A callback for ``on_event``, and for an `EventPrinter` as the ``progress`` of `train` says."""
-    if not (on_event is None if progress is None else progress):
-        yield on_event or (lambda event: None)
-        return
-    printer = EventPrinter(progress or is_interactive())
-    try:
-        yield lambda event: [call(event) for call in (printer, on_event) if call]
-    finally:
-        printer.bar.close()
+    """A callback that calls ``on_event``, and prints the events where the ``progress`` of `train` says so."""
+    from tqdm.auto import tqdm
+
+    is_printed = on_event is None if progress is None else progress
+    has_bar = is_printed and (progress or is_interactive())
+    with tqdm(desc="Training", unit="step", disable=not has_bar, leave=False) as bar:
+
+        def show(event: Event) -> None:
+            if is_printed:
+                _print(event, bar)
+            if on_event is not None:
+                on_event(event)
+
+        yield show
 
 
 class Tracker(NamedTuple):
@@ -199,7 +196,7 @@ def _tensorboard(config: RunConfig, folder: Path | None, step: int | None) -> Tr
     """Event files in ``tensorboard/`` in the run's folder: ``tensorboard --logdir``."""
     if folder is None:
         raise InputError("report_to tensorboard writes into the run's folder; give the run one")
-    module = _optional("torch.utils.tensorboard", "tensorboard")
+    module = import_optional("torch.utils.tensorboard", "tensorboard", "report_to tensorboard")
     writer = module.SummaryWriter(folder / "tensorboard", purge_step=None if step is None else step + 1)
     if step is None:
         writer.add_text("config", f"```json\n{config.to_json()}\n```")
@@ -214,7 +211,7 @@ def _tensorboard(config: RunConfig, folder: Path | None, step: int | None) -> Tr
 
 def _trackio(config: RunConfig, folder: Path | None, step: int | None) -> Tracker:
     """A run in the project sbert-lab, on this machine unless trackio is configured otherwise: ``trackio show``."""
-    trackio = _optional("trackio", "trackio")
+    trackio = import_optional("trackio", "trackio", "report_to trackio")
     resume, name = "never" if step is None else "allow", folder.name if folder else config.name or None
     quiet = {"auto_log_gpu": False, "auto_log_cpu": False}
     trackio.init(project=PROJECT, name=name, config=config.to_dict(), resume=resume, **quiet)
@@ -237,12 +234,3 @@ def figures_of(event: Mapping[str, Any]) -> dict[str, float]:
         for name, value in flat.items()
         if name not in NO_FIGURES and isinstance(value, int | float) and not isinstance(value, bool)
     }
-
-
-def _optional(module: str, extra: str) -> Any:
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise InputError(
-            f"report_to {extra} needs the package {extra}, which is not installed: pip install 'sbert-lab[{extra}]'"
-        ) from error

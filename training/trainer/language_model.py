@@ -57,8 +57,8 @@ class TrainableLanguageModel:
 
     pooling, normalizes, full_dimension = "mean", False, 1
 
-    def __init__(self, encoder: Encoder, model: nn.Module) -> None:
-        """Makes ``encoder`` use the transformer of ``model``."""
+    def __init__(self, encoder: Encoder, model: Any) -> None:
+        """``model`` has the head, and is trained and saved; ``encoder`` has its transformer."""
         self.encoder, self.backbone = encoder, model
         self.name, self.tokenizer = encoder.name, encoder.tokenizer
         self.dtype, self.source = encoder.dtype, encoder.source
@@ -73,15 +73,13 @@ class TrainableLanguageModel:
         From random weights its vocabulary is trained on the sentences of ``data``, or taken from the run's ``folder``
         when the run is resumed.
         """
-        name = ModelName.parse(config.base)
+        base, name = config.base, ModelName.parse(config.base)
         encoder = Encoder.load(name.weights, None, config.dtype, device, home, config.seed)
         layout = replace(
             encoder.model_format, pooling="mean", normalizes=False, dimension=None, sentence_modules=(), prompts={}
         )
         if name != name.weights:
-            raise InputError(
-                f"{config.base} states a pooling, dimensions or a prompt, which mlm does not use; leave them out"
-            )
+            raise InputError(f"{base} states a pooling, dimensions or a prompt, which mlm does not use; leave them out")
         if shape := name.scratch_shape:
             tokenizer = _vocabulary(config, data, folder)
             model = random_backbone(*shape, len(tokenizer), config.seed, config.max_length or DEFAULT_MAX_LENGTH, True)
@@ -89,36 +87,23 @@ class TrainableLanguageModel:
         else:
             tokenizer = encoder.tokenizer
             if isinstance(encoder.backbone, WordBackbone) or getattr(tokenizer, "mask_token_id", None) is None:
-                raise InputError(
-                    f"{config.base} has no token [MASK] to predict others by; choose BERT or one of its kin"
-                )
+                raise InputError(f"{base} has no token [MASK] to predict others by; choose BERT or one of its kin")
             torch.manual_seed(config.seed)
             model = open_backbone(ModelFolder.read(encoder.model_format.transformer), LANGUAGE_MODEL)
         longest = max_input_length(tokenizer, _transformer_of(model))
         limit = config.max_length or layout.max_length or longest
         if limit > longest:
-            raise InputError(f"max_length is {limit}, but {config.base} takes {longest} tokens at most")
+            raise InputError(f"max_length is {limit}, but {base} takes {longest} tokens at most")
         layout = replace(layout, max_length=limit)
         parts = EncoderParts(_transformer_of(model), tokenizer, layout, encoder.source, nn.Sequential())
         own = Encoder(encoder.name, parts, encoder.dtype)
         return cls(own, model.to(encoder.device))
 
     @property
-    def backbone(self) -> Any:
-        """The whole model, the head included, which is trained and saved."""
-        return self._model
-
-    @backbone.setter
-    def backbone(self, model: Any) -> None:
-        self._model = model
-        self.encoder.backbone = _transformer_of(model)
-
-    @property
     def device(self) -> torch.device:
         return next(self.backbone.parameters()).device
 
     def tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Token ids with special tokens, truncated."""
         return self.encoder.tokenize(sentences)
 
     def train(self) -> Self:
@@ -127,6 +112,8 @@ class TrainableLanguageModel:
         return self
 
     def eval(self) -> Self:
+        # Adapters may have been merged into a copy of it.
+        self.encoder.backbone = _transformer_of(self.backbone)
         self.encoder.eval()
         self.backbone.eval()
         return self
@@ -175,9 +162,8 @@ class MaskedReplica(Replica):
         """Pads the token ids of B sentences, and hides tokens of them as ``generator`` says."""
         batch = pad(ids, self.pad_id)
         tokens = batch.ids.numpy()
-        inputs, positions = mask_tokens(
-            tokens, ~np.isin(tokens, self.special_ids), self.mask_id, self.vocabulary_size, generator
-        )
+        can_be_masked = ~np.isin(tokens, self.special_ids)
+        inputs, positions = mask_tokens(tokens, can_be_masked, self.mask_id, self.vocabulary_size, generator)
         mask = None if batch.mask is None else batch.mask.to(self.device, non_blocking=True)
         return MicroBatch(
             torch.from_numpy(inputs).to(self.device, non_blocking=True),
@@ -211,9 +197,7 @@ class LanguageModelEvaluator:
         self.sentences = list(dict.fromkeys(sentence for column in columns for sentence in column))
 
     @torch.no_grad()
-    def measure(
-        self, model: TrainableLanguageModel, objective: nn.Module, should_stop: ShouldStop | None = None
-    ) -> Figures:
+    def measure(self, model: TrainableLanguageModel, objective: nn.Module, should_stop: ShouldStop | None) -> Figures:
         """The figures listed above. Raises Stopped if ``should_stop`` returns true meanwhile."""
         figures = self.vectors.measure(model.encoder, objective, should_stop)
         if not self.sentences:

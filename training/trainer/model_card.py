@@ -5,12 +5,13 @@ Its text is the template ``assets/run-card.md``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+
 from training.catalogue import read_asset
-from training.data.dataset import Dataset
 from training.names import DataName
 from training.trainer.config import RunConfig
 from training.trainer.run_metrics import RUN_METRICS, main_metric
@@ -27,46 +28,27 @@ _PAIR_METRICS = {
 }
 
 
-def model_card(
-    config: RunConfig,
-    training: Sequence[Dataset],
-    notes: Sequence[str],
-    before: Mapping[str, Any],
-    best: Mapping[str, Any],
-    test: Mapping[str, Any],
-    pooling: str | None,
-    library: str = "sentence-transformers",
-) -> str:
-    """Markdown with the YAML header that the Hub reads; ``before`` and ``best`` are figures of `Evaluator.measure`.
+def model_card(config: RunConfig, library: str, **facts: Any) -> str:
+    """Markdown with the YAML header that the Hub reads, for a model that ``library`` opens.
 
-    ``training`` has the rows of each part of the config, and ``notes`` say how they were prepared. ``test`` are the
-    data and spearman of the test split; empty if there are none.
+    The ``facts`` are before and best, figures of `Evaluator.measure`; test, the data and spearman of the test split, or
+    empty; training, the rows of each part of the config, notes on how they were prepared, and pooling.
     """
-    from huggingface_hub import ModelCard, ModelCardData
-
     is_cross_encoder = config.objective_class.scores_pairs
     tag = "cross-encoder" if is_cross_encoder else "sentence-similarity"
-    header = ModelCardData(
-        library_name=library,
-        pipeline_tag="text-ranking" if is_cross_encoder else tag,
-        tags=list(dict.fromkeys((library, tag, "sbert-lab"))),
-    )
+    task = "text-ranking" if is_cross_encoder else tag
+    tags = list(dict.fromkeys((library, tag, "sbert-lab")))
     card = ModelCard.from_template(
-        header,
+        ModelCardData(library_name=library, pipeline_tag=task, tags=tags),
         template_str=read_asset("run-card.md"),
         config=config,
-        training=training,
-        notes=notes,
-        before=before,
-        best=best,
-        test=test,
-        pooling=pooling,
         dev=_data_name(config.eval_data),
         has_concatenation=any("concatenation" in part.facts.fields for part in config.parts),
         is_cross_encoder=is_cross_encoder,
         is_portable=library == "sentence-transformers",
         metrics=RUN_METRICS,
-        main=main_metric(best),
+        main=main_metric(facts["best"]),
+        **facts,
     )
     return str(card)
 
@@ -78,8 +60,6 @@ def with_model_index(
 
     ``test`` has the figures of the test split beside them, if there are any.
     """
-    from huggingface_hub import EvalResult, ModelCard
-
     dev, metrics = _data_name(config.eval_data), _PAIR_METRICS if config.objective_class.scores_pairs else _METRICS
     measured = [(f"{dev} (chose the checkpoint)", dev, best)] if config.eval_data else []
     if test and config.eval_data:

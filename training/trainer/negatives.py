@@ -16,10 +16,10 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,7 +31,6 @@ from training.data.dataset import Dataset
 from training.errors import InputError, first_line
 from training.models.encoder import Encoder
 from training.objectives import training_data
-from training.progress import ShouldStop
 from training.trainer.config import RunConfig
 
 # A sample of this size is searched if there are more, as every anchor is compared with every candidate.
@@ -110,37 +109,25 @@ class MinedNegatives:
         return cls(mined, np.array([row.cosines for row in rows]))
 
 
-def mine_for(
-    config: RunConfig,
-    home: str | Path | None = None,
-    should_stop: ShouldStop | None = None,
-    on_progress: Callable[[int, int | None], None] | None = None,
-) -> MinedNegatives:
+def mine_for(config: RunConfig, home: str | Path | None = None, **watch: Any) -> MinedNegatives:
     """The triplets that a run would learn from. InputError and Stopped as `mine_negatives`."""
     data = training_data(config.train_data, config.objective, config.seed, home)
     encoder = Encoder.load(config.base, config.pooling, config.dtype, home=home, seed=config.seed)
-    return mine_negatives(encoder, data, config.negative_margin, config.seed, should_stop, on_progress)
+    return mine_negatives(encoder, data, config.negative_margin, config.seed, **watch)
 
 
-def mine_negatives(
-    encoder: Encoder,
-    data: Dataset,
-    margin: float,
-    seed: int = 0,
-    should_stop: ShouldStop | None = None,
-    on_progress: Callable[[int, int | None], None] | None = None,
-) -> MinedNegatives:
+def mine_negatives(encoder: Encoder, data: Dataset, margin: float, seed: int = 0, **watch: Any) -> MinedNegatives:
     """Finds a hard negative for each pair of ``data``; the negatives of triplets are only candidates.
 
     ``margin`` is the relative margin above, 0 to 1; ``seed`` decides which `MAX_CANDIDATES` of more sentences are
-    searched. InputError if the data has no pairs that belong together, or no pair gets a negative.
+    searched; ``watch`` has the on_progress and should_stop of ``encode``. InputError if the data has no pairs that
+    belong together, or no pair gets a negative.
     """
     if data.kind not in (PAIRS, TRIPLETS):
         raise InputError(f"negatives are mined for pairs that belong together, but {data.name} holds {data.kind}")
     sentences = list(dict.fromkeys(chain.from_iterable(data.columns)))
     row_of = {text: row for row, text in enumerate(sentences)}
-    vectors = torch.from_numpy(encoder.encode(sentences, on_progress=on_progress, should_stop=should_stop))
-    vectors = vectors.to(encoder.device)
+    vectors = torch.from_numpy(encoder.encode(sentences, **watch)).to(encoder.device)
     anchors, positives = ([row_of[text] for text in column] for column in data.columns[:2])
     candidates = np.array(sorted({row_of[text] for column in data.columns[1:] for text in column}))
     is_sample = len(candidates) > MAX_CANDIDATES

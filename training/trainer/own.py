@@ -51,14 +51,14 @@ class Own:
     """The objects of one run; see `training.trainer.train.train`. InputError for one that cannot be used."""
 
     objective: Callable[..., torch.Tensor] | None = None
-    train_data: Dataset | None = None
-    eval_data: Dataset | None = None
     optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer] | None = None
     schedule: Callable[[int, int], float] | None = None
     evaluators: Sequence[Callable[[Encoder], Mapping[str, float]]] = ()
     callbacks: Sequence[Any] = ()
     metric_for_best_model: str | None = None
     greater_is_better: bool = True
+    train_data: Dataset | None = None
+    eval_data: Dataset | None = None
 
     def __post_init__(self) -> None:
         for part in self.callbacks:
@@ -95,7 +95,6 @@ class Own:
             raise InputError(_refusal(different))
 
     def write(self, folder: Path) -> None:
-        """Lists the objects in the run's folder."""
         (folder / FILE).unlink(missing_ok=True)
         if listed := self.listed():
             write_text(folder / FILE, json.dumps(listed, indent=1, ensure_ascii=False) + "\n")

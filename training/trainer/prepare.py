@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from accelerate import Accelerator
 
 from training.catalogue import WORD_ENCODERS
 from training.data.dataset import Dataset, join
@@ -31,9 +32,6 @@ from training.trainer.own import UNNAMED, Own
 from training.trainer.replica import has_dropout
 from training.trainer.teacher import Examples, Teacher, own_targets
 from training.trainer.training_model import TrainingModel, default_micro_batches
-
-if TYPE_CHECKING:
-    from accelerate import Accelerator
 
 
 @dataclass(frozen=True)
@@ -90,13 +88,9 @@ class Preparation:
             processes = self.accelerator.num_processes
             tokenized.append(TokenizedBatches(examples, encoder, config, uses_batch, processes, self.should_stop))
         batches, data = MixedBatches(tokenized, config), [examples.data for examples in training]
-        retrieval = dev if isinstance(dev, RetrievalData) else None
-        evaluator: Any = PairEvaluator(loss)
+        evaluator: Any = PairEvaluator(loss) if learner.scores_pairs else Evaluator(data, dev, loss, config)
         if learner.predicts_tokens:
-            vectors = Evaluator(data, evaluation, None, config, retrieval)
-            evaluator = LanguageModelEvaluator(vectors, evaluation, config.seed)
-        elif not learner.scores_pairs:
-            evaluator = Evaluator(data, evaluation, loss, config, retrieval)
+            evaluator = LanguageModelEvaluator(evaluator, evaluation, config.seed)
         data_notes = [*data[0].notes]
         if len(data) > 1:
             data_notes = [
@@ -109,10 +103,8 @@ class Preparation:
 
     def _load_data(self) -> tuple[list[Dataset], Dataset | RetrievalData | None]:
         """The parts of the training data in the form that their objectives need, and the evaluation data as it is."""
-        config, dev = self.config, self.own.eval_data
-        sets = [
-            [self.own.train_data or load_one(name, self.home) for name in names_of(part.data)] for part in config.parts
-        ]
+        config, own, dev = self.config, self.own.train_data, self.own.eval_data
+        sets = [[own or load_one(name, self.home) for name in names_of(part.data)] for part in config.parts]
         if config.eval_data == HELD_OUT:
             sets[0][0], dev = hold_out(sets[0][0], config.parts[0].objective, config.seed)
         data = [
@@ -127,31 +119,28 @@ class Preparation:
 
     def _load_encoder(self, data: Sequence[Dataset], device: str) -> tuple[Any, int | None]:
         """The base, with all dimensions of its vectors, and the number of those that its folder keeps."""
-        config = self.config
+        config, base = self.config, self.config.base
         if config.objective_class.scores_pairs:
             return TrainableCrossEncoder.load(config, device, self.home), None
         if config.objective_class.predicts_tokens:
             return TrainableLanguageModel.load(config, data, device, self.home, self.folder), None
         sentences = chain.from_iterable(column for part in data for column in part.columns)
-        encoder = Encoder.load(
-            config.base, config.pooling, config.dtype, device, self.home, config.seed, vocabulary_of=sentences
-        )
+        settings = base, config.pooling, config.dtype, device, self.home, config.seed
+        encoder = Encoder.load(*settings, vocabulary_of=sentences)
         longest = config.max_length or encoder.max_length
         if longest > encoder.max_length:
-            raise InputError(f"max_length is {longest}, but {config.base} takes {encoder.max_length} tokens at most")
+            raise InputError(f"max_length is {longest}, but {base} takes {encoder.max_length} tokens at most")
         drops = has_dropout(encoder.backbone) or has_dropout(encoder.head)
         for part in config.parts:
             if part.facts.needs_dropout and not drops:
                 raise InputError(
-                    f"{config.base} has no dropout, by which the two vectors of a sentence differ in {part.objective}; "
+                    f"{base} has no dropout, by which the two vectors of a sentence differ in {part.objective}; "
                     "choose another base"
                 )
         run_prompts = {"query": config.query_prompt, "document": config.document_prompt}
         prompts = dict(encoder.prompts) | {role: prompt for role, prompt in run_prompts.items() if prompt is not None}
         if config.role(0) and not encoder.model_format.include_prompt:
-            raise InputError(
-                f"{config.base} leaves its prompt out of the pooling; train it with one prompt, as ?prompt=…"
-            )
+            raise InputError(f"{base} leaves its prompt out of the pooling; train it with one prompt, as ?prompt=…")
         layout = replace(encoder.model_format, max_length=longest, dimension=None, prompts=prompts)
         parts = EncoderParts(encoder.backbone, encoder.tokenizer, layout, encoder.source, encoder.head)
         return Encoder(encoder.name, parts, encoder.dtype), encoder.model_format.dimension
@@ -160,7 +149,8 @@ class Preparation:
         """The triplets with mined negatives; a resumed run has those of its folder."""
         mined = None if self.folder is None else MinedNegatives.read(self.folder, data)
         if mined is None:
-            mined = mine_negatives(encoder, data, self.config.negative_margin, self.config.seed, self.should_stop)
+            margin, seed = self.config.negative_margin, self.config.seed
+            mined = mine_negatives(encoder, data, margin, seed, should_stop=self.should_stop)
             if self.folder is not None and self.accelerator.is_main_process:
                 mined.write(self.folder)
         return mined
@@ -174,12 +164,8 @@ class Preparation:
         loss: Examples | None = None
         for number, (part, rows) in enumerate(zip(config.parts, data, strict=True)):
             label: Callable[[Dataset], Examples] = partial(own_targets, target=part.facts.target)
-            if config.teacher is not None and part.facts.needs_teacher():
-                similarity, dtype = config.margin_similarity, config.dtype
-                teacher = Teacher(
-                    config.teacher, encoder, part.facts.target, similarity, dtype, self.home, self.should_stop
-                )
-                label = teacher.label
+            if part.facts.needs_teacher():
+                label = Teacher(config, encoder, part.facts.target, self.home, self.should_stop).label
             training.append(replace(label(rows), part=number))
             form = self._loss_data(part.facts, rows, evaluation) if loss is None else None
             loss = loss if form is None else replace(label(form), part=number)
@@ -203,9 +189,7 @@ class Preparation:
             return None
         return transformed if len(transformed.columns) == len(training.columns) else None
 
-    def _model(
-        self, encoder: Encoder, data: Sequence[Dataset], batches: MixedBatches, micro_batches: int
-    ) -> TrainingModel:
+    def _model(self, encoder: Encoder, data: list[Dataset], batches: MixedBatches, micro_batches: int) -> TrainingModel:
         config, accelerator = self.config, self.accelerator
         objectives = [
             OwnObjective(self.own.objective)

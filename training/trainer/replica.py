@@ -75,7 +75,9 @@ class Replica:
 
         ``pooling``: None for kinds whose ``vectors`` are not pooled.
         """
-        self._embeddings, self.pooling, self.dtype = embeddings, pooling, dtype
+        self.pooling, self.dtype = pooling, dtype
+        # Only kinds that have them ask for them.
+        self.embeddings: Any = embeddings
         self.device = next(backbone.parameters()).device
         self.shares_memory = dtype == torch.float32
         shared = {id(weight): weight for weight in backbone.parameters()} if self.shares_memory else {}
@@ -86,12 +88,6 @@ class Replica:
         # The float32 weights, and their copies: the same tensors where the replica is float32.
         self.weights = list(trained.values())
         self.copies = [self.module.get_parameter(name) for name in trained]
-
-    @property
-    def embeddings(self) -> CompactEmbedding:
-        """The word embeddings outside of the module."""
-        assert self._embeddings is not None  # noqa: S101 - only replicas that have them ask
-        return self._embeddings
 
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
         """Pads the token ids of B sentences, none of them empty. Dropout will draw from ``generator``."""
@@ -201,13 +197,7 @@ def _sum_gradients(parts: Sequence[tuple[nn.Parameter, Sequence[Tensor | None]]]
         for gradient in used:
             weight.grad.add_(gradient)
         sums.append(weight.grad)
-    return gradient_norms(sums)
-
-
-@torch.no_grad()
-def gradient_norms(gradients: list[Tensor]) -> list[Tensor]:
-    """The Euclidean norm of each tensor."""
-    return list(torch._foreach_norm(gradients)) if gradients else []
+    return list(torch._foreach_norm(sums)) if sums else []
 
 
 class CompactEmbedding(nn.Module):
@@ -262,7 +252,6 @@ class CompactEmbedding(nn.Module):
 
     @torch.no_grad()
     def write_back(self) -> None:
-        """Copies the rows into the whole table."""
         self._table[0].weight[self.used] = self.weight
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection
 from typing import Annotated, Any, NamedTuple, get_args
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, StringConstraints
 from pydantic.fields import FieldInfo
 
 from training.objectives.base import names
@@ -53,7 +53,9 @@ REPORTERS = ("tensorboard", "trackio")
 Whole = Annotated[int, BeforeValidator(whole_number)]
 OptionalText = Annotated[str | None, BeforeValidator(lambda value: None if value == "" else value)]
 OptionalData = Annotated[str | None, BeforeValidator(lambda value: None if value in ("", "none") else value)]
-JoinedData = Annotated[str, BeforeValidator(joined)]
+# A text that is not empty.
+Text = Annotated[str, StringConstraints(pattern=r"\S")]
+JoinedData = Annotated[Text, BeforeValidator(joined)]
 Dimensions = Annotated[tuple[int, ...], BeforeValidator(dimensions)]
 Reporters = Annotated[tuple[str, ...], BeforeValidator(reporters)]
 
@@ -112,15 +114,15 @@ class Setting(NamedTuple):
         return text[:1].upper() + text[1:].rstrip(",")
 
 
-def setting(default: Any, label: str, help: str, *, pattern: str | None = None, **facts: Any) -> Any:
+def setting(default: Any, label: str, help: str, **facts: Any) -> Any:
     """A field of `RunConfig` with its facts.
 
     ``default`` is ``...`` if there is none, ``label`` the name in a form, ``help`` a noun phrase such as "passes over
-    the training data", ``pattern`` a regular expression that a text has to match. ``facts`` are the bounds of a number
-    (gt, ge, lt, le); and words, option, metavar, choices, joint as in `Setting`.
+    the training data". ``facts`` are the bounds of a number (gt, ge, lt, le); and words, option, metavar, choices,
+    joint as in `Setting`.
     """
     bounds = {name: facts[name] for name in ("gt", "ge", "lt", "le") if name in facts}
-    return Field(default, title=label, description=help, json_schema_extra=facts, pattern=pattern, **bounds)
+    return Field(default, title=label, description=help, json_schema_extra=facts, **bounds)
 
 
 def describe(name: str, field: FieldInfo) -> Setting:

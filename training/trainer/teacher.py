@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,12 +20,11 @@ from training.data.dataset import Dataset, folded
 from training.errors import InputError
 from training.evaluation.scoring import row_scores
 from training.models.cross_encoder import CrossEncoder
+from training.models.encoder import Encoder
 from training.models.model import VectorModel, open_model
 from training.objectives.base import TEACHER_MARGINS, TEXTS, names
 from training.progress import ShouldStop
-
-if TYPE_CHECKING:
-    from training.models.encoder import Encoder
+from training.trainer.config import RunConfig
 
 log = logging.getLogger("sbert_lab.train")
 
@@ -66,28 +64,21 @@ def own_targets(data: Dataset, target: str | None = None) -> Examples:
 
 
 class Teacher:
-    """A bi-encoder or cross-encoder whose vectors, scores or margins are the targets of the encoder ``student``.
+    """The teacher of a config, whose vectors, scores or margins are the targets of the encoder ``student``.
 
-    ``target`` is `TEACHER_OUTPUT` or `TEACHER_MARGINS`; a bi-encoder's margins are computed by ``similarity``, dot or
-    cosine. InputError if the model cannot be opened.
+    ``target`` is `TEACHER_OUTPUT` or `TEACHER_MARGINS`. InputError if the model cannot be opened.
     """
 
     def __init__(
-        self,
-        name: str,
-        student: Encoder,
-        target: str | None,
-        similarity: str = "dot",
-        dtype: str = "auto",
-        home: str | Path | None = None,
-        should_stop: ShouldStop | None = None,
+        self, config: RunConfig, student: Encoder, target: str | None, home: str | Path | None, should_stop: ShouldStop
     ) -> None:
-        self.name, self.target, self.similarity, self.should_stop = name, target, similarity, should_stop
-        self.normalizes = student.normalizes
-        self.dimension = student.dimension
+        self.name = name = str(config.teacher)
+        self.similarity = config.margin_similarity
+        self.target, self.should_stop = target, should_stop
+        self.normalizes, self.dimension = student.normalizes, student.dimension
         # Loading the teacher must not change the random numbers of the run.
         with torch.random.fork_rng(devices=[]):
-            self.model = open_model(name, None, dtype, str(student.device), home)
+            self.model = open_model(name, None, config.dtype, str(student.device), home)
         if not isinstance(self.model, VectorModel | CrossEncoder):
             raise InputError(f"{name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder")
         self._projection: np.ndarray | None = None  # (teacher's dimension, D)

@@ -51,6 +51,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
 from safetensors import SafetensorError
 
 from training.atomic import recover, write_text
@@ -196,30 +198,17 @@ def train(
         progress: whether to print evaluations, with a bar of the steps; None prints them unless there is ``on_event``,
             and has a bar in a terminal and in a notebook.
     """
-    from accelerate import Accelerator
-    from accelerate.utils import broadcast_object_list
-
     # The replica has its own precision.
     accelerator = Accelerator(mixed_precision="no")
     is_main = accelerator.is_main_process
     names: dict[str, Any] = {}
-    objects: dict[str, Dataset | None] = {"train_data": None, "eval_data": None}
+    sets: dict[str, Dataset] = {}
     for field, data in (("train_data", train_data), ("eval_data", eval_data)):
         if data is None or isinstance(data, str | Path):
             names[field] = data
         elif data is not ...:
-            objects[field] = as_dataset(data, field)
-    own = Own(
-        objective=objective,
-        train_data=objects["train_data"],
-        eval_data=objects["eval_data"],
-        optimizer=optimizer,
-        schedule=schedule,
-        evaluators=evaluators,
-        callbacks=callbacks,
-        metric_for_best_model=metric_for_best_model,
-        greater_is_better=greater_is_better,
-    )
+            sets[field] = as_dataset(data, field)
+    own = Own(objective, optimizer, schedule, evaluators, callbacks, metric_for_best_model, greater_is_better, **sets)
     config = own.named(config.replace(**names))
     # The main process makes a new folder, and tells the others.
     path = None if folder == RUN and not is_main else run_folder(folder, home, config)

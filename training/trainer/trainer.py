@@ -13,12 +13,12 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from accelerate import Accelerator
 from torch import Tensor
 
-from training import parallel
 from training.atomic import write_text
 from training.device import describe_device, held_memory
 from training.errors import Stopped
@@ -28,7 +28,7 @@ from training.models.folder import JOINT_HEAD
 from training.models.model import open_model
 from training.models.modules.words import BigramTokenizer
 from training.names import DataName
-from training.parallel import run_parallel
+from training.parallel import run_parallel, single_threaded_ops
 from training.progress import ThroughputMeter
 from training.trainer.checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from training.trainer.config import RunConfig
@@ -39,9 +39,6 @@ from training.trainer.own import Own
 from training.trainer.prepare import Preparation
 from training.trainer.run_metrics import Figures
 from training.trainer.training_model import TrainingBatch
-
-if TYPE_CHECKING:
-    from accelerate import Accelerator
 
 TRAIN_EVENTS = 100
 # The time between two checkpoints; one is also written when the run is stopped.
@@ -68,6 +65,7 @@ class Trainer:
     ) -> None:
         self.config, self.accelerator = config, accelerator
         self.events, self.folder, self.should_stop, self.home, self.own = events, folder, should_stop, home, own
+        self._selection = partial(own.selection, first=config.objective_class.selected_by)
         self._is_stopped_by_callback = False
         self.progress = state or TrainingState(step=0)
         # These losses are still on the device.
@@ -95,7 +93,7 @@ class Trainer:
     def run(self) -> tuple[str, str | None]:
         """Does the remaining steps; returns "finished" or "stopped", and why it ended early. Raises NonFiniteLoss."""
         try:
-            with parallel.single_threaded_ops() if self.model.num_micro_batches > 1 else nullcontext():
+            with single_threaded_ops() if self.model.num_micro_batches > 1 else nullcontext():
                 reason = self._run_steps()
         except Stopped:
             self.save_checkpoint()
@@ -193,11 +191,8 @@ class Trainer:
         progress.step += 1
         # Adam is bound by memory bandwidth, which leaves a core idle, and on a GPU the host: the next batches are
         # collated at the same time.
-        tasks: list[Callable[[], Any]] = [self.optimiser.step]
-        if progress.step < self.total_steps:
-            tasks.append(partial(self._collate, progress.step))
-        _, *collated = run_parallel(tasks) if self.model.num_micro_batches > 1 else [task() for task in tasks]
-        self._next_batches = collated[0] if collated else []
+        tasks: list[Callable[[], Any]] = [self.optimiser.step, partial(self._collate, progress.step)]
+        _, self._next_batches = run_parallel(tasks) if self.model.num_micro_batches > 1 else [task() for task in tasks]
         self._pending_losses.append(losses)
         self.meter.end_step(sum(batch.sentences for batch in batches) * self.accelerator.num_processes)
         is_due = progress.step in (1, self.total_steps) or progress.step % self.train_event_every == 0
@@ -214,10 +209,11 @@ class Trainer:
             self._is_stopped_by_callback |= bool(callback(*values))
 
     def _collate(self, step: int) -> list[TrainingBatch]:
+        """The batches of a step; none after the last one."""
         collated, count = [], self.config.gradient_accumulation_steps
-        for number in range(count * step, count * (step + 1)):
-            batch = self.batches.batch(number, self.accelerator.process_index)
-            collated.append(self.model.collate(batch.columns, batch.target, number, batch.part))
+        for number in range(count * step, count * (step + 1)) if step < self.total_steps else ():
+            columns, target, part = self.batches.batch(number, self.accelerator.process_index)
+            collated.append(self.model.collate(columns, target, number, part))
         return collated
 
     def _average_gradients(self, norm: Tensor) -> Tensor:
@@ -271,7 +267,6 @@ class Trainer:
 
     @property
     def batches_done(self) -> int:
-        """The batches of all steps so far."""
         return self.config.gradient_accumulation_steps * self.progress.step
 
     def _evaluate(self) -> None:
@@ -305,14 +300,8 @@ class Trainer:
         if progress.step == 0:
             progress.baseline = figures
         progress.final, progress.evaluated = figures, progress.step
-        seconds = round(self.meter.end_evaluation(), 3)
-        self.events.emit(
-            "eval", progress.step, **measured, best=is_best, seconds=seconds, seconds_left=self._seconds_left()
-        )
-
-    def _selection(self, figures: Figures | None) -> tuple[str, float] | None:
-        """The name and the value of the figure that selects the best model."""
-        return self.own.selection(figures, self.config.objective_class.selected_by)
+        seconds, left = round(self.meter.end_evaluation(), 3), self._seconds_left()
+        self.events.emit("eval", progress.step, **measured, best=is_best, seconds=seconds, seconds_left=left)
 
     def _test(self) -> None:
         """Evaluates the best model on the test split of its dev data, if at hand, unless the run is asked to stop."""
@@ -333,9 +322,9 @@ class Trainer:
         # sentence-transformers has no tokenizer that gives bigrams, and no cross-encoder that starts as a bi-encoder.
         is_ours = isinstance(encoder.tokenizer, BigramTokenizer) or (folder / "model" / JOINT_HEAD).is_file()
         library = "sbert-lab" if is_ours else "sentence-transformers"
-        figures = progress.baseline or {}, progress.best or {}, progress.test or {}
-        card = model_card(self.config, self.data, self.notes, *figures, getattr(encoder, "pooling", None), library)
-        write_text(folder / "model/README.md", card)
+        facts = {"training": self.data, "notes": self.notes, "pooling": getattr(encoder, "pooling", None)}
+        facts |= {"before": progress.baseline or {}, "best": progress.best or {}, "test": progress.test or {}}
+        write_text(folder / "model/README.md", model_card(self.config, library, **facts))
 
     def _seconds_left(self) -> float | None:
         step, every = self.progress.step, self.eval_every

@@ -31,27 +31,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training import parallel
 from training.errors import InputError
 from training.inference.batching import plan
 from training.models.encoder import Encoder
 from training.models.joint_pair_model import JointPairModel
 from training.models.modules.words import WordBackbone
 from training.objectives import Objective, Vectors
-from training.parallel import run_parallel
+from training.parallel import num_threads, run_parallel
 from training.pooling import pooling_function
 from training.trainer.cross_encoder import TrainableCrossEncoder, head_modules
 from training.trainer.language_model import MaskedReplica, TrainableLanguageModel, masked_targets
-from training.trainer.replica import (
-    CompactEmbedding,
-    ForwardOutput,
-    JointReplica,
-    MicroBatch,
-    PairReplica,
-    Replica,
-    TokenIds,
-    gradient_norms,
-)
+from training.trainer.replica import CompactEmbedding, ForwardOutput, JointReplica, MicroBatch, PairReplica, Replica
 
 # With fewer sentences, reading the weights from memory dominates.
 MIN_MICRO_BATCH = 8
@@ -75,7 +65,6 @@ class TrainingBatch:
 
     @property
     def sentences(self) -> int:
-        """The number of sentences that are computed."""
         return sum(len(batch.rows) for batch in self.micro_batches)
 
 
@@ -135,7 +124,9 @@ class TrainingModel(nn.Module):
             pool = pooling_function(encoder.pooling, encoder.skipped_tokens)
             self.replica = Replica(self.backbone, self.embeddings, encoder.dtype, pool)
 
-    def collate(self, columns: Sequence[TokenIds], target: Tensor | None, step: int, part: int = 0) -> TrainingBatch:
+    def collate(
+        self, columns: Sequence[Sequence[Sequence[int]]], target: Tensor | None, step: int, part: int = 0
+    ) -> TrainingBatch:
         """Builds a step's input from the token ids of each column. Dropout is a function of the seed and the step."""
         ids = [sentence for column in columns for sentence in column]
         rounds = math.ceil(len(columns[0]) / self.mini_batch_size) if self.mini_batch_size else 1
@@ -167,7 +158,7 @@ class TrainingModel(nn.Module):
             loss, norms = self._accumulate(batch, 1 / len(batches), add=number > 0)
             losses.append(loss.detach())
         trained = [*self.objective.parameters(), *self.head.parameters()]
-        norms += gradient_norms([weight.grad for weight in trained if weight.grad is not None])
+        norms += [torch.linalg.vector_norm(weight.grad) for weight in trained if weight.grad is not None]
         return torch.stack(losses), torch.linalg.vector_norm(torch.stack(norms))
 
     def _accumulate(self, batch: TrainingBatch, share: float, add: bool) -> tuple[Tensor, list[Tensor]]:
@@ -204,11 +195,7 @@ class TrainingModel(nn.Module):
         return loss, vectors.grad.split(batch.sizes)
 
     def _backward(
-        self,
-        micro_batches: Sequence[MicroBatch],
-        outputs: Sequence[ForwardOutput],
-        gradients: Sequence[Tensor],
-        add: bool = False,
+        self, micro_batches: list[MicroBatch], outputs: list[ForwardOutput], gradients: Sequence[Tensor], add: bool
     ) -> list[Tensor]:
         """Sets the ``grad`` of the encoder's trained weights, or adds to it, and returns its norms."""
         run_parallel([partial(self.replica.backward, *output) for output in zip(outputs, gradients, strict=True)])
@@ -294,7 +281,7 @@ def all_dims(dims: Iterable[int], dimension: int) -> list[int]:
 
 def default_micro_batches(device: torch.device, sentences: int) -> int:
     """One micro-batch per core of a CPU, of at least `MIN_MICRO_BATCH` sentences; one in all on a GPU."""
-    return max(1, min(parallel.num_threads(), sentences // MIN_MICRO_BATCH)) if device.type == "cpu" else 1
+    return max(1, min(num_threads(), sentences // MIN_MICRO_BATCH)) if device.type == "cpu" else 1
 
 
 def split_by_length(lengths: Sequence[int], parts: int, most_tokens: int | None = None) -> list[np.ndarray]:

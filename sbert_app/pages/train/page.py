@@ -189,7 +189,7 @@ def _connect_negatives(services: Services, fields: form.Fields, names: list[str]
         form_values = dict(zip(names, values, strict=True))
         config = to_config({**form_values, "mine_negatives": True}, services.access)
         stage = watch.stage("Encoding the training data")
-        mined = mine_for(config, services.settings.home, stage.should_stop, stage.on_progress)
+        mined = mine_for(config, services.settings.home, should_stop=stage.should_stop, on_progress=stage.on_progress)
         return {tab.status: negatives(mined.data.notes[-1], mined.examples(PREVIEWED))}
 
     tab.wire(preview, [fields[name] for name in names], {})

@@ -209,7 +209,7 @@ def similar_pairs(
     distinct = first_of_each_text(embedded.corpus.sentences) if hide_same else np.arange(len(embedded))
     rows = np.intersect1d(distinct, embedded.comparable, assume_unique=True)
     vectors = embedded.vectors if len(rows) == len(embedded) else embedded.vectors[rows]
-    best = most_similar_pairs(vectors, k, threshold, watch.on_progress, watch.should_stop)
+    best = most_similar_pairs(vectors, k, threshold, on_progress=watch.on_progress, should_stop=watch.should_stop)
     pairs = [(int(rows[i]), int(rows[j]), cosine) for i, j, cosine in best]
     counts = len(embedded) - len(distinct), len(distinct) - len(rows)
     return SimilarPairs(pairs, len(rows), counts[0], time.perf_counter() - started, counts[1])

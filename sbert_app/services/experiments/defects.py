@@ -24,7 +24,7 @@ from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.errors import InputError, Stopped
 from training.trainer.config import RunConfig
-from training.trainer.health import warnings
+from training.trainer.run_metrics import warnings
 
 DEFECTS = {
     "schedule": "schedule for 0 steps",

@@ -103,7 +103,7 @@ class OutputFolder:
         rows = [pq.read_metadata(f"{self._path}/{name}", filesystem=self._files).num_rows for name in names]
         return len(names), sum(rows)
 
-    def sweep(self, **options: float) -> bool:
+    def sweep(self, **options: Any) -> bool:
         """Remove the files of processes that died. Returns whether more files are unfinished (`training.atomic`)."""
         return self._is_local and sweep(Path(self._path), **options)
 

@@ -40,7 +40,7 @@ from training.evaluation.bootstrap import (
     sentence_keys,
     wilson_interval,
 )
-from training.evaluation.match_scores import PRECISION, Criterion, average_precision
+from training.evaluation.match_scores import PRECISION, Criterion, MatchScores
 from training.evaluation.metrics import spearman
 from training.evaluation.scoring import row_scores, without_score
 from training.evaluation.thresholds import CRITERIA, Choice, DataDecision, decide, parse_criteria
@@ -225,7 +225,8 @@ def decide_results(
         similarity, scores = next(iter(result.scores.items()))
         decision = DataDecision(similarity, meaning, decide(scores, matches, criteria, keys=keys))
         rho, speed = result.estimate(Metric(similarity)), result.num_sentences / result.seconds
-        decisions.append(ModelDecision(model, decision, rho, speed, average_precision(scores, matches, keys)))
+        average = MatchScores(scores, matches, keys).average_precision()
+        decisions.append(ModelDecision(model, decision, rho, speed, average))
     decisions.sort(key=lambda model: -model.average_precision.value)
     return Decisions(decisions, {}, overlaps or {}, is_unread, left_out=left_out)
 

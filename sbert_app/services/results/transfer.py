@@ -188,7 +188,7 @@ def _features(
 
     watch.report(0.0, "Encoding")
     texts = [text for column in data.columns for text in column]
-    vectors = sentence_vectors(model, texts, watch.on_progress, watch.should_stop)
+    vectors = sentence_vectors(model, texts, on_progress=watch.on_progress, should_stop=watch.should_stop)
     if len(data.columns) == 2:
         u, v = vectors[: len(data)], vectors[len(data) :]
         if isinstance(u, np.ndarray):

@@ -33,7 +33,7 @@ from sbert_app.services.runs.record import QUEUED, Event, Run, RunRecord
 from sbert_app.services.runs.store import RunStore
 from training.atomic import replace_folder, write_bytes, write_text
 from training.errors import InputError
-from training.names import DataName, ModelName, join_names
+from training.names import DataName, ModelName
 from training.sources.home import home_folder, is_offline, set_offline
 from training.sources.resolve import run_folder
 from training.trainer.config import RunConfig
@@ -228,7 +228,7 @@ def _renamed(config: RunConfig, rename: Callable[[str, bool], str]) -> RunConfig
     names = {}
     for key in filter(config.to_dict().get, ("train_data", "eval_data")):
         parts = DataName.parse_joined(getattr(config, key))
-        names[key] = join_names(tuple(replace(part, name=rename(part.name, False)) for part in parts))
+        names[key] = "+".join(str(replace(part, name=rename(part.name, False))) for part in parts)
     for key in filter(config.to_dict().get, ("base", "teacher")):
         model = ModelName.parse(getattr(config, key))
         names[key] = str(replace(model, name=rename(model.name, True)))

@@ -25,8 +25,7 @@ from training.errors import InputError, UserFacingError, without_folders
 from training.names import ModelName
 from training.trainer.config import RunConfig
 from training.trainer.events import Event, parse_events
-from training.trainer.health import warnings
-from training.trainer.run_metrics import RUN_METRICS, main_metric
+from training.trainer.run_metrics import RUN_METRICS, main_metric, warnings
 
 QUEUED = frozenset({State.QUEUED})
 LONGEST_NAME = 80
@@ -252,7 +251,7 @@ class RunProgress:
         memory_gb: the most memory of a GPU so far.
         notes: the transformations of the data.
         baseline, latest, best: evaluations before the first step, at last, and the best after the first step.
-        warnings: those of `training.trainer.health`.
+        warnings: those of `training.trainer.run_metrics`.
         test: the evaluation of the best model on the test split of the dev data.
         collapsed, undefined: the reasons, if the last evaluation found a collapse, or no Spearman's correlation.
     """

@@ -33,8 +33,6 @@ def test_the_map_sums_to_the_cosine(encoder, pooling, a, b):
     assert found.cosine == pytest.approx(float(u @ v), abs=1e-5)
     assert found.matrix.shape == (len(found.words_a), len(found.words_b))
     assert found.kind == "exact"
-    assert (found.shares_a.sum(), found.shares_b.sum()) == pytest.approx((1, 1))
-    assert (found.shares_a >= 0).all()
 
 
 @settings(max_examples=25)

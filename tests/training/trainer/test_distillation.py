@@ -26,7 +26,8 @@ TRIPLETS = Dataset("triplets", (SENTENCES, SENTENCES[::-1], SENTENCES[1:] + SENT
 
 def teacher(objective: str, name: str, base: str = "scratch:1x32", similarity: str = "dot") -> Teacher:
     student = Encoder.load(base, dtype="float32", device="cpu")
-    return Teacher(name, student, OBJECTIVES[objective].target, similarity, "float32")
+    config = RunConfig(objective, teacher=name, margin_similarity=similarity, dtype="float32")
+    return Teacher(config, student, OBJECTIVES[objective].target, None, lambda: False)
 
 
 def test_vectors_of_a_bi_encoder():

@@ -12,7 +12,7 @@ from run_helpers import run
 from sbert_app.services.runs.record import RunProgress
 from training.data.dataset import Dataset
 from training.trainer.config import RunConfig
-from training.trainer.health import warnings
+from training.trainer.run_metrics import warnings
 
 WORDS = ("yes", "perhaps", "no")
 

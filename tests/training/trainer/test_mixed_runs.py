@@ -34,7 +34,8 @@ def mixed(config, tmp_path) -> RunConfig:
 
 
 def batches(mix: str, seed: int = 0) -> MixedBatches:
-    parts = [SimpleNamespace(steps_per_epoch=size, used=set(), columns=[]) for size in SIZES]
+    samplers = (SimpleNamespace(steps_per_epoch=size) for size in SIZES)
+    parts = [SimpleNamespace(sampler=of_part, used=set(), columns=[]) for of_part in samplers]
     return MixedBatches(parts, RunConfig("cosent", mix=mix, seed=seed))
 
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from tiny_models import ARCHITECTURES, WORDS, make_model, word_pieces
 from torch import Tensor, nn
 
-from training import parallel
 from training.errors import InputError
 from training.models.encoder import Encoder
 from training.models.folder import ModelFormat
@@ -296,7 +295,7 @@ def test_micro_batches_hold_every_row_once_sorted_by_length(lengths, parts):
 
 
 def test_one_micro_batch_per_core_but_none_of_a_few_sentences(monkeypatch):
-    monkeypatch.setattr(parallel, "num_threads", lambda: 8)
+    monkeypatch.setattr("training.trainer.training_model.num_threads", lambda: 8)
     cpu = torch.device("cpu")
     assert [default_micro_batches(cpu, sentences) for sentences in (4, 32, 48, 1_000)] == [1, 4, 6, 8]
     assert default_micro_batches(torch.device("cuda"), 1_000) == 1

@@ -16,7 +16,7 @@ from training.data.overlap import Overlap
 from training.data.transforms import match_labels
 from training.errors import InputError
 from training.evaluation.bootstrap import resample_weights
-from training.evaluation.match_scores import average_precision
+from training.evaluation.match_scores import MatchScores
 from training.evaluation.thresholds import CRITERIA
 from training.names import ModelName
 from training.sources.home import home_folder
@@ -99,7 +99,7 @@ def test_resampled_average_precision_is_that_of_the_pairs_and_best_f1_the_defaul
     scores, matches = result(0.8).scores["cosine"].round(1), LABELS.astype(bool)
     weights = np.concatenate(list(resample_weights(N, 1_000)))[:20]
     expected = [average_precision_score(matches, scores, sample_weight=each) for each in weights]
-    found = average_precision(scores, matches)
+    found = MatchScores(scores, matches).average_precision()
     np.testing.assert_allclose(found.replicates[:20], expected)
     # Leaving out one pair moves it as its influence says.
     left_out = [average_precision_score(np.delete(matches, i), np.delete(scores, i)) for i in range(N)]
