@@ -4,8 +4,6 @@ Without a name: all of them but gpu, pages, peers, serving and soak. --device is
 of gpu and search. Each prints a table and writes benchmarks/results/NAME.json.
 """
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import json

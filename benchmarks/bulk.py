@@ -6,8 +6,6 @@ everything but encoding. The other uses the real encoder, which also encodes a s
 after; its memory is recorded throughout.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import random

@@ -6,8 +6,6 @@ merged into MiniLM-L6. The peer has no way to open it, so it is given a classifi
 model, which both can open: the largest difference between our scores, in each precision, and the peer's in float32.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from functools import partial

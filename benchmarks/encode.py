@@ -15,8 +15,6 @@ pairs. Ours is ``Encoder.encode`` and the exact search of ``training.search``; t
 steps are timed separately, and all sides must find the same pairs.
 """
 
-from __future__ import annotations
-
 import random
 import statistics
 from collections.abc import Callable

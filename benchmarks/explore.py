@@ -14,8 +14,6 @@ memory that it takes beside the vectors, recall (the share of the ten nearest th
 query.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import resource

@@ -11,8 +11,6 @@ Each part (`benchmarks.gpu_parts`) is a process with a time limit of its own, so
 device takes nothing else with it. Rows are printed to stderr as they are measured, and saved after each part.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -4,8 +4,6 @@ FOLDER becomes a home folder with all-MiniLM-L6-v2 in bfloat16 and the STS bench
 --light the weights stay behind, and the same command on the other machine makes random ones in their place.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

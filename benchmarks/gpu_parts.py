@@ -7,8 +7,6 @@ another string of as many tokens. Rates are of whole calls, from strings to arra
 rounds.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

@@ -4,8 +4,6 @@ The targets are random, as the weights are: what is compared is the time of a st
 better. With batches of 16 half as many steps are done as an epoch of the STS benchmark has.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import statistics

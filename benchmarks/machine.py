@@ -1,7 +1,5 @@
 """The machine and the software that a measurement depends on, and the timing of functions."""
 
-from __future__ import annotations
-
 import os
 import platform
 import statistics

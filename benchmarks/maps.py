@@ -5,8 +5,6 @@ The corpus is a sample of the STS benchmark's sentences under the default model,
 this process, with the same settings and given neighbours.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import tempfile

@@ -7,8 +7,6 @@ without one and without an answer that is waited for. Bytes, requests and proces
 the machine is, the times do.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import statistics

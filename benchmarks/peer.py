@@ -9,8 +9,6 @@ All engines get sentences in order of length, in batches of `BATCH`, and as many
 is fastest with.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -11,8 +11,6 @@ AVX2, as on a laptop without AVX-512; OpenVINO and ONNX Runtime have no such swi
 alone: it is timed with that one, which has twice the layers of the others'.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

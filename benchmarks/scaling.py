@@ -8,8 +8,6 @@
   (the paper's section 7, there +89% on a CPU and +48% on a GPU, Table 7); and packed rows, as in ``encode``.
 """
 
-from __future__ import annotations
-
 import resource
 from collections.abc import Iterator
 from functools import partial

@@ -13,8 +13,6 @@ another pair of the STS benchmark, on an idle machine and during an ordinary tra
 app.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import statistics

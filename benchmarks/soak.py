@@ -6,8 +6,6 @@ and one file of pairs after the other is uploaded and scored. The memory of the 
 the open files of the app are read twice a minute. Memory does not depend on how busy the machine is.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import tempfile

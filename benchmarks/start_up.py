@@ -5,8 +5,6 @@ page is requested, then ``compare``, which waits for the models. Once warm, the 
 alternating with an endpoint that returns immediately: the difference is the time of SBERT Lab itself.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -5,8 +5,6 @@ round. Time is measured from the end of the fifth step to the end of the last, s
 The mean loss over all steps is reported too: the order of the batches differs, the curve should not.
 """
 
-from __future__ import annotations
-
 import statistics
 import tempfile
 import time

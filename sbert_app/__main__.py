@@ -1,7 +1,5 @@
 """``python -m sbert_app`` and the command ``sbert-lab``: see `sbert_app.cli`."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Exit codes: 0 success; 2 the input is wrong; 130 stopped (Ctrl-C, SIGTERM, a clo
 error is one line on stderr; SBERT_DEBUG=1 adds the traceback and the log. Incomplete output files are removed.
 """
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

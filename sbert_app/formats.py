@@ -11,8 +11,6 @@
 Used by the command line and the pages alike.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping

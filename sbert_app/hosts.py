@@ -1,7 +1,5 @@
 """Names of hosts: those under which the app may be reached, and whether a request comes from a page of its own."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterable

@@ -4,8 +4,6 @@
 among them, change nothing of the kind: a notebook that imports them keeps its own settings.
 """
 
-from __future__ import annotations
-
 import gc
 import logging
 import os

@@ -3,8 +3,6 @@
 python -m scripts.api_reference     writes it; tests/test_docs.py compares
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from pathlib import Path

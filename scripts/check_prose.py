@@ -5,8 +5,6 @@ attribute. A docstring begins with a verb or a noun phrase, not with one of `FRA
 together are an error; each is printed with its place.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -3,8 +3,6 @@
 Prints the source of each. Returns at once if both are there. Exit status 1, with the reason, if one is not available.
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 import sys

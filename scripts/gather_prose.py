@@ -5,8 +5,6 @@ its licence), takes the paragraphs of prose out of them, and writes passages of 
 equals a sentence of an evaluation set is left out and counted. Needs apt-get, dpkg-deb and npm.
 """
 
-from __future__ import annotations
-
 import gzip
 import html
 import json

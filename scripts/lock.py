@@ -1,7 +1,5 @@
 """Write requirements.lock, the exact versions of the packages in this environment: python -m scripts.lock"""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

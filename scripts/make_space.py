@@ -4,8 +4,6 @@ Then: hf upload my-name/sbert-lab FOLDER --repo-type space. It is a Space of the
 does not fit, as it lends its GPU to functions of a Gradio process, and runs are executed by a process of their own.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

@@ -9,8 +9,6 @@ file is written after every run; when called again, the script continues with th
 another file. ``--nli`` gives files to the variants that learn from NLI; ``--keep`` keeps the models of these runs.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import sys

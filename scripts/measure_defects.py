@@ -4,8 +4,6 @@ All 16 combinations of a seed come before the next seed. The file is written aft
 goes on with those that are missing.
 """
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import replace
 from datetime import date

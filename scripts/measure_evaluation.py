@@ -8,8 +8,6 @@ Quality: every model on every data set once. Speed: STSb test, the fastest of ``
 use the machine meanwhile.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -8,8 +8,6 @@
   after a change of the corpus, of the maps or of these settings.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

@@ -7,8 +7,6 @@ twice, with batches of similar length, as always, and with batches at random, as
 model is measured by the same code.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 from collections.abc import Callable, Sequence

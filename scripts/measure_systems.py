@@ -9,8 +9,6 @@ as they are. The models nli-<seed>, stsb-<seed> and two-stage-<seed> are those o
 (docs/measurements.md).
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterator, Sequence

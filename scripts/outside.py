@@ -5,8 +5,6 @@ own, or changes an attribute of an imported third-party module or class. A priva
 same file defines one of that name, unless it is reached through an import.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

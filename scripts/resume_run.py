@@ -6,8 +6,6 @@ Prints one JSON object: the losses and Spearman's ρ of both, and by how much th
 folder ($SBERT_HOME) and stay there. Needs neither gradio nor a network. `scripts/gpu_run.sh` executes it on a GPU.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -3,8 +3,6 @@
 It needs no Jupyter: a cell is executed as a notebook does, its value is that of its last expression.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import json

@@ -4,8 +4,6 @@
 test or a benchmark.
 """
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Iterable

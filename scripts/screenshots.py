@@ -6,8 +6,6 @@ The app has a home folder of its own with the models and data of yours, so that 
 nothing is left in it. A PNG has 256 colours, a third of the bytes.
 """
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

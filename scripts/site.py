@@ -3,8 +3,6 @@
 make docs     builds the site into .cache/site, and fails at a broken link
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Compares two sentences, scores a file, trains ten steps, serves one page and ask
 that a user types. It needs the packages and the default model, and no make; the gate of CI's other systems.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import os

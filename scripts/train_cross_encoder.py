@@ -13,8 +13,6 @@ neighbouring sentences of STSb train and read from the files given by ``--pairs`
 Pairs with a sentence of STSb dev or test are excluded. Do not give STS12 to STS16: they contain STSb's test pairs.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import random

@@ -5,8 +5,6 @@ and of nothing else. FOLDER gets the run with its curve, and ``raw-bert-mini``, 
 number of steps is chosen by the rate of a short run, which is on --trial-data if that is named.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

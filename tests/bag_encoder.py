@@ -1,7 +1,5 @@
 """Models for tests that need scores but no transformer: a bag of words, hashed; and a word-overlap cross-encoder."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ with embedding_server(answer) as server:          answer(body, request) -> what 
     f"endpoint:{server.url}/v1#any"
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator

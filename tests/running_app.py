@@ -4,8 +4,6 @@ with running_app(home, tmp_path, "--auth", "teacher:right") as app:
     app.ask("/gradio_api/run/list_runs", {"data": []}) -> Answer(status, headers, text)
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

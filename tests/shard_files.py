@@ -1,7 +1,5 @@
 """Files of pairs, and folders of parts, for the tests of sharded jobs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@
 weights and a fast tokenizer with the architecture's own special tokens, and no modules.json.
 """
 
-from __future__ import annotations
-
 import string
 from collections.abc import Callable
 from dataclasses import dataclass

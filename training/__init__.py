@@ -4,8 +4,6 @@ The names below are the public Python API; they are imported on first use, so th
 ``import training`` costs nothing (torch and transformers take seconds to import).
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

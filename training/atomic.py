@@ -16,8 +16,6 @@ No operating system that is supported here exchanges two folders in one step: `r
 aside and then renames the new one, and `recover` undoes the case that the process was killed between the two.
 """
 
-from __future__ import annotations
-
 import glob
 import os
 import re

@@ -5,8 +5,6 @@ objectives in `training.objectives`. The files, such as example sentences, adapt
 ``assets/`` at the root of a clone; an installed package carries them inside itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple

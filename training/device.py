@@ -5,8 +5,6 @@ float32 elsewhere. Emulated bfloat16 is slower than float32, so that PyTorch sup
 must have the instruction (AVX512-BF16 or AMX on x86, BF16 on Arm, compute capability 8.0 on NVIDIA).
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -6,8 +6,6 @@ independently, one per thread, never wait for each other. All callers in a proce
 users at once cost no more context switches than one.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections import deque

@@ -7,8 +7,6 @@ listener of downloads is a context variable and no argument of them all:
         Encoder.load("all-mpnet-base-v2")
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

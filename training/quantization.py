@@ -9,8 +9,6 @@ restores int8 as here and compares binary vectors by the number of equal bits (t
 as the cosine of ±1 vectors does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -20,8 +20,6 @@ unit vectors is therefore within 2u + u² of their cosine, and rounding the prod
 0.0118. The remaining 0.0038 of TOLERANCE exceeds the error of summing in float32 below 60,000 dimensions.
 """
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ The sweep is stored in the home folder, so the Ablation page shows it and its ru
 executes the runs that are missing.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated, Any
 

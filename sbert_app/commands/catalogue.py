@@ -1,7 +1,5 @@
 """models and data: the names that can be used, where their contents come from, and how a file is read."""
 
-from __future__ import annotations
-
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """doctor and benchmark: the state of this installation, for a report of a fault, and the speed of this machine."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

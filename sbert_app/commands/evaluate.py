@@ -1,7 +1,5 @@
 """evaluate: how well a model does on a data set."""
 
-from __future__ import annotations
-
 import sys
 import time
 from dataclasses import dataclass, replace

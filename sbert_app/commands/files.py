@@ -3,8 +3,6 @@
 Many files become a folder of parts, which `PartsOptions` computes here or on Ray.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from contextlib import ExitStack

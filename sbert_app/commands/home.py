@@ -1,7 +1,5 @@
 """home | home backup FILE | home restore FILE: what the home folder holds, and people's work as one archive."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

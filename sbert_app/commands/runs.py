@@ -5,8 +5,6 @@ themselves. Its exit codes are 0 finished, 1 failed, 2 wrong input, 75 interrupt
 and 130 stopped by a user.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import shutil

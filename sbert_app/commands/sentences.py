@@ -1,7 +1,5 @@
 """compare, search, cluster and export: sentences under a model, by their similarity."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import replace
 from pathlib import Path

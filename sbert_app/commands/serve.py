@@ -1,7 +1,5 @@
 """serve and desktop: the app in the browser, or in a window of its own on a free port of this machine."""
 
-from __future__ import annotations
-
 import os
 import sys
 import webbrowser

@@ -1,7 +1,5 @@
 """Figures of comparisons: a cosine by words, the cosines of many sentences, and the scores of a file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any

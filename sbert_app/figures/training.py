@@ -9,8 +9,6 @@ A run has the same colour in each of the three figures of curves:
   above 0.9 the vectors have collapsed
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape

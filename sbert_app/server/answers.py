@@ -1,7 +1,5 @@
 """The answers of the endpoints, as ``/openapi.json`` describes them, from which clients are generated."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ In ``/openapi.json`` the routes of ``/v1`` and a body for each example are writt
 are described by FastAPI.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The FastAPI app: its middleware, from the outside inwards, its routers, and the pages mounted at its root."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, nullcontext

@@ -8,8 +8,6 @@ Gradio's own clients fill in defaults before they post; curl does not. A body th
 therefore be any of ``{"data": [all arguments]}``, ``{"data": [the first arguments]}`` and ``{"name": value, …}``.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from typing import Any

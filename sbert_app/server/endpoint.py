@@ -6,8 +6,6 @@ a largest value. What does not fit is an error that names the argument; a fault 
 is told that there was one, not which.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The bodies of errors: the clients of each service read those that it sends."""
 
-from __future__ import annotations
-
 from starlette.responses import JSONResponse
 
 # By the beginnings of paths, the first that fits. All others have the shape of Ollama's, as the app's own do.

@@ -7,8 +7,6 @@ A web page of another site can make a browser send requests to an app on the sam
 - **Origin**: a browser names the site whose page sends a request. Only the app's own pages may send one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from starlette.datastructures import Headers, MutableHeaders

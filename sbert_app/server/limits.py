@@ -10,8 +10,6 @@
 uploads whole.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

@@ -4,8 +4,6 @@
 in place of a page, everybody else 401.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import os

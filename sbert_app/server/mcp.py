@@ -5,8 +5,6 @@ each call, and carry out the others by requests of the app to itself, which come
 These are called directly, for the agent's address, and answer with JSON, as text and as structured content.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -6,8 +6,6 @@ The app's login (an API key is the bearer token), its hosts and its limits hold 
 the shapes that the clients parse.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

@@ -1,7 +1,5 @@
 """Workarounds for Gradio 6.31. Each class says what goes wrong without it, and can go once that no longer does."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Annotated, Any, Literal
 

@@ -12,8 +12,6 @@ exists. Texts are sent only to the servers of ``serve --allow-endpoint``.
                                                are forgotten 900 s after the last one
 """
 
-from __future__ import annotations
-
 import os
 import re
 import threading

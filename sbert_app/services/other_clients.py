@@ -1,7 +1,5 @@
 """Embeddings and models as clients of Cohere and Ollama read them. Requests and errors are those of `embeddings`."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """The tokens that models have read for an answer, and the texts that they have cut."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The other tabs of the Evaluate page, in a browser: triplets and labels, transfer, folds."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

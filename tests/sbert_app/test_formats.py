@@ -1,7 +1,5 @@
 """Durations, counts and figures as text; values as JSON."""
 
-from __future__ import annotations
-
 import math
 import time
 

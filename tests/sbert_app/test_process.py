@@ -1,7 +1,5 @@
 """Process-wide settings are applied when a process starts, by the app and the command line alone; no output is lost."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

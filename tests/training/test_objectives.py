@@ -1,7 +1,5 @@
 """Objectives: values and gradients are those of sentence-transformers' losses."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

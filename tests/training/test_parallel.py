@@ -1,7 +1,5 @@
 """Workers: results in order, few items under way, errors at their place, and PyTorch's own threads untouched."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Vectors in fewer bits: the codes are those of sentence-transformers and FAISS, bfloat16 is torch's."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -5,8 +5,6 @@ takes seconds and not minutes: rows that have half of their rarer words in commo
 have cosines above 0.95 under the default model. Rows that mean the same in other words are not among them.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence

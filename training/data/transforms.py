@@ -7,8 +7,6 @@ how many rows there are. Data that cannot give such rows raises `InputError`, wh
 class of an objective says which rows it takes (`training.objectives`).
 """
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence

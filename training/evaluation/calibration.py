@@ -9,8 +9,6 @@ scores gives the monotone curve from cosine to gold score with the least squared
 et al. 2017, Table 1) describe the score in words.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace

@@ -13,8 +13,6 @@ data and from ``assets/plain-sentences.txt``, sentences of other domains that no
 Vectors are float32 (N, D) and are scaled to length 1 here. `collapsed` gives the reason if a mean is above 0.9.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

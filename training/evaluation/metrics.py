@@ -18,8 +18,6 @@ disagreement. Krippendorff calls 0.8 reliable and 0.667 the least from which ten
 (Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability").
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@ sets of `LOCAL_DATA` are also ours: where the Hub cannot be reached, the task ge
 Source: Muennighoff et al. 2023, "MTEB: Massive Text Embedding Benchmark".
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import time

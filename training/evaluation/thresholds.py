@@ -19,8 +19,6 @@ half on: with fewer it covers less than it says. That of a precision has none, a
 the sentences of the pairs all intervals and tests allow for those that pairs share (`training.evaluation.bootstrap`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple

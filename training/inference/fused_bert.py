@@ -10,8 +10,6 @@ keys, most layers attend only to the tokens nearby, and the feed-forward network
 architecture runs as its own module (`training.inference.runner`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -18,8 +18,6 @@ told where each begins (`torch.nn.attention.varlen`, which is FlashAttention).
 PyTorch or on an older GPU, or computes something else, public functions compute the same.
 """
 
-from __future__ import annotations
-
 import copy
 import logging
 import platform

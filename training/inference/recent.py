@@ -1,7 +1,5 @@
 """RecentEmbeddings: the vectors of the most recent sentences, as many as fit into 64 MB."""
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from collections.abc import Callable

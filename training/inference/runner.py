@@ -6,8 +6,6 @@ batches, computes one per core at a time, and passes the hidden states of each t
 sentence vectors for example.
 """
 
-from __future__ import annotations
-
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence, Sized

@@ -1,7 +1,5 @@
 """The names of sentence-transformers for what an encoder has, so that code for its models, such as evaluators, runs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self

@@ -15,8 +15,6 @@ An adapter's folder holds LoRA factors as peft writes them, head.safetensors (se
 what it was trained on and its figures, to be shown beside its score. That of a run has the whole transformer.
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 from collections.abc import Callable, Sequence

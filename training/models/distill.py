@@ -9,8 +9,6 @@
 A sentence vector is then the mean of its tokens' rows: no network, a hundred times as fast, and without word order.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -7,8 +7,6 @@ The float32 weights are the ones that are trained and saved. ``encode`` computes
 for inference (`training.inference.runner`), in bfloat16 where the hardware does that natively.
 """
 
-from __future__ import annotations
-
 import copy
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence

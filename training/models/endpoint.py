@@ -6,8 +6,6 @@ request holds fewer texts once the server has refused more. Which host may be as
 (`sbert_app.services.access`).
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Iterator

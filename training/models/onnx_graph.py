@@ -3,8 +3,6 @@
 input_ids, attention_mask (B, T) int64  ->  last_hidden_state (B, T, H), sentence_embedding (B, D) of length 1
 """
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

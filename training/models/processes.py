@@ -5,8 +5,6 @@ slower device gets fewer. Starting a process takes a few seconds: worth it from 
 Python 3.11.5 the call may hang if a process is killed (CPython issue 94777).
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import tempfile
 import time

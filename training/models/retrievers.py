@@ -7,8 +7,6 @@ load_retriever("all-MiniLM-L6-v2+bm25")        both, fused by reciprocal rank
 load_retriever("bm25?rerank=minilm-stsb")      the best hundred of BM25, ranked again by a cross-encoder
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

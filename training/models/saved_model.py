@@ -3,8 +3,6 @@
 It is a program: one with operations that reach files, or call Python, is refused before it is loaded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path

@@ -4,8 +4,6 @@ The files are those of sentence-transformers. `IGNORED` lists the settings that 
 `checked` refuses any other one that no code reads, unless its value is the default.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -6,8 +6,6 @@ stand in the first bytes of each .safetensors file, so that what is built is nev
 Each mistake is one sentence.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence

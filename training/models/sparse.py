@@ -6,8 +6,6 @@ first version). So a text has a weight for words that it does not contain, and a
 dot product of two texts is a sum over the tokens that both have, which says exactly what makes it.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

@@ -7,8 +7,6 @@
 A baseline of the paper's Table 1. It ignores word order.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path

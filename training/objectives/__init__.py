@@ -9,8 +9,6 @@ from its equation to the forms of data that it takes, stand in the class (`train
 objective.
 """
 
-from __future__ import annotations
-
 import pkgutil
 from importlib import import_module
 

@@ -9,8 +9,6 @@ The key, if the server needs one, is SBERT_ENDPOINT_KEY in the environment. OPEN
 meant for OpenAI's host alone.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

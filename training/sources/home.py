@@ -1,7 +1,5 @@
 """The home folder of SBERT Lab, and whether the network may be used."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

@@ -6,8 +6,6 @@ HF_ENDPOINT, HF_HOME, HF_TOKEN and proxies count as everywhere in huggingface_hu
 every request, so that nobody waits for a Hub that is out of reach.
 """
 
-from __future__ import annotations
-
 import glob
 import os
 import queue

@@ -10,8 +10,6 @@ comes before the Hub, and the cache is the last resort where there is no network
 No code of a data set is ever run: the library has had no support for loading scripts since its version 4.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence

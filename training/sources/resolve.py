@@ -8,8 +8,6 @@ come from an earlier source. If no source has it, one `InputError` names each so
 never a pickle.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial

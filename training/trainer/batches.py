@@ -8,8 +8,6 @@ computed without those before it, which makes resuming exact.
 Several parts of training data, with an objective each, have batches of their own, which `MixedBatches` puts in order.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Callable, Sequence

@@ -9,8 +9,6 @@ replaces the previous one atomically: a process that dies at any moment leaves o
 (`training.atomic.recover`).
 """
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import asdict, dataclass, field

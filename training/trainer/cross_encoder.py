@@ -13,8 +13,6 @@ The evaluation scores the pairs of the eval data, in the form that the objective
 with gold scores (spearman), or the average_precision for data with labels, and the loss of the objective.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from pathlib import Path

@@ -11,8 +11,6 @@
 Sentences that have one prompt are encoded in one call, in the precision that the finished model will be used in.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

@@ -12,8 +12,6 @@ The evaluation masks the sentences of the eval data once and for all, so that th
     spearman …        of the mean of the token vectors, as of any encoder (`training.trainer.evaluator`)
 """
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Its text is the template ``assets/run-card.md``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any

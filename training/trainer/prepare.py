@@ -1,7 +1,5 @@
 """The parts of a run, made from its config: the model, its batches, and its evaluator."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

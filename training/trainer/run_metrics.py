@@ -4,8 +4,6 @@ A new metric is an entry of `RUN_METRICS`, which log, curves, reports, model car
 about a run that learns nothing, by the figures that it writes itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The settings of a run: their types, and the facts of which form, command, endpoint and docs/train.md are made."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 from typing import Annotated, Any, NamedTuple, get_args

@@ -6,8 +6,6 @@ projected to as many by PCA of the teacher's vectors of the training data, as in
 sentence-transformers.
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass
 from pathlib import Path

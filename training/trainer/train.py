@@ -36,8 +36,6 @@ Several processes: ``accelerate launch`` a script that calls `train`; each proce
 step, the main process evaluates and writes.
 """
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

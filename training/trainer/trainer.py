@@ -4,8 +4,6 @@
 checks everything (`training.trainer.prepare`) and raises `InputError`; `Trainer.run` does the steps.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress

@@ -15,8 +15,6 @@ encoder (see `training.trainer.replica`). The modules after the pooling (`Encode
 and computed once for the whole batch. With LoRA only the adapters are trained; `export_encoder` merges them.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from bisect import bisect_left

@@ -5,8 +5,6 @@ The page opens with precomputed tables. Start queues the same grid on this machi
 of a sweep, or of any other experiment, for ``sbert-lab report``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from statistics import median

@@ -1,7 +1,5 @@
 """The models of the Bulk page, folded: the bi-encoder, its pooling, and a cross-encoder beside it."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 

@@ -4,8 +4,6 @@ An upload becomes a job (`services.files.jobs`), which is scored in the backgrou
 ``/bulk?job=<id>``. The browser stores the list of its jobs, so that a reload loses neither the file nor the work.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path

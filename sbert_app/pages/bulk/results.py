@@ -1,7 +1,5 @@
 """The results of the Bulk page: texts and tables as HTML, and the section of matches and duplicates."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The front page: how similar two sentences are and why, and in a second tab every pair of up to 500."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The first tab of the front page: two sentences, their scores, and the words behind them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import suppress

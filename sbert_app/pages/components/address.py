@@ -4,8 +4,6 @@
 that the page opens with. A change of a control replaces the address; opening another tab is a step that Back undoes.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from itertools import count

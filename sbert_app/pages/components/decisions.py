@@ -1,7 +1,5 @@
 """Renders decisions about thresholds: average precision, and each threshold with its effect and a way to use it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 

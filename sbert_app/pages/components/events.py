@@ -13,8 +13,6 @@ a later question was asked meanwhile:
         return answer if is_newest() else gr.skip()
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import count

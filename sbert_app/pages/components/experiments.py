@@ -8,8 +8,6 @@
 Runs train in processes of their own. A timer reads their folders, so that neither a reload nor a crash loses anything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial

@@ -1,7 +1,5 @@
 """Renders short texts: headings, notes, error messages, progress. Also shows the user errors of a handler."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The pickers that several pages share: model, pooling, cross-encoder, data. A choice is a (label, value) pair."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary

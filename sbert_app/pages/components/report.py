@@ -8,8 +8,6 @@ The file contains Plotly's script. Its content security policy lets a browser co
 two of the report, whatever the sections contain. ``assets/report.js`` draws the figures.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

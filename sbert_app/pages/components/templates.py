@@ -4,8 +4,6 @@ The templates of a page are in ``templates/`` beside its code, short ones as mac
 Templates that several pages share are in ``components/templates``. A template is named by its path below ``pages/``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The look: system fonts (no request to another host), one accent colour, light and dark."""
 
-from __future__ import annotations
-
 import gradio as gr
 
 from training.catalogue import read_asset

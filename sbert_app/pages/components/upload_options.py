@@ -9,8 +9,6 @@
 The picker of encodings is visible if a text file is not plainly UTF-8, with words from the file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice

@@ -1,7 +1,5 @@
 """The tab What a cosine means: fits a cosine to gold scores, and checks the fit on a second set."""
 
-from __future__ import annotations
-
 import gradio as gr
 
 from sbert_app.figures import evaluation as figures

@@ -1,7 +1,5 @@
 """The tab Cost: quality against the size of the vectors by dimensions and precision, with the time of a search."""
 
-from __future__ import annotations
-
 import gradio as gr
 
 from sbert_app.figures.evaluation import quality_and_size

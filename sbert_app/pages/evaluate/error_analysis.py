@@ -1,7 +1,5 @@
 """The tab Error analysis: pairs that a model scores far too high or too low, and slices on which it is weak."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """The tab Folds: trains on all folds but one and scores that one (argument similarity, the paper's section 4.3)."""
 
-from __future__ import annotations
-
 from statistics import fmean
 from typing import Any
 

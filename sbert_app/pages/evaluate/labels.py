@@ -1,7 +1,5 @@
 """The tabs Triplets and labels (the paper's section 4.4) and Transfer (its section 5): data without gold scores."""
 
-from __future__ import annotations
-
 import gradio as gr
 from markupsafe import Markup
 

@@ -1,7 +1,5 @@
 """The Evaluate page: how good a model is, with confidence intervals. Each kind of test has a tab."""
 
-from __future__ import annotations
-
 import gradio as gr
 
 from sbert_app.pages.components.address import inputs_of, remember

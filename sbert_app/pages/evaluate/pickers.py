@@ -1,7 +1,5 @@
 """The pickers of the Evaluate page: models by name and runs, data sets, a file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

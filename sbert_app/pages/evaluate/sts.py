@@ -4,8 +4,6 @@ The tab opens with a shipped table. "Measure" fills another one cell by cell; ce
 the cache.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from math import isnan
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The tab Threshold: the model that separates matches from other pairs best, and its threshold."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The tab Clusters: clusters by density, k-means or a tree, with their keywords and sentences."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

@@ -5,8 +5,6 @@ maps are aligned, side by side or with points that move from one to the other. a
 points, lassos and the slider, for which Gradio's Plot has no events, and highlights selected sentences.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The figure of the tab Map: turns the controls into colours, lines, names and titles."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -6,8 +6,6 @@ embeddings by ``OpenCorpus.embed(services.embeddings)``. Work of more than a sec
 work waits until its tab is opened or a button is pressed. Tabs know nothing of each other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace

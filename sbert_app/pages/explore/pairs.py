@@ -1,7 +1,5 @@
 """The tabs Similar pairs, with near-duplicates, and Hubs and outliers: each sentence compared with all others."""
 
-from __future__ import annotations
-
 import gradio as gr
 import numpy as np
 from markupsafe import Markup

@@ -1,7 +1,5 @@
 """The list of search results beside the map: those nearest to a query, optionally re-ranked by a cross-encoder."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ A lasso or a box on the map (assets/explore.js), words in the sentences, and sav
 selection is a list of rows of the corpus, so it survives another colour, dimension and model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@
 scores one after another (assets/label.js); each is stored before the next (`services.annotations.project`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count

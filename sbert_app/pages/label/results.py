@@ -1,7 +1,5 @@
 """The lower half of the Label page: the agreement of the raters, the quality of the model, training, export."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import isnan
 from typing import Any

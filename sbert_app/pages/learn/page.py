@@ -6,8 +6,6 @@ of its controls changes; lessons that are not open cost nothing. A class (`teach
 it fixes model, data, seed and the selection of lessons.
 """
 
-from __future__ import annotations
-
 import threading
 from contextlib import suppress
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ The link contains all settings that differ from the standard: nothing is stored,
 The sheet is a plain HTML page at ``/learn/sheet``, without scripts and ready to print. The answers are another page.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ An upload is stored in the home folder under the hash of its content, so that a 
 A path of the server that somebody types is never read: the app may be open to others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import chain

@@ -1,7 +1,5 @@
 """The live half of the Train page: the open run, its curves, and the list of all runs, refreshed every second."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial

@@ -4,8 +4,6 @@ Start puts a run into the queue (`services.jobs`), whose worker trains in a proc
 folders of the runs (`services.runs`): every tab shows every run live, and neither a reload nor a crash loses anything.
 """
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from functools import partial

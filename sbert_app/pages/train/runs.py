@@ -1,7 +1,5 @@
 """Renders runs: the open one, the list of all, the plan of a new one, and the report of ``sbert-lab report``."""
 
-from __future__ import annotations
-
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -5,8 +5,6 @@ held-out (20%). No sentence is in two parts, and the held-out pairs are used onl
 The data of the run are stored with the uploads, so that later ratings do not change them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path

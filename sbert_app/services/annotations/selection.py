@@ -4,8 +4,6 @@ The random pairs give an unbiased estimate of quality; a judgement of the others
 pairs are formed first: each sentence with its nearest ones, and as many at random.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from pathlib import Path

@@ -11,8 +11,6 @@ A download is a stage of its task, in megabytes, and ends when the task is stopp
 somebody follows it.
 """
 
-from __future__ import annotations
-
 import atexit
 import threading
 import time

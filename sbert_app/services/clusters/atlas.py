@@ -1,7 +1,5 @@
 """A file of a corpus with its map, its clusters and the neighbours of each sentence for Apple's embedding-atlas."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -14,8 +14,6 @@ Mini-batch k-means (Sculley 2010) divides any corpus into a given number of clus
 map batch by batch.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ The same corpus, model and settings always give the same clusters. Changes refer
 before anything is merged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path

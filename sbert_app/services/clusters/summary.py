@@ -11,8 +11,6 @@ A map is divided into regions by k-means, and the regions are joined to a third 
 that the fine regions are nested in the coarse ones.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter, defaultdict

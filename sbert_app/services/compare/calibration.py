@@ -4,8 +4,6 @@ They are fitted on STSb train or on a user's gold scores, and belong to the weig
 another model of the same name. ``scripts/measure_examples.py`` writes those that ship, ``assets/calibration.json``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from dataclasses import replace

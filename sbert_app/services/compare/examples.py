@@ -1,7 +1,5 @@
 """The example pairs and lines that ship with the app, and random pairs of the STS benchmark with gold scores."""
 
-from __future__ import annotations
-
 import json
 import random
 from functools import cache

@@ -1,7 +1,5 @@
 """A pair under late interaction or a sparse encoder: the score, and the tokens whose shares add up to it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

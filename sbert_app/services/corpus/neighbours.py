@@ -8,8 +8,6 @@ A sentence is a hub if it is among the ten nearest of far more sentences than is
 search finds it. It is an outlier if even its own ten nearest are far from it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -15,8 +15,6 @@ A visitor's corpus is stored for a day under an id that nobody guesses. Sentence
 file too, as servers and browsers refuse addresses of more than a few thousand characters.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

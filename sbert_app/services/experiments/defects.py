@@ -10,8 +10,6 @@ text is written as text: the token [PAD] follows each sentence until all positio
 ``scripts/measure_defects.py`` measures all 16 combinations for the lesson.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from itertools import combinations

@@ -5,8 +5,6 @@ k-fold cross-validation measures how well a model learns the task. Leave-one-top
 the rows of each are stored with the uploads, for its run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The runs of an experiment as one line of the list of runs, and the filter of that list."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache

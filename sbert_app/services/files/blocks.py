@@ -4,8 +4,6 @@ The part of block 12 of file 3 is part-00003-00012.parquet, whoever computes it 
 by the names of its parts.
 """
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

@@ -6,8 +6,6 @@
 Texts are equal if they differ in case and white space alone, as mteb's cleaning has it, and pairs in either order.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ Row i of the output belongs to row i of the input. A row without text has the ve
 ``embedding`` of D numbers each. The output appears under its name when it is complete, never before.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ sentence of each group. Sentences are compared by a 64-bit hash of their text, w
 twice.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

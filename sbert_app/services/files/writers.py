@@ -5,8 +5,6 @@ a cell that a spreadsheet would run as a formula gets an apostrophe in front (a 
 the writer counts these cells. Parquet preserves the types of the input.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

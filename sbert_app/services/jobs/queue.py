@@ -11,8 +11,6 @@ The queue is an SQLite file in the home folder; a damaged one is renamed to ``jo
 message is JSON and holds only the id of a run, so that write access to the queue lets nobody execute code.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math

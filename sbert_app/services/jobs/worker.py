@@ -9,8 +9,6 @@ checkpoint, becomes interrupted, and can be resumed.
 `run_once` executes one run and ends, for a scheduler that starts processes itself (Slurm, Ray jobs, SkyPilot).
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import multiprocessing

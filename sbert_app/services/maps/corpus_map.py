@@ -6,8 +6,6 @@
 Used by the Explore page and the HTTP endpoint ``project``.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ fetched from memory either way. While one thread computes, the jobs of others qu
 of them at once. A job that arrives alone is computed without delay.
 """
 
-from __future__ import annotations
-
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Function words (articles, pronouns, …) of some languages, and which language a text is in."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable

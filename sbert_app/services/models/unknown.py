@@ -4,8 +4,6 @@ Such are emoji, or the letters of a language that the model was not made for: al
 one, so that any two of them are similar. They are noted, and by default they are no match and no duplicate.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -6,8 +6,6 @@ the stored vectors with the gold scores; all resamples of the bootstrap draw the
 intervals too. The time is that of an exact search by FAISS for one query, in one thread.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import statistics

@@ -5,8 +5,6 @@ least similar pair of the data set to 1. Slices are by length, negation and lexi
 where its gold scores vary less.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ the fingerprints of both. A name is not enough: a run continues training, a fold
 model is identified by its files (names, sizes, modification times), a data set by its sentences and gold scores.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -6,8 +6,6 @@ Correlations are ×100. Differences are of Spearman ρ under the cosine, each pa
 `scripts/measure_systems.py` the second, whose models do not ship.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ It is shown on the page, and a text to paste: Markdown, LaTeX, CSV. The best are
 their source.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence

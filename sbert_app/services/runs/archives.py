@@ -10,8 +10,6 @@ The archive of a model has a folder in the format of sentence-transformers with 
 and the figures of every evaluation.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -8,8 +8,6 @@ The duration follows from the rate of the newest run from the same base on this 
 training steps measure the rate, in a second or two; the machine's home remembers it.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time

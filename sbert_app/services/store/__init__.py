@@ -4,8 +4,6 @@
 a test damages each kind.
 """
 
-from __future__ import annotations
-
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 Both are bounded and evict the least recently used entries first.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import math

@@ -11,8 +11,6 @@ that names it and says what to do; it is never written over, and hides no other.
 ones have their defaults.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Iterator

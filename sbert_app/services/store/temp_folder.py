@@ -4,8 +4,6 @@ A part is an upload, a scored file with its record and its results, or a file fo
 a day after the last of its files was written, so that nothing in use loses a file.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import os

@@ -1,7 +1,5 @@
 """The handlers of the Bulk page without a browser: a file becomes a job, which another visit finds again."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import gradio as gr

@@ -1,7 +1,5 @@
 """The pickers of columns: what they show of a file, and the name that the choice gives the file."""
 
-from __future__ import annotations
-
 import gradio as gr
 import openpyxl
 import pytest

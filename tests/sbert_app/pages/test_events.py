@@ -1,7 +1,5 @@
 """Events of the pages: no two listeners that call each other, and of several answers the newest question's."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from types import SimpleNamespace

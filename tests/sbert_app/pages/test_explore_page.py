@@ -1,7 +1,5 @@
 """The handlers of the Explore page without a browser: what a visitor, and a link, may open."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import gradio as gr

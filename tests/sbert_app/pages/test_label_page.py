@@ -1,7 +1,5 @@
 """The handlers of the Label page without a browser: which files become projects, and what a browser may send."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """A tab that measures: progress, result, error, stop and the first opening, as updates of its components."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

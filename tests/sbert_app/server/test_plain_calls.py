@@ -1,7 +1,5 @@
 """Plain requests share a session, and may name their arguments or give the first of them: the rest have defaults."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

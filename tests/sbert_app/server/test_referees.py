@@ -1,7 +1,5 @@
 """Clients of other people, unmodified, against a real server: Cohere, LiteLLM, LangChain, LlamaIndex."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Files as other tools write them: the Hub, FlagEmbedding, pandas, spreadsheets and their exporters, Git LFS."""
 
-from __future__ import annotations
-
 import json
 import re
 import zipfile

@@ -1,7 +1,5 @@
 """Columns of scores and labels: how their cells are read, and how else the user can say that they are."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

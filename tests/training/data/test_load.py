@@ -1,7 +1,5 @@
 """Data sets by name and from files, and the views that objectives need."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What evaluation data has in common with training data: rows in either order, single sentences."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Data that is in memory: lists, tuples, dictionaries, DataFrames, data sets of the datasets library."""
 
-from __future__ import annotations
-
 import datasets
 import numpy as np
 import pandas as pd

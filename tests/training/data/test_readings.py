@@ -1,7 +1,5 @@
 """Files that can be read in several ways: how they are read is said, or they are refused."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

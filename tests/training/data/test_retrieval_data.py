@@ -1,7 +1,5 @@
 """Retrieval data: BEIR's layout, a file of judgements, a set of pairs; each damage is one sentence."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

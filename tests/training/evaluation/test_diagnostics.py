@@ -1,7 +1,5 @@
 """Diagnostics: how vectors lie on the sphere, and when they have collapsed."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """mteb's tasks on our encoders, without the network: their data is injected, and the figures are those of evaluate."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

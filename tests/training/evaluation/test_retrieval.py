@@ -1,7 +1,5 @@
 """Retrieval: the figures are those of sentence-transformers, BM25 that of its formula, and tests are paired."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

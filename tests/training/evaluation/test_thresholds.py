@@ -1,7 +1,5 @@
 """Thresholds: chosen on one half, measured on the other, with intervals; equal to the libraries where they agree."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """int8: vectors and scores stay close to float32's, and where the processor or the model cannot, it is said."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

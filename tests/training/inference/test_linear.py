@@ -1,7 +1,5 @@
 """Linear layers: oneDNN's private operators multiply as public functions do, and without them nothing changes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace

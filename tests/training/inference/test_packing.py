@@ -1,7 +1,5 @@
 """Packing: every sentence once, each row within its width, nothing lost, nothing seen that is not one's own."""
 
-from __future__ import annotations
-
 import itertools
 
 import torch

@@ -1,7 +1,5 @@
 """The fast path computes what the transformers library computes, whatever stands beside a sentence."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Unpadded batches: what a GPU computes, with its attention emulated by a mask that keeps the sentences apart."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

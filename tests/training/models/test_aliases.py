@@ -1,7 +1,5 @@
 """The names of sentence-transformers on our encoder, and the usual types as arguments."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

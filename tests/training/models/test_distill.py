@@ -1,7 +1,5 @@
 """distill: a static model of any encoder, near it, which sentence-transformers opens."""
 
-from __future__ import annotations
-
 import json
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An encoder as ONNX: one graph whose vectors are those of the encoder, with pooling, head, dimensions and length 1."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """encode on several devices, in a process each: what one process gives, in the same order."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

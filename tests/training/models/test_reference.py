@@ -1,7 +1,5 @@
 """Vectors and scores are those of sentence-transformers, for each kind of folder that is written today."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

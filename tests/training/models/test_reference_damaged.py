@@ -1,7 +1,5 @@
 """Folders with something wrong, and settings that seldom occur: the reference's vectors, or one sentence at opening."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rerankers and adapters of less usual kinds, and networks whose vectors depend on padding, against the reference."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Folders as people publish them, beside those of `test_reference`: equal vectors and scores, or one sentence."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

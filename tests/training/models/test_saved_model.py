@@ -1,7 +1,5 @@
 """use:<folder>: SavedModels of TensorFlow, as TF Hub distributes the Universal Sentence Encoder."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Networks over word vectors: their vocabulary and their layers; sentence-transformers agrees on what is saved."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -3,8 +3,6 @@
 Importing the library takes seconds, so the names of one situation are loaded by one process.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

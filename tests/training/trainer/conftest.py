@@ -1,7 +1,5 @@
 """Small training data and the config of a small run."""
 
-from __future__ import annotations
-
 import pytest
 
 from training.data.load import load_data

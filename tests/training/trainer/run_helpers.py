@@ -1,7 +1,5 @@
 """Running `train` in tests and reading its events."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

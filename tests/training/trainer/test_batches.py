@@ -1,7 +1,5 @@
 """LengthGroupedSampler: every row once per epoch, batches of similar length, a function of seed and epoch."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

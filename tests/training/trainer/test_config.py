@@ -1,7 +1,5 @@
 """RunConfig: validated when it is made, equal after a round trip through JSON."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Runs of a cross-encoder: the loss and the saved model are sentence-transformers', the run is one like any other."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

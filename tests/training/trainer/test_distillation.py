@@ -1,7 +1,5 @@
 """Teachers: targets are what the teacher says, projected if it is wider; and a student comes to agree with it."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

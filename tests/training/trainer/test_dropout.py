@@ -1,7 +1,5 @@
 """Dropout from NumPy's bit generators: its rate, its scale, its reproducibility."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

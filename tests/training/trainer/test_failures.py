@@ -1,7 +1,5 @@
 """Runs that cannot start or do not finish: one clear sentence each."""
 
-from __future__ import annotations
-
 import errno
 import json
 import re

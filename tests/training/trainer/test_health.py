@@ -1,7 +1,5 @@
 """A run that learns nothing says so, with the next thing to look at; one that learns says nothing."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Where a run is kept, that none replaces another unasked, and which data judges it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

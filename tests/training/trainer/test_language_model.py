@@ -1,7 +1,5 @@
 """Masked language modelling: loss and gradients are transformers' own, and a run's folder opens everywhere."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Several data sets with an objective each: every batch is of one of them, in sentence-transformers' orders."""
 
-from __future__ import annotations
-
 from collections import Counter
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Mined hard negatives: the nearest sentence that is clearly less similar than the positive, and no known positive."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from run_helpers import of_kind, run

@@ -1,7 +1,5 @@
 """Every objective of vectors in a run: from scored pairs, at two dimensions, in mini-batches, its loss falls."""
 
-from __future__ import annotations
-
 import pytest
 from run_helpers import of_kind, run
 

@@ -1,7 +1,5 @@
 """Runs with objects of the caller: data in memory, an objective, evaluators, callbacks, an optimiser, a schedule."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Experiment trackers: the figures of the events, by name; what is missing is said before the first step."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Stopping, dying and resuming: the curve of an interrupted run equals that of an uninterrupted one, bit for bit."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """TrainingModel: a step's gradients equal plain autograd on the module, whatever makes the step cheaper."""
 
-from __future__ import annotations
-
 import copy
 import weakref
 from dataclasses import replace

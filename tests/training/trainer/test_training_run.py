@@ -1,7 +1,5 @@
 """Training runs: their events and files, every objective, several processes."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

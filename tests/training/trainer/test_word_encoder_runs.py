@@ -1,7 +1,5 @@
 """scratch:bilstm and scratch:dan in the training loop: what they learn, what a run keeps, what it says of words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The cells of a table as text and as numbers."""
 
-from __future__ import annotations
-
 import ast
 import math
 import re

@@ -4,8 +4,6 @@ Names are compared without case, spaces, dots, dashes and underscores: ``Sentenc
 ``SENTENCE1`` are one name. A table of exactly two columns needs no usual names.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ next line: an unclosed quote costs a note, not the rest of the file. Tab-separat
 (the STS benchmark is one) are recognised by their unbalanced quotes and read without quoting.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections import deque

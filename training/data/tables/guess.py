@@ -4,8 +4,6 @@ Sentences are mostly letters, in more than one word, and seldom the same. Judgem
 no, or numbers of a small range. What several columns may equally well be is left open.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations, pairwise
 from statistics import fmean

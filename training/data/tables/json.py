@@ -8,8 +8,6 @@ column and the number of rows. A line that is not an object becomes an empty row
 by object, never as a whole, whatever its size.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

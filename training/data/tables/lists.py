@@ -7,8 +7,6 @@ the scores or labels in a third, are as many pairs. A list of one score or label
 that score or label.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Parquet as a table, in batches that keep their Arrow types, so that rows can be written as they were read."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

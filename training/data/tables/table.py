@@ -11,8 +11,6 @@ Each format has a module of its own beside this one, and its line in `FORMATS`; 
 and numbers in `cells`.
 """
 
-from __future__ import annotations
-
 import gzip
 import tempfile
 import zlib

@@ -10,8 +10,6 @@ all of its bytes are. Otherwise its lines are judged one by one:
   fits, the file is refused until the user names one. An encoding that the user names is taken as it is.
 """
 
-from __future__ import annotations
-
 import codecs
 import re
 from collections.abc import Iterable

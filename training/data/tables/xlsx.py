@@ -8,8 +8,6 @@ empty fill style. It also takes the text _x005F_x000D_, which stands for _x000D_
 gives it a copy without these.
 """
 
-from __future__ import annotations
-
 import re
 import tempfile
 import zlib

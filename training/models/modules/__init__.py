@@ -9,8 +9,6 @@
 `training.models.loading`. What is not listed here is refused by name: CNN, BoW, WordWeights, Router, CLIPModel, …
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

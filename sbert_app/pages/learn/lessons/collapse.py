@@ -5,8 +5,6 @@ their order hardly changes, so ρ, which depends on the order only, stays. `trai
 The paper has no such metrics; uniformity is by Wang & Isola (2020), effective rank by Roy & Vetterli (2007).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

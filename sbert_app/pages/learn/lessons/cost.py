@@ -5,8 +5,6 @@ the times for N sentences are extrapolated from them. Paper: section 1 (10,000 s
 hours with BERT, about 5 seconds with SBERT, on a V100) and Table 7.
 """
 
-from __future__ import annotations
-
 import time
 from functools import lru_cache
 from typing import NamedTuple

@@ -5,8 +5,6 @@ classification lose less than 10%. PCA is fitted on the same sentences, without 
 (Matryoshka; Kusupati et al. 2022, arXiv 2205.13147) orders its dimensions by importance; others do not.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import gradio as gr

@@ -6,8 +6,6 @@ the mean takes that advantage away (Suzuki et al. 2013). Nielsen & Hansen 2023 (
 of Sentence-BERT.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ The runs ship, 16 combinations of four defects with three seeds each (`sbert_app
 chosen one can also be trained here, for 60 steps.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Sequence

@@ -8,8 +8,6 @@ query are its nearest, if it can. In the plane only n pairs can be, those side b
 The same as text: a person for each document, who likes one thing for each pair that the person is in.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple

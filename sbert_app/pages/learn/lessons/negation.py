@@ -5,8 +5,6 @@ Lesson 8: the other sentence is a negation. Lesson 12 (`word_order`): it has the
 read the same pairs: TF-IDF, which sees no order; the bi-encoder; the cross-encoder, which reads both sentences at once.
 """
 
-from __future__ import annotations
-
 import json
 from functools import lru_cache, partial
 from typing import NamedTuple

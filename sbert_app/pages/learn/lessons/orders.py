@@ -5,8 +5,6 @@ normalisation the dot product prefers long vectors and the distance short ones. 
 identity. Paper: section 4.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import gradio as gr

@@ -4,8 +4,6 @@ Uses `sbert_app.services.compare.comparison`: exact attribution for mean and max
 each pooling is measured on pairs of STSb dev. Paper: section 3 and Table 6.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 from urllib.parse import urlencode
 

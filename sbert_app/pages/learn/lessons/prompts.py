@@ -4,8 +4,6 @@ A prompt is put before every sentence. Kostiuk & Enevoldsen (2026, arXiv 2605.22
 15 prompts for each set: with a suitable prompt, any of the models comes first.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from textwrap import shorten
 from typing import NamedTuple

@@ -4,8 +4,6 @@ The bi-encoder compares the query with every sentence by a dot product; the cros
 each of the k best. The first is fast, the second accurate. Paper: sections 1 and 4.2, Table 2.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ their covariance U Λ Uᵀ; its first k columns also reduce the dimension. No la
 "target" rows, the covariance is that of the sentences that are then compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

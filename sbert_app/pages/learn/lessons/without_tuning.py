@@ -4,8 +4,6 @@ TF-IDF, a transformer with random weights, a raw BERT, and three representations
 its input embeddings, its CLS vector, and the mean of its outputs. Paper: section 1 and Table 1.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import gradio as gr

@@ -1,7 +1,5 @@
 """Lesson 12: the words of a sentence in another order. It is measured as lesson 8 is, on other sentences."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from sbert_app.pages.learn.lessons import negation

@@ -1,7 +1,5 @@
 """Files and runs on Ray: without a cluster one sentence; what dies, a driver or a node, loses nothing."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The defects of the notebook, and the runs of lesson 17 that have them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

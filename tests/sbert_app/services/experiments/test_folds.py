@@ -1,7 +1,5 @@
 """Every pair is held out once; each fold is an ordinary run."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
 

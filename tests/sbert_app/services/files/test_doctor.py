@@ -1,7 +1,5 @@
 """The faults of a data set, and the file without them."""
 
-from __future__ import annotations
-
 from bag_encoder import BagEncoder
 from command_line import read_csv
 

@@ -1,7 +1,5 @@
 """What comes out of a file has the format, the layout and the columns of what went in."""
 
-from __future__ import annotations
-
 import openpyxl
 import pytest
 from bag_encoder import BagEncoder

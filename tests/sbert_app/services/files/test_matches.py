@@ -1,7 +1,5 @@
 """A threshold applied: the column match, groups of duplicates as connected components, one sentence of each."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Many files into a folder of parts: every row once, in parts that do not depend on who computes them, or when."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import json

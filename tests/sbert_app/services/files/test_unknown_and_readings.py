@@ -1,7 +1,5 @@
 """Rows whose scores say nothing, and one reading of a file for all commands."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

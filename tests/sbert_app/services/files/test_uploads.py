@@ -1,7 +1,5 @@
 """A file with the columns that were chosen: a copy that every reader understands."""
 
-from __future__ import annotations
-
 import pytest
 
 from sbert_app.services.files.uploads import ChosenColumns, named_columns

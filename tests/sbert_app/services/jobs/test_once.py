@@ -1,7 +1,5 @@
 """`worker --once`: one run in a process that a scheduler starts and ends."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

@@ -1,7 +1,5 @@
 """Dynamic batching: requests that wait are processed together, and each thread gets its own response."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Texts of which a model knows no token, or for which it gives no numbers, are noted, and are similar to nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Quality against size: the figures are those of the vectors that are stored, every size is there."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Triplets by accuracy, inference labels by rank correlation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

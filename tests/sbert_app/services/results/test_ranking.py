@@ -1,7 +1,5 @@
 """What cannot be told apart is said to be tied; ranks are intervals."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

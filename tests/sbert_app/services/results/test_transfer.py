@@ -1,7 +1,5 @@
 """Transfer: classification of frozen vectors, the data it needs, the genres of STSb."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from zlib import crc32

@@ -1,7 +1,5 @@
 """People's work as one archive: what is lost comes back, what is there stays, and a bad archive changes nothing."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import stat

@@ -1,7 +1,5 @@
 """Runs on Ray: what travels to a node, what comes back, and what becomes of a run whose Ray is gone."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any

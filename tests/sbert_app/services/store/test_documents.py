@@ -1,7 +1,5 @@
 """A damaged record is one sentence that names its file; it hides no other, and nothing is written over it."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import shutil

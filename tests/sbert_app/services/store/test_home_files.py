@@ -1,7 +1,5 @@
 """Every kind of file in the home folder, damaged in every way: one sentence or a new file, and no other is hidden."""
 
-from __future__ import annotations
-
 import csv
 import json
 import random
