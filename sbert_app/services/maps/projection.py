@@ -35,6 +35,7 @@ from sbert_app.services.corpus.neighbours import neighbours
 from sbert_app.services.store.cache import DiskCache, digest
 from training.errors import InputError
 from training.pooling import normalize_rows
+from training.sources.home import home_folder
 
 # Increase it when the same settings would give another map.
 VERSION = "5"
@@ -125,11 +126,12 @@ def map_key(settings: MapSettings, *embedded: EmbeddedCorpus) -> str:
     return digest([VERSION, *(space.key for space in embedded), *values])
 
 
-def compile_umap(home: Path) -> None:
+def compile_umap(home: Path | None = None) -> None:
     """Draw a small map at low priority, unless one has been drawn: umap-learn is then compiled into the home folder.
 
-    It takes half a minute, once for each version of the packages.
+    It takes half a minute, once for each version of the packages. The default is the home folder of the environment.
     """
+    home = home_folder(home)
     if is_compiled(home):
         return
     vectors = normalize_rows(np.random.default_rng(0).standard_normal((100, 8), dtype=np.float32))
