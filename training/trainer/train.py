@@ -183,7 +183,7 @@ def train(
         overwrite: replace the run that is in the folder, with its model.
         train_data: in place of the config's: a name, a path, a `Dataset`, or rows as `as_dataset` takes them.
         eval_data: in place of the config's, as ``train_data``; None for random pairs alone. Without it, and without any
-            in the config, a tenth of your own training data is held out (`training.data.transforms.hold_out`).
+            in the config, a tenth of your own training data is held out (`training.objectives.base.hold_out`).
         objective: in place of the config's: vectors, (B, D) float32 a column, and target -> loss, a scalar tensor;
             the target is (B,): labels as int64, or gold scores from 0 to 1; or None. A `torch.nn.Module` is trained.
         evaluators: functions of the `Encoder` that return figures by name; called at each evaluation.

@@ -99,8 +99,7 @@ class TestScores:
 
     def test_the_reason_is_told_from_the_word_map(self):
         matrix = np.array([[0.0, 0.0, 0.0], [0.0, 0.5, 0.1], [0.0, 0.1, -0.2]])
-        shares = np.ones(3) / 3
-        exact = Attribution(["[CLS]", "dog", "runs"], ["[CLS]", "dog", "not"], matrix, 0.5, shares, shares)
+        exact = Attribution(["[CLS]", "dog", "runs"], ["[CLS]", "dog", "not"], matrix, 0.5)
         html = answers.result([comparison(attribution=exact)], [CURVE])
         assert "“dog” adds most to the cosine, 0.60 of 0.50; “not” takes 0.10 away." in html
 
@@ -215,5 +214,5 @@ def test_the_word_map_of_a_text_of_several_sentences_is_summed_by_sentence():
     figure = word_map(words, ["a", "b"], np.full((len(words), 2), 0.01))
     assert np.allclose(figure.data[0].z, [[0.16, 0.16], [0.15, 0.15], [0.16, 0.16]])
     assert figure.layout.yaxis.ticktext[1] == "Rain falls on o…"
-    exact = Attribution(words, ["a", "b"], np.full((len(words), 2), 0.01), 0.94, np.array([]), np.array([]))
+    exact = Attribution(words, ["a", "b"], np.full((len(words), 2), 0.01), 0.94)
     assert "orange), summed by the sentences of a long text. The cells sum to the cosine, 0.9400." in attribution(exact)
