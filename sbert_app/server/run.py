@@ -109,8 +109,8 @@ def address(host: str, port: int) -> str:
 
 # A browser opens six, and a class may share an address.
 MOST_OF_ADDRESS, MOST = 1_024, 4_096
-# Those that are accepted before the next one is looked at.
-BACKLOG = 64
+# Those that may wait to be accepted; where more come at once, the system resets some.
+BACKLOG = 1_024
 HEADER_SECONDS = 10.0
 # The most files that are asked for; the usual limit is 1,024.
 FILES = 16_384
