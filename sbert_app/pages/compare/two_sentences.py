@@ -245,7 +245,7 @@ class TwoSentences:
         ``values`` are the inputs, those whose download was stopped, and the questions.
         """
         *inputs, stopped, questions = values
-        models, missing = self.services.models, questions[MISSING]
+        models, missing = self.services.models, questions.get(MISSING, ())
         if tuple(inputs) == tuple(stopped or ()) or all(map(models.is_here, missing)):
             yield {self.answer: gr.skip()}
             return

@@ -286,9 +286,11 @@ class DataUpload:
         pickers = [*self.columns.outputs, *self.doctor.outputs]
         self.outputs = [self.data, self.read, self.encoding, self.original, *pickers]
 
-    def keep(self, file: str) -> Update:
+    def keep(self, file: str | None) -> Update:
         """Stores and selects an upload, and shows its columns, and the picker of encodings if there is a doubt."""
         with gradio_errors():
+            if not file:
+                raise InputError("the upload holds no file; choose one")
             self.services.check_kept_room(Path(file))
         copy = str(keep_upload(file, self.services.settings.home))
         return {**self.read_as(copy), self.original: copy}
