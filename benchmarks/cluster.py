@@ -182,7 +182,9 @@ def _memory(driver: psutil.Process) -> dict[str, int]:
     megabytes = {"driver_mb": 0, "workers_mb": 0, "ray_mb": 0}
     for process in [driver, *driver.children(recursive=True)]:
         try:
-            size, name = process.memory_info().rss >> 20, " ".join(process.cmdline()[:1])
+            # The pages of Ray's object store are shared by all processes.
+            info, name = process.memory_info(), " ".join(process.cmdline()[:1])
+            size = (info.rss - getattr(info, "shared", 0)) >> 20
         except psutil.Error:
             # The process has just ended.
             continue
