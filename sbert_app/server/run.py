@@ -93,7 +93,9 @@ def listen(host: str, port: int) -> socket.socket:
     """A socket that listens on this address; port 0 is any that is free. InputError if that is impossible."""
     try:
         family, _, _, _, target = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(target[:2], family=family, backlog=2_048)
+        bound = socket.create_server(target[:2], family=family, backlog=2_048)
+        # asyncio sends small answers without delay on sockets that name their protocol alone.
+        return socket.socket(bound.family, bound.type, socket.IPPROTO_TCP, bound.detach())
     except OSError as error:
         if error.errno in (errno.EADDRINUSE, errno.EACCES):
             raise InputError(f"port {port} is taken; choose another with --port") from error
