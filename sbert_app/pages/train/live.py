@@ -1,4 +1,4 @@
-"""The live half of the Train page: the open run, its curves, and the list of all runs, refreshed every second."""
+"""The live half of the Train page: the open run, its curves, and the list of all runs, which follow their progress."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -26,6 +26,8 @@ from training.errors import UserFacingError
 from training.names import ModelName
 
 REMEMBER_RUN = "() => window.rememberRun()"
+# Seconds between two looks at the runs while one of them is at work, and while none is.
+BUSY_SECONDS, IDLE_SECONDS = 1.0, 4.0
 FORGET_RUN = """() => window.showAddress(window.location.pathname)"""
 
 
@@ -33,6 +35,7 @@ class RunPanel:
     def __init__(self, services: Services) -> None:
         """Builds the components inside the open column: the open run, then the list of all."""
         self.services, self.store = services, services.jobs.store
+        self.timer = gr.Timer(BUSY_SECONDS)
         # The id of the run that the user opened; "" follows the running one, else the newest.
         self.opened = gr.State("")
         # The ids of the runs whose curves are overlaid.
@@ -82,8 +85,8 @@ class RunPanel:
     def wire(self) -> Callable[..., Any]:
         """Connects the timer, the list and the buttons. Returns a function that refreshes the panel at an event."""
         outputs = [self.current, self.status, self.stop, self.resume, self.export, self.report, self.delete, self.more]
-        outputs += [self.name, self.log, self.list_tools, self.runs, self.running, *self.figures.values()]
-        refresh_on = follow(gr.Timer(1.0), self.look, [self.opened, self.overlaid, self.filter], outputs)
+        outputs += [self.name, self.log, self.list_tools, self.runs, self.running, self.timer, *self.figures.values()]
+        refresh_on = follow(self.timer, self.look, [self.opened, self.overlaid, self.filter], outputs)
 
         def open_link(request: gr.Request) -> Any:
             return request.query_params.get("run") or gr.skip()
@@ -152,7 +155,9 @@ class RunPanel:
             plot = figure(curves)
             return visible(plot if any(len(trace.x) for trace in plot.data) else None)
 
+        seconds = BUSY_SECONDS if any(listed.state in AT_WORK for listed in runs) else IDLE_SECONDS
         return {
+            self.timer: Output(seconds, gr.Timer(seconds)),
             self.current: Output(run.id if run else ""),
             self.running: Output(str(sum(listed.state == State.RUNNING for listed in runs))),
             self.status: Output(_status(run, runs)),

@@ -312,6 +312,7 @@ def panel(services) -> train_live.RunPanel:
 def test_only_what_has_changed_is_sent(services, panel):
     store, sent = services.jobs.store, {}
     run = finished(store)
+    assert panel.look("", ())[panel.timer].version == train_live.IDLE_SECONDS
     assert set(panel.figures.values()) <= set(changes(panel.look("", ()), sent))
     assert changes(panel.look("", ()), sent) == {}
     store.rename(run.id, "another name")
@@ -326,6 +327,7 @@ def test_of_several_runs_one_that_cannot_be_deleted_stays_and_the_others_go(serv
     one, three = finished(store, "one"), finished(store, "three")
     two = store.create(RunConfig("regression", name="two"))
     with store.lease(two.id):
+        assert panel.look("", ())[panel.timer].version == train_live.BUSY_SECONDS
         error, opened, _ = panel._delete([one.id, two.id, three.id])
     assert "two" in error or two.id in error
     assert opened == "" and [run.id for run in store.list()] == [two.id]
