@@ -80,6 +80,8 @@ def child_environment() -> dict[str, str]:
 
 ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 INTERRUPTED = 130
+# Set by `interrupt`. Destructors and callbacks swallow what it raises in them: long work asks here too.
+is_interrupted = threading.Event()
 
 Handler = Callable[[int, FrameType | None], object]
 
@@ -93,6 +95,7 @@ def on_ending_signal(handler: Handler) -> Iterator[None]:
     try:
         yield
     finally:
+        is_interrupted.clear()
         for number, earlier in previous.items():
             signal.signal(number, earlier)
 
@@ -102,4 +105,5 @@ def interrupt(*_: object) -> None:
     for number in ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda *_: os._exit(INTERRUPTED))
+    is_interrupted.set()
     raise KeyboardInterrupt

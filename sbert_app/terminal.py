@@ -17,7 +17,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from sbert_app.formats import format_estimate, json_values
-from sbert_app.process import interrupt, on_ending_signal
+from sbert_app.process import interrupt, is_interrupted, on_ending_signal
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -90,7 +90,9 @@ class ProgressBar:
             self._progress = None
 
     def __call__(self, done: float, total: float | None = None) -> None:
-        """Shows the progress, unless the last update was a moment ago."""
+        """Shows the progress, unless the last update was a moment ago. KeyboardInterrupt if the command is to end."""
+        if is_interrupted.is_set():
+            raise KeyboardInterrupt
         if not ProgressBar.is_wanted:
             return
         now = time.monotonic()

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,6 +22,8 @@ from typing import Any
 
 import psutil
 import pytest
+import uvicorn
+from fastapi import FastAPI
 from paths import ROOT
 
 from scripts.running import end_workers
@@ -151,3 +154,16 @@ def starting_app(home: Path, own: Path, *options: str, **variables: str) -> Iter
             process.terminate()
             process.wait(30)
             end_workers(own)
+
+
+@contextmanager
+def served(app: FastAPI) -> Iterator[str]:
+    """The address of a real server of ``app``, for clients that make their own connections."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        threading.Event().wait(0.02)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join(timeout=10)

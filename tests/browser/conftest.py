@@ -3,6 +3,7 @@
 A page of `open_page` is monitored: a console error, an uncaught exception or a request to another host fails the test.
 """
 
+import csv
 import socket
 import subprocess
 import sys
@@ -129,6 +130,34 @@ def new_project(open_page: Callable[..., Page]) -> Callable[..., Page]:
         return page
 
     return open_form
+
+
+def choosing(page: Page) -> None:
+    """Open the fold in which another corpus or model is chosen; it closes when it is opened."""
+    if not page.locator("#corpus-source").is_visible():
+        page.locator("#corpus-choice > button").click()
+
+
+def downloaded(page: Page, button: str) -> list[dict[str, str]]:
+    """The rows of the CSV file that a button downloads."""
+    with page.expect_download() as download:
+        page.click(button)
+    with Path(download.value.path()).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@contextmanager
+def read_offline(chromium: Browser, file: Path, **how: Any) -> Iterator[Page]:
+    """A report in a browser without a network, which must ask nobody for anything and report no fault."""
+    context = chromium.new_context(offline=True, **how)
+    reader, asked, faults = context.new_page(), [], []
+    reader.on("request", lambda request: asked.append(request.url))
+    reader.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    reader.on("pageerror", lambda error: faults.append(str(error)))
+    reader.goto(file.as_uri())
+    yield reader
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == faults == []
+    context.close()
 
 
 def _where(message: ConsoleMessage) -> str:

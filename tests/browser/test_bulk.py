@@ -55,6 +55,13 @@ def test_it_opens_with_an_example_that_is_scored(open_page):
     expect(page.locator(".bulk")).to_contain_text("python -m sbert_app score IN OUT")
 
 
+def score_its_columns(page: Page) -> None:
+    for place, column in (("#column-1", "left"), ("#column-2", "right"), ("#column-target", "rank")):
+        choose(page, place, re.compile(f"^{column}"))  # two of them are guessed, and marked
+    page.click("#score")
+    expect(page.locator("#status")).to_contain_text("2 of 3 pairs scored")
+
+
 def test_a_file_is_previewed_its_columns_are_picked_and_it_is_scored(open_page, pairs):
     page = opened(open_page)
     upload(page, pairs)
@@ -67,10 +74,7 @@ def test_a_file_is_previewed_its_columns_are_picked_and_it_is_scored(open_page, 
 
     page.click("#score")
     expect(page.locator("#status .problem")).to_contain_text("Choose the two columns")
-    for place, column in (("#column-1", "left"), ("#column-2", "right"), ("#column-target", "rank")):
-        choose(page, place, re.compile(f"^{column}"))  # two of them are guessed, and marked
-    page.click("#score")
-    expect(page.locator("#status")).to_contain_text("2 of 3 pairs scored")
+    score_its_columns(page)
     expect(page.locator("#status")).to_contain_text("Rows kept and marked in the column note: 1 without text.")
     expect(page.locator("#status")).to_contain_text("1 cell that a spreadsheet would run")
     page.click("#status summary")
@@ -92,10 +96,7 @@ def test_a_reload_loses_neither_the_file_nor_the_result(open_page, pairs):
     page.reload()
     expect(page.locator("#file-line")).to_contain_text("mine.csv")
     expect(page.locator("#status")).to_contain_text("Choose the two columns")
-    for place, column in (("#column-1", "left"), ("#column-2", "right"), ("#column-target", "rank")):
-        choose(page, place, re.compile(f"^{column}"))  # two of them are guessed, and marked
-    page.click("#score")
-    expect(page.locator("#status")).to_contain_text("2 of 3 pairs scored")
+    score_its_columns(page)
     page.reload()
     expect(page.locator("#status")).to_contain_text("2 of 3 pairs scored")
     expect(page.locator("#column-1 input")).to_have_value("left")

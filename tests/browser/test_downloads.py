@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from conftest import read_offline
 from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.browser
@@ -64,16 +65,8 @@ def test_a_report_opens_from_disk_and_asks_nobody(chromium, open_page, tmp_path)
     expect(page.locator("#word-map .js-plotly-plot")).to_be_visible()
     file = tmp_path / "report.html"
     file.write_bytes(content(page, page.locator("#report-comparison").click))
-    context = chromium.new_context(offline=True, color_scheme="dark")
-    reader, asked, faults = context.new_page(), [], []
-    reader.on("request", lambda request: asked.append(request.url))
-    reader.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    reader.on("pageerror", lambda error: faults.append(str(error)))
-    reader.goto(file.as_uri())
-    expect(reader.locator(".js-plotly-plot .heatmaplayer")).to_be_visible()
-    expect(reader.locator("h2", has_text="Scores")).to_be_visible()
-    expect(reader.locator("dd", has_text="all-MiniLM-L6-v2").first).to_be_visible()
-    assert reader.evaluate("document.body.classList.contains('dark')")
-    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == faults == []
-    assert reader.evaluate("fetch('https://example.org').catch(() => 'refused')") == "refused"
-    context.close()
+    with read_offline(chromium, file, color_scheme="dark") as reader:
+        expect(reader.locator(".js-plotly-plot .heatmaplayer")).to_be_visible()
+        expect(reader.locator("h2", has_text="Scores")).to_be_visible()
+        expect(reader.locator("dd", has_text="all-MiniLM-L6-v2").first).to_be_visible()
+        assert reader.evaluate("document.body.classList.contains('dark')")

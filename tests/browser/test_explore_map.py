@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from conftest import choosing
 from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.browser
@@ -21,12 +22,6 @@ def opened(open_page, **options) -> Page:
     expect(page.locator("#corpus-status h2")).to_have_text("corpus.csv")
     expect(page.locator("#map-plot .js-plotly-plot .main-svg").first).to_be_attached()
     return page
-
-
-def choosing(page: Page) -> None:
-    """Open the fold in which another corpus or model is chosen; it closes when it is opened."""
-    if not page.locator("#corpus-source").is_visible():
-        page.locator("#corpus-choice > button").click()
 
 
 def pick(page: Page, place: str, label: str) -> None:

@@ -1,10 +1,9 @@
 """The Explore page's search, pairs, duplicates and clusters in a real browser: every control does what it says."""
 
-import csv
 import re
-from pathlib import Path
 
 import pytest
+from conftest import choosing, downloaded
 from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.browser
@@ -25,12 +24,6 @@ def opened(open_page, tab: str, **options) -> Page:
     return page
 
 
-def choosing(page: Page) -> None:
-    """Open the fold in which another corpus or model is chosen; it closes when it is opened."""
-    if not page.locator("#corpus-source").is_visible():
-        page.locator("#corpus-choice > button").click()
-
-
 def open_text(page: Page, *sentences: str) -> None:
     choosing(page)
     page.get_by_label("Paste").check()
@@ -44,13 +37,6 @@ def slide(page: Page, place: str, value: float) -> None:
     box = page.locator(f"{place} input[type=number]")
     box.fill(str(value))
     box.blur()
-
-
-def rows_of(page: Page, button: str) -> list[dict[str, str]]:
-    with page.expect_download() as download:
-        page.click(button)
-    with Path(download.value.path()).open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def clusters(page: Page) -> int:
@@ -117,7 +103,7 @@ class TestSimilarPairs:
         expect(page.locator("#pairs-table tbody tr")).to_have_count(4)
         page.click("#pairs-go")
         expect(page.locator("#pairs-status .card")).to_have_count(2)
-        rows = rows_of(page, "#pairs-csv")
+        rows = downloaded(page, "#pairs-csv")
         assert list(rows[0]) == ["cosine", "row1", "row2", "sentence1", "sentence2"]
         assert [float(row["cosine"]) >= 0.99 for row in rows] == [True] * 4
         slide(page, "#pairs-threshold", 1)
@@ -133,7 +119,7 @@ class TestSimilarPairs:
         )
         expect(page.locator("#repeats-status caption")).to_contain_text("groups of duplicates, the largest first")
         kept = int(re.search(r"([\d,]+) are kept", page.locator("#repeats-status").inner_text())[1])
-        rows = rows_of(page, "#repeats-csv")
+        rows = downloaded(page, "#repeats-csv")
         assert len(rows) == kept < 461
         assert list(rows[0]) == ["sentence", "domain"]
         slide(page, "#repeats-threshold", 0.5)
@@ -146,10 +132,10 @@ class TestSimilarPairs:
         expect(page.locator("#repeats-status")).to_contain_text("have a duplicate in stsb:dev")
         slide(page, "#repeats-threshold", 0.6)
         expect(page.locator("#repeats-status")).to_contain_text("a cosine of 0.60 or more")  # no button was pressed
-        shared = rows_of(page, "#shared-csv")
+        shared = downloaded(page, "#shared-csv")
         assert min(float(row["cosine"]) for row in shared) >= 0.6
         assert list(shared[0]) == ["cosine", "match", "match_row", "sentence", "domain"]
-        assert len(shared) + len(rows_of(page, "#repeats-csv")) == 461
+        assert len(shared) + len(downloaded(page, "#repeats-csv")) == 461
 
 
 class TestClusters:
@@ -162,7 +148,7 @@ class TestClusters:
         slide(page, "#clusters-smallest", 15)
         expect(page.locator("#clusters-status .lead b")).not_to_have_text(f"{small} clusters")
         assert clusters(page) < small
-        rows = rows_of(page, "#clusters-csv")
+        rows = downloaded(page, "#clusters-csv")
         assert len(rows) == 461
         assert list(rows[0]) == ["cluster", "keywords", "sentence", "domain"]
 
@@ -181,7 +167,7 @@ class TestClusters:
         page.click("#clusters-go")
         expect(page.locator("#clusters-status")).to_contain_text("6 clusters of 461 sentences")
         expect(page.locator("#clusters-stop")).to_be_hidden()
-        assert {row["cluster"] for row in rows_of(page, "#clusters-csv")} == set("123456")
+        assert {row["cluster"] for row in downloaded(page, "#clusters-csv")} == set("123456")
 
     def test_stop_stops(self, open_page):
         page = opened(open_page, "Clusters")

@@ -1,12 +1,11 @@
 """Selecting on the Explore page's map in a real browser: exactly the points drawn, whatever colours and shows them."""
 
-import csv
 import re
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from conftest import choosing, downloaded
 from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.browser
@@ -28,12 +27,6 @@ def opened(open_page, **options) -> Page:
 
 def figure(page: Page):
     return page.locator("#map-plot .js-plotly-plot")
-
-
-def choosing(page: Page) -> None:
-    """Open the fold in which another corpus or model is chosen; it closes when it is opened."""
-    if not page.locator("#corpus-source").is_visible():
-        page.locator("#corpus-choice > button").click()
 
 
 def drag(page: Page, mode: str) -> None:
@@ -87,13 +80,6 @@ def expect_selected(page: Page, rows: list[int]) -> None:
           return drawn.sort((a, b) => a - b).join() === rows.join() }""",
         arg=rows,
     )
-
-
-def downloaded(page: Page, button: str) -> list[dict[str, str]]:
-    with page.expect_download() as download:
-        page.click(button)
-    with Path(download.value.path()).open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def test_a_lasso_selects_exactly_the_points_inside_under_any_colour_dimension_and_model(open_page):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from conftest import read_offline
 from playwright.sync_api import Page, expect
 from test_layout import SERIOUS
 
@@ -40,17 +41,10 @@ def opened_offline(chromium, page: Page, name: str, tmp_path: Path, heading: str
         page.locator(f"#report-{name}").click()
     file = tmp_path / "report.html"
     download.value.save_as(file)
-    context = chromium.new_context(offline=True)
-    reader, asked, faults = context.new_page(), [], []
-    reader.on("request", lambda request: asked.append(request.url))
-    reader.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    reader.on("pageerror", lambda error: faults.append(str(error)))
-    reader.goto(file.as_uri())
-    expect(reader.get_by_role("heading", name=heading, exact=True)).to_be_visible()
-    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == faults == []
-    found = Axe().run(reader).response["violations"]
-    serious = [(fault["id"], fault["nodes"][0]["html"][:200]) for fault in found if fault["impact"] in SERIOUS]
-    context.close()
+    with read_offline(chromium, file) as reader:
+        expect(reader.get_by_role("heading", name=heading, exact=True)).to_be_visible()
+        found = Axe().run(reader).response["violations"]
+        serious = [(fault["id"], fault["nodes"][0]["html"][:200]) for fault in found if fault["impact"] in SERIOUS]
     assert serious == []
 
 

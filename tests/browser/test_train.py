@@ -13,6 +13,8 @@ from scripts.running import end_workers
 
 pytestmark = pytest.mark.browser
 
+IS_AFTER = """step => Number(document.querySelector("#run-status").innerText.match(/step ([\\d,]+) of|$/)[1]
+  ?.replaceAll(",", "")) > step"""
 STATUS = "#run-status .card.run"
 
 # Wait for so many frames to be drawn.
@@ -116,22 +118,14 @@ def test_a_run_is_seen_live_in_two_tabs_outlives_a_reload_is_stopped_and_resumed
     before = step(page)
     other = open_page("/train")
     expect(row(other, "a long one")).to_contain_text("running")
-    page.wait_for_function(
-        "before => Number(document.querySelector('#run-status').innerText.match(/step ([\\d,]+) of|$/)[1]?"
-        ".replaceAll(',', '')) > before",
-        arg=before,
-    )
+    page.wait_for_function(IS_AFTER, arg=before)
     other.click("#stop-run")
     for tab in (page, other):
         expect(row(tab, "a long one")).to_contain_text("stopped")
     stopped_at = step(page)
     page.click("#resume-run")
     expect(row(other, "a long one")).to_contain_text("running")
-    page.wait_for_function(
-        "before => Number(document.querySelector('#run-status').innerText.match(/step ([\\d,]+) of|$/)[1]?"
-        ".replaceAll(',', '')) > before",
-        arg=stopped_at,
-    )
+    page.wait_for_function(IS_AFTER, arg=stopped_at)
     page.click("#stop-run")
     expect(row(page, "a long one")).to_contain_text("stopped")
 

@@ -21,6 +21,7 @@ from sbert_app.__main__ import run
 from sbert_app.cli import main
 from sbert_app.commands import doctor, options
 from sbert_app.process import ENDING, interrupt, on_ending_signal
+from sbert_app.terminal import ProgressBar
 from training.errors import InputError
 
 SLOW = "This is sentence {i} of many, and it is as long as sentences are in files that people really have.\n"
@@ -53,6 +54,17 @@ def test_score_does_not_load_its_model_to_the_end_first(tmp_path: Path, monkeypa
     assert main(["score", str(tmp_path / "in.csv"), str(tmp_path / "out.csv")]) == 130
     assert not loaded
     assert [file.name for file in tmp_path.iterdir()] == ["in.csv"]
+
+
+def test_a_signal_that_a_destructor_swallows_ends_the_command_all_the_same(monkeypatch):
+    class Fragile:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    with pytest.raises(KeyboardInterrupt), on_ending_signal(interrupt):
+        Fragile()
+        ProgressBar("scoring")(1)
 
 
 def test_a_sweep_does_not_load_its_data_and_model_to_the_end_first(tmp_path, monkeypatch, capsys):

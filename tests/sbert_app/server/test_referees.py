@@ -1,12 +1,11 @@
 """Clients of other people, unmodified, against a real server: Cohere, LiteLLM, LangChain, LlamaIndex."""
 
-import threading
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import uvicorn
 from fastapi import FastAPI
+from running_app import served
 
 from sbert_app.server import v1
 from sbert_app.services.container import Services
@@ -23,14 +22,8 @@ TEXTS = ["A cat sleeps.", "", "Prices rose in March."]
 def address(home) -> Iterator[str]:
     app = FastAPI(openapi_url=None)
     app.include_router(v1.router(Services.start(Settings(home=home))))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        threading.Event().wait(0.02)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join(timeout=10)
+    with served(app) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import httpx
 import numpy as np
 import openai
 import pytest
-import uvicorn
 from fastapi import FastAPI
+from running_app import served
 from starlette.middleware import Middleware
 from starlette.testclient import TestClient
 from waiting import wait_until
@@ -198,15 +198,8 @@ def test_behind_a_login_the_api_key_of_the_client_is_the_token(services):
 
 @pytest.fixture
 def address(services) -> Iterator[str]:
-    """A real server on loopback: a client that makes its own connections."""
-    server = uvicorn.Server(uvicorn.Config(app_of(services), port=0, log_level="warning"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        threading.Event().wait(0.02)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join(timeout=10)
+    with served(app_of(services)) as url:
+        yield url
 
 
 @pytest.mark.parametrize(
