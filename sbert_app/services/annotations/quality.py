@@ -104,16 +104,16 @@ def agreement(project: Project) -> Agreement:
     table = np.full((len(ratings), len(project.pairs)), np.nan)
     for row, scores in zip(table, ratings.values(), strict=True):
         row[list(scores)] = list(scores.values())
-    between, confusion = {}, np.zeros((HIGHEST + 1, HIGHEST + 1), dtype=np.int64)
-    for (a, first), (b, second) in combinations(ratings.items(), 2):
-        both = sorted(first.keys() & second.keys())
-        rho = spearman(np.array([first[i] for i in both]), np.array([second[i] for i in both]))
-        between[a, b] = (rho, len(both))
-        for i in both:
-            confusion[first[i], second[i]] += 1
+    judged, confusion = ~np.isnan(table), np.zeros((HIGHEST + 1, HIGHEST + 1), dtype=np.int64)
+    between: dict[tuple[str, str], tuple[float, int]] = {}
+    for (i, a), (j, b) in combinations(enumerate(ratings), 2):
+        both = judged[i] & judged[j]
+        first, second = table[i, both].astype(int), table[j, both].astype(int)
+        between[a, b] = (spearman(first, second), len(first))
+        np.add.at(confusion, (first, second), 1)
     return Agreement(
         {rater: len(scores) for rater, scores in ratings.items()},
-        int(((~np.isnan(table)).sum(axis=0) >= 2).sum()),
+        int((judged.sum(axis=0) >= 2).sum()),
         krippendorff_alpha(table),
         krippendorff_alpha(table, "ordinal"),
         between,
