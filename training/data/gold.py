@@ -49,8 +49,10 @@ ENTAILMENT, LABEL, NUMBER = "entailment", "label", "number"
 NLI_VALUES = dict(zip(NLI_LABELS, (1.0, 0.0, -1.0), strict=True))
 NLI_NAMES = {str(number): name for number, name in enumerate(NLI_LABELS)}
 OTHER_NLI_NAMES = {"contradictory": "contradiction", "entails": "entailment", "contradicts": "contradiction"}
+# Months in short. Spreadsheets turn a score such as 4.5 into a date: 4-May, 4. Mai.
+_MONTH = r"jan|ene|gen|f[eé][bv]|m[aä]r|mrz|a[bpv]r|ma[giy]|ju[iln]|giu|lug|a[gou][gouû]|se[pt]|o[ckt]t|nov|d[eéi][ckz]"
 # A number before its words: "5 - the same", "1 (unrelated)".
-_WORDED = re.compile(r"([+-]?\d+(?:[.,]\d+)?)\s*[-–—:=.)(]\s*[^\d\s].*")
+_WORDED = re.compile(rf"(?i:([+-]?\d+(?:[.,]\d+)?)\s*[-–—:=.)(]\s*(?!(?:{_MONTH})\w?\.?(?:\W\d+)?$)[^\d\s].*)")
 # A share of a highest score, such as 85%, 4/5 or 4 out of 5.
 _SHARE = re.compile(r"(\S+?)\s*(?:%|(?:/|(?:out )?of )\s*(\d+))")
 _SCALE = re.compile(r"([+-]?[\d.]+)\s*(?:-|–|\.\.|to)\s*([+-]?[\d.]+)")
@@ -225,15 +227,13 @@ class GoldColumn:
         """The reading of a pair's gold column by all rows of a table; None if it has none. InputError as `of`."""
         if (name := columns.score or columns.label) is None:
             return None
-        sentences = (columns.sentence1, columns.sentence2)
+        sentences = [column for column in (columns.sentence1, columns.sentence2) if column]
         cells = (
             cell
             for batch in table.batches()
-            for cell, *texts in zip(
-                batch.rows[name], *(batch.rows[column] for column in sentences if column), strict=True
-            )
-            # The sum below a column of scores is none of them.
-            if None not in map(as_text, texts)
+            for cell, *texts in zip(batch.rows[name], *map(batch.rows.__getitem__, sentences), strict=True)
+            # The sum below a column of scores is none of them, nor is a header among the rows.
+            if None not in map(as_text, texts) and texts != sentences
         )
         return cls.of(name, cells, sentences, scale, labels)
 

@@ -114,7 +114,7 @@ def _read(cells: Sequence[Any], gold: GoldColumn | None) -> list[str | None]:
     if gold is None or (gold.kind == NUMBER and gold.scale is None):
         return [as_text(cell) for cell in cells]
     if gold.kind != NUMBER:
-        return [gold.names.get(label_text(cell), as_text(cell)) for cell in cells]
+        return [gold.names.get(label_text(cell)) for cell in cells]
     values, bad = gold.read(cells)
     scores = enumerate(gold.gold(values).tolist())
     return [as_text(cells[at]) if at in bad else None if score != score else repr(score) for at, score in scores]

@@ -227,19 +227,20 @@ def test_headers_that_are_not_quite_those_of_the_rows(tmp_path, head, rows):
     assert (data.columns, data.scores) == ((["a cat", "a car"], ["a dog", "a bus"]), [4, 0])
 
 
-def test_a_sum_below_the_scores_does_not_change_their_scale(tmp_path):
+@pytest.mark.parametrize("more", ["Total,,42", "sentence1,sentence2,label"])
+def test_a_sum_below_the_scores_or_a_header_among_labels_does_not_change_how_they_are_read(tmp_path, more):
     path = tmp_path / "a.csv"
-    path.write_text("sentence1,sentence2,score\na cat,a dog,4.5\na car,a bus,0\nTotal,,42\n", encoding="utf-8")
-    assert load_data(str(path)).scores == [4.5, 0]
+    path.write_text(f"sentence1,sentence2,label\na cat,a dog,1\n{more}\na car,a bus,0\n", encoding="utf-8")
+    assert load_data(str(path)).labels == [1, 0]
     with opened_file(path) as table:
         gold = GoldColumn.in_table(table, pick_columns(table))
-    assert gold.scale == (0, 5)
+    assert gold.read_as == "1 is a match, 0 is not"
 
 
 @pytest.mark.parametrize(
     ("start", "kind"),
     [
-        (b"<!DOCTYPE html><title>404</title>\n", "a web page: fetch the file itself"),
+        (b'<table border="1">\n', "a web page: fetch the file itself, or save its table"),
         (b"{\\rtf1 a cat}\n", "an RTF document"),
         (b"\xff\xff\xff\xff\x10\x01", "an Arrow file: save it as Parquet"),
     ],

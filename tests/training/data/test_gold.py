@@ -61,8 +61,11 @@ def test_a_named_scale_and_named_labels_come_before_the_evidence():
             scored([1, 5], **read_as)
 
 
-@pytest.mark.parametrize("cells", [["85%", "4"], ["4/5", "9/10"], ["0/0", "1/0"], ["6/5", "1/5"], ["★★★★☆", "★"]])
-def test_shares_of_several_wholes_are_refused(cells):
+@pytest.mark.parametrize(
+    "cells",
+    [["85%", "4"], ["4/5", "9/10"], ["0/0", "1/0"], ["6/5", "1/5"], ["★★★★☆", "★"], ["4-May", "3"], ["04. Mai", "3"]],
+)
+def test_shares_of_several_wholes_and_scores_that_a_spreadsheet_took_for_dates_are_refused(cells):
     with pytest.raises(InputError, match=r"is not a number|is not in 0 to 5"):
         scored(cells)
     assert scored(["85%", "50%"], scale="50-100").scores == pytest.approx([3.5, 0])

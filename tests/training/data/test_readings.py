@@ -103,7 +103,7 @@ def test_rows_within_an_object(tmp_path, value):
     ("name", "cells", "scores"),
     [
         ("Similarity (1-7)", ("4", "1", "7"), [2.5, 0, 5]),
-        ("rating", ("5 - the same", "1 - unrelated", "3"), [5, 1, 3]),
+        ("rating", ("5 - the same", "1 - unrelated", "3 - maybe"), [5, 1, 3]),
         ("rating", ("5 (the same)", "1,5 (unrelated)", "3: alike"), [5, 1.5, 3]),
     ],
 )

@@ -206,8 +206,7 @@ def requested_names(table: OpenedTable, requested: Sequence[str]) -> dict[str, s
     pair = _as_requested(table, requested)
     first, second, third = pair.sentence1, pair.sentence2, pair.score if requested[2:] else None
     if third is None:
-        by_key = _by_normalized_name([name for name in table.columns if name not in (first, second)])
-        judgements = {_first(SCORES, by_key): "score", _first(LABELS, by_key): "label"}
+        judgements = {pair.score: "score", pair.label: "label"}
         return {first: "sentence1", second: "sentence2"} | {name: role for name, role in judgements.items() if name}
     key, cells = normalize_name(third), table.preview(50).rows[third]
     if key in NEGATIVES or any(_is_sentence(cell) for cell in cells if isinstance(cell, str)):

@@ -72,7 +72,8 @@ FOREIGN = {
     b"SQLite format 3": "an SQLite database: export the table as CSV",
     **dict.fromkeys((b"ARROW1", b"FEA1", b"\xff\xff\xff\xff"), "an Arrow file: save it as Parquet"),
     **dict.fromkeys(
-        (b"<!DOCTYPE", b"<!doctype", b"<html", b"<HTML"), "a web page: fetch the file itself, or save its table as CSV"
+        (b"<!DOCTYPE", b"<!doctype", b"<html", b"<HTML", b"<table"),
+        "a web page: fetch the file itself, or save its table as CSV",
     ),
     b"<?xml": "an XML file: save it as CSV",
     b"{\\rtf": "an RTF document: save it as text",
