@@ -3,12 +3,13 @@
     findings = examine(load_data("pairs.csv"), encoder, {"stsb:test": load_data("stsb:test")})
     clean(open_table(Path("pairs.csv")), Path("clean.csv"), findings, dataset)
 
-Texts are equal if they differ in case and white space alone, as mteb's cleaning has it, and pairs in either order.
+Texts are equal if they differ in case and white space alone, as mteb's cleaning has it. Pairs are so in either order,
+unless their labels are those of inference.
 """
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from sbert_app.formats import format_count
 from sbert_app.services.files.layout import Layout
 from sbert_app.services.files.writers import open_writers
 from sbert_app.services.models.function_words import other_language
-from training.catalogue import LABELLED, SCORED, SENTENCES
+from training.catalogue import LABELLED, NLI_LABELS, SCORED, SENTENCES, TRIPLETS
 from training.data.dataset import Dataset, folded
 from training.data.gold import TOP_SCORE
 from training.data.tables.rows import OpenedTable
@@ -63,9 +64,10 @@ def examine(data: Dataset, model: Model | None = None, others: Mapping[str, Data
 
     rows = [tuple(map(folded, row)) for row in zip(*data.columns, strict=True)]
     targets = data.scores if data.scores is not None else data.labels
-    places: dict[frozenset[str], list[int]] = defaultdict(list)
+    places: dict[Collection[str], list[int]] = defaultdict(list)
+    is_ordered = data.kind == TRIPLETS or data.label_names == NLI_LABELS
     for at, row in enumerate(rows):
-        places[frozenset(row)].append(at)
+        places[row if is_ordered else frozenset(row)].append(at)
     conflicts: list[int] = []
     repeated: list[int] = []
     for same in places.values():
