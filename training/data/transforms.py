@@ -143,11 +143,14 @@ APART_AND_TOGETHER = ("apart", "together")
 
 
 def contrastive_from_labels(data: Dataset, draw: random.Random) -> Dataset:
-    """Contrastive pairs of the positive and the negative label; pairs with any other are left out."""
-    positive, negative = positive_and_negative(data)
-    together = {positive: True, negative: False}
-    names = [data.label_names[label] for label in (positive, negative)]
-    return _contrastive(data, [together.get(label) for label in data.labels or ()], *names)
+    """Contrastive pairs of the labels that are matches and of the others; neutral ones are left out."""
+    matches, _ = matching_labels(data.label_names)
+    if not matches:
+        raise _unclear(data)
+    others = [name for name in data.label_names if name not in (*matches, "neutral")]
+    together = dict.fromkeys(matches, True) | dict.fromkeys(others, False)
+    sides = [together.get(data.label_names[label]) for label in data.labels or ()]
+    return _contrastive(data, sides, " or ".join(sorted(matches)), " or ".join(others))
 
 
 def contrastive_from_scores(data: Dataset, draw: random.Random) -> Dataset:
@@ -215,9 +218,13 @@ def positive_and_negative(data: Dataset) -> tuple[int, int]:
     positive, negative = ([i for i, side in enumerate(sides) if side is which] for which in (True, False))
     if len(positive) == 1 and len(negative) == 1:
         return positive[0], negative[0]
-    raise InputError(
-        f"the labels of {data.name} ({', '.join(data.label_names)}) do not say which pairs belong together; name "
-        "them entailment and contradiction, or 1 and 0, say it by ?labels=, or train with classification"
+    raise _unclear(data)
+
+
+def _unclear(data: Dataset) -> InputError:
+    return InputError(
+        f"the labels of {data.name} ({', '.join(data.label_names[:5])}) do not say which pairs are matches; name them "
+        "entailment and contradiction, or 1 and 0, say it by ?labels=, or train with classification"
     )
 
 
@@ -233,10 +240,7 @@ def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.n
     if data.kind == LABELLED:
         names, note = matching_labels(data.label_names)
         if not names:
-            raise InputError(
-                f"the labels of {data.name} ({', '.join(data.label_names[:5])}) do not say which pairs are matches; "
-                "name them 1 and 0, or entailment and others, or say it by ?labels="
-            )
+            raise _unclear(data)
         matches = np.array([data.label_names[label] in names for label in data.labels or ()])
     elif data.kind == SCORED:
         if not 0 < match_from <= TOP_SCORE:

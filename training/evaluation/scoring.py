@@ -129,8 +129,8 @@ def evaluate(
 
     The vectors are the model's own output: of length 1 only if its folder says so. The accuracy on triplets is how
     often the anchor is closer to the positive than to the negative (section 4.4 of the paper). Labelled
-    pairs count if their label says that they belong together or do not (1 and 0, entailment and contradiction).
-    InputError if the data has no scores, no triplets, and no labels of this kind.
+    pairs count as matches or as others by their label, but for neutral ones. InputError if the data has no scores, no
+    triplets, and no labels that say which pairs are matches.
 
     Args:
         encoder: a model of ``open_model``, or its name; for retrieval data also a retriever of ``load_retriever``.
@@ -166,12 +166,15 @@ def evaluate(
     data = as_dataset(data, "data")
     if data.kind not in MEASURES:
         raise InputError(f"{data.name} holds {data.kind}; an evaluation needs scored pairs, labelled pairs or triplets")
+    total, notes = len(data), list[str]()
     if data.kind == LABELLED:
         data = transform_for(data, TOGETHER_ROWS, "contrastive")
+        notes += data.notes[-1:] if len(data) < total else ()
     pairs = ((0, 1), (0, 2)) if data.kind == TRIPLETS else ((0, 1),)
     scores = row_scores(encoder, data.columns, pairs, **watch)
     is_left_out, note = without_score(encoder, data.columns, scores, keep_unknown)
     if note:
+        notes.append(note)
         data = data.select(np.flatnonzero(~is_left_out).tolist())
         scores = [{name: values[~is_left_out] for name, values in part.items()} for part in scores]
     return {
@@ -180,7 +183,7 @@ def evaluate(
         "data": data.name,
         "n": len(data),
         **MEASURES[data.kind](scores, data),
-        "notes": [note] if note else [],
+        "notes": notes,
         "seconds": round(time.perf_counter() - started, 3),
     }
 

@@ -31,14 +31,6 @@ def pairs(n: int, **more) -> Dataset:
     return Dataset("toy", ([f"a{i}" for i in range(n)], [f"b{i}" for i in range(n)]), **more)
 
 
-def test_a_selection_keeps_everything():
-    selection = pairs(4, scores=[0.0, 1.0, 2.0, 3.0]).select([3, 1], "two of four")
-    assert selection.columns == (["a3", "a1"], ["b3", "b1"])
-    assert selection.scores == [3.0, 1.0]
-    assert list(selection.rows) == [4, 2]
-    assert selection.notes == ("two of four",)
-
-
 @pytest.fixture
 def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home folder with a tiny STS benchmark, taken for whole: an odd quotation mark, a row with licence columns."""
@@ -231,8 +223,6 @@ def test_labels_with_an_order_are_scores_for_a_ranking(objective):
     assert seen.kind == SCORED
     assert seen.notes[-1] == "scores are made of the labels: entailment 5, neutral 2.5, contradiction 0"
     assert transformed(pairs(2, labels=[0, 1], label_names=("0", "1")), objective).scores == [0.0, 5.0]
-    with pytest.raises(InputError, match="do not say which pairs belong together"):
-        transformed(pairs(2, labels=[0, 1], label_names=("ham", "spam")), objective)
 
 
 def test_simcse_takes_each_sentence_twice_and_distillation_no_scores():

@@ -1,5 +1,7 @@
 """Any model scores rows of sentences; evaluation agrees with sentence-transformers' and refuses unscored data."""
 
+from dataclasses import replace
+
 import pytest
 from tiny_models import make_model
 
@@ -47,11 +49,17 @@ def test_labelled_pairs_are_scored_by_pair_classification():
     columns = (["a dog runs"] * 4, ["a dog is running", "stocks fell", "a dog runs fast", "the sky is blue"])
     data = Dataset("mine", columns, labels=[0, 2, 0, 1], label_names=("entailment", "neutral", "contradiction"))
     found = evaluate(open_model("tfidf"), data)
-    assert (found["n"], found["positives"]) == (3, 2)  # without the neutral pair
+    assert (found["n"], found["positives"]) == (3, 2)
+    assert found["notes"] == ["2 pairs belong together (entailment), 1 do not (contradiction); 1 of 4 are left out"]
+    found = evaluate(open_model("tfidf"), replace(data, label_names=("same", "maybe", "other")))
+    assert (found["n"], found["positives"], found["notes"]) == (4, 2, [])
+    assert (
+        evaluate(open_model("tfidf"), replace(data, label_names=("same", "different", "duplicate")))["positives"] == 3
+    )
     assert found["average_precision"]["cosine"] == found["f1"]["cosine"] == 1
     assert 0 < found["threshold"]["cosine"] < 1
     assert evaluate(open_model("minilm-stsb"), data)["f1"] == {"score": 1.0}
     with pytest.raises(InputError, match="mine has no pairs that do not belong together; pair classification needs"):
         evaluate(open_model("tfidf"), data.select([0, 2]))
-    with pytest.raises(InputError, match="do not say which pairs belong together"):
+    with pytest.raises(InputError, match="do not say which pairs are matches"):
         evaluate(open_model("tfidf"), Dataset("mine", columns, labels=[0, 1, 0, 1], label_names=("ham", "spam")))
