@@ -63,6 +63,8 @@ def evaluate(
     """
     if (data is None) == (argument is None):
         raise InputError("name the data to measure the model on, such as --data stsb:test")
+    if match_from is not None and threshold is None and not DataName.parse(data or argument or "").is_retrieval:
+        raise InputError("--match-from is for --threshold and for retrieval; add --threshold, or leave it out")
     place = computing.prepare()
     with options.received(data or argument or "") as received:
         data = received if file == type(file)() else file.data(received)

@@ -202,8 +202,8 @@ def score(
     computing.prepare()
     source, file = file.of(source)
     if parts.are_meant(source, output):
-        if threshold is not None:
-            raise InputError("--threshold is for one file and not for a folder of parts; leave it out")
+        if threshold or file.scale or file.labels:
+            raise InputError("--threshold, --scale and --labels are for one file, not for parts; leave them out")
         read = {"columns": split_names(file.columns), "encoding": file.encoding, "keep_unknown": keep_unknown}
         parts.run("score", source, output, model, computing, cross_encoder=cross_encoder, **read)
         return

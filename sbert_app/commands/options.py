@@ -35,7 +35,7 @@ from training.data.tables.table import FORMATS, any_of
 from training.errors import InputError
 from training.models.model import Model as AnyModel
 from training.models.model import VectorModel, open_model, required
-from training.names import DataName, ModelName, absolute_names, names_file
+from training.names import READ_AS, DataName, ModelName, absolute_names, names_file
 from training.sources.home import home_folder, set_offline
 
 if TYPE_CHECKING:
@@ -141,9 +141,9 @@ class FileOptions:
         # In a URL there may be an equals sign.
         if data.objective is not None:
             return source, self
-        if data.rows is not None:
-            raise InputError(f"all rows of a file are taken here; leave out ?split={data.rows}")
         own = {field.name: getattr(data, field.name) or getattr(self, field.name) for field in fields(self)}
+        if unread := [key for key, value in zip(READ_AS, data.read_as, strict=True) if value and key not in own]:
+            raise InputError(f"?{unread[0]}= is not for this command; leave it out")
         return data.name, replace(self, **own)
 
     def data(self, name: str, option: str = "--data") -> str:
@@ -314,7 +314,7 @@ def open_corpus(source: str, file: FileOptions, home: Path) -> Corpus:
     """The sentences of a file, or of a data set by name."""
     source, file = file.of(source)
     if not Path(source).is_file():
-        return Corpus.from_data(source, home)
+        return Corpus.from_data(file.data(source, "IN"), home)
     if file.columns is not None and split_names(file.columns)[1:]:
         return Corpus.from_dataset(load_data(file.data(source), home))
     return Corpus.from_file(source, file.columns, file.encoding)

@@ -31,7 +31,7 @@ from typing import Any
 
 from training.catalogue import DATA_SETS, DataSet
 from training.data.dataset import Dataset, join, parse_dataset, used_columns
-from training.data.tables.cells import as_text, bad_number, parse_number
+from training.data.tables.cells import as_text, bad_number, parse_number, quoted
 from training.data.tables.columns import listed, normalize_name, split_names
 from training.data.tables.table import open_table
 from training.data.transforms import POSITIVE_ROWS, transform_for
@@ -225,13 +225,16 @@ def load_retrieval(name: DataName | str, home: str | Path | None = None) -> Retr
     if name.name.startswith(NANOBEIR):
         return _read_nano(name, home)
     source, split = name.judged
+    # Of a file the encoding and the columns may be named, of a folder nothing.
+    if source.exists and any(source.read_as[2 if source.path.is_file() else 0 :]):
+        raise InputError(f"{name} holds judgements, which have no such settings; leave them out")
     if source.path.is_dir():
         return _read_folder(str(name), source.path, split)
     if source.path.is_file():
         columns = split_names(source.columns) or ("query", "document", "relevance")
         if len(columns) != 3:
             raise InputError(f"{name} has to name three columns: the query, the document and the relevance")
-        judgements, others = _judgements(source.path, columns, source.encoding), list[str]()
+        judgements, others = _by_query(_judgements(source.path, columns, source.encoding)), list[str]()
     else:
         data = load_one(source, home, split="test")
         pairs = transform_for(data, POSITIVE_ROWS, "retrieval").columns[:2]
@@ -248,7 +251,7 @@ def _read_folder(name: str, folder: Path, split: str) -> RetrievalData:
         others = f"; choose {', '.join(splits)}" if splits else ", which BEIR's layout has"
         raise InputError(f"{folder} has no judgements qrels/{split}.tsv{others}")
     queries, corpus = _texts(folder / "queries.jsonl"), _texts(folder / "corpus.jsonl", "title")
-    judgements = _judgements(splits[split], ("query-id", "corpus-id", "score"))
+    judgements = _by_query(_judgements(splits[split], ("query-id", "corpus-id", "score")))
     return RetrievalData.from_dicts(queries, corpus, judgements, name)
 
 
@@ -276,22 +279,20 @@ def _texts(file: Path, *before: str) -> dict[str, str]:
     return texts
 
 
-def _judgements(file: Path, columns: tuple[str, ...], encoding: str | None = None) -> dict[str, dict[str, float]]:
-    """The grades of a file by query and document. InputError for a grade that is no number."""
-
-    def graded() -> Iterator[tuple[str, str, float]]:
-        for number, query, document, cell in _rows(file, columns, encoding=encoding):
-            if (grade := parse_number(cell)) is None:
-                raise InputError(f"{file.name}, {bad_number(columns[-1], cell, number)}")
-            yield str(query), str(document), grade
-
-    return _by_query(graded())
+def _judgements(file: Path, columns: tuple[str, ...], encoding: str | None = None) -> Iterator[tuple[Any, ...]]:
+    """Each query, document and grade of a file. InputError for a grade that is no number."""
+    for number, query, document, cell in _rows(file, columns, encoding=encoding):
+        if (grade := parse_number(cell)) is None:
+            raise InputError(f"{file.name}, {bad_number(columns[-1], cell, number)}")
+        yield str(query), str(document), grade
 
 
 def _by_query(judgements: Iterable[tuple[str, str, float]]) -> dict[str, dict[str, float]]:
     grades: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for query, document, grade in judgements:
-        grades[query][document] = grade
+        if (other := grades[query].setdefault(document, grade)) != grade:
+            what = f"{quoted(document)} is judged twice for the query {quoted(query)}"
+            raise InputError(f"{what}, with the grades {other:g} and {grade:g}; keep one")
     return grades
 
 

@@ -49,6 +49,10 @@ def test_the_split_is_test_unless_it_is_named(tmp_path: Path):
     [
         ({"qrels": QRELS + "q2\tx\t1\nq2\ty\t1\n"}, "name the document 'x' and 1 more, which is not there"),
         ({"qrels": QRELS + "q9\td1\t1\n"}, "name the query 'q9', which is not there"),
+        (
+            {"qrels": QRELS + "q2\td1\t3\n"},
+            "'d1' is judged twice for the query 'q2', with the grades 1 and 3; keep one",
+        ),
         ({"qrels": QRELS + "q2\td2\tgood\n"}, r"test\.tsv, row 4, column score: 'good' is not a number"),
         ({"qrels": QRELS.replace("\t1\n", "\t0\n").replace("\t2\n", "\t0\n")}, "no query with a relevant document"),
         ({"qrels": "query-id\tscore\nq1\t1\n"}, r"test\.tsv has the columns query-id, score; it needs corpus-id too"),
@@ -79,6 +83,9 @@ def test_a_file_of_judgements(tmp_path: Path):
     assert data.relevant == [{1: 2.0}, {0: 1.0}]
     file.write_text("Query,Document\ndogs,Dogs.\nкот,Кошки.\n", encoding="windows-1251")
     assert load_retrieval(f"beir:{file}?encoding=windows-1251").relevant == [{0: 1.0}, {1: 1.0}]
+    for name in (f"{file}?split=test", f"{file}?scale=0-2", f"{tmp_path}?columns=a,b,c"):
+        with pytest.raises(InputError, match="holds judgements, which have no such settings; leave them out"):
+            load_retrieval(f"beir:{name}")
 
 
 def test_the_second_sentence_of_a_positive_pair_is_found_by_the_first(tmp_path: Path):
