@@ -244,13 +244,13 @@ def as_dataset(data: Data, name: str) -> Dataset:
         return data
     makers: dict[str, Callable[..., Dataset]] = {
         "datasets": Dataset.from_datasets,
-        "pandas": Dataset.from_pandas,
+        "DataFrame": Dataset.from_pandas,
         "list": Dataset.from_list,
         "tuple": Dataset.from_list,
         "dict": Dataset.from_columns,
     }
     library, kind = type(data).__module__.partition(".")[0], type(data).__name__
-    make = makers.get(kind if library == "builtins" else library)
+    make = makers.get(library if library == "datasets" else kind)
     if make is None:
         raise InputError(
             f"{name} is a {kind}; give a Dataset, one of the datasets library, a DataFrame or a list of tuples"
@@ -383,8 +383,8 @@ def _by_column(row: Mapping[str, Any] | Sequence[Any] | str, number: int) -> dic
     """The cells of a row by column. InputError if the row has none of the forms that `Dataset.from_list` lists."""
     if isinstance(row, Mapping):
         return {str(column): cell for column, cell in row.items()}
-    cells = (row,) if isinstance(row, str) else tuple(row)
-    names = {1: FORMS[2], 2: FORMS[1], 3: FORMS[0] if isinstance(cells[-1], str) else (*FORMS[1], "score")}
+    cells = (row,) if isinstance(row, str) else tuple(row) if isinstance(row, Iterable) else ()
+    names = {1: FORMS[2], 2: FORMS[1], 3: FORMS[0] if isinstance([None, *cells][-1], str) else (*FORMS[1], "score")}
     if len(cells) not in names:
         raise InputError(f"row {number} has {len(cells)} cells; a row is a dictionary, a pair, or a pair and its score")
     return dict(zip(names[len(cells)], cells, strict=True))

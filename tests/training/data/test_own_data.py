@@ -69,10 +69,10 @@ def test_class_labels_of_the_datasets_library_have_their_names():
         (lambda: Dataset.from_pairs("a cat", "a dog"), "sentence1 is one text; give a list of them"),
         (lambda: Dataset.from_pairs(FIRST, SECOND, ["1", "2", "high"]), "row 3, column score: 'high' is not a number"),
         (lambda: Dataset.from_pairs([], []), "pairs holds no usable row"),
-        (lambda: Dataset.from_list([("a", "b", 1, 2)]), "row 1 has 4 cells"),
         (lambda: Dataset.from_pandas(pd.DataFrame({"x": [1]})), "DataFrame has the column x"),
         (lambda: Dataset.from_datasets(datasets.DatasetDict()), "give one of them"),
-        (lambda: as_dataset(7, "train_data"), "train_data is a int; give a Dataset"),
+        (lambda: Dataset.from_list([object()]), "row 1 has 0 cells; a row is a dictionary, a pair"),
+        (lambda: as_dataset(pd.Series([7]), "train_data"), "train_data is a Series; give a Dataset"),
         (lambda: Dataset.from_file("nowhere.csv"), "There is no file nowhere.csv"),
     ],
 )
