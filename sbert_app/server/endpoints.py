@@ -160,6 +160,7 @@ def score_file(
     encoding: str = "",
     threshold: str = "",
     keep_unknown: bool = False,
+    read_as: str = "",
     request: gr.Request = None,
 ) -> tuple[dict[str, Any], gr.FileData]:
     """Score every sentence pair of a file: adds cosine (and cross_encoder) and note, keeps rows and columns.
@@ -174,6 +175,7 @@ def score_file(
         encoding: of a text file: windows-1251, shift_jis, …; empty = found out.
         threshold: adds a column match: 0.8, best-f1, precision=0.95; the last two need gold scores or labels.
         keep_unknown: score sentences of which the model knows no token, too.
+        read_as: the scale of the scores or the values of the labels: 1-7, or similar:1,different:0; empty = found out.
     """
     criterion = Criterion.parse(threshold) if threshold.strip() else None
     path = Path(file.path).resolve()
@@ -188,6 +190,7 @@ def score_file(
         formats=(f".{format}", ".parquet") if criterion and format != "parquet" else (f".{format}",),
         criteria=(str(criterion),) if criterion else CRITERIA,
         keep_unknown=keep_unknown,
+        read_as=read_as,
     )
     job, summary = services.scoring.run(task, visitor_of(request), encoding)
     answer, scored = summary.to_dict(), Path(summary.outputs[0])

@@ -172,8 +172,10 @@ def pairs(tmp_path: Path) -> Path:
 
 
 def test_a_file_in_its_statistics_and_the_scored_file_out(client, pairs):
-    summary, scored = client.predict(handle_file(pairs), columns="left,right,rank", api_name="/score_file")
+    options = {"columns": "left,right,rank", "read_as": "1-5"}
+    summary, scored = client.predict(handle_file(pairs), **options, api_name="/score_file")
     assert (summary["rows"], summary["scored"], summary["missing_text"]) == (3, 2, 1)
+    assert summary["remarks"] == ["rank read as: scores from 1 to 5 stretched to 0–5."]
     assert summary["columns"]["score"] == "rank"
     json.dumps(summary, allow_nan=False)
     with Path(scored).open(newline="", encoding="utf-8") as file:
