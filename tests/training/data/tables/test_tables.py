@@ -17,9 +17,7 @@ from hypothesis import strategies as st
 from training.data.tables.cells import as_text, bad_number, parse_number
 from training.data.tables.columns import (
     PairColumns,
-    canonical_names,
     free_name,
-    looks_like_data,
     pick_columns,
     pick_sentence,
     unique_names,
@@ -284,18 +282,11 @@ class TestHeader:
             "The first line is data, not a header, so the columns are called column_1 to column_3.",
         )
 
-    def test_what_looks_like_data(self):
-        for first in (["1", "2"], ["left", "0.5"], ["He runs far.", "x"], ["x", "y" * 90]):
-            assert looks_like_data(first)
-        for first in (["sentence1", "2"], ["left", "right"], ["Der Satz", "the other one"]):
-            assert not looks_like_data(first)
-
     def test_names_become_different_in_more_than_case_and_the_user_is_told(self):
         names, remarks = unique_names(["text", "text", "", "text_2"])
         assert names == ("text", "text_3", "column_3", "text_2")
         assert len(remarks) == 2
         assert free_name("cosine", ["Cosine", "cosine_2"]) == "cosine_3"
-        assert free_name("cosine", ["score"]) == "cosine"
 
 
 def table_with(tmp_path, *columns, row=None):
@@ -347,12 +338,6 @@ class TestPickColumns:
         assert pick_sentence(table_with(tmp_path, "id", "x"), "X") == "x"
         with pytest.raises(InputError, match="call the one to use sentence"):
             pick_sentence(table_with(tmp_path, "id", "x"))
-
-    def test_what_training_calls_the_columns(self):
-        names = {"Text 1": "sentence1", "text2": "sentence2", "similarity": "score"}
-        assert canonical_names([*names]) == names
-        assert list(canonical_names(["query", "positive", "negative"]).values()) == ["anchor", "positive", "negative"]
-        assert list(canonical_names(["text", "id"]).values()) == ["sentence", "id"]
 
 
 def test_cells_are_text_or_numbers_and_a_complaint_names_row_and_column():
