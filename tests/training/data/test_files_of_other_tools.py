@@ -173,12 +173,12 @@ def test_labels_that_their_names_do_not_sort_surely_are_not_read_one_way_in_sile
         ({"query": "a", "positive": "b", "negative": "c", "label": 1}, TRIPLETS, "the column label"),
         ({"sentence1": "a", "sentence2": "b", "rater1": 4, "rater2": 5}, PAIRS, "the columns rater1, rater2"),
         ({"#1 String": "a", "#2 String": "b", "Quality": "1"}, LABELLED, ""),
-        ({"sentence1": "a", "sentence2": "b", "is_match": True}, LABELLED, ""),
+        ({"text1": "a", "text2": "b", "label": 1, "label_text": "not_entailment"}, LABELLED, "the column label"),
     ],
 )
 def test_columns_that_are_not_read_are_named(tmp_path, row, kind, note):
     data = load_data(lines(tmp_path / "a.jsonl", row))
-    assert data.kind == kind
+    assert (data.kind, data.label_names) == (kind, (str(row[list(row)[-1]]).lower(),) * (kind == LABELLED))
     assert [remark for remark in data.notes if "not read" in remark] == (
         [f"not read: {note}; ?columns= says which columns are"] if note else []
     )
@@ -227,7 +227,7 @@ def test_headers_that_are_not_quite_those_of_the_rows(tmp_path, head, rows):
     assert (data.columns, data.scores) == ((["a cat", "a car"], ["a dog", "a bus"]), [4, 0])
 
 
-@pytest.mark.parametrize("more", ["Total,,42", "sentence1,sentence2,label"])
+@pytest.mark.parametrize("more", ["Total,,42", "\ufeffsentence1,sentence2,label"])
 def test_a_sum_below_the_scores_or_a_header_among_labels_does_not_change_how_they_are_read(tmp_path, more):
     path = tmp_path / "a.csv"
     path.write_text(f"sentence1,sentence2,label\na cat,a dog,1\n{more}\na car,a bus,0\n", encoding="utf-8")

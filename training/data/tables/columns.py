@@ -44,7 +44,9 @@ SCORES = (
     "점수",
 )
 LABELS = (
-    *("label", "goldlabel", "isduplicate", "labels", "duplicate", "ismatch", "isparaphrase", "quality", "class"),
+    # The words of a label come before its number.
+    *("labeltext", "labelname", "label", "goldlabel", "isduplicate", "labels", "duplicate", "ismatch", "isparaphrase"),
+    *("quality", "class"),
     *("category", "entailment", "entailmentlabel", "entailmentjudgment", "issimilar", "isequivalent", "isrelevant"),
     *("etikett", "étiquette", "etiqueta", "etichetta", "etykieta", "метка", "标签", "標籤", "ラベル", "라벨", "레이블"),
 )
@@ -137,8 +139,9 @@ def remarks_on(columns: Sequence[str], rows: Cells) -> list[str]:
 
 
 def canonical_names(columns: Sequence[str], rows: Cells | None = None) -> dict[str, str]:
-    """The canonical name of each column: text_a -> sentence1, similarity -> score. Others keep their names."""
-    canonical = {name: role for role, name in roles_of(columns, rows).items() if role not in columns or role == name}
+    """The canonical name of each column: text_a -> sentence1, similarity -> score. Others keep theirs, or have none."""
+    roles = roles_of(columns, rows)
+    canonical = dict.fromkeys(roles, "") | {name: role for role, name in roles.items()}
     return {name: canonical.get(name, name) for name in columns}
 
 

@@ -73,7 +73,8 @@ class DelimitedTable(TextTable):
             def feed() -> Iterator[str]:
                 while (line := unread_lines.popleft() if unread_lines else next(lines, None)) is not None:
                     record_lines.append(line)
-                    yield line
+                    # Of files put together each may begin with a byte order mark.
+                    yield line.removeprefix("\ufeff")
 
             reader = self._csv_reader(feed())
             while True:

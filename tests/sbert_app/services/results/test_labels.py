@@ -51,7 +51,7 @@ def test_two_labels_or_more_are_an_order_from_entailment_to_contradiction(encode
 
 def test_other_labels_and_other_forms_are_refused(encoder):
     other = Dataset("mine", NLI.columns, labels=[0, 1, 0], label_names=("spam", "ham"))
-    with pytest.raises(InputError, match=r"the labels of mine \(spam, ham\) do not say which pairs belong together"):
+    with pytest.raises(InputError, match=r"the labels of mine \(spam, ham\) do not say which pairs are matches"):
         score_labels(encoder, other)
     with pytest.raises(InputError, match="needs triplets, or pairs with labels"):
         score_labels(encoder, Dataset("pairs", NLI.columns))
