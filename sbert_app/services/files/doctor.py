@@ -11,6 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
 from sbert_app.formats import format_count
@@ -85,7 +86,9 @@ def examine(data: Dataset, model: Model | None = None, others: Mapping[str, Data
     }
     for name, other in (others or {}).items():
         evaluated = {frozenset(map(folded, row)) for row in zip(*other.columns, strict=True)}
-        faults[f"also in {name}"] = [at for at, row in enumerate(rows) if frozenset(row) in evaluated]
+        # Two sentences of a triplet are a pair.
+        parts = (map(frozenset, combinations(row, len(other.columns))) for row in rows)
+        faults[f"also in {name}"] = [at for at, part in enumerate(parts) if not evaluated.isdisjoint(part)]
     if model is not None:
         texts = list(dict.fromkeys(text for column in data.columns for text in column))
         unknown = {text for text, is_unknown in zip(texts, model.is_unknown(texts), strict=True) if is_unknown}

@@ -53,7 +53,8 @@ def test_equal_pairs_may_differ_a_little_and_classes_out_of_balance_symbols_and_
     near = Dataset.from_pairs(["a", "a", "b", "b"], ["c", "c", "d", "d"], [4.0, 4.5, 0.0, 5.0])
     assert [finding.rows for finding in examine(near)] == [[3, 4], [2]]
     assert not examine(Dataset.from_pairs(["a", "b"], ["b", "a"], labels=["entailment", "neutral"]))
-    assert not examine(Dataset.from_list([("a", "b", "c"), ("a", "c", "b")]))
+    triplets, tests = Dataset.from_list([("a", "b", "c"), ("a", "c", "b")]), Dataset.from_pairs(["C"], ["a"])
+    assert list(map(str, examine(triplets, None, {"tests": tests}))) == ["2 rows: also in tests (row 1, 2)"]
     [finding] = examine(Dataset.from_pairs(list("abcdefghij"), list("ABCDEFGHIJ"), labels=["no"] * 9 + ["yes"]))[1:]
     assert (str(finding), finding.is_left_out) == ("9 of 10 labels are no", False)
     findings = examine(Dataset.from_pairs(["Fish &amp; chips.", "!!!", "if a < b"], ["<b>Food</b>", "So.", "c > d"]))
