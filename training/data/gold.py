@@ -33,7 +33,7 @@ MISSING = (
 # Missing values in SPSS and in surveys, beside ratings up to 10.
 MISSING_CODES, TOP_RATING = frozenset({-999.0, -99.0, -9.0, 99.0, 999.0, 9999.0}), 10
 # Columns with these ends of names are the reverse of a score.
-DISTANCES = ("distance", "dissimilarity", "dissimilarityscore")
+DISTANCES = ("distance", "dist", "difference", "dissimilarity", "dissimilarityscore")
 # A number beyond this is no score.
 LARGEST = 1e6
 # More labels are no classes but something else, such as sentences.
@@ -169,9 +169,10 @@ class GoldColumn:
             scale = scale or named[1]
         if labels:
             return cls._with_labels(name, parse_labels(labels), scale)
-        if role.endswith(DISTANCES):
+        is_reverse = side_of(role.removeprefix("is")) is False and parse_number(role) is None
+        if is_reverse or role.endswith(DISTANCES):
             raise InputError(
-                f"{name} grows as sentences differ; write similarities, such as the highest distance less each"
+                f"{name} grows as sentences differ; write similarities, or the values of labels by ?labels="
             )
         shares = [_SHARE.fullmatch(text) for text in texts]
         tops = {float(share[2] or 100) for share in shares if share and _score(share[1]) is not None}

@@ -72,7 +72,7 @@ def test_shares_of_several_wholes_and_scores_that_a_spreadsheet_took_for_dates_a
 
 
 def test_distances_are_no_scores():
-    for name in ("distance", "Cosine distance", "edit_distance", "dissimilarity"):
+    for name in ("distance", "Cosine dist", "edit_distance", "dissimilarity", "is_different", "not_duplicate"):
         with pytest.raises(InputError, match=f"{name} grows as sentences differ"):
             GoldColumn.of(name, ["0.1", "0.9"])
 
