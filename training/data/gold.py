@@ -169,8 +169,7 @@ class GoldColumn:
             scale = scale or named[1]
         if labels:
             return cls._with_labels(name, parse_labels(labels), scale)
-        is_reverse = side_of(role.removeprefix("is")) is False and parse_number(role) is None
-        if is_reverse or role.endswith(DISTANCES):
+        if role.endswith(DISTANCES) or (side_of(role.removeprefix("is")) is False and parse_number(role) is None):
             raise InputError(
                 f"{name} grows as sentences differ; write similarities, or the values of labels by ?labels="
             )
