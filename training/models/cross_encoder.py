@@ -44,11 +44,11 @@ from training.models.folder import (
 )
 from training.models.joint_pair_model import JointPairModel, LogitScorer, Scorer, SequenceClassifier, build_pair_runner
 from training.models.loading import CAUSAL_MODEL, CLASSIFIER, max_input_length, merge_adapter, open_transformer
-from training.models.model import Model, Pair
+from training.models.model import Model, Pair, check_pairs
 from training.models.modules.sentence import activation_named
 from training.models.pairs import PROBES, PairRow, PairTokenizer
 from training.models.settings import ChatFormat, checked
-from training.models.texts import CHUNK, Chunk, Forward, ReadReport, compute_chunks, numbered
+from training.models.texts import CHUNK, Chunk, Forward, ReadReport, compute_chunks, numbered, texts
 from training.names import ModelName
 from training.progress import Progress, ShouldStop, progress_bar
 
@@ -197,9 +197,10 @@ class CrossEncoder(Model):
             return_documents: put the documents into the result too, as ``text``.
             options: of ``predict``.
         """
-        scores = self.predict([(query, document) for document in documents], **options)
+        listed = texts(documents)
+        scores = self.predict([(query, document) for document in listed], **options)
         best = np.argsort(-scores, kind="stable")[:top_k].tolist()
-        text = (lambda row: {"text": documents[row]}) if return_documents else lambda _: {}
+        text = (lambda row: {"text": listed[row]}) if return_documents else lambda _: {}
         return [{"corpus_id": row, "score": float(scores[row]), **text(row)} for row in best]
 
     def save(self, folder: str | Path) -> None:
@@ -216,9 +217,7 @@ class CrossEncoder(Model):
     def _read(self, pairs: Sequence[Pair], start: int) -> Chunk:
         """A chunk of the pairs as token ids. InputError if one is not two texts."""
         part = pairs[start : start + CHUNK]
-        for number, pair in enumerate(part, start + 1):
-            if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
-                raise InputError(f"pair {number} is not two texts: give pairs such as (sentence1, sentence2)")
+        check_pairs(part, start)
         distinct, inverse = numbered((first, second) for first, second in part)
         rows = self.tokenizer(distinct)
         cut = [pair for pair, row in zip(distinct, rows, strict=True) if row.truncated]

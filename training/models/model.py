@@ -114,6 +114,13 @@ class Model(ABC):
         return self
 
 
+def check_pairs(pairs: Sequence[Pair], offset: int = 0) -> None:
+    """InputError if a pair is not two texts, with its number; ``offset`` came before them."""
+    for number, pair in enumerate(pairs, offset + 1):
+        if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+            raise InputError(f"pair {number} is not two texts: give pairs such as (sentence1, sentence2)")
+
+
 class Retriever(ABC):
     """A model that ranks documents for queries."""
 
@@ -208,6 +215,7 @@ class VectorModel(Model, Retriever):
         self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
     ) -> np.ndarray:
         """The cosine of each pair, float32 (N,)."""
+        check_pairs(pairs)
         sentences = [pair[side] for side in (0, 1) for pair in pairs]
         first, second = np.split(self.encode(sentences, True, on_progress, should_stop), 2)
         return np.einsum("nd,nd->n", first, second)

@@ -45,7 +45,7 @@ def encode_in_processes(
     ``on_progress`` is called after each part, ``should_stop`` is asked several times a second; the counts of all parts
     are added to the ``report``.
     """
-    if isinstance(devices, str):
+    if isinstance(devices, str | torch.device):
         raise InputError(
             f"device takes a list, one name for each process, such as ['{devices}'] * 2; "
             "Encoder.load(name, device=…) chooses the device of one process"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count, islice
@@ -123,7 +123,7 @@ def first_positions(sentences: Sequence[str]) -> np.ndarray:
 
 def texts(sentences: Iterable[str], offset: int = 0) -> list[str]:
     """The sentences as a list. InputError if one is not text, with its number; ``offset`` came before them."""
-    checked = list(sentences)
+    checked = list(_listed(sentences))
     if set(map(type, checked)) <= {str}:
         return checked
     for number, text in enumerate(checked, offset + 1):
@@ -132,11 +132,17 @@ def texts(sentences: Iterable[str], offset: int = 0) -> list[str]:
     return checked
 
 
+def _listed(sentences: Iterable[str]) -> Iterable[str]:
+    """The sentences. InputError for what would be read by its letters, its keys or the names of its columns."""
+    if isinstance(sentences, str | Mapping) or getattr(sentences, "ndim", 1) != 1:
+        kind = type(sentences).__name__
+        raise InputError(f"a list of sentences is needed, not a {kind}; give one column, or put one string into a list")
+    return sentences
+
+
 def chunks(sentences: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Lists of ``size`` sentences. InputError if one is not text, or for a text, which would be read by its letters."""
-    if isinstance(sentences, str):
-        raise InputError("a list of sentences is needed; put the one string into a list")
-    done, remaining = 0, iter(sentences)
+    """Lists of ``size`` sentences; InputError as `texts`."""
+    done, remaining = 0, iter(_listed(sentences))
     while part := texts(islice(remaining, size), done):
         yield part
         done += len(part)

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -123,8 +124,9 @@ def test_documents_are_ranked_as_sentence_transformers_ranks_them(tmp_path):
     folder = str(classifier(tmp_path / "model"))
     query, documents = "A man is playing a guitar.", [second for _, second in PAIRS[:5]]
     ours, theirs = CrossEncoder.load(folder, dtype="float32"), Theirs(folder, device="cpu")
+    series = pd.Series(documents, index=range(5, 0, -1))
     for options in ({}, {"top_k": 2, "return_documents": True, "batch_size": 1}):
-        hits, expected = ours.rank(query, documents, **options), theirs.rank(query, documents, **options)
+        hits, expected = ours.rank(query, series, **options), theirs.rank(query, documents, **options)
         assert [{**hit, "score": 0} for hit in hits] == [{**hit, "score": 0} for hit in expected]
         np.testing.assert_allclose([hit["score"] for hit in hits], [hit["score"] for hit in expected], atol=1e-5)
 

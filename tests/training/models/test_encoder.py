@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from depth import examples
@@ -246,8 +247,11 @@ def test_normalize_is_the_callers_choice_and_one_string_no_list_of_letters(encod
     raw, unit = encoder.encode(SENTENCES, normalize=False), encoder.encode(SENTENCES, normalize=True)
     np.testing.assert_allclose(unit, raw / np.linalg.norm(raw, axis=1, keepdims=True), **SAME)
     np.testing.assert_array_equal(encoder.encode(SENTENCES, normalize=None), raw)  # the folder has no Normalize
-    with pytest.raises(InputError, match="list of sentences"):
-        list(encoder.encode_stream("the cat"))
+    for wrong in ("the cat", {"the cat": 1}, pd.DataFrame({"text": SENTENCES}), np.array("the cat")):
+        with pytest.raises(InputError, match=f"list of sentences is needed, not a {type(wrong).__name__}"):
+            list(encoder.encode_stream(wrong))
+    with pytest.raises(InputError, match="pair 1 is not two texts"):
+        encoder.score(["ab"])
     np.testing.assert_array_equal(encoder.encode("the cat"), encoder.encode(["the cat"])[0])
 
 

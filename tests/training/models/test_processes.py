@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from started import StartedProcesses
 from tiny_models import WORDS, make_model
 
@@ -53,7 +54,7 @@ def test_the_vectors_are_those_of_one_process_in_the_same_order(encoder: Encoder
 def test_a_mistake_is_one_sentence_before_any_process_starts(encoder: Encoder):
     assert encoder.encode([], device=DEVICES).shape == (0, encoder.dimension)
     for device, sentences, complaint in (
-        ("cpu", ["a"], r"device takes a list, one name for each process, such as \['cpu'\] \* 2"),
+        *((cpu, ["a"], r"device takes a list, .* such as \['cpu'\] \* 2") for cpu in ("cpu", torch.device("cpu"))),
         ([], ["a"], "device is an empty list"),
         (["cpu", "cuda:7"], ["a"], "device 'cuda:7' cannot be used on this machine"),
         (DEVICES, ["a", None], "sentence 2 is NoneType, not text"),
