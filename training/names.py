@@ -123,7 +123,7 @@ class ModelName:
         if ("?" in text or ":" in text) and _is_folder(text):
             return ModelName(text)
         if text.strip().startswith(MAXSIM):
-            return replace(ModelName.parse(text.strip().removeprefix(MAXSIM)), maxsim=True)
+            return replace(ModelName.parse(text.lstrip().removeprefix(MAXSIM)), maxsim=True)
         whole, pooling = text.strip(), None
         before, _, last = whole.rpartition(":")
         if last in POOLINGS and not whole.startswith(ENDPOINT):
@@ -138,15 +138,18 @@ class ModelName:
         if not mark or (pooling and _is_folder(whole)):
             return ModelName(whole, pooling=pooling)
         settings = dict(parse_qsl(query, keep_blank_values=True))
+        if not pooling and settings.get(PROMPT) and [*settings][-1] == PROMPT:
+            # A space at its end separates the prompt from the text.
+            settings[PROMPT] += text[len(text.rstrip()) :]
         takes = (*SETTINGS, *REQUEST_SETTINGS) if name.startswith(ENDPOINT) else SETTINGS
         if unknown := set(settings) - set(takes):
             raise InputError(f"{text!r}: {min(unknown)!r} is no setting of a model; choose {', '.join(takes)}")
         values: dict[str, Any] = {key: settings.get(key) for key in (PROMPT, PROMPT_NAME, DTYPE)}
         for key in filter(settings.__contains__, (DIMENSION, *REQUEST_SETTINGS)):
             most = REQUEST_SETTINGS.get(key, MOST_DIMENSIONS)
-            if not settings[key].isdecimal() or len(settings[key]) > len(str(most)) or int(settings[key]) > most:
-                value = settings[key][:80]
-                raise InputError(f"{text!r}: {key} is {value!r}, but must be a whole number, at most {most:,}")
+            value = settings[key][:80]
+            if not value.isdecimal() or len(value) > len(str(most)) or not 1 <= int(value) <= most:
+                raise InputError(f"{text!r}: {key} is {value!r}, but must be a whole number from 1 to {most:,}")
             values["dimension" if key == DIMENSION else key] = int(settings[key])
         return ModelName(name, **values, pooling=pooling)
 

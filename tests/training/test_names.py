@@ -78,6 +78,8 @@ def test_an_endpoint_is_an_address_and_a_model():
     assert name.endpoint == Endpoint("http://localhost:11434/v1", "localhost:11434", "bge:cls")
     assert (name.dimension, name.prompt, name.pooling) == (64, "query: ", None)
     assert ModelName.parse(str(name)) == name
+    # The space at the end of a prompt is part of it.
+    assert ModelName.parse("maxsim:m?dim=64&prompt=query: ") == ModelName.parse("maxsim:m?dim=64&prompt=query%3A+")
     assert ModelName.parse("endpoint:https://api.example/v1#org/m").endpoint.url == "https://api.example:443/v1"
     assert ModelName.parse("endpoint:http://[::1]:8080/v1#m").endpoint.address == "[::1]:8080"
     assert ModelName.parse("all-MiniLM-L6-v2").endpoint is None
