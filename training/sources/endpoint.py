@@ -134,8 +134,9 @@ async def _refusal(endpoint: Endpoint, response: httpx2.Response, key: str) -> I
     with suppress(httpx2.HTTPError):
         words = (await _read(response, MOST_ERROR_BYTES)).decode("utf-8", "replace").strip()
     # A body that is no JSON, or has another shape, is repeated as it is.
-    with suppress(ValueError, LookupError, TypeError, RecursionError):
-        reason = json.loads(words)["error"]
+    with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        body = json.loads(words)
+        reason = body.get("error") or body.get("message") or body["detail"]
         words = str(reason["message"] if isinstance(reason, dict) else reason)
     words = first_line(Exception(words.replace(key, "…") if key else words)) if words else response.reason_phrase
     attempts = f" after {len(DELAYS) + 1} attempts" if status in BUSY else ""

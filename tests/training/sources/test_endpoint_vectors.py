@@ -17,7 +17,7 @@ from training.sources import endpoint as source
 from training.sources.endpoint import KEY, fetch_vectors
 
 TEXTS = ["A cat sleeps.", "It rains."]
-SECRET = "sk-very-secret"
+SECRET, WRONG = "sk-very-secret", "does not answer with embeddings"
 
 
 @pytest.fixture(autouse=True)
@@ -80,21 +80,16 @@ def test_it_is_away():
 @pytest.mark.parametrize(
     ("body", "what"),
     [
-        (b"<html>log in</html>", "does not answer with embeddings"),
-        (b"\xff\xfe\x00", "does not answer with embeddings"),
-        (b"[" * 100_000, "does not answer with embeddings"),
-        (b'{"data": [5, 6]}', "does not answer with embeddings"),
+        *((body, WRONG) for body in (b"<html>log in</html>", b"\xff\xfe\x00", b"[" * 100_000, b'{"data": [5, 6]}')),
         (b'{"data": [{}, {}]}', "embedding"),
         (vectors([1.0])[2], "gives 1 vectors for 2 texts"),
         (vectors([1.0], [2.0, 3.0])[2], "shapes (1,) and, at index 1, (2,)"),
         (vectors([1.0], [2.0])[2].replace(b'"index": 1', b'"index": 0'), "index 0 comes twice"),
         (vectors([[1.0]], [[2.0]])[2], "shapes"),
         (vectors(1.0, 2.0)[2], "shapes"),
-        (vectors([1.0], [float("nan")])[2], "not finite"),
-        (vectors([1.0], [1e300])[2], "not finite"),
-        (vectors([1.0], ["one"])[2], "does not answer with embeddings"),
-        (vectors("not base64!", "AAAAAA==")[2], "does not answer with embeddings"),
-        (vectors([1.0], [10**400])[2], "does not answer with embeddings"),
+        *((vectors([1.0], [odd])[2], "not finite") for odd in (float("nan"), 1e300)),
+        *((vectors([1.0], [odd])[2], WRONG) for odd in ("one", 10**400)),
+        (vectors("not base64!", "AAAAAA==")[2], WRONG),
     ],
 )
 def test_nonsense_is_told_from_vectors(body, what):
@@ -137,6 +132,8 @@ def test_a_redirect_is_not_followed():
     [
         (404, {"error": {"message": "model 'tiny' not found"}}, "status 404: model 'tiny' not found"),
         (400, {"error": "input is too long"}, "status 400: input is too long"),
+        (404, {"id": "1", "message": "model 'tiny' not found"}, "status 404: model 'tiny' not found"),
+        (400, {"detail": "input is too long"}, "status 400: input is too long"),
         (401, {"error": {"message": f"Incorrect key: {SECRET}."}}, f"Incorrect key: ….; put its key into {KEY}"),
         (403, "not for you", f"not for you; put its key into {KEY}"),
         (413, "", "status 413: Request Entity Too Large"),
