@@ -73,6 +73,8 @@ class Dataset:
         name: str = "pairs",
     ) -> Dataset:
         """Pairs of sentences, with gold scores or labels if there are any. Rules and errors as `from_columns`."""
+        if scores is not None and labels is not None:
+            raise InputError(f"{name} have scores or labels, not both; leave one out")
         columns = {"sentence1": sentences1, "sentence2": sentences2, "score": scores, "label": labels}
         return cls.from_columns({column: cells for column, cells in columns.items() if cells is not None}, name)
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Collection
 from typing import Annotated, Any, NamedTuple, get_args
 
+import numpy as np
 from pydantic import BeforeValidator, Field, StringConstraints
 from pydantic.fields import FieldInfo
 
@@ -11,8 +12,8 @@ from training.objectives.base import names
 
 
 def whole_number(value: Any) -> Any:
-    """A whole number as an int: JSON from a browser has no integers, so that 8.0 is 8."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    """A whole number as an int: JSON from a browser has no integers, so that 8.0 is 8, and NumPy has its own."""
+    return int(value) if isinstance(value, float | np.integer) and value.is_integer() else value
 
 
 def listed(value: Any) -> Any:

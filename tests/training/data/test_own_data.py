@@ -69,6 +69,7 @@ def test_class_labels_of_the_datasets_library_have_their_names():
         (lambda: Dataset.from_pairs("a cat", "a dog"), "sentence1 is one text; give a list of them"),
         (lambda: Dataset.from_pairs(FIRST, SECOND, ["1", "2", "high"]), "row 3, column score: 'high' is not a number"),
         (lambda: Dataset.from_pairs([], []), "pairs holds no usable row"),
+        (lambda: Dataset.from_pairs(FIRST, SECOND, [5, 4, 0], [1, 1, 0]), "scores or labels, not both"),
         (lambda: Dataset.from_pandas(pd.DataFrame({"x": [1]})), "DataFrame has the column x"),
         (lambda: Dataset.from_datasets(datasets.DatasetDict()), "give one of them"),
         (lambda: Dataset.from_list([object()]), "row 1 has 0 cells; a row is a dictionary, a pair"),

@@ -1,5 +1,6 @@
 """RunConfig: validated when it is made, equal after a round trip through JSON."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,8 +78,8 @@ def test_numbers_and_words_mean_what_people_mean_by_them():
     assert RunConfig("triplet", batch_size=1).batch_size == 1
     assert RunConfig("mnrl", eval_data="none").eval_data is None
     assert RunConfig("mnrl", eval_data="").eval_data is None
-    # JSON from a browser has no whole numbers.
-    config = RunConfig("regression", batch_size=8.0, max_steps=20.0)
+    # JSON from a browser has no whole numbers, and NumPy has its own.
+    config = RunConfig("regression", batch_size=8.0, max_steps=np.int64(20))
     assert (config.batch_size, config.max_steps) == (8, 20)
     assert isinstance(config.batch_size, int)
     assert [RunConfig("mnrl").evaluate_every(steps) for steps in (1, 60, 360, 1_000, 10_000)] == [1, 15, 90, 100, 500]
