@@ -9,7 +9,7 @@ SHAPES = {
     # Clients of Cohere, Jina and vLLM ask for the same path.
     "/v1/rerank": "OpenAI, Cohere",
     "/v2/": "Cohere",
-    **dict.fromkeys(("/v1", "/embeddings", "/score", "/models"), "OpenAI"),
+    **dict.fromkeys(("/v1", "/openai", "/embeddings", "/score", "/models"), "OpenAI"),
     **dict.fromkeys(("/embed", "/rerank", "/similarity", "/predict", "/tokenize", "/info"), "TEI"),
 }
 TEI_TYPES = {429: "Overloaded", 500: "Backend", 503: "Unhealthy"}

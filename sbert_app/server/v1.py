@@ -74,8 +74,7 @@ def router(services: Services) -> APIRouter:
     }
     answer = partial(_answer, models=services.models, limit=limit, threads_of=threads_of)
     for path, (body, compute) in answers.items():
-        # Base addresses of clients may end with a slash.
-        for spelling in {path, f"{path}/", f"/{path}"}:
+        for spelling in _spellings(path):
             routes.add_route(spelling, partial(answer, body=body, compute=compute), methods=["POST"])
 
     listings: dict[str, Callable[[], dict[str, Any]]] = {
@@ -85,11 +84,12 @@ def router(services: Services) -> APIRouter:
         "/info": partial(openai.info, services.models, __version__),
     }
 
-    def listing(request: Request) -> Response:
-        return JSONResponse(listings[request.scope["path"]]())
+    def listing(_: Request, entries: Callable[[], dict[str, Any]]) -> Response:
+        return JSONResponse(entries())
 
-    for path in listings:
-        routes.add_route(path, listing, methods=["GET"])
+    for path, entries in listings.items():
+        for spelling in _spellings(path):
+            routes.add_route(spelling, partial(listing, entries=entries), methods=["GET"])
 
     @routes.get("/v1/models/{name:path}")
     def model(name: str) -> Response:
@@ -113,6 +113,11 @@ def router(services: Services) -> APIRouter:
     for path in (*answers.keys() - {"/"}, *listings, *others):
         routes.add_route(path, no_answer, methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
     return routes
+
+
+def _spellings(path: str) -> set[str]:
+    """A path as clients ask for it whose base addresses end with a slash, or whose paths do."""
+    return {path, f"{path}/", f"/{path}", "//".join(path.rsplit("/", 1))}
 
 
 async def _answer(
@@ -161,7 +166,9 @@ async def _answer(
 
 def _sentence(body: type[Body], error: ValidationError) -> str:
     """The first mistake: the field, and what it must be."""
-    mistake = error.errors(include_url=False, include_input=False)[0]
+    mistakes = error.errors(include_url=False, include_input=False)
+    # What is missing may be there under a name that is not known.
+    mistake = next((mistake for mistake in mistakes if mistake["type"] == "extra_forbidden"), mistakes[0])
     field = str(mistake["loc"][0]) if mistake["loc"] else ""
     if mistake["type"] == "extra_forbidden":
         taken = ", ".join(name for name in body.model_fields if name != "most_tokens")
@@ -172,8 +179,10 @@ def _sentence(body: type[Body], error: ValidationError) -> str:
         return "the request must be a JSON object"
     if len(mistake["loc"]) == 1:
         return f"{field}: {mistake['msg'][:1].lower()}{mistake['msg'][1:]}"
+    steps = (step for one in mistakes if one["type"].startswith("string_") for step in one["loc"])
+    place = next((f"; number {step + 1} is not" for step in steps if isinstance(step, int)), "")
     texts = f"a list of 1 to {openai.MOST_INPUTS:,} texts of at most {openai.MOST_CHARACTERS:,} characters"
     if issubclass(body, openai.RerankRequest):
-        return f"{field} must be {texts}, or of objects with one"
+        return f"{field} must be {texts}, or of objects with one{place}"
     ids = ", or token ids in their place" if issubclass(body, openai.EmbeddingsRequest) else ""
-    return f"{field} must be a text, or {texts}{ids}"
+    return f"{field} must be a text, or {texts}{ids}{place}"

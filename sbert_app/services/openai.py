@@ -206,6 +206,8 @@ def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: Shou
     from training.models.encoder import Encoder
 
     name, role = ModelName.parse(request.model), ROLES_OF.get((request.input_type or "").lower())
+    if request.prompt_name and request.input_type:
+        raise InputError("prompt_name and input_type both choose the prompt; send one of them")
     if request.prompt_name is not None:
         name = replace(name, prompt_name=request.prompt_name, prompt=None)
     model = models.get(name, Model, role=role)
@@ -327,12 +329,13 @@ def _score(
     """The scores of pairs, float (N,), and the part of the answer on what was read of them.
 
     ``firsts`` holds the first text of each pair, or one for all. ``names`` are those of first and second texts in
-    warnings.
+    warnings. In a ranking a bi-encoder has the prompts of its folder for a query and for documents.
     """
     # It imports torch, which takes seconds.
     from training.models.cross_encoder import CrossEncoder
 
-    model = models.get(request.model, Model)
+    roles = ("query", "document") if isinstance(request, RerankRequest) else (None, None)
+    first, model = (models.get(request.model, Model, role=role) for role in roles)
     texts = [*firsts, *seconds]
     pairs = list(zip(firsts * (len(seconds) // len(firsts)), seconds, strict=True))
     if isinstance(model, CrossEncoder):
@@ -340,9 +343,13 @@ def _score(
         scores = model.predict(pairs, should_stop=should_stop, report=report)
         tokens, cut = report.tokens, [at for at, pair in enumerate(pairs) if pair in (report.cut or ())]
     else:
-        scores = model.score(pairs, should_stop=should_stop)
-        tokens, long = read_tokens(model, texts)
-        is_long = {texts[at] for at in long}
+        if isinstance(first, VectorModel) and isinstance(model, VectorModel):
+            vectors = first.encode(firsts, should_stop=should_stop), model.encode(seconds, should_stop=should_stop)
+            scores = np.einsum("nd,nd->n", *np.broadcast_arrays(*vectors))
+        else:
+            scores = model.score(pairs, should_stop=should_stop)
+        (tokens, long), (more, also_long) = read_tokens(first, firsts), read_tokens(model, seconds)
+        tokens, is_long = tokens + more, {*(firsts[at] for at in long), *(seconds[at] for at in also_long)}
         cut = [at for at, pair in enumerate(pairs) if is_long.intersection(pair)]
     _check_cut(model, request, cut)
     check_finite(model, scores)

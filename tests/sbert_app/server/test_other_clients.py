@@ -4,24 +4,16 @@ import json
 
 import numpy as np
 import pytest
-from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.testclient import TestClient
+from test_v1 import app_of
 
-from sbert_app.server import api, v1
 from sbert_app.server.calls import CountRequests
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 from training.models.encoder import Encoder
 
 MODEL = "all-MiniLM-L6-v2"
-
-
-def app_of(services: Services) -> FastAPI:
-    app = FastAPI(middleware=[Middleware(CountRequests)], openapi_url=None)
-    app.include_router(v1.router(services))
-    app.include_router(api.document_router(services))
-    return app
 
 
 def sentence_of(answer) -> str:
@@ -38,7 +30,7 @@ def services(home):
 
 @pytest.fixture(scope="module")
 def http(services):
-    with TestClient(app_of(services)) as client:
+    with TestClient(app_of(services, Middleware(CountRequests))) as client:
         yield client
 
 
@@ -205,12 +197,24 @@ def test_a_role_has_the_prompt_of_the_folder(prompted, fields, prompt):
     assert ids.status_code == (400 if prompt else 200)
 
 
+def test_a_bi_encoder_ranks_with_the_prompts_of_its_folder(prompted):
+    http, folder = prompted
+    query, documents, encoder = "a cat", ["a dog", "a cat"], Encoder.load(folder)
+    ranked = http.post("/v1/rerank", json={"model": folder, "query": query, "documents": documents}).json()
+    expected = encoder.encode_document(documents) @ encoder.encode_query(query)
+    assert [hit["relevance_score"] for hit in ranked["results"]] == pytest.approx(sorted(expected)[::-1], abs=2e-3)
+    read = [f"query: {query}", *(f"passage: {document}" for document in documents)]
+    assert ranked["usage"]["total_tokens"] == sum(map(len, encoder.tokenize(read)))
+
+
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
         ({"prompt_name": "clustering"}, "clustering"),
+        ({"prompt_name": "query", "input_type": "document"}, "send one of them"),
+        ({"inputs": None, "content": "a cat"}, "content is not known here"),
+        ({"inputs": ["a", 5]}, "or token ids in their place; number 2 is not"),
         ({"late_chunking": True}, "late_chunking can only be false here"),
-        ({"stream": True}, "stream can only be false here"),
         ({"truncation_direction": "Left"}, "truncation_direction can only be right here"),
         ({"truncate": "START"}, "truncate: input should be 'END' or 'NONE'"),
         ({"embedding_types": ["int8"]}, "embedding_types: input should be 'float' or 'base64'"),
@@ -260,7 +264,7 @@ def test_errors_have_the_shape_of_the_paths_own_clients(http, path):
 
 
 def test_a_slash_more_in_the_address_of_a_client_changes_nothing(http):
-    for path in ("/v1/embeddings/", "//embed"):
+    for path in ("/v1/embeddings/", "//embed", "/v1//embeddings"):
         answer = http.post(f"http://testserver{path}", json={"model": MODEL, "input": "a cat"})
         assert answer.status_code == 200
         assert sentence_of(http.post(f"http://testserver{path}", content=b"{")) == "the request is not valid JSON"
@@ -269,7 +273,8 @@ def test_a_slash_more_in_the_address_of_a_client_changes_nothing(http):
 def test_infinitys_client_sends_0_for_all_dimensions(http):
     answer = http.post("/embeddings", json={"model": MODEL, "input": "a cat", "dimensions": 0})
     assert len(answer.json()["data"][0]["embedding"]) == 384
-    assert http.get("/models").json() == http.get("/v1/models").json()
+    for path in ("/models", "/v1/models/", "/v1//models"):
+        assert http.get(path).json() == http.get("/v1/models").json()
 
 
 def test_ollama_lists_the_models_and_says_its_version(http):

@@ -57,7 +57,6 @@ def test_litellm_ranks(address, provider):
 
 @pytest.mark.parametrize("provider", ["openai", "hosted_vllm"])
 def test_litellm_embeds(address, expected, provider):
-    # It is installed by hand: it would bring boto3 and an older python-dateutil.
     litellm = pytest.importorskip("litellm")
     answer = litellm.embedding(model=f"{provider}/{MODEL}", input=TEXTS, api_base=f"{address}/v1", api_key="any")
     assert np.allclose([item["embedding"] for item in answer.data], expected, atol=2e-3)
