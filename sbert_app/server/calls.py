@@ -53,8 +53,9 @@ class PlainCalls:
             await JSONResponse({"error": "the request is not valid JSON"}, 400)(scope, receive, send)
             return
         posted, mistake = json.dumps(body).encode(), dict[str, int]()
-        length = (b"content-length", str(len(posted)).encode())
-        headers = [*(header for header in scope["headers"] if header[0] != b"content-length"), length]
+        # curl says that it sends a form.
+        own = {b"content-length": str(len(posted)).encode(), b"content-type": b"application/json"}
+        headers = [*(header for header in scope["headers"] if header[0] not in own), *own.items()]
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] == 500:

@@ -82,7 +82,8 @@ class OwnSite:
                 await refuse(403, sentence, scope, receive, send)
                 return
             if is_foreign(headers) and headers.get("origin") not in self.origins:
-                await refuse(403, "requests from pages of other sites are not answered", scope, receive, send)
+                sentence = "requests from pages of other sites are not answered; to allow one: serve --allow-origin"
+                await refuse(403, sentence, scope, receive, send)
                 return
         await self.app(scope, receive, send)
 

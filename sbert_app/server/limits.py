@@ -74,7 +74,7 @@ class BodyLimits:
         most = self.of_upload + ENVELOPE if is_upload else MOST_BODY
         announced, incoming = Headers(scope=scope).get("content-length", "0"), _Incoming(receive)
         length = int(announced) if announced.isascii() and announced.isdigit() else 0
-        packed = Headers(scope=scope).get("content-encoding", "identity")
+        packed = (Headers(scope=scope).get("content-encoding") or "identity").lower()
         try:
             if packed != "identity" or length > most:
                 sentence = f"the request is packed by {packed[:20]}; send it as it is"

@@ -15,7 +15,8 @@ from training.errors import InputError
 
 
 async def echo(request: Request) -> JSONResponse:
-    return JSONResponse({"got": (await request.body()).decode(), "length": request.headers["content-length"]})
+    kept = {"length": request.headers["content-length"], "type": request.headers.get("content-type")}
+    return JSONResponse({"got": (await request.body()).decode(), **kept})
 
 
 def behind(*paths: str) -> TestClient:
@@ -70,8 +71,10 @@ def test_arguments_that_were_added_later_are_filled_in_for_everybody():
         asked = {"data": ["a.csv"], **session}
         assert completed(asked, "score") == {"data": ["a.csv", ""], "session_hash": SESSION, **session}
         assert completed(asked, "score", None) == {"data": ["a.csv", ""], **session}
-    answer = behind("/gradio_api/call/{name}").post("/gradio_api/call/score", json={"data": ["a.csv"]}).json()
-    assert json.loads(answer["got"]) == {"data": ["a.csv", ""]}
+    # curl says that it sends a form.
+    form = {"content": '{"data": ["a.csv"]}', "headers": {"Content-Type": "application/x-www-form-urlencoded"}}
+    answer = behind("/gradio_api/call/{name}").post("/gradio_api/call/score", **form).json()
+    assert (json.loads(answer["got"]), answer["type"]) == ({"data": ["a.csv", ""]}, "application/json")
 
 
 @pytest.mark.usefixtures("_endpoints")
