@@ -69,6 +69,10 @@ class OneDnnLinear(FusedLinear):
         super().__init__(weight, bias, dtype)
         self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight, REORDER_ROWS)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle and deepcopy, as PyTorch copies no weight in oneDNN's layout."""
+        return OneDnnLinear, (self.weight.to_dense(), self.bias, self.weight.dtype)
+
     def __call__(self, x: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "none")
 

@@ -1,7 +1,9 @@
 """Encoder: any text in, float32 vectors out, in the caller's order, whatever the batches were."""
 
+import copy
 import json
 import logging
+import pickle
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -253,6 +255,12 @@ def test_normalize_is_the_callers_choice_and_one_string_no_list_of_letters(encod
     with pytest.raises(InputError, match="pair 1 is not two texts"):
         encoder.score(["ab"])
     np.testing.assert_array_equal(encoder.encode("the cat"), encoder.encode(["the cat"])[0])
+
+
+def test_what_has_encoded_can_be_copied_and_pickled(encoder: Encoder):
+    expected = encoder.encode(SENTENCES)
+    np.testing.assert_array_equal(copy.deepcopy(encoder).encode(SENTENCES), expected)
+    assert len(pickle.dumps(encoder)) > 1_000
 
 
 def test_lower_case_where_the_model_asks_for_it(tmp_path: Path):
