@@ -29,7 +29,10 @@ from training.sources.home import is_offline
 
 ANSWER_SECONDS = 8.0  # the limit for the first answer, once connected
 
-MODEL_FILES = ("*.json", "*.txt", "*.model", "README.md", "model*.safetensors", "*/model*.safetensors")
+MODEL_FILES = (
+    *("*.json", "*.txt", "*.model", "*.jinja", "artifact.metadata", "README.md"),
+    *("model*.safetensors", "*/model*.safetensors", "adapter_model.safetensors", "head.safetensors"),
+)
 
 GATED = "the {} is gated: accept its terms on the Hub and set HF_TOKEN"
 NOT_FOUND = "it has no {} of this name (misspelt, or private?)"

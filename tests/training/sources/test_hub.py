@@ -118,8 +118,9 @@ def test_an_odd_answer_is_put_in_words(client, status, code, words):
 
 @given(st.lists(st.text("ab/._-", max_size=6).map(lambda stem: stem + ".json") | st.text(max_size=12)))
 def test_no_script_and_no_pickle_is_ever_picked(listing):
-    listing += ["load.py", "data.pkl", "model.pt", "pytorch_model.bin", "model.safetensors"]
+    own = {"model.safetensors", "adapter_model.safetensors", "chat_template.jinja", "artifact.metadata"}
+    listing += ["load.py", "data.pkl", "model.pt", "pytorch_model.bin", *own]
     picked = hub.pick_model("x", listing)
-    assert "model.safetensors" in picked
+    assert own <= set(picked)
     assert set(picked) <= set(listing)
     assert not [name for name in picked if name.endswith((".py", ".pkl", ".pt", ".bin"))]
