@@ -255,6 +255,9 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
     # Versions of transformers before 5 followed this setting, later ones tokenizer.json.
     if end and ends and tokenizer.backend_tokenizer.encode("a").tokens[-1:] != [end]:
         raise InputError(f"{path} says add_eos_token, but its {TOKENIZER} ends no text with {end}: make them agree")
+    types = [*tokenizer.backend_tokenizer.encode("a").type_ids, *tokenizer.backend_tokenizer.encode("a", "a").type_ids]
+    if "token_type_ids" in tokenizer.model_input_names and types != sorted(types):
+        raise InputError(f"{path} has types of tokens other than 0, and 1 for a second text, which are not supported")
     if tokenizer.split_special_tokens:
         raise InputError(f"{path} sets split_special_tokens, which is not supported; choose a model without")
     longest = tokenizer.model_max_length
@@ -333,11 +336,12 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
         if "above report" in str(error):
             raise InputError(f"the weights in {path} do not fit its config.json; fetch the model again") from error
         raise InputError(f"{path} cannot be opened as a transformer: {first_line(error)}") from error
+    own = f"{backbone.base_model_prefix}."
     # BERT's head for next-sentence prediction, the pooler: many folders lack it, and pooling never reads it.
     missing = sorted(name for name in report["missing_keys"] if has_head or not name.startswith("pooler."))
     if auto_class == LANGUAGE_MODEL:
         # Its head may be new; the transformer below it may not.
-        missing = [name for name in missing if name.startswith(f"{backbone.base_model_prefix}.")]
+        missing = [name for name in missing if name.startswith(own)]
     if folder.is_adapter:
         backbone, provided = merge_adapter(backbone, folder.first)
         missing = [name for name in missing if name not in provided]
@@ -348,6 +352,11 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
         if renamed := next((name for name in report["unexpected_keys"] if name.endswith(f".{missing[0]}")), ""):
             advice = f"its file has {renamed}: save the model without {renamed.removesuffix(missing[0])!r} in the names"
         raise InputError(f"{path} lacks the weights {missing[0]}{more}; {advice}")
+    # A bias, a scale or an adapter of a layer, which would compute something else without it.
+    layers = {f"{name.removeprefix(own).rpartition('.')[0]}." for name, _ in backbone.named_parameters()}
+    for name in report["unexpected_keys"]:
+        if name.removeprefix(own).startswith((*layers,)):
+            raise InputError(f"{path} has the weights {name}, which that layer does not read: save the model merged")
     if backbone.config.is_encoder_decoder and model_type not in ENCODER_CLASSES and not is_classifier:
         raise InputError(
             f"{path} is an encoder-decoder ({backbone.config.model_type}); choose an encoder such as BERT or MPNet"

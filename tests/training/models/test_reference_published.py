@@ -37,12 +37,13 @@ BARE = {**SMALL, "max_position_embeddings": 64}
 DECODER = {**SMALL, "num_key_value_heads": 1, "head_dim": 16, "max_position_embeddings": 96}
 
 
-def weights(change_names: Callable[[str], str], architecture: str = "bert") -> Callable[[Path], Path]:
-    """A maker of a folder whose weights have other names."""
+def weights(change_names: Callable[[str], str], architecture: str = "bert", more: str = "a") -> Callable[[Path], Path]:
+    """A maker of a folder whose weights have other names, and of one of this name."""
 
     def maker(path: Path) -> Path:
         file = make(architecture=architecture)(path) / "model.safetensors"
-        save_file({change_names(name): tensor.clone() for name, tensor in load_file(file).items()}, file)
+        tensors = {change_names(name): tensor.clone() for name, tensor in load_file(file).items()}
+        save_file({**tensors, more: torch.ones(32)}, file)
         return file.parent
 
     return maker
@@ -218,12 +219,28 @@ def test_a_colbert_as_its_authors_publish_it(tmp_path: Path):
             np.testing.assert_allclose(vectors, encode([text])[0], **TOLERANCE)
 
 
+# Its first token is of type 1, as XLNet's last one is of type 2.
+def of_types(path: Path) -> Path:
+    folder = make("tokenizer_config.json", model_input_names=["input_ids", "token_type_ids"])(path)
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    tokenizer["post_processor"]["single"][0]["SpecialToken"]["type_id"] = 1
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    return folder
+
+
+QUERY = "encoder.layer.0.attention.self.query"
+UNREAD = "which that layer does not read"
+
+
 @pytest.mark.parametrize(
     ("maker", "reason"),
     [
+        (weights(str, more=f"{QUERY}.lora_A.weight"), f"has the weights {QUERY}.lora_A.weight, {UNREAD}"),
+        (weights("bert.{}".format, more=f"bert.{QUERY}.weight_scale_inv"), UNREAD),
+        (weights(str, "qwen3", "layers.0.self_attn.q_proj.bias"), UNREAD),
+        (of_types, "has types of tokens other than 0, and 1 for a second text"),
         (make("config.json", "qwen3", auto_map={"AutoModel": "code.Model"}), "names code of its own"),
         (make("tokenizer_config.json", split_special_tokens=True), "sets split_special_tokens"),
-        (weights("model.{}".format), "lacks the weights"),
     ],
 )
 def test_what_would_give_other_vectors_is_refused(tmp_path: Path, maker: Callable[[Path], Path], reason: str):
