@@ -57,7 +57,7 @@ log = logging.getLogger("sbert_lab.cross_encoder")
 LOGIT_SCORE = "LogitScore"  # the module of a language model that answers in words
 # The tokens of such answers, where a folder names none.
 ANSWERS = {"true": "yes", "false": "no"}
-MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "*.jinja", f"*_{LOGIT_SCORE}/*.json")
+MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "**/*.jinja", f"*_{LOGIT_SCORE}/*.json")
 
 
 @dataclass(frozen=True)

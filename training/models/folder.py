@@ -340,15 +340,17 @@ class ModelFolder:
         if isinstance(default, str) and default not in prompts:
             raise InputError(f"the model {name} has no prompt named {default!r}, which is its default; fetch it again")
         dimension = general.get("truncate_dim")
-        if dimension is not None and not (isinstance(dimension, int) and dimension >= 1):
+        if dimension is not None and not (type(dimension) is int and dimension >= 1):
             raise InputError(f"the model {name} keeps {dimension!r} dimensions; truncate_dim must be 1 or more")
-        similarity = general.get("similarity_fn_name")
+        similarity = general.get("similarity_fn_name") or "cosine"
+        if similarity not in [*SIMILARITIES] and MULTI_VECTOR not in kinds:
+            raise InputError(f"{name} has the similarity {similarity!r}; choose a model of {', '.join(SIMILARITIES)}")
         return {
             "prompts": {str(key): text or "" for key, text in prompts.items()},
             # A default that is no name, such as a list, is none.
             "default_prompt": default if default in [*prompts] else None,
             "dimension": dimension,
-            "similarity": similarity if similarity in [*SIMILARITIES] else "cosine",
+            "similarity": similarity,
         }
 
 

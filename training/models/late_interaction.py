@@ -205,6 +205,9 @@ def _open_folder(name: ModelName, folder: ModelFolder, dtype: str, device: str) 
     if torch_dtype == torch.int8:
         raise InputError(f"{name.name} has no int8; choose auto")
     modules = folder.checked_modules(MODULES, ALL_PACKAGES)
+    if (order := [MODULES.index(module.kind) for module in modules if module.kind != MASK]) != sorted(order):
+        kinds = " + ".join(module.kind for module in modules)
+        raise InputError(f"{name.name} is a model of {kinds}, an order of modules that is not supported")
     places = {kind: [module.folder for module in modules if module.kind == kind] for kind in MODULES}
     is_native = folder.kind == MULTI_VECTOR
     if folder.is_stanford:

@@ -61,10 +61,6 @@ def refusal(folder: Path) -> str:
     return str(caught.value)
 
 
-def test_a_folder_without_modules_is_a_plain_transformer(plain: Path):
-    assert read_format(plain) == ModelFormat(plain, pooling=None, normalizes=False, max_length=None)
-
-
 def test_the_oldest_layout_keeps_the_transformer_in_a_folder_of_its_own(model: Path):
     inner = model / "0_Transformer"
     inner.mkdir()
@@ -96,9 +92,10 @@ def test_modules_before_and_after_the_pooling(model: Path):
     assert [module[:2] for module in layout.sentence_modules] == [("Dense", model / f"{i}_Dense") for i in (2, 3)]
     assert layout.normalizes
     (model / "4").mkdir()
-    write(model / "4", {"config.json": {"module_input_name": "token_embeddings"}})
-    with pytest.raises(InputError, match="4 works on token_embeddings"):
-        read_format(model)
+    for setting, reason in {"module_input_name": "4 works on zork", "p": "sets p to 'zork' in 4/config.json"}.items():
+        write(model / "4", {"config.json": {setting: "zork"}})
+        with pytest.raises(InputError, match=reason):
+            read_format(model)
 
 
 FLAGS = dict.fromkeys(("pooling_mode_mean_tokens", "pooling_mode_max_tokens", "pooling_mode_cls_token"), False)
@@ -205,7 +202,7 @@ DAMAGED = {
         "[]",
         '{"prompts": {"a": 3}, "default_prompt_name": "a"}',
         '{"truncate_dim": 0}',
-        '{"truncate_dim": "all"}',
+        '{"truncate_dim": true}',
     ],
 }
 

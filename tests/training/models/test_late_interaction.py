@@ -187,6 +187,14 @@ def test_a_folder_that_cannot_be_used_is_one_sentence(
         LateInteraction.load(str(folder))
 
 
+def test_vectors_that_are_projected_after_they_are_scaled_are_refused(colbert: Path, tmp_path: Path):
+    folder = shutil.copytree(colbert, tmp_path / "turned")
+    first, *others = read_json(folder / "modules.json")
+    write_json(folder / "modules.json", [first, *others[::-1]])
+    with pytest.raises(InputError, match=r"Normalize \+ .*Dense, an order of modules that is not supported"):
+        LateInteraction.load(str(folder))
+
+
 def test_it_has_no_sentence_vectors_and_no_more_tokens_than_positions(colbert: Path, tmp_path: Path):
     with pytest.raises(InputError, match="MultiVectorEncoder, not a model of sentence vectors"):
         Encoder.load(str(colbert))

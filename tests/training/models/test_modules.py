@@ -296,12 +296,6 @@ def test_a_prompt_that_only_the_model_card_states(model: Path, card: str, words:
     assert bool(advice) == bool(words)
 
 
-def test_a_prompt_is_part_of_what_is_saved(labse: Path, tmp_path: Path):
-    ours(labse).with_prompt("the ").save(tmp_path / "saved")
-    general = read_json(tmp_path / "saved/config_sentence_transformers.json")
-    assert (general["prompts"]["default"], general["default_prompt_name"]) == ("the ", "default")
-
-
 @pytest.mark.parametrize("settings", [{"bidirectional": False}, {"num_layers": 2}])
 def test_an_lstm_computes_padded_rows_as_packed_ones(settings: dict[str, Any]):
     draw = torch.Generator().manual_seed(0)

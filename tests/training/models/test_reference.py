@@ -62,8 +62,8 @@ def other(folder: Path, name: str, tokenizer: str = "bert", model: str = "AutoMo
     return folder
 
 
-def chat(folder: Path, template: str) -> Path:
-    """Give the tokenizer in a folder a chat template."""
+def chat(folder: Path, template: str | dict[str, str]) -> Path:
+    """Give the tokenizer in a folder a chat template, or several by name."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     tokenizer.chat_template = template
     tokenizer.save_pretrained(folder)
@@ -368,6 +368,10 @@ CROSS_ENCODERS: dict[str, Callable[[Path], Path]] = {
         path, QUERY, processing_kwargs={"chat_template": {"add_generation_prompt": True}}, **PROMPTS
     ),
     "yes or no to contents in a chat": lambda path: yes_or_no(path, STRUCTURED),
+    "yes or no in a chat of another name": lambda path: chat(
+        yes_or_no(path, QUERY, processing_kwargs={"chat_template": {"chat_template": "rerank"}}),
+        {"default": FLAT, "rerank": QUERY},
+    ),
 }
 
 
@@ -383,7 +387,8 @@ def test_the_scores_are_those_of_the_reference(tmp_path: Path, kind: str):
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Path]:
     """A bi-encoder and a cross-encoder as sentence-transformers writes them, copied by tests that change them."""
     folder = tmp_path_factory.mktemp("folders")
-    return {Encoder: make()(folder / "encoder"), CrossEncoder: pairs()(folder / "cross-encoder")}
+    encoder = written(folder / "encoder", make_model(folder / "plain"), "mean", dense())
+    return {Encoder: encoder, CrossEncoder: pairs()(folder / "cross-encoder")}
 
 
 @pytest.mark.parametrize(
@@ -405,6 +410,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Path]:
         (Encoder, GENERAL, {"zork": "a"}, "sets zork"),
         (Encoder, GENERAL, {"default_prompt_name": "zork"}, "zork"),
         (Encoder, POOLING, {"zork": 1}, "sets zork"),
+        (Encoder, "2_Dense/config.json", {"layer_norm": True}, "sets layer_norm to 'True' in 2_Dense/config.json"),
+        (Encoder, GENERAL, {"similarity_fn_name": "zork"}, "has the similarity 'zork'"),
         (CrossEncoder, GENERAL, {"activation_fn": "os.system"}, "ends in os.system"),
         (CrossEncoder, GENERAL, {"activation_fn": named("activation", "GLU")}, "ends in torch.nn.modules.activation"),
         (CrossEncoder, GENERAL, {"truncate_dims": 3}, "sets truncate_dims"),

@@ -11,10 +11,12 @@ from torch import Tensor, nn
 
 from training.errors import InputError
 from training.models.files import load_weights, read_object, write_json, write_tensors
+from training.models.settings import checked
 from training.models.sizes import check_module_sizes
 
 # The features that these modules read and write in sentence-transformers.
 SENTENCE, TOKENS = "sentence_embedding", "token_embeddings"
+_FEATURE_NAMES = ("module_input_name", "module_output_name")
 FEATURES = {SENTENCE: "sentence vector", TOKENS: "token vectors"}
 _ACTIVATIONS = ("torch.nn.modules.activation.", "torch.nn.modules.linear.", "torch.nn.")
 
@@ -39,10 +41,12 @@ class SentenceModule(nn.Module, ABC):
     @classmethod
     def read(cls, folder: Path, feature: str = SENTENCE) -> SentenceModule:
         """Open the module in ``folder``. InputError if a file is missing or damaged, or it works on another feature."""
-        config = read_object(folder / "config.json")
+        # A Normalize made before it had settings has no config.json, or no folder at all.
+        config = read_object(folder / "config.json", {})
         _check_features(config, folder, feature)
         check_module_sizes(folder, config)
         module = cls.from_config(config, folder)
+        checked(folder.parent.name, f"{folder.name}/config.json", config, (*module.config(), *_FEATURE_NAMES))
         if module.state_dict():
             load_weights(module, folder)
         return module
@@ -134,14 +138,8 @@ class LayerNorm(SentenceModule):
 class Normalize(SentenceModule):
     """Scales each vector to length 1; a zero vector stays zero."""
 
-    @classmethod
-    def read(cls, folder: Path, feature: str = SENTENCE) -> Normalize:
-        """Folders made before it had settings have no config.json, or no folder at all."""
-        _check_features(read_object(folder / "config.json", {}), folder, feature)
-        return cls()
-
     def config(self) -> dict[str, Any]:
-        return {"module_input_name": SENTENCE, "module_output_name": SENTENCE}
+        return dict.fromkeys(_FEATURE_NAMES, SENTENCE)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.normalize(x, dim=-1)
@@ -200,7 +198,6 @@ def _check_input(what: str, takes: int, dimension: int) -> None:
 
 def _check_features(config: dict[str, Any], folder: Path, feature: str) -> None:
     """InputError if the module is set to read or write anything but ``feature``."""
-    read = config.get("module_input_name") or feature
-    for name in (read, config.get("module_output_name") or read):
+    for name in filter(None, map(config.get, _FEATURE_NAMES)):
         if name != feature:
             raise InputError(f"{folder} works on {name}; only modules on the {FEATURES[feature]} are supported")

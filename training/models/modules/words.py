@@ -23,6 +23,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from training.errors import InputError, first_line
 from training.models.files import load_weights, read_object, read_tensors, write_json, write_tensors
+from training.models.settings import checked
 from training.models.sizes import check_module_sizes
 
 CONFIG, TOKENIZER_CONFIG = "wordembedding_config.json", "whitespacetokenizer_config.json"
@@ -146,6 +147,8 @@ class WordEmbeddings(nn.Module):
         if kind not in TOKENIZERS or package.partition(".")[0] != TOKENIZERS[kind].name.partition(".")[0]:
             raise InputError(f"{folder.name} splits text by {kind}; only {', '.join(TOKENIZERS)} are supported")
         words = read_object(folder / TOKENIZER_CONFIG)
+        checked(folder.name, CONFIG, config, ("tokenizer_class", "update_embeddings", "max_seq_length"))
+        checked(folder.name, TOKENIZER_CONFIG, words, ("vocab", "stop_words", "do_lower_case"))
         try:
             tokenizer = TOKENIZERS[kind](words["vocab"], words.get("stop_words", ()), bool(words.get("do_lower_case")))
             vectors = read_tensors(folder)[TABLE]
@@ -294,7 +297,7 @@ class LSTM(nn.Module):
         """Open the module in ``folder``. InputError if a file is missing or damaged."""
         config = read_object(folder / LSTM_CONFIG)
         config.setdefault("embedding_dimension", config.pop("word_embedding_dimension", None))
-        settings: dict[str, Any] = {name: config[name] for name in LSTM_SETTINGS if name in config}
+        settings: dict[str, Any] = checked(folder.parent.name, f"{folder.name}/{LSTM_CONFIG}", config, LSTM_SETTINGS)
         check_module_sizes(folder, settings)
         try:
             module = cls(**settings)
