@@ -47,7 +47,7 @@ Ranking = list[np.ndarray]
 M = TypeVar("M", bound="Model")
 
 # The prefix of a SavedModel's name, and the endings of files of word vectors.
-SAVED_MODEL, WORD_VECTOR_FILES = "use:", (".txt", ".npy")
+SAVED_MODEL, WORD_VECTOR_FILES = "use:", (".txt", ".vec", ".npy")
 
 log = logging.getLogger("sbert_lab.encoder")
 

@@ -21,11 +21,11 @@ from training.names import ModelName
 from training.sources.resolve import glove_folder
 
 # Splits contractions as the Penn Treebank and GloVe's vocabulary do: don't -> do n't, man's -> man 's.
-TREEBANK = re.compile(r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\w+")
+TREEBANK = re.compile(r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\w+", re.IGNORECASE)
 
 
 class WordVectors(VectorModel):
-    """The mean of the vectors of a sentence's lower-cased words that are known; the zero vector where none is."""
+    """The mean of the vectors of a sentence's words, as they are or lower-cased; the zero vector if none is known."""
 
     kind, pooling, batch_size = "mean of word vectors", "mean", 4_096
 
@@ -47,14 +47,16 @@ class WordVectors(VectorModel):
         """The means of the words of each sentence, (n, D)."""
         means = np.zeros((len(sentences), self.dimension), dtype=np.float32)
         for row, sentence in enumerate(sentences):
-            words = [self.rows[word] for word in TREEBANK.findall(sentence.lower()) if word in self.rows]
-            if words:
+            if words := self._rows_of(sentence):
                 means[row] = self.vectors[words].mean(axis=0)
         return means
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
-        words = (TREEBANK.findall(text.lower()) for text in sentences)
-        return [bool(forms) and not any(form in self.rows for form in forms) for forms in words]
+        return [bool(TREEBANK.search(text)) and not self._rows_of(text) for text in sentences]
+
+    def _rows_of(self, text: str) -> list[int]:
+        rows = (self.rows.get(word, self.rows.get(word.lower())) for word in TREEBANK.findall(text))
+        return [row for row in rows if row is not None]
 
     def weights_sample(self, most: int) -> Iterator[tuple[str, np.ndarray]]:
         """Some numbers of the table."""
@@ -98,9 +100,9 @@ def _read_vectors(path: Path) -> tuple[list[str], np.ndarray]:
         return words, vectors
     # The text form of GloVe and word2vec.
     words, rows = [], list[np.ndarray]()
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
         for number, line in enumerate(file, 1):
-            word, *cells = line.rstrip().split(" ")
+            word, *cells = line.rstrip().replace("\t", " ").split(" ")
             # The header of word2vec: how many words, of how many dimensions.
             if number == 1 and len(cells) == 1 and word.isdigit() and cells[0].isdigit():
                 continue

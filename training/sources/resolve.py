@@ -25,8 +25,6 @@ log = logging.getLogger("sbert_lab.sources")
 EMBEDDED = {DEFAULT_MODEL: package_index.MINILM, LARGE_MODEL: package_index.MPNET}
 HUB_ORG = "sentence-transformers/"
 GLOVE_FOLDER = "data/glove.6B.50d"  # the place of GloVe in the home folder
-# The suffixes of files that are named in place of the folder of a model.
-WEIGHTS = (".safetensors", ".bin", ".gguf", ".onnx", ".zip")
 # Formats of weights that are made from a model and cannot be trained, and the names of their files.
 OTHER_WEIGHTS = {"GGUF": "*.gguf", "ONNX": "*.onnx", "OpenVINO": "openvino*.xml"}
 
@@ -189,8 +187,7 @@ def _text(file: Path) -> str:
 def _path_named(name: str) -> Path | None:
     try:
         path = Path(name).expanduser()
-        is_model = path.is_dir() or (path.suffix.lower() in WEIGHTS and path.is_file())
-        return path.absolute() if name.strip() and is_model else None
+        return path.absolute() if name.strip() and (path.is_dir() or path.is_file()) else None
     except (OSError, RuntimeError, ValueError):
         # Nothing has such a name: it is too long, the home of an unknown user, or holds a NUL.
         return None

@@ -70,8 +70,9 @@ def test_a_folder_whose_path_is_a_name_too_says_why_it_holds_no_model(alone, tmp
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match="local folder: it has ONNX weights alone"):
         resolve.model_folder("out/model")
-    with pytest.raises(InputError, match="it is a file; name the folder of a model"):
-        resolve.model_folder("out/model/model.onnx")
+    for file in ("out/model/model.onnx", "out/model/config.json"):
+        with pytest.raises(InputError, match="it is a file; name the folder of a model"):
+            resolve.model_folder(file)
 
 
 def test_an_embedded_model_with_a_file_missing_is_not_taken(alone):
