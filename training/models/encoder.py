@@ -255,6 +255,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
         InputError if a sentence is not text, a device or a prompt cannot be used, or a process died.
         """
+        if isinstance(normalize, str):
+            raise InputError(f"normalize is {normalize!r}; the name of a prompt is given by prompt_name=")
         if normalize_embeddings is not None:
             normalize = normalize_embeddings or None
         encoder = self.with_prompt(prompt, prompt_name).with_dimension(truncate_dim)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from tiny_models import make_model
 
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder, ReadReport
+from training.models.model import VectorModel
 
 SENTENCES = ["A man is playing a guitar.", "the cat", "", "Somebody is eating food in the rain, slowly.", "dog"]
 ANY_TEXT = st.text(st.characters(), max_size=60)  # lone surrogates too
@@ -180,6 +182,15 @@ def test_what_is_no_text_is_named_by_its_row(encoder: Encoder, bad: object):
         encoder.encode(["a", "a", "b", bad])  # type: ignore[list-item]
     with pytest.raises(InputError, match=r"^sentence 4 is"):
         list(encoder.encode_stream(["a", "a", "b", bad], chunk=2))  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("one", ["the cat", {"text": "the cat"}], ids=str)
+def test_what_is_no_list_of_sentences_is_not_read_by_its_letters_or_keys(encoder: Encoder, one: Any):
+    for encode in (VectorModel.encode, VectorModel.encode_stream):
+        with pytest.raises(InputError, match=r"a list of sentences is needed, not a \w+: put it into a list"):
+            list(encode(encoder, one))
+    with pytest.raises(InputError, match="normalize is 'query'; the name of a prompt is given by prompt_name="):
+        encoder.encode(["the cat"], "query")  # type: ignore[arg-type]
 
 
 def test_an_empty_sentence_without_special_tokens_is_one_padding_token(tmp_path: Path):
