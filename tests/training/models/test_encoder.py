@@ -187,7 +187,7 @@ def test_what_is_no_text_is_named_by_its_row(encoder: Encoder, bad: object):
 @pytest.mark.parametrize("one", ["the cat", {"text": "the cat"}], ids=str)
 def test_what_is_no_list_of_sentences_is_not_read_by_its_letters_or_keys(encoder: Encoder, one: Any):
     for encode in (VectorModel.encode, VectorModel.encode_stream):
-        with pytest.raises(InputError, match=r"a list of sentences is needed, not a \w+: put it into a list"):
+        with pytest.raises(InputError, match=r"a list of sentences is needed, not a \w+; give one column"):
             list(encode(encoder, one))
     with pytest.raises(InputError, match="normalize is 'query'; the name of a prompt is given by prompt_name="):
         encoder.encode(["the cat"], "query")  # type: ignore[arg-type]

@@ -187,8 +187,6 @@ def test_a_model_of_another_kind_is_refused(model: Path, kind: str):
 DAMAGED = {
     "modules.json": [
         "{{",
-        "",
-        "null",
         "[1]",
         '[{"path": ""}]',
         '[{"type": "sentence_transformers.models.Pooling"}]',
