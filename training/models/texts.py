@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from itertools import count, islice
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from tokenizers import Tokenizer, normalizers
 
 from training.errors import InputError
 from training.pooling import is_finite
@@ -25,6 +27,8 @@ Compute = Callable[[Rows, Forward], np.ndarray]  # a function that gives the res
 CHUNK = 8_192  # sentences that are read and sorted by length together
 # On a GPU, whose batches are 64 times as large as a CPU's; the next chunk is tokenised meanwhile.
 GPU_CHUNK = 2 * CHUNK
+# Tokenizers replace a letter by a few others at most.
+MOST_GROWTH = 100
 
 log = logging.getLogger("sbert_lab.encoder")
 
@@ -40,6 +44,15 @@ def tokenizing() -> Iterator[None]:
         raise InputError(
             f"the model's tokenizer gives up on a text ({error}); mend its tokenizer.json, or choose another model"
         ) from None
+
+
+def check_growth(tokenizer: Tokenizer) -> None:
+    """InputError if a tokenizer makes texts more than `MOST_GROWTH` times as long before it splits them."""
+    normalizer = tokenizer.normalizer
+    parts: Any = normalizer if isinstance(normalizer, normalizers.Sequence) else [normalizer]
+    written = [getattr(part, "content", "") or getattr(part, "prepend", "") for part in parts]
+    if (growth := math.prod(map(len, filter(None, written)))) > MOST_GROWTH:
+        raise InputError(f"the model's tokenizer makes texts {growth:,} times as long; choose another model")
 
 
 @dataclass

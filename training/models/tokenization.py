@@ -20,7 +20,7 @@ from training.inference.batching import TokenRows, token_counts
 from training.models.chat import ChatTemplate
 from training.models.folder import TRANSFORMER, ModelFormat
 from training.models.modules.words import NO_LIMIT, WhitespaceTokenizer, WordEncoding
-from training.models.texts import Chunk, numbered, replace_surrogates, texts, tokenizing
+from training.models.texts import Chunk, check_growth, numbered, replace_surrogates, texts, tokenizing
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -277,7 +277,11 @@ def text_tokenizer(
 
 
 def unpadded(tokenizer: Tokenizer) -> Tokenizer:
-    """The tokenizer without the padding and the truncation of its file, which may pad each text to 10⁹ tokens."""
+    """The tokenizer without the padding and the truncation of its file, which may pad each text to 10⁹ tokens.
+
+    InputError as `check_growth`.
+    """
+    check_growth(tokenizer)
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer

@@ -119,3 +119,7 @@ def test_what_tokenizer_json_sets_neither_pads_nor_takes_for_ever(tmp_path):
     for read in (encoder.encode, encoder.is_unknown, encoder.token_vectors):
         with pytest.raises(InputError, match=r"the model's tokenizer gives up on a text .* tokenizer\.json"):
             read(["a" * 20_000 + "!"])
+    grows = [{"type": "Replace", "pattern": {"String": "a"}, "content": "b" * 99}, {"type": "Prepend", "prepend": "ab"}]
+    file.write_text(json.dumps({**settings, "normalizer": {"type": "Sequence", "normalizers": grows}}))
+    with pytest.raises(InputError, match="makes texts 198 times as long"):
+        Encoder.load(str(tmp_path))

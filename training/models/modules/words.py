@@ -25,6 +25,7 @@ from training.errors import InputError, first_line
 from training.models.files import load_weights, read_object, read_tensors, write_json, write_tensors
 from training.models.settings import checked
 from training.models.sizes import check_module_sizes
+from training.models.texts import check_growth
 
 CONFIG, TOKENIZER_CONFIG = "wordembedding_config.json", "whitespacetokenizer_config.json"
 TABLE = "emb_layer.weight"
@@ -204,6 +205,7 @@ class StaticEmbedding(nn.Module):
             tokenizer.no_padding()
         except Exception as error:
             raise InputError(f"{file} is no tokenizer: {first_line(error)}") from error
+        check_growth(tokenizer)
         vectors = _vectors_of(read_tensors(folder), folder)
         if vectors.ndim != 2 or len(vectors) < tokenizer.get_vocab_size():
             raise InputError(
