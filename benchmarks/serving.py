@@ -13,22 +13,20 @@ another pair of the STS benchmark, on an idle machine and during an ordinary tra
 app.
 """
 
-import json
 import shutil
 import statistics
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import numpy as np
 
 from benchmarks import machine
-from benchmarks.start_up import copy_home, request, started
+from benchmarks.start_up import CLIENT, copy_home, request, started
 from training.data.load import load_data
 from training.errors import InputError
 from training.evaluation.metrics import spearman
@@ -102,10 +100,8 @@ def _embed(url: str, sentences: list[str]) -> np.ndarray:
 
     def ask(first: int) -> np.ndarray:
         body = {"model": MODEL, "input": sentences[first : first + SENTENCES]}
-        headers = {"Content-Type": "application/json"}
-        posted = urllib.request.Request(f"{url}/embeddings", json.dumps(body).encode(), headers)
-        with urllib.request.urlopen(posted, timeout=120) as answer:
-            return np.array([row["embedding"] for row in json.load(answer)["data"]], dtype=np.float32)
+        rows = CLIENT.post(f"{url}/embeddings", json=body).raise_for_status().json()["data"]
+        return np.array([row["embedding"] for row in rows], dtype=np.float32)
 
     with ThreadPoolExecutor(CLIENTS) as pool:
         return np.concatenate(list(pool.map(ask, range(0, len(sentences), SENTENCES))))
@@ -167,7 +163,7 @@ def _timed(url: str, pair: tuple[str, ...]) -> float | None:
     started_at = time.perf_counter()
     try:
         request(url, [*pair, *MODELS])
-    except (urllib.error.URLError, ConnectionError, TimeoutError):
+    except httpx2.HTTPError:
         return None
     return (time.perf_counter() - started_at) * 1000
 

@@ -5,7 +5,6 @@ page is requested, then ``compare``, which waits for the models. Once warm, the 
 alternating with an endpoint that returns immediately: the difference is the time of SBERT Lab itself.
 """
 
-import json
 import os
 import shutil
 import socket
@@ -19,6 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import httpx2
 
 from benchmarks import machine
 from training.sources.home import home_folder
@@ -36,6 +37,8 @@ with gr.Blocks(analytics_enabled=False) as app:
     gr.api(compare, api_name="compare", queue=False)
 app.launch(server_port=int(sys.argv[1]), quiet=True, ssr_mode=False)
 """
+# Its connections stay open, as those of browsers and of OpenAI's clients do.
+CLIENT = httpx2.Client(timeout=300, trust_env=False)
 APPS = {"SBERT Lab": (["app.py", "--port"], ARGUMENTS), "bare Gradio": (["-c", BARE], PAIR[:1])}
 
 
@@ -147,10 +150,8 @@ def _memory_mb(url: str) -> int | None:
 
 def request(url: str, values: list[Any], endpoint: str = "compare") -> Any:
     """The answer of an endpoint of the app at ``url``."""
-    body, headers = json.dumps({"data": values}).encode(), {"Content-Type": "application/json"}
-    posted = urllib.request.Request(f"{url}/gradio_api/run/{endpoint}", body, headers)
-    with urllib.request.urlopen(posted, timeout=300) as answer:
-        return json.load(answer)["data"][0]
+    answer = CLIENT.post(f"{url}/gradio_api/run/{endpoint}", json={"data": values})
+    return answer.raise_for_status().json()["data"][0]
 
 
 def copy_home(folder: Path) -> Path:
