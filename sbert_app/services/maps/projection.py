@@ -156,8 +156,8 @@ def is_compiled(home: Path) -> bool:
     return (compiled_code(home) / "complete").exists()
 
 
-# The process that waits for the next map, by home folder.
-_waiting: dict[Path, UmapProcess] = {}
+# The process that waits for the next map, and the timer that will end it, by home folder.
+_waiting: dict[Path, tuple[UmapProcess, threading.Timer]] = {}
 
 
 def draw(models: Sequence[np.ndarray], settings: MapSettings, home: Path, watch: Watch = UNWATCHED) -> list[np.ndarray]:
@@ -166,7 +166,7 @@ def draw(models: Sequence[np.ndarray], settings: MapSettings, home: Path, watch:
     for number, vectors in enumerate(models):
         jobs.append((vectors, *neighbours(vectors, k, watch.part(number * step, (number + 1) * step))))
     home = home.absolute()
-    process = _waiting.pop(home, None)
+    process = _take_waiting(home)
     if process is None or not process.is_alive():
         process = UmapProcess(home)
     try:
@@ -174,12 +174,12 @@ def draw(models: Sequence[np.ndarray], settings: MapSettings, home: Path, watch:
     except BaseException:
         process.end()
         raise
-    if _waiting.setdefault(home, process) is not process:
-        process.end()
-    else:
-        timer = threading.Timer(WAITING_SECONDS, end_waiting, [home])
-        timer.daemon = True
+    timer = threading.Timer(WAITING_SECONDS, end_waiting, [home])
+    timer.daemon = True
+    if _waiting.setdefault(home, (process, timer))[1] is timer:
         timer.start()
+    else:
+        process.end()
     if not all(np.isfinite(points).all() for points in maps):
         raise InputError("UMAP found no map of these sentences; try more neighbours or another seed.")
     return maps
@@ -187,8 +187,15 @@ def draw(models: Sequence[np.ndarray], settings: MapSettings, home: Path, watch:
 
 def end_waiting(home: Path) -> None:
     """End the process that waits for the next map of this home folder, if one does."""
-    if (process := _waiting.pop(home, None)) is not None:
+    if (process := _take_waiting(home)) is not None:
         process.end()
+
+
+def _take_waiting(home: Path) -> UmapProcess | None:
+    process, timer = _waiting.pop(home, (None, None))
+    if timer is not None:
+        timer.cancel()
+    return process
 
 
 class UmapProcess:

@@ -1,10 +1,12 @@
 """Maps: deterministic, faithful to neighbourhoods, aligned for two models; impossible ones give a clear error."""
 
 import shutil
+import threading
 
 import numpy as np
 import pytest
 from bag_encoder import BagEncoder
+from waiting import wait_until
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.corpus import Corpus, GoldPairs
@@ -211,9 +213,11 @@ class TestCompiling:
         descriptions.clear()
         draw(clouds()[:1], QUICK, new_home, watch)
         assert COMPILING not in descriptions
+        # One timer for each process that waits.
+        wait_until(lambda: [*map(type, threading.enumerate())].count(threading.Timer) == len(projection._waiting))
         (compiled_code(new_home) / "complete").unlink()
         # The process that waits is taken, and there is no second one.
-        monkeypatch.setattr(projection, "UmapProcess", lambda *_: projection._waiting.pop(new_home))
+        monkeypatch.setattr(projection, "UmapProcess", lambda *_: projection._waiting.pop(new_home)[0])
         compile_umap(new_home)
         assert is_compiled(new_home)
         compile_umap(new_home)
