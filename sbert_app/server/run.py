@@ -94,7 +94,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, target = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
         bound = socket.create_server(target[:2], family=family, backlog=2_048)
-        # asyncio sends small answers without delay on sockets that name their protocol alone.
+        # asyncio sets TCP_NODELAY only on sockets that name their protocol; without it an answer may wait for 40 ms.
         return socket.socket(bound.family, bound.type, socket.IPPROTO_TCP, bound.detach())
     except OSError as error:
         if error.errno in (errno.EADDRINUSE, errno.EACCES):
