@@ -7,6 +7,7 @@
     with replace_folder(path) as temporary: ...         a folder that replaces an old one; `recover` after a crash
     create_folder(path, is_complete, fill)              a folder that several processes may want at once
     sweep(folder)                                       removes what killed processes left in a folder
+    folder_size(folder)                                 the bytes in it, while others write and remove
 
 Everything is written under a hidden name beside its destination and renamed when it is complete, so a reader sees
 the old content or the new one, never a part. An error, Ctrl-C included, removes the temporary file. Nothing is
@@ -163,6 +164,17 @@ def recover(folder: Path) -> None:
         shutil.rmtree(aside, ignore_errors=True)
     for fresh in folder.parent.glob(f".{name}.*{FRESH}"):
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def folder_size(folder: Path) -> int:
+    """The bytes of all files below ``folder``, while others write and remove; links count as nothing."""
+    total = 0
+    # Path.rglob fails if a folder is removed while it is read.
+    for parent, _, names in os.walk(folder):
+        for file in (Path(parent, name) for name in names):
+            with suppress(FileNotFoundError):
+                total += 0 if file.is_symlink() else file.stat().st_size
+    return total
 
 
 def _exchange(folder: Path, fresh: Path) -> None:

@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TypeVar
 
+from training.atomic import folder_size
 from training.errors import Stopped
 
 Step = TypeVar("Step")
@@ -113,13 +114,13 @@ def watch(
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
             future.set_exception(error)
 
-    before, done = megabytes_in(folder), 0.0
+    before, done = folder_size(folder) / 1e6, 0.0
     thread = threading.Thread(target=target, name=f"download {what}", daemon=True)
     thread.start()
     while thread.is_alive():
         thread.join(POLL_SECONDS)
         # Pieces are joined and their files removed on the way.
-        done = max(done, min(megabytes, megabytes_in(folder) - before))
+        done = max(done, min(megabytes, folder_size(folder) / 1e6 - before))
         on_download(what, done, megabytes)
         if thread.is_alive() and should_stop():
             stop()
@@ -127,18 +128,6 @@ def watch(
             thread.join(STOP_SECONDS)
             raise Stopped
     return future.result()
-
-
-def megabytes_in(folder: Path) -> float:
-    """The size of all files below ``folder``, links not followed."""
-    total = 0
-    for file in folder.rglob("*") if folder.is_dir() else ():
-        try:
-            total += 0 if file.is_symlink() else file.stat().st_size
-        except FileNotFoundError:
-            # It was renamed meanwhile.
-            continue
-    return total / 1e6
 
 
 class ThroughputMeter:

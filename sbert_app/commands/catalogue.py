@@ -12,8 +12,8 @@ from sbert_app.services.files.doctor import clean as write_clean
 from sbert_app.services.files.doctor import examine
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import PICKED, RunStore
-from sbert_app.services.store.temp_folder import folder_size
 from sbert_app.terminal import print_result
+from training.atomic import folder_size
 from training.catalogue import BASELINES, BM25, CROSS_ENCODERS, DATA_SETS, DOWNLOADS, ENCODERS, TFIDF, WORD_ENCODERS
 from training.data.load import load_data
 from training.data.tables.table import open_table

@@ -24,7 +24,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sbert_app.formats import format_bytes
 from sbert_app.server.errors import error_answer
 from sbert_app.services.access import Quota, visitor_of
-from sbert_app.services.store.temp_folder import folder_size, is_full
+from sbert_app.services.store.temp_folder import is_full
+from training.atomic import folder_size
 
 # Bytes of a body: 10,000 sentences of 1,000 characters.
 MOST_BODY = 10 << 20

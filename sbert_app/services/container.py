@@ -20,8 +20,9 @@ from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.maps.projection import compile_umap
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import RunStore
-from sbert_app.services.store.temp_folder import TempFolder, folder_size
+from sbert_app.services.store.temp_folder import TempFolder
 from sbert_app.settings import Settings
+from training.atomic import folder_size
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 from training.errors import InputError
 from training.models.model import Model, VectorModel

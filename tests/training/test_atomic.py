@@ -12,6 +12,7 @@ from remote import ROOT, visible, write
 
 from training.atomic import (
     create_folder,
+    folder_size,
     open_atomic,
     recover,
     replace_file,
@@ -206,3 +207,18 @@ def test_killed_at_any_moment_one_of_the_folders_is_complete(tmp_path: Path, mom
     recover(folder)
     assert visible(tmp_path) == [f"model/{left}"]
     assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_the_size_of_a_folder_leaves_out_a_folder_that_is_removed_while_it_is_read(tmp_path, monkeypatch):
+    """The client of the Hub creates one in its cache and removes it at once, while a download is watched."""
+    (write(tmp_path, "kept", "probe/file") / "probe/file").unlink()
+    scandir = os.scandir
+
+    def remove_first(path):
+        if Path(path).name == "probe":
+            Path(path).rmdir()
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", remove_first)
+    assert folder_size(tmp_path) == len("x kept")
+    assert not (tmp_path / "probe").exists()

@@ -129,9 +129,6 @@ class ScoreJobs:
         self._is_closing = True
         self._tasks.close()
 
-    def files(self) -> Iterator[Path]:
-        return (path for path in self._records.folder.rglob("*") if path.is_file())
-
     def open(self, path: Path, encoding: str | None = None, sheet: str | None = None) -> ScoreJob:
         """Create a job with a copy of a file. Raises InputError if it cannot be copied."""
         folder = self._records.folder / token_hex(8)

@@ -9,12 +9,11 @@ import math
 import os
 import shutil
 import time
-from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 
 from sbert_app.formats import format_bytes
-from training.atomic import sweep
+from training.atomic import folder_size, sweep
 from training.errors import InputError
 
 log = logging.getLogger("sbert_lab.services")
@@ -93,11 +92,3 @@ def keep_copy(source: Path, target: Path) -> Path:
 
 def is_full(most: float) -> str:
     return f"the folder for uploads and results is full ({format_bytes(most)}); files in it are removed after a day"
-
-
-def folder_size(folder: Path) -> int:
-    total = 0
-    for file in folder.rglob("*"):
-        with suppress(OSError):
-            total += 0 if file.is_symlink() or not file.is_file() else file.stat().st_size
-    return total

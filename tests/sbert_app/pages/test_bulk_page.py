@@ -62,9 +62,9 @@ def test_with_the_models_that_it_opens_with_the_example_ships_scored(page, monke
     applied = page.duplicates.find(Watch(), shown[page.job], 0.75)
     assert "of 58 pairs match" in applied[page.duplicates.tab.status]
     # A further look makes no further job.
-    files = set(page.jobs.files())
+    files = set(page.services.settings.temp_folder.rglob("*"))
     assert merged(page.visit(query, DEFAULT_MODEL, "mean", "none", []))[page.job] == shown[page.job]
-    assert set(page.jobs.files()) == files
+    assert set(page.services.settings.temp_folder.rglob("*")) == files
 
 
 def test_a_file_is_kept_scored_and_found_again(page, pairs):

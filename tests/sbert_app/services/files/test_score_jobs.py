@@ -232,7 +232,7 @@ def test_the_answer_of_a_request_is_its_summary_and_a_file_that_cannot_be_used_l
     pairs.write_bytes(b"PAR1 and nothing more")
     with pytest.raises(InputError, match=r"pairs\.csv"):
         jobs.run(ScoreRequest(pairs, None, "bag"))
-    assert not list(jobs.files())
+    assert not list(tmp_path.glob("tmp/scored/*"))
 
 
 def test_an_upload_of_the_same_file_does_not_disturb_who_has_it_scored(pairs, tmp_path):

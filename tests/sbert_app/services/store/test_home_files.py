@@ -102,9 +102,8 @@ def write_home(services: Services) -> None:
         services.scoring.run(ScoreRequest(upload, None, MODEL))
     save_group(group_store(home), CORPUS, "to check", "blue", (1, 2))
     services.shared_sentences.pairs(services.shared_sentences.put(SHARED))
-    for job in services.scoring.files():
-        if job.name == "job.json":
-            services.scoring.apply_threshold(job.parent.name, 0.5)
+    for job in services.settings.temp_folder.glob("scored/*/job.json"):
+        services.scoring.apply_threshold(job.parent.name, 0.5)
     _computed(services)
     in_file = EmbeddingCache(models, home, limits=CorpusLimits(in_memory=5))
     in_file.embed(in_file.add(CORPUS), MODEL)

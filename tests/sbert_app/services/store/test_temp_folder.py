@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from sbert_app.services.store.temp_folder import RESULTS, TempFolder, folder_size
+from sbert_app.services.store.temp_folder import RESULTS, TempFolder
+from training.atomic import folder_size
 from training.errors import InputError
 
 DAY = 24 * 3600
