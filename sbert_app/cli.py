@@ -132,7 +132,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN
     except _UsageError as error:
-        return _print_error(f"error: {error.format_message()}", WRONG_INPUT)
+        has_dash = any(argument.startswith("-") and " " in argument.partition("=")[0] for argument in arguments)
+        hint = "; put -- before a sentence that begins with -" if has_dash else ""
+        return _print_error(f"error: {error.format_message()}{hint}", WRONG_INPUT)
     except UserFacingError as error:
         return _fail(str(error), WRONG_INPUT, debug)
     except OSError as error:

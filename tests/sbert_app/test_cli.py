@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -292,6 +293,10 @@ WRONG: dict[str, tuple[str, str]] = {
     "no such threshold": ("score plain.csv out.csv --threshold f2", "must be best-f1"),
     "an encoding of no file": ("evaluate --data stsb:dev --encoding koi8-r", "--encoding is that of a file"),
     "columns of no file": ("search stsb:dev cat --columns text", "--columns is that of a file"),
+    "a sentence that begins as options do": (
+        "compare '-5 degrees' cold",
+        "No such option: -5; put -- before a sentence",
+    ),
     "a scale of sentences": ("search plain.csv?scale=1-7 cat", "?scale= is not for this command"),
     "labels of parts": ("score plain.csv out/ --labels a:1,b:0", "for one file, not for parts"),
     "a limit of no threshold": ("evaluate --data plain.csv --match-from 3", "add --threshold"),
@@ -309,7 +314,7 @@ def test_wrong_input_is_exit_2_and_one_line(run: Run, folder: Path, home: Path, 
     (folder / "pairs3.csv").write_text("a,b,c\n1,2,3\n")
     (folder / "in.parquet").write_bytes(b"PAR1")
     there = left_over(folder)
-    answer = run(*(str(model) if word == "MODEL" else word for word in command.split()))
+    answer = run(*(str(model) if word == "MODEL" else word for word in shlex.split(command)))
     assert answer.code == cli.WRONG_INPUT
     assert answer.complaint.startswith("error: ")
     assert said in answer.complaint
