@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[1]
 PARTS = {
     "check": 25,
     "rho": 20,
-    "encode": 70,
+    "encode": 100,
     "train": 60,
     "cross": 25,
     "pairs": 20,
