@@ -27,6 +27,7 @@ import numpy as np
 
 from benchmarks import machine
 from benchmarks.start_up import CLIENT, copy_home, request, started
+from scripts.running import end_workers
 from training.data.load import load_data
 from training.errors import InputError
 from training.evaluation.metrics import spearman
@@ -137,6 +138,7 @@ def run_users(rounds: int = 10, users: int = 32) -> dict[str, Any]:
                     rows.append({"users": concurrent, "training": busy, **_measure(url, pairs, concurrent, rounds)})
                 if run_id is not None:
                     request(url, [run_id], "stop_run")
+        end_workers(home)
     return {"benchmark": "users", "pairs_each": rounds, "rows": rows, "machine": about}
 
 
