@@ -21,6 +21,32 @@ DIVERGING = [[0.0, "rgba(213,94,0,1)"], [0.5, "rgba(127,135,147,0.06)"], [1.0, "
 # The legend is a line above the plot.
 LEGEND = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
 FONT = "system-ui, -apple-system, 'Segoe UI', sans-serif"
+_AXIS = {
+    "automargin": True,
+    "showgrid": True,
+    "gridcolor": "rgba(127,135,147,0.2)",
+    "zeroline": False,
+    "ticks": "",
+    "title": {"font": {"size": 13}, "standoff": 15},
+}
+# Transparent, so that it is legible in light and dark mode. It takes the place of Plotly's own template, which is 6 KB.
+TEMPLATE = go.layout.Template(
+    layout={
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": FONT, "size": 13, "color": PALETTE["grey"]},
+        "colorway": [PALETTE[name] for name in ("blue", "orange", "green", "vermillion", "purple", "sky")],
+        "margin": {"l": 8, "r": 8, "t": 28, "b": 8},
+        "autotypenumbers": "strict",
+        "hovermode": "closest",
+        "hoverlabel": {"align": "left", "font": {"family": FONT}},
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": PALETTE["grey"]},
+        "showlegend": False,
+        "legend": LEGEND,
+        "xaxis": _AXIS,
+        "yaxis": _AXIS,
+    }
+)
 
 
 def apply_style(
@@ -31,7 +57,7 @@ def apply_style(
     y: dict[str, Any] | None = None,
     **layout: Any,
 ) -> go.Figure:
-    """Applies the shared look: transparent background, legible in light and dark mode. Returns the figure.
+    """Applies the shared look, `TEMPLATE`. Returns the figure.
 
     Args:
         figure: a figure with its traces.
@@ -41,24 +67,9 @@ def apply_style(
         y: settings of the vertical axes.
         layout: settings of the whole figure.
     """
-    figure.update_layout(
-        meta={"alt": alt} if alt else None,
-        height=height,
-        autosize=True,
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        font={"family": FONT, "size": 13, "color": PALETTE["grey"]},
-        colorway=[PALETTE[name] for name in ("blue", "orange", "green", "vermillion", "purple", "sky")],
-        margin={"l": 8, "r": 8, "t": 28, "b": 8},
-        hoverlabel={"font": {"family": FONT}},
-        modebar={"bgcolor": "rgba(0,0,0,0)", "color": PALETTE["grey"]},
-        showlegend=False,
-        legend=LEGEND,
-    )
-    axis = {"automargin": True, "gridcolor": "rgba(127,135,147,0.2)", "zeroline": False}
-    figure.update_xaxes(axis | (x or {}) | {"title_font_size": 13})
-    figure.update_yaxes(axis | (y or {}) | {"title_font_size": 13})
-    return figure.update_layout(**layout)
+    meta = {"alt": alt} if alt else None
+    figure.update_layout(template=TEMPLATE, meta=meta, height=height, autosize=True, **layout)
+    return figure.update_xaxes(x or {}).update_yaxes(y or {})
 
 
 def add_scatter(

@@ -16,7 +16,7 @@ from sbert_app.formats import format_time
 from sbert_app.pages.bulk import results
 from sbert_app.pages.bulk.models import USUAL, Models
 from sbert_app.pages.components.events import EVERY, PRIVATE, UNQUEUED, Questions, Update, note_action, on_choice
-from sbert_app.pages.components.measure_tab import hidden
+from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.messages import INTERNAL_ERROR, ask_first, error_message, heading, lead, waiting
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER
 from sbert_app.pages.components.report import of_page, report_button
@@ -349,10 +349,10 @@ class _Page:
                 start = results.suggested(report) if threshold is None else threshold
                 figure = figures.label_histogram(report.by_label, start)
                 plots[self.cut] = macro("bulk/cut")(report.by_label, start)
-            plots[self.histogram] = gr.Plot(figure, visible=True)
+            plots[self.histogram] = visible(figure)
         if report and report.scatter and not report.by_label:
             gold = summary.columns.score or summary.columns.label or ""
-            plots[self.scatter] = gr.Plot(figures.scatter(report, gold), visible=True)
+            plots[self.scatter] = visible(figures.scatter(report, gold))
         own, parquet = summary.outputs
         disagreements = results.disagreements(summary)
         return {

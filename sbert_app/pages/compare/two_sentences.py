@@ -15,7 +15,7 @@ from sbert_app.pages.compare import answers
 from sbert_app.pages.compare.answers import Answer, Question, compute
 from sbert_app.pages.components.address import keep_touched
 from sbert_app.pages.components.events import LATEST, PRIVATE, UNQUEUED, Questions, Update, ask, follow, on_open
-from sbert_app.pages.components.measure_tab import MeasureTab
+from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.messages import ask_first, attribution, error_message, note, waiting
 from sbert_app.pages.components.pickers import (
     cross_encoder_picker,
@@ -204,7 +204,7 @@ class TwoSentences:
                 questions[SHOWN] = None
                 if tuple(fields) == tuple(stopped or ()) and (missing := models.missing(inputs.models)):
                     question = ask_first(missing, "Download, or choose another model.")
-                    return {**self._nothing(), self.answer: question, self.download: gr.Button(visible=True)}
+                    return {**self._nothing(), self.answer: question, self.download: gr.update(visible=True)}
                 questions[MISSING] = inputs.models
                 return {**self._nothing(), self.download_needed: str(next(_downloads))}
             opened = _with_pooling(inputs.model)
@@ -231,8 +231,8 @@ class TwoSentences:
             **self._scores(answer),
             **self._words(answer.comparison),
             self.token_map: answers.token_map(answer.tokens),
-            self.download: gr.Button(visible=False),
-            self.stop: gr.Button(visible=False),
+            self.download: hidden(),
+            self.stop: hidden(),
             self.link: answers.link(base_url, inputs),
             self.as_json: json.dumps(answer.comparison.to_json(), ensure_ascii=False, indent=1),
             self.as_python: answers.as_python(inputs),
@@ -259,13 +259,13 @@ class TwoSentences:
                 # Another question was answered meanwhile.
                 self.stop_loading(request)
                 break
-            yield {**update, self.stop: gr.Button(visible=True)}
+            yield {**update, self.stop: gr.update(visible=True)}
         if questions[SHOWN] is not None or all(map(models.is_here, missing)):
             # The fields are as they are now; the progress may have hidden an answer.
             questions[SHOWN] = None
-            yield {self.stop: gr.Button(visible=False), self.download_ended: str(next(_downloads))}
+            yield {self.stop: hidden(), self.download_ended: str(next(_downloads))}
         else:
-            yield {self.stop: gr.Button(visible=False)}
+            yield {self.stop: hidden()}
 
     def show_calibrated(self, answer: Answer | None) -> Update:
         """Shows the scores again once the curves of their models are measured."""
@@ -301,10 +301,10 @@ class TwoSentences:
         return {
             self.result: None,
             **dict.fromkeys((*empty, *code), ""),
-            self.word_map: gr.Plot(None, visible=False),
-            self.explain_cross: gr.Button(visible=False),
-            self.download: gr.Button(visible=False),
-            self.calibration: gr.Timer(active=False),
+            self.word_map: visible(None),
+            self.explain_cross: hidden(),
+            self.download: hidden(),
+            self.calibration: gr.update(active=False),
         }
 
     def _scores(self, answer: Answer) -> Update:
@@ -333,7 +333,7 @@ class TwoSentences:
                 answer.comparisons, own_curves, answer.example, measuring=pending, errors=errors, tokens=answer.tokens
             ),
             self.poolings: answers.poolings(answer.comparison, first_curves, measuring=pending),
-            self.calibration: gr.Timer(active=pending),
+            self.calibration: gr.update(active=pending),
         }
 
     def _words(self, comparison: Comparison) -> Update:
@@ -343,8 +343,8 @@ class TwoSentences:
         plot = figures.word_map(exact.words_a, exact.words_b, exact.matrix) if exact else None
         return {
             self.map_note: attribution(exact) if exact else vectors_only or waiting("Attributing the cosine …"),
-            self.word_map: gr.Plot(plot, visible=plot is not None),
-            self.explain_cross: gr.Button(visible=comparison.cross_score is not None and not comparison.is_blind),
+            self.word_map: visible(plot),
+            self.explain_cross: gr.update(visible=comparison.cross_score is not None and not comparison.is_blind),
             self.cross_words: "",
             self.tokens: "" if comparison.no_map else macro("compare/tokens")(sides=sides),
         }

@@ -32,5 +32,5 @@ def test_a_link_begins_no_download(page, monkeypatch):
     questions: dict = {}
     update = page.answer_pair(request, *stopped, None, shown_model, stopped, questions)
     assert "Not on this machine yet: org/tiny (91 MB)" in update[page.answer]
-    assert update[page.download].visible
+    assert update[page.download]["visible"]
     assert page.open_link(SimpleNamespace(query_params={"a": "A cat."}))[-1] is None
