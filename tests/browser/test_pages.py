@@ -103,7 +103,7 @@ def test_an_address_gives_a_second_browser_what_was_chosen(open_page, chromium, 
         else:
             field.fill(value)
             field.press("Enter")
-    page.wait_for_timeout(5_000)  # an answer also names what was asked
+    page.wait_for_timeout(15_000)  # an answer also names what was asked, after seconds beside other tests
     other = chromium.new_context().new_page()
     other.goto(page.url)
     for control, value in VALUES[path].items():
