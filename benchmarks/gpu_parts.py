@@ -39,7 +39,7 @@ class Sizes:
     # A model of BERT-base's shape.
     base: str
     sentences: int
-    # It encodes one of so many of them.
+    # The model of BERT-base's shape encodes one of so many sentences.
     base_share: int
     pairs: int
     # Batch sizes of sentence-transformers, of which the best counts; our batches hold `TOKEN_BUDGET` tokens.

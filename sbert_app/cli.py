@@ -132,8 +132,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN
     except _UsageError as error:
-        has_dash = any(argument.startswith("-") and " " in argument.partition("=")[0] for argument in arguments)
-        hint = "; put -- before a sentence that begins with -" if has_dash else ""
+        is_sentence = any(argument.startswith("-") and " " in argument.partition("=")[0] for argument in arguments)
+        hint = "; put -- before a sentence that begins with -" if is_sentence and "--" not in arguments else ""
         return _print_error(f"error: {error.format_message()}{hint}", WRONG_INPUT)
     except UserFacingError as error:
         return _fail(str(error), WRONG_INPUT, debug)

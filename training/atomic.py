@@ -167,12 +167,12 @@ def recover(folder: Path) -> None:
 
 
 def folder_size(folder: Path) -> int:
-    """The bytes of all files below ``folder``, while others write and remove; links count as nothing."""
+    """The bytes of all files below ``folder``, while others write and remove; links, and what cannot be read, are 0."""
     total = 0
     # Path.rglob fails if a folder is removed while it is read.
     for parent, _, names in os.walk(folder):
         for file in (Path(parent, name) for name in names):
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 total += 0 if file.is_symlink() else file.stat().st_size
     return total
 

@@ -81,32 +81,38 @@ def test_the_address_opens_a_corpus(open_page):
     expect(page.get_by_role("radio", name="max").first).to_be_checked()
 
 
-# page -> the values of its controls; True: it is checked or pressed
-VALUES: dict[str, dict[str, str | bool]] = {
-    "/": {"#sentence-a textarea": "A dog barks.", "fieldset:has-text('Pooling') [value=max]": True},
-    "/train": {"#preset input": "watch it fail: max pooling"},
-    "/evaluate": {"[role=tab]:has-text('Folds')": True, "#folds-steps input": "80"},
-    "/explore": {"[role=tab]:has-text('Search')": True, "#search-query textarea": "A storm is coming."},
+# page -> the values of its controls, where True stands for checked or pressed, and the address that names them
+VALUES: dict[str, tuple[dict[str, str | bool], str]] = {
+    "/": (
+        {"#sentence-a textarea": "A dog barks.", "fieldset:has-text('Pooling') [value=max]": True},
+        r"a=A\+dog\+barks\..*pooling=max",
+    ),
+    "/train": ({"#preset input": "watch it fail: max pooling"}, "preset=max"),
+    "/evaluate": ({"[role=tab]:has-text('Folds')": True, "#folds-steps input": "80"}, "tab=folds&folds-steps=80"),
+    "/explore": (
+        {"[role=tab]:has-text('Search')": True, "#search-query textarea": "A storm is coming."},
+        r"search-query=A\+storm",
+    ),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", VALUES)
 def test_an_address_gives_a_second_browser_what_was_chosen(open_page, chromium, path):
-    page = open_page(path)
+    page, (controls, address) = open_page(path), VALUES[path]
     expect(page.locator(PAGES[path]).first).to_be_visible()
     page.wait_for_timeout(3_000)  # until the address is restored, it does not follow
-    for control, value in VALUES[path].items():
+    for control, value in controls.items():
         field = page.locator(control).first
         if value is True:
             field.click()
         else:
             field.fill(value)
             field.press("Enter")
-    page.wait_for_timeout(15_000)  # an answer also names what was asked, after seconds beside other tests
+    expect(page).to_have_url(re.compile(address))
     other = chromium.new_context().new_page()
     other.goto(page.url)
-    for control, value in VALUES[path].items():
+    for control, value in controls.items():
         field = other.locator(control).first
         if value is not True:
             expect(field).to_have_value(value)
