@@ -4,8 +4,8 @@
 events as the front page, and with another tree of the app (``--against FOLDER``). Over HTTP the first page is
 requested, then the cosine of a pair, which waits for the encoder, then both scores. The seconds of processor time
 depend little on how busy the machine is, the times do. New sessions then each send the first event of the front page:
-what that costs, and how much memory a session takes. Once warm, the same pair is requested repeatedly, alternating with an endpoint of
-the bare app that returns immediately: the difference is the time of SBERT Lab itself.
+what that costs, and how much memory a session takes. Once warm, the same pair is requested repeatedly, alternating with
+an endpoint of the bare app that returns immediately: the difference is the time of SBERT Lab itself.
 """
 
 import os
