@@ -14,7 +14,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,12 @@ from benchmarks import machine
 from training.sources.home import home_folder
 
 ROOT = Path(__file__).parents[1]
-PAIR = ["The medicine is safe for children.", "The medicine is not safe for children."]
-ARGUMENTS = [*PAIR, "all-MiniLM-L6-v2", "mean", "minilm-stsb"]
+PAIR = {
+    "sentence_a": "The medicine is safe for children.",
+    "sentence_b": "The medicine is not safe for children.",
+}
+MODELS = {"model": "all-MiniLM-L6-v2", "pooling": "mean", "cross_encoder": "minilm-stsb"}
+ARGUMENTS = {**PAIR, **MODELS}
 BARE = """
 import sys
 import gradio as gr
@@ -39,7 +43,6 @@ app.launch(server_port=int(sys.argv[1]), quiet=True, ssr_mode=False)
 """
 # Its connections stay open, as those of browsers and of OpenAI's clients do.
 CLIENT = httpx2.Client(timeout=300, trust_env=False)
-APPS = {"SBERT Lab": (["app.py", "--port"], ARGUMENTS), "bare Gradio": (["-c", BARE], PAIR[:1])}
 
 
 def run(rounds: int = 3, pairs: int = 100) -> dict[str, Any]:
@@ -52,13 +55,13 @@ def run(rounds: int = 3, pairs: int = 100) -> dict[str, Any]:
     about = {**machine.describe(), **machine.rate()}
     starts: dict[str, list[dict[str, float]]] = {name: [] for name in APPS}
     for _ in range(rounds):
-        for name, (command, arguments) in APPS.items():
+        for name, (command, ask) in APPS.items():
             with started(command) as (first_page, url):
                 started_at = time.perf_counter()
-                request(url, arguments)
+                ask(url)
                 starts[name].append({"page": first_page, "answer": first_page + time.perf_counter() - started_at})
     with started(APPS["SBERT Lab"][0]) as (_, lab), started(APPS["bare Gradio"][0]) as (_, bare):
-        http = {"SBERT Lab": lambda: request(lab, ARGUMENTS), "bare Gradio": lambda: request(bare, PAIR[:1])}
+        http = {"SBERT Lab": lambda: request(lab, ARGUMENTS), "bare Gradio": lambda: _request_bare(bare)}
         warm = _alternate(http, pairs)
         memory = _memory_mb(lab)
     return {
@@ -83,7 +86,7 @@ def _in_process(pairs: int) -> list[float]:
     from training.names import ModelName
 
     models = ModelCache(Settings.gather().home)
-    a, b, model, pooling, cross_encoder = ARGUMENTS
+    a, b, model, pooling, cross_encoder = ARGUMENTS.values()
     name = ModelName.parse(model)
     return _alternate({"pair": lambda: compare_by_name(models, a, b, name, pooling, cross_encoder)}, pairs)["pair"]
 
@@ -148,10 +151,21 @@ def _memory_mb(url: str) -> int | None:
     return next(int(line.split()[1]) // 1024 for line in status.read_text().splitlines() if line.startswith("VmRSS"))
 
 
-def request(url: str, values: list[Any], endpoint: str = "compare") -> Any:
+def request(url: str, arguments: Mapping[str, Any], endpoint: str = "compare") -> Any:
     """The answer of an endpoint of the app at ``url``."""
-    answer = CLIENT.post(f"{url}/gradio_api/run/{endpoint}", json={"data": values})
+    answer = CLIENT.post(f"{url}/api/{endpoint}", json=dict(arguments))
+    return answer.raise_for_status().json()
+
+
+def _request_bare(url: str) -> Any:
+    answer = CLIENT.post(f"{url}/gradio_api/run/compare", json={"data": [PAIR["sentence_a"]]})
     return answer.raise_for_status().json()["data"][0]
+
+
+APPS: dict[str, tuple[list[str], Callable[[str], Any]]] = {
+    "SBERT Lab": (["app.py", "--port"], lambda url: request(url, ARGUMENTS)),
+    "bare Gradio": (["-c", BARE], _request_bare),
+}
 
 
 def copy_home(folder: Path) -> Path:

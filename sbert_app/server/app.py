@@ -15,15 +15,16 @@ from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddle
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from sbert_app import __version__
 from sbert_app.hosts import AllowedHosts
 from sbert_app.pages import PAGES
 from sbert_app.pages.components import pickers, theme
 from sbert_app.pages.components.templates import render
 from sbert_app.server import api, endpoints, login, v1
-from sbert_app.server.calls import CountRequests, PlainCalls
-from sbert_app.server.errors import error_answer
+from sbert_app.server.errors import HANDLERS, error_answer
 from sbert_app.server.hosts import AnswerHeaders, OwnSite
 from sbert_app.server.limits import BodyLimits
+from sbert_app.server.metrics import CountRequests
 from sbert_app.server.workarounds import ShortHeartbeats, WholeSteps
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
@@ -41,7 +42,7 @@ def create_app(services: Services) -> FastAPI:
     if settings.mcp:
         from sbert_app.server.mcp import McpServer
 
-        tools = McpServer(settings.root_path)
+        tools = McpServer(services)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -50,18 +51,23 @@ def create_app(services: Services) -> FastAPI:
 
     app = FastAPI(
         title="SBERT Lab",
-        openapi_url=None,
+        version=__version__,
+        description=api.DESCRIPTION,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        # `/docs` sends its requests below the address that it has behind a proxy.
+        servers=[{"url": "."}],
+        docs_url=None,
+        redoc_url=None,
+        exception_handlers=HANDLERS,
         middleware=[Middleware(layer, **options) for layer, options in _middleware(settings, account)],
         lifespan=lifespan,
         routes=tools.routes() if tools else [],
     )
-    # What FastAPI describes are the endpoints alone; the others are described by hand.
     if account:
         app.include_router(login.router(account, settings.root_path), include_in_schema=False)
     pages = build(services)
-    app.include_router(v1.router(services), include_in_schema=False)
-    app.include_router(api.endpoint_router(settings.root_path))
-    app.include_router(api.document_router(services), include_in_schema=False)
+    for router in (v1.router(services), api.endpoint_router(services), api.document_router(services)):
+        app.include_router(router)
     return gr.mount_gradio_app(
         app,
         pages,
@@ -96,7 +102,6 @@ def _middleware(settings: Settings, account: login.Account | None) -> Iterator[t
     yield CountRequests, {}
     limits = {"of_upload": settings.upload_limit_mb << 20, "of_folder": settings.temp_limit_mb << 20}
     yield BodyLimits, {"folder": settings.temp_folder, **limits}
-    yield PlainCalls, {}
     yield ShortHeartbeats, {}
 
 
