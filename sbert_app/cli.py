@@ -30,7 +30,7 @@ from sbert_app.commands.serve import desktop, serve
 from sbert_app.commands.train import distill, train
 from sbert_app.process import EXTRA_OF, INTERRUPTED, configure_process, interrupt, on_ending_signal
 from sbert_app.terminal import ProgressBar, StderrHandler
-from training.errors import Stopped, UserFacingError
+from training.errors import Stopped, UserFacingError, install_command
 
 GOOD, BROKEN, WRONG_INPUT = 0, 1, 2
 
@@ -145,8 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name not in EXTRA_OF:
             return _fail(f"ModuleNotFoundError: {error}", BROKEN, debug)
         extra = EXTRA_OF[name]
-        what = f"this needs {name}, which is not installed: pip install 'sbert-lab[{extra}]' installs it"
-        return _fail(what, WRONG_INPUT, debug)
+        return _fail(f"this needs {name}: {install_command(extra)} installs it", WRONG_INPUT, debug)
     except Exception as error:  # noqa: BLE001 - the last place to turn a fault of the program into one line
         report = "" if debug else " (a fault of SBERT Lab: SBERT_DEBUG=1 shows where, for a report)"
         return _fail(f"{type(error).__name__}: {error}{report}", BROKEN, debug)
