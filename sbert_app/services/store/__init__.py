@@ -60,8 +60,7 @@ HOME = (
     HomeEntry(
         "tmp/", "uploads and results of the pages for a day, with Bulk's files and Explore's corpora", skipped=("*",)
     ),
-    HomeEntry("jobs.sqlite", "the queue; a damaged one is set aside beside it", recomputed=("*",)),
-    HomeEntry("rates.json", "how fast runs train on this machine", recomputed=("*",)),
+    HomeEntry("jobs.sqlite", "the queue; a damaged one is made anew from the runs", recomputed=("*",)),
     HomeEntry("worker-", "logs of the processes that execute runs", skipped=("*.log",)),
 )
 

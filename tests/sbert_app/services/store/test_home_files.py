@@ -59,7 +59,6 @@ ELSEWHERE = {
     "vectors/*.f32.incomplete": "test_large_corpora",
     "calibration/*.json": "test_calibration",
     "jobs.sqlite*": "test_jobs",
-    "rates.json*": "test_estimate",
     "worker-*.log": "nobody reads it",
     "runs/*/tensorboard/*": "TensorBoard reads it",
     "runs/*/own.json": "of a run with objects of one's own: test_own_runs",
