@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import gradio as gr
 from markupsafe import Markup
@@ -15,6 +15,7 @@ from sbert_app.process import is_ending
 from sbert_app.services.background.tasks import TaskProgress
 from training.errors import NotFoundError, UserFacingError, summary_of
 from training.evaluation.attribution import Attribution, WordAttribution
+from training.progress import STEPS_BEFORE_ESTIMATE
 
 log = logging.getLogger("sbert_lab.pages")
 INTERNAL_ERROR = "This failed because of a fault in the app; its log has the details."
@@ -75,25 +76,16 @@ def progress_bar(step: TaskProgress) -> Markup:
     return macro("progress")(f"{step.description} · {step.fraction:.0%}{left}", step.fraction)
 
 
-# The reasons why the time of a run is unknown.
-Unknown = Literal["measuring", "no run"]
-NO_TIME: dict[Unknown, tuple[str, str]] = {
-    "measuring": ("measuring the speed of this machine …", ""),
-    "no run": ("no estimate yet", "the first run from this base will give one"),
-}
-
-
-def estimate_plan(
-    facts: Sequence[str], seconds: float | None, source: str, unknown: Unknown, remarks: Sequence[str]
-) -> Markup:
+def estimate_plan(facts: Sequence[str], seconds: float | None, source: str, remarks: Sequence[str]) -> Markup:
     """The work that Start would do, and its time.
 
     Args:
-        seconds: the time, estimated from ``source``; None for the reason ``unknown``.
+        seconds: the time, estimated from ``source``; None if no run of this kind has been made on this machine.
         remarks: further facts, such as a conversion of the data.
     """
-    time, why = NO_TIME[unknown] if seconds is None else (f"about {format_estimate(seconds)}", f"from {source}")
-    return macro("plan")(facts, time, why, remarks)
+    if seconds is None:
+        return macro("plan")(facts, f"time known after {STEPS_BEFORE_ESTIMATE} steps", "", remarks)
+    return macro("plan")(facts, f"about {format_estimate(seconds)}", f"from {source}", remarks)
 
 
 def attribution(explanation: Attribution | WordAttribution) -> Markup:
