@@ -166,7 +166,7 @@ def score_file(
     """Score every sentence pair of a file: adds cosine (and cross_encoder) and note, keeps rows and columns.
 
     Args:
-        file: an uploaded CSV, TSV, JSON Lines, Parquet or XLSX file.
+        file: an uploaded CSV, TSV, JSON Lines or Parquet file, or a workbook.
         columns: "first,second" or "first,second,gold"; empty = detected by name (sentence1, sentence2, score).
         model: a bi-encoder: short name, Hub id, run:<id>.
         pooling: mean, max or cls; empty = the model's own.
