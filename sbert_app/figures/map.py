@@ -35,18 +35,14 @@ class Labels:
     Attributes:
         names: the groups, the largest first or numbers in their order, then OTHER and BLANK.
         groups: (N,) int32, indices in ``names``.
-        colours: colours of the palette for the first groups, the others being grey; by default a colour for each group.
     """
 
     title: str
     names: list[str]
     groups: np.ndarray
-    colours: Sequence[str] | None = None
 
     def style(self, group: int) -> dict[str, str]:
-        if self.colours is not None:
-            return {"color": PALETTE[self.colours[group] if group < len(self.colours) else "grey"], "symbol": "circle"}
-        if self.names[group] in (OTHER, BLANK):
+        if self.is_rest(group):
             return {"color": PALETTE["grey"], "symbol": "circle"}
         shape, colour = divmod(group, len(COLOURS))
         return {"color": PALETTE[COLOURS[colour]], "symbol": SHAPES[shape]}
@@ -56,7 +52,7 @@ class Labels:
 
     def is_rest(self, group: int) -> bool:
         """Whether a group holds the points that belong to none."""
-        return group >= len(self.colours) if self.colours is not None else self.names[group] in (OTHER, BLANK)
+        return self.names[group] in (OTHER, BLANK)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,6 @@ from sbert_app.pages.components.templates import macro
 from sbert_app.pages.explore.map_figure import (
     CLUSTER,
     COLUMN,
-    GROUPS,
     NOTHING,
     QUERY,
     TOPIC,
@@ -33,10 +32,11 @@ from sbert_app.pages.explore.map_figure import (
     nearest,
     topic_labels,
 )
-from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, SelectedRows, Shared, current_clusters, opened
+from sbert_app.pages.explore.open_corpus import OpenCorpus, SelectedRows, Shared, current_clusters, opened
 from sbert_app.pages.explore.selected import SelectedPanel
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.clusters.atlas import OPTIONS, export_atlas
+from sbert_app.services.clusters.clustering import ClusterSettings
 from sbert_app.services.clusters.summary import FEWEST, Topics, describe_clusters, find_topics
 from sbert_app.services.container import Services
 from sbert_app.services.maps.corpus_map import MapResult, compute_map, pair_distances
@@ -73,12 +73,11 @@ def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -
         file = gr.File(visible=False)
     tab = MeasureTab(services, "atlas", gr.HTML(elem_id="atlas-status"), start, stop)
 
-    def export(watch: Watch, open_corpus: OpenCorpus | None, clustering: Clustering, *values: Any) -> Update:
+    def export(watch: Watch, open_corpus: OpenCorpus | None, clustering: ClusterSettings, *values: Any) -> Update:
         embeddings, path = services.embeddings, services.temp.new_folder("explore") / "atlas.parquet"
         embedded = opened(open_corpus).embed(embeddings)
         watch.report(0, "Clustering")
-        edited = current_clusters(embeddings, embedded, clustering.settings, watch)
-        clusters = describe_clusters(embedded, edited.labels, edited.names)
+        clusters = describe_clusters(embedded, current_clusters(embeddings, embedded, clustering, watch))
         neighbours, min_dist, seed = values
         of_map = MapSettings(2, int(neighbours), float(min_dist), int(seed or 0))
         cache, home, limits = embeddings.cache, embeddings.home, embeddings.limits
@@ -163,7 +162,7 @@ class _MapTab:
         stopped: Update = {self.current: None}
         empty = {**stopped, self.plot: hidden()}
 
-        def is_drawn(current: Any, open_corpus: OpenCorpus | None, clustering: Clustering, *values: Any) -> bool:
+        def is_drawn(current: Any, open_corpus: OpenCorpus | None, clustering: ClusterSettings, *values: Any) -> bool:
             return open_corpus is None or current == _version(open_corpus, clustering, MapControls(*values))
 
         draw = self.task.handler(self.draw, empty, stopped, unless=is_drawn)
@@ -173,9 +172,7 @@ class _MapTab:
         offered = [self.colour, self.query, self.pairs, self.second, self.panel.words, *emptied, *self.panel.outputs]
         state = [self.open_corpus, self.of_corpus, self.panel.picked, self.colour]
         draw_at(self.open_corpus.change(self.opened, state, offered, **PRIVATE).then)
-        for event in self.panel.wire(self.events):
-            recoloured = [self.colour, self.current]
-            draw_at(event.then(self.groups_changed, [self.open_corpus, self.colour], recoloured, **PRIVATE).then)
+        self.panel.wire(self.events)
         draw_at(self.clustering.change)
         self.colour.input(_query_field, self.colour, self.query, **EVERY)
         selected = (self.colour, self.dimensions, self.pairs, self.second, self.pooling, self.names)
@@ -215,24 +212,13 @@ class _MapTab:
             **self.panel.opened(open_corpus, picked),
         }
 
-    def groups_changed(self, open_corpus: OpenCorpus | None, colour: str) -> Update:
-        """Colours by groups after one was saved or deleted, as long as there are some."""
-        if open_corpus is None:
-            return {self.current: gr.skip()}
-        if self.panel.groups_of(open_corpus):
-            colour = GROUPS
-        elif colour == GROUPS:
-            colour = first_colour(self.services.embeddings.corpus(open_corpus.corpus))
-        return {self.colour: gr.Dropdown(self._colours(open_corpus), value=colour), self.current: None}
-
     def _colours(self, open_corpus: OpenCorpus) -> list[tuple[str, str]]:
         corpus = self.services.embeddings.corpus(open_corpus.corpus)
-        groups = [("my groups", GROUPS)] if self.panel.groups_of(open_corpus) else []
         topics = [("topic", TOPIC)] if len(corpus) >= FEWEST else []
-        ways = [*topics, ("cluster", CLUSTER), ("similarity to a query", QUERY), *groups]
+        ways = [*topics, ("cluster", CLUSTER), ("similarity to a query", QUERY)]
         return [("nothing", NOTHING), *((name, COLUMN + name) for name in corpus.columns), *ways]
 
-    def draw(self, watch: Watch, _: Any, open_corpus: OpenCorpus, clustering: Clustering, *values: Any) -> Update:
+    def draw(self, watch: Watch, _: Any, open_corpus: OpenCorpus, clustering: ClusterSettings, *values: Any) -> Update:
         controls, embeddings = MapControls(*values), self.services.embeddings
         models = [open_corpus.model, *filter(None, [controls.second_model])]
         result = compute_map(embeddings, open_corpus.corpus, models, controls.settings, watch)
@@ -247,13 +233,13 @@ class _MapTab:
             if controls.colour == TOPIC:
                 colouring: Colouring = topic_labels(topics[0])
             else:
-                colouring = compute_colouring(self.services, open_corpus, controls, clustering.settings, watch)
+                colouring = compute_colouring(self.services, open_corpus, controls, clustering, watch)
                 if result.rows is not None and colouring is not None:
                     colouring = colouring.of(result.rows)
             figure = make_figure(result, controls, colouring, topics if controls.names else ())
             # The form that is sent to the browser.
             plot = self.plot.postprocess(figure)
-            depends_on_more = controls.colour in (CLUSTER, GROUPS, QUERY) or result.embedded[0].corpus.gold is not None
+            depends_on_more = controls.colour in (CLUSTER, QUERY) or result.embedded[0].corpus.gold is not None
             if len(result.maps[0]) <= FEW_POINTS and not depends_on_more:
                 self.plots.put(key, plot)
         return {
@@ -299,5 +285,5 @@ def _query_field(colour: str) -> Any:
     return gr.update(visible=True if colour == QUERY else "hidden")
 
 
-def _version(open_corpus: OpenCorpus, clustering: Clustering, controls: MapControls) -> tuple[Any, ...]:
+def _version(open_corpus: OpenCorpus, clustering: ClusterSettings, controls: MapControls) -> tuple[Any, ...]:
     return (open_corpus, controls, clustering if controls.colour == CLUSTER else None)

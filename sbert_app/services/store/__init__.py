@@ -44,8 +44,6 @@ HOME = (
         skipped=("*/ratings.jsonl", "*/agreed.jsonl"),
         is_work=True,
     ),
-    HomeEntry("explore/groups/", "groups of sentences", ("*",), is_work=True),
-    HomeEntry("explore/clusters/", "names of clusters", ("*",), is_work=True),
     HomeEntry("calibration/own/", "what a cosine means by your gold scores", ("*",), is_work=True),
     HomeEntry("data/uploads/", "files that runs learn from", ("*/*",), is_work=True),
     HomeEntry("models/static/", "static models that were distilled here", ("*/*",), is_work=True),

@@ -121,7 +121,7 @@ def test_a_hovered_text_has_no_tag_but_our_own_and_a_long_one_is_cut(sentence):
 
 def test_a_sample_knows_its_rows_in_the_corpus_and_its_groups_their_names_on_the_map():
     points = np.array([[0, 0], [0, 1], [9, 9], [9, 8], [5, 5]], dtype=np.float32)
-    labels = Labels("group", ["left", "<b>right</b>", "none"], np.array([0, 0, 1, 1, 2] * 2), ["blue", "green"])
+    labels = Labels("group", ["left", "<b>right</b>", BLANK], np.array([0, 0, 1, 1, 2] * 2))
     rows = np.array([0, 1, 2, 3, 9])
     names = [names_at(points, labels.of(rows))]
     figure = map_figure(MapData([points], ["map"], SENTENCES, labels.of(rows), rows=rows, names=names))
