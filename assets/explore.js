@@ -37,9 +37,7 @@ const listen = (figure) => {
     document.querySelector("#map-nearest [data-rows]")?.removeAttribute("data-rows");
     trigger("select", { rows: [...new Set(rows)], add: hasShift });
   });
-  figure.on("plotly_doubleclick", () => {
-    if (["lasso", "select"].includes(figure.layout.dragmode)) trigger("select", { rows: [], add: false });
-  });
+  figure.on("plotly_deselect", () => trigger("select", { rows: [], add: false }));
   figure.on("plotly_relayout", () => placeNames(figure));
   frame.disconnect();
   frame.observe(figure);

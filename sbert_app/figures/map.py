@@ -87,7 +87,7 @@ COARSE, FINE = "coarse", "fine"
 NAME_FONT, NAME_BACKGROUND = {"size": 12, "color": "white"}, "rgba(31,41,51,0.78)"
 NAME_STYLE = {"font": NAME_FONT, "bgcolor": NAME_BACKGROUND, "borderpad": 2, "showarrow": False, "captureevents": False}
 # Pixels: around the figure, for the colour bar, for a character of the legend, for its symbol, for one of its lines.
-MARGIN, COLOUR_BAR, CHARACTER, SYMBOL, LINE = 8, 80, 6.5, 46, 19
+MARGIN, COLOUR_BAR, CHARACTER, SYMBOL, LINE = 8, 80, 6.2, 40, 19
 # The legend below two maps is this wide and at most this high; the rest of it scrolls.
 LEGEND_WIDTH, LEGEND_HEIGHT = 800, 100
 # The free space at each side of the points, as a share of their extent.
