@@ -54,13 +54,14 @@ app: $(VENV)/.app ## install the app (1.9 GB with PyTorch for the CPU, about 6.5
 	$(PREPARE)
 	$(PY) app.py
 
-lint: $(VENV)/.installed ## ruff, mypy, import-linter, libraries used from the outside, names and docstrings
+lint: $(VENV)/.installed ## ruff, mypy, import-linter, libraries used from the outside, names and docstrings, the volume in tokens
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(PY) -m scripts.outside
 	$(PY) -m scripts.check_prose
+	$(PY) -m scripts.volume
 
 format: $(VENV)/.installed ## let ruff format and fix what it can
 	$(VENV)/bin/ruff check --fix .

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -251,9 +251,10 @@ class RunConfig(BaseModel):
         except ValidationError as error:
             raise InputError(_describe(error.errors()[0])) from None
 
-    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+    def __repr__(self) -> str:
         """The fields that differ from the defaults."""
-        return [(name, value) for name, value in self if value != SETTINGS[name].default]
+        changes = [f"{name}={value!r}" for name, value in self if value != SETTINGS[name].default]
+        return f"{type(self).__name__}({', '.join(changes)})"
 
     @field_validator("*")
     @classmethod

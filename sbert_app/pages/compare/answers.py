@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from urllib.parse import urlencode
 
 from markupsafe import Markup
@@ -121,7 +121,7 @@ def compute(models: ModelCache, inputs: Question, pair: ExamplePair | None) -> A
 
 def link(base_url: str, question: Question) -> str:
     """A link that opens the page with a question, or a sentence that the question is too long for one."""
-    query = {name: getattr(question, name) for name in question.__dataclass_fields__}
+    query = {field.name: getattr(question, field.name) for field in fields(question)}
     encoded = urlencode({name: str(value) for name, value in query.items() if value})
     if len(encoded) > LONGEST_LINK:
         return "These sentences are too long for a link."

@@ -1,5 +1,6 @@
 """The first tab of the front page: two sentences, their scores, and the words behind them."""
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from contextlib import suppress
@@ -180,7 +181,7 @@ class TwoSentences:
             with suppress(InputError):
                 shown_model = str(_with_pooling(named_model(query.get("model"))))
         fields = (self.a, self.b, self.model, self.pooling, self.cross, self.second)
-        names = tuple(Question.__dataclass_fields__)
+        names = tuple(field.name for field in dataclasses.fields(Question))
         inputs = tuple(query.get(name) or field.value for name, field in zip(names, fields, strict=True))
         has_models = any(query.get(name) for name in ("model", "cross", "second"))
         return *(query.get(name) or gr.skip() for name in names), shown_model, inputs if has_models else None

@@ -1,8 +1,8 @@
 """The tab Map: the sentences of a corpus as points, close together if their embeddings are.
 
 Every control redraws the map; maps are cached on disk, so a new colour needs no new map. With a second model the two
-maps are aligned, side by side or with points that move from one to the other. assets/explore.js handles clicks on
-points, lassos and the slider, for which Gradio's Plot has no events, and highlights selected sentences.
+maps are aligned and stand side by side. assets/explore.js handles clicks on points and lassos, for which Gradio's Plot
+has no events, and highlights selected sentences.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,8 +19,6 @@ from sbert_app.pages.components.pickers import NO_MODEL, POOLINGS, model_choices
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.explore.map_figure import (
-    ANIMATED,
-    BOTH_MAPS,
     CLUSTER,
     COLUMN,
     NOTHING,
@@ -118,8 +116,9 @@ class _MapTab:
             with gr.Column(scale=7, min_width=320, elem_id="map-frame"):
                 options = {"visible": "hidden", "max_lines": 3, "elem_id": "map-query"}
                 self.query = gr.Textbox("Somebody is cooking.", label="Colour by the similarity to", **options)
-                options = {"html_template": macro("explore/map_slider")(), "js_on_load": read_asset("explore.js")}
-                self.slider = gr.HTML("", visible="hidden", elem_id="map-mover", **options)
+                # It is hidden: a click on a point is its `click`, a lasso its `select`.
+                script = read_asset("explore.js")
+                self.events = gr.HTML("", visible="hidden", elem_id="map-events", js_on_load=script)
                 gr.HTML('<div class="map-layers"></div>', elem_id="map-layers")
                 self.plot = gr.Plot(show_label=False, visible=False, elem_id="map-plot")
                 status = gr.HTML(messages.waiting("Waiting for the corpus …"), elem_id="map-status")
@@ -147,7 +146,6 @@ class _MapTab:
                 self.seed = gr.Number(0, label="Random seed", precision=0, minimum=0, info="Same seed, same map")
                 poolings = [("same as the model", ""), *POOLINGS]
                 self.pooling = gr.Radio(poolings, value="", label="Pooling of the second model", elem_id="map-pooling")
-                self.layout = gr.Radio([BOTH_MAPS, ANIMATED], value=BOTH_MAPS, label="Two maps", elem_id="map-how")
             with gr.Accordion("Export for embedding-atlas", open=False, elem_id="atlas-export"):
                 _build_export(services, shared, [self.neighbours, self.min_dist, self.seed])
         stopped = "stopped: change any control to draw again."
@@ -158,11 +156,11 @@ class _MapTab:
 
     def wire(self) -> None:
         controls = [self.colour, self.query, self.dimensions, self.neighbours, self.min_dist]
-        controls += [self.seed, self.second, self.pooling, self.layout, self.pairs, self.names]
+        controls += [self.seed, self.second, self.pooling, self.pairs, self.names]
         inputs = [self.current, self.open_corpus, self.clustering, *controls]
         # After a stop the last map stays.
         stopped: Update = {self.current: None}
-        empty = {**stopped, self.plot: hidden(), self.slider: gr.update(visible="hidden")}
+        empty = {**stopped, self.plot: hidden()}
 
         def is_drawn(current: Any, open_corpus: OpenCorpus | None, clustering: ClusterSettings, *values: Any) -> bool:
             return open_corpus is None or current == _version(open_corpus, clustering, MapControls(*values))
@@ -174,10 +172,10 @@ class _MapTab:
         offered = [self.colour, self.query, self.pairs, self.second, self.panel.words, *emptied, *self.panel.outputs]
         state = [self.open_corpus, self.of_corpus, self.panel.picked, self.colour]
         draw_at(self.open_corpus.change(self.opened, state, offered, **PRIVATE).then)
-        self.panel.wire(self.slider)
+        self.panel.wire(self.events)
         draw_at(self.clustering.change)
         self.colour.input(_query_field, self.colour, self.query, **EVERY)
-        selected = (self.colour, self.dimensions, self.pairs, self.second, self.pooling, self.layout, self.names)
+        selected = (self.colour, self.dimensions, self.pairs, self.second, self.pooling, self.names)
         edits = [
             *(control.input for control in selected),
             *(self.neighbours.release, self.min_dist.release, self.neighbours.change, self.min_dist.change),
@@ -185,7 +183,7 @@ class _MapTab:
         ]
         draw_at(edits)
         clicked = [self.open_corpus, self.second, self.pooling]
-        self.slider.click(self.show_clicked, clicked, [self.nearest, self.lists], **PRIVATE)
+        self.events.click(self.show_clicked, clicked, [self.nearest, self.lists], **PRIVATE)
         self.panel.table.select(self.show_row, clicked, [self.nearest, self.lists], **PRIVATE)
 
     def opened(self, open_corpus: OpenCorpus | None, before: str, picked: SelectedRows, colour: str) -> Update:
@@ -244,11 +242,9 @@ class _MapTab:
             depends_on_more = controls.colour in (CLUSTER, QUERY) or result.embedded[0].corpus.gold is not None
             if len(result.maps[0]) <= FEW_POINTS and not depends_on_more:
                 self.plots.put(key, plot)
-        is_animated = len(result.maps) == 2 and controls.layout == ANIMATED
         return {
             self.task.status: self._map_status(result, controls),
             self.plot: visible(plot),
-            self.slider: gr.update(value=result.key, visible=True if is_animated else "hidden"),
             self.current: _version(open_corpus, clustering, controls),
         }
 

@@ -24,7 +24,6 @@ from training.names import ModelName
 NEAREST = 10
 # The ways to colour points.
 NOTHING, TOPIC, QUERY, CLUSTER, COLUMN = "", "topic", "query", "cluster", "column:"
-BOTH_MAPS, ANIMATED = "Side by side", "Animated"
 
 
 class MapControls(NamedTuple):
@@ -38,7 +37,6 @@ class MapControls(NamedTuple):
     seed: int
     second: str
     pooling: str
-    layout: str
     pairs: bool
     names: bool = True
 
@@ -55,7 +53,7 @@ class MapControls(NamedTuple):
 
 
 def make_figure(result: MapResult, controls: MapControls, colouring: Colouring, topics: Sequence[Topics] = ()) -> Any:
-    """One map, two side by side, or one whose points can move to the second.
+    """One map, or two side by side.
 
     ``topics`` are coarse and fine regions, whose keywords are written onto the map.
     """
@@ -64,7 +62,6 @@ def make_figure(result: MapResult, controls: MapControls, colouring: Colouring, 
         named[:1] = [colouring]
     elif isinstance(colouring, Labels) and named:
         named[:1] = [named_by(colouring, topics[1])]
-    is_paired = len(result.maps) == 2 and controls.layout == BOTH_MAPS
     corpus = result.embedded[0].corpus
     gold = corpus.gold if controls.pairs else None
     lines = []
@@ -75,9 +72,10 @@ def make_figure(result: MapResult, controls: MapControls, colouring: Colouring, 
         [name for depth, labels in enumerate(named) for name in figures.names_at(points, labels, depth)]
         for points in result.maps
     ]
-    titles, key = map_titles(result), result.key + controls.layout
-    data = figures.MapData(result.maps, titles, corpus.sentences, colouring, lines, key, result.rows, names)
-    return figures.paired_maps(data) if is_paired else figures.single_map(data)
+    data = figures.MapData(
+        result.maps, map_titles(result), corpus.sentences, colouring, lines, result.key, result.rows, names
+    )
+    return figures.map_figure(data)
 
 
 def topic_labels(topics: Topics) -> Labels:

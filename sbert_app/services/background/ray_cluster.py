@@ -160,7 +160,7 @@ def ray_errors() -> Iterator[None]:
         reason = str(cause) if isinstance(cause, UserFacingError) else f"{type(cause).__name__}: {first_line(cause)}"
         raise InputError(reason) from error
     except (RayError, ConnectionError) as error:
-        if "creation task" in str(error):
+        if isinstance(error, RayActorError) and error.actor_init_failed:
             reason = str(error).strip().rpartition("\n")[2]
             raise InputError(f"the run cannot be executed on a node of Ray: {reason[:200]}") from error
         if isinstance(error, RayActorError):
