@@ -15,7 +15,7 @@ from sbert_app.process import is_ending
 from sbert_app.server import answers
 from sbert_app.server.endpoint import MOST_AT_ONCE, Between, endpoint, register, run_endpoint
 from sbert_app.services.access import visitor_of
-from sbert_app.services.compare.comparison import compare_by_name, explain
+from sbert_app.services.compare.comparison import compare_by_name, leave_one_out_by_name
 from sbert_app.services.compare.token_score import score_tokens
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
@@ -64,8 +64,7 @@ def compare(
         model: a bi-encoder: short name, Hub id, run:<id>.
         pooling: mean, max or cls; empty = the model's own.
         cross_encoder: a cross-encoder's name, or "none".
-        words: also what each word adds: to the cosine where there is no word map, by integrated gradients; to the
-            score of the cross-encoder, by occlusion.
+        words: also how both scores change without each word.
         second: another model, whose answer is "second": a bi-encoder, or late interaction (maxsim:NAME, a ColBERT)
             or a SPLADE, with the tokens whose shares add up to the score.
     """
@@ -73,8 +72,7 @@ def compare(
     comparison = compare_by_name(services.models, sentence_a, sentence_b, name, pooling, cross_encoder)
     answer = comparison.to_json()
     if words:
-        scores = [False] * comparison.lacks_words + [True] * (comparison.cross_encoder is not None)
-        answer["words"] = [explain(services.models, comparison, explains_cross).to_json() for explains_cross in scores]
+        answer["words"] = [change._asdict() for change in leave_one_out_by_name(services.models, comparison)]
     if second:
         other, pair = ModelName.parse(second), (sentence_a, sentence_b)
         by_tokens = score_tokens(services.models, other, *pair)

@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 from markupsafe import Markup
 
-from sbert_app.figures.compare import MOST_WORDS, starts_of_parts
+from sbert_app.figures.compare import MOST_WORDS, condensed
 from sbert_app.formats import format_estimate, format_number
 from sbert_app.pages.components.templates import macro
 from sbert_app.process import is_ending
@@ -92,11 +92,11 @@ def attribution(explanation: Attribution | WordAttribution) -> Markup:
     """The legend of a word map, or a table of words with the contribution of each to the score."""
     if isinstance(explanation, WordAttribution):
         return macro("word_attribution")(explanation)
-    parts = tuple(len(starts_of_parts(words)) for words in (explanation.words_a, explanation.words_b))
-    summed = "" if parts == explanation.matrix.shape else ", summed by the sentences of a long text"
-    most = f"The map shows the {MOST_WORDS} that count most; with the rest, the cells"
-    cells = most if max(parts) > MOST_WORDS else "The cells"
+    is_whole = condensed(explanation).matrix.shape == explanation.matrix.shape
+    summed = (
+        "" if is_whole else f" Longer texts are summed by sentence; the {MOST_WORDS} parts that count most are shown."
+    )
     return note(
-        f"Each cell shows what a word pair adds to the cosine (blue) or takes from it (orange){summed}. "
-        f"{cells} sum to the cosine, {format_number(explanation.cosine, 4)}."
+        "Each cell shows what a word pair adds to the cosine (blue) or takes from it (orange); all cells sum to the "
+        f"cosine, {format_number(explanation.cosine, 4)}.{summed}"
     )
