@@ -111,9 +111,9 @@ def sentences(count: int) -> list[str]:
 
 def map_bytes(points: np.ndarray, texts: list[str]) -> int:
     """The size of the map's figure as JSON, which is what the browser loads."""
-    from sbert_app.figures.map import MapData, single_map
+    from sbert_app.figures.map import MapData, map_figure
 
-    figure = single_map(MapData([points], ["map"], texts))
+    figure = map_figure(MapData([points], ["map"], texts))
     return len(json.dumps(json.loads(figure.to_json())))
 
 

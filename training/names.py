@@ -41,7 +41,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from training.catalogue import DATA_SETS, DEFAULT_MODEL, MODEL_LABELS, DataSet
 from training.errors import InputError
-from training.pooling import POOLINGS, pooling_label
+from training.pooling import POOLINGS, pooling_label, poolings
 
 RUN, SCRATCH, ENDPOINT, HUB, MTEB, MAXSIM = "run:", "scratch:", "endpoint:", "hf:", "mteb:", "maxsim:"
 # The names of runs that are not called as at first any more, by id; the store of runs keeps them up to date.
@@ -126,7 +126,7 @@ class ModelName:
             return replace(ModelName.parse(text.lstrip().removeprefix(MAXSIM)), maxsim=True)
         whole, pooling = text.strip(), None
         before, _, last = whole.rpartition(":")
-        if last in POOLINGS and not whole.startswith(ENDPOINT):
+        if (last in POOLINGS or (before and last in poolings())) and not whole.startswith(ENDPOINT):
             whole, pooling = before, last
         if not whole:
             raise InputError(f"{text!r} names no model; write a name such as {DEFAULT_MODEL} or {DEFAULT_MODEL}:cls")

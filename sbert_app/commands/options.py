@@ -46,7 +46,7 @@ T = TypeVar("T")
 TABLES = any_of([file_format.suffixes[0] for file_format in FORMATS])
 # The name of standard input and of standard output.
 PIPE = "-"
-# JSON, Parquet and XLSX begin so; other standard input is plain text.
+# JSON, Parquet and workbooks begin so; other standard input is plain text.
 PACKED = (b"{", b"PAR1", b"PK\x03\x04")
 
 
@@ -204,7 +204,7 @@ class Pipe:
 def received(source: str, lines: bool = False) -> Iterator[str]:
     """Yields the name of a file; for ``-`` that of a file with the content of standard input.
 
-    With ``lines`` it holds a sentence a line, unless it begins as JSON, Parquet or XLSX do.
+    With ``lines`` it holds a sentence a line, unless it begins as JSON, Parquet or a workbook do.
     """
     if source != PIPE:
         yield source

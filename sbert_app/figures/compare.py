@@ -1,6 +1,7 @@
 """Figures of comparisons: a cosine by words, the cosines of many sentences, and the scores of a file."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,7 @@ import plotly.graph_objects as go
 from sbert_app.figures.style import DIVERGING, PALETTE, add_bars, add_scatter, apply_style, short_label
 from sbert_app.formats import format_number
 from sbert_app.services.files.report import ScoreReport
+from training.evaluation.attribution import Attribution
 
 # The most words of a sentence that can be read beside one another.
 MOST_WORDS = 30
@@ -24,27 +26,45 @@ PAIRS = {"title": "pairs", "rangemode": "tozero"}
 BINS_MERGED = ((300, 4), (3_000, 2), (float("inf"), 1))
 
 
-def starts_of_parts(words: Sequence[str]) -> list[int]:
+def condensed(exact: Attribution) -> Attribution:
+    """A map that can be read: longer texts summed by sentence, and of many parts those that count most."""
+    starts_a = _starts_of_parts(exact.words_a)
+    starts_b = _starts_of_parts(exact.words_b)
+    by_row = np.add.reduceat(exact.matrix, starts_a, axis=0)
+    matrix = np.add.reduceat(by_row, starts_b, axis=1)
+    rows = _largest(matrix.sum(axis=1))
+    columns = _largest(matrix.sum(axis=0))
+    parts_a = _joined(exact.words_a, starts_a)
+    parts_b = _joined(exact.words_b, starts_b)
+    return replace(
+        exact,
+        words_a=[parts_a[row] for row in rows],
+        words_b=[parts_b[column] for column in columns],
+        matrix=matrix[np.ix_(rows, columns)],
+    )
+
+
+def _starts_of_parts(words: Sequence[str]) -> list[int]:
     """The places of the words at which the parts of a text begin: its words, or the sentences of a longer text."""
     starts = [0, *(n for n in range(1, len(words) - 1) if words[n - 1].endswith(SENTENCE_ENDS))]
     return starts if len(words) > MOST_WORDS and len(starts) > 1 else list(range(len(words)))
 
 
-def word_map(words_a: Sequence[str], words_b: Sequence[str], matrix: np.ndarray) -> go.Figure:
-    """A heat map of the contribution of each word pair to the cosine; rows are the words of the first sentence.
+def _joined(words: Sequence[str], starts: Sequence[int]) -> list[str]:
+    """The texts of the parts that begin at ``starts``."""
+    return [" ".join(words[start:end]) for start, end in pairwise([*starts, len(words)])]
 
-    Longer texts are summed by sentence. Of many parts it has those that count most.
-    """
-    alt = f"Word map: the share of each of {len(words_a)} × {len(words_b)} word pairs in the cosine"
-    starts_a, starts_b = starts_of_parts(words_a), starts_of_parts(words_b)
-    matrix = np.add.reduceat(np.add.reduceat(matrix, starts_a, axis=0), starts_b, axis=1)
-    words_a, words_b = (
-        [" ".join(words[start:end]) for start, end in pairwise([*starts, len(words)])]
-        for words, starts in ((words_a, starts_a), (words_b, starts_b))
-    )
-    rows, columns = (np.sort(np.argsort(-np.abs(matrix.sum(axis=axis)))[:MOST_WORDS]) for axis in (1, 0))
-    words_a, words_b = [words_a[row] for row in rows], [words_b[column] for column in columns]
-    matrix = matrix[np.ix_(rows, columns)]
+
+def _largest(sums: np.ndarray) -> list[int]:
+    """The places of the parts that count most, in the order of the text."""
+    return sorted(np.argsort(-np.abs(sums))[:MOST_WORDS].tolist())
+
+
+def word_map(exact: Attribution) -> go.Figure:
+    """A heat map of the contribution of each word pair to the cosine; rows are the words of the first sentence."""
+    alt = f"Word map: the share of each of {len(exact.words_a)} × {len(exact.words_b)} word pairs in the cosine"
+    parts = condensed(exact)
+    words_a, words_b, matrix = parts.words_a, parts.words_b, parts.matrix
     bound = max(float(np.abs(matrix).max()), 1e-6)
     labels = [[[short_label(a), short_label(b)] for b in words_b] for a in words_a]
     end = f"{bound:.2g}"

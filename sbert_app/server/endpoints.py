@@ -25,7 +25,7 @@ from sbert_app.server.answers import (
     SearchHits,
 )
 from sbert_app.server.endpoint import MOST_AT_ONCE, Body, Call, Endpoint, Name, Sentence, Sentences, example, register
-from sbert_app.services.compare.comparison import compare_by_name, explain
+from sbert_app.services.compare.comparison import compare_by_name, leave_one_out_by_name
 from sbert_app.services.compare.token_score import score_tokens
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
@@ -37,18 +37,16 @@ from sbert_app.services.files.matches import threshold_of
 from sbert_app.services.maps.corpus_map import compute_map
 from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.models.unknown import check_finite, unknown_warnings
-from sbert_app.services.results.decisions import unread_pairs
+from sbert_app.services.results.evaluate import RETRIEVAL
+from sbert_app.services.results.evaluate import evaluate as evaluate_by_name
 from sbert_app.services.runs.estimate import estimate_run
 from sbert_app.services.runs.record import Run
 from sbert_app.services.usage import read_tokens, usage, usage_of_rows, usage_of_search
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
-from training.data.load import load_data, load_retrieval
 from training.errors import InputError, without_folders
-from training.evaluation.scoring import evaluate as measure
-from training.evaluation.thresholds import CRITERIA, Criterion, decide_data
+from training.evaluation.thresholds import CRITERIA, Criterion
 from training.models.model import Model, VectorModel
-from training.models.retrievers import load_retriever
-from training.names import DataName, ModelName
+from training.names import ModelName
 from training.trainer.config import SETTINGS, RunConfig
 
 UPLOAD_FIRST = "upload the file first: POST it to /gradio_api/upload"
@@ -77,8 +75,7 @@ class CompareBody(Body):
     cross_encoder: Name = DEFAULT_CROSS_ENCODER
     """A cross-encoder's name, or "none"."""
     words: bool = False
-    """Also what each word adds: to the cosine where there is no word map, by integrated gradients; to the score of the
-    cross-encoder, by occlusion."""
+    """Also how both scores change without each word."""
     second: Name = ""
     """Another model, whose answer is "second": a bi-encoder, or late interaction (maxsim:NAME, a ColBERT) or a SPLADE,
     with the tokens whose shares add up to the score."""
@@ -92,8 +89,7 @@ def compare(call: Call, body: CompareBody) -> Compared:
     comparison = compare_by_name(models, *pair, name, body.pooling or "", body.cross_encoder)
     answer = Compared(**comparison.to_json())
     if body.words:
-        explains_cross = [False] * comparison.lacks_words + [True] * (comparison.cross_encoder is not None)
-        answer.words = [explain(models, comparison, is_cross).to_json() for is_cross in explains_cross]
+        answer.words = [change._asdict() for change in leave_one_out_by_name(models, comparison)]
     if body.second:
         second = ModelName.parse(body.second)
         by_tokens = score_tokens(models, second, *pair)
@@ -138,8 +134,9 @@ class EvaluateBody(Body):
     threshold: Name = ""
     """best-f1, precision=0.95 or a number, several with commas: what it does to pairs it was not chosen on, in place of
     the correlations."""
-    match_from: float = Field(4.0, ge=0.01, le=5)
-    """The gold score (0 to 5) from which a pair counts as a match."""
+    match_from: float | None = Field(None, ge=0.01, le=5)
+    """With a threshold, the gold score (0 to 5) from which a pair counts as a match; 4 by default. For retrieval, the
+    grade from which a document is relevant."""
     keep_unknown: bool = False
     """Whether pairs count that have a text of which the model knows no token."""
 
@@ -147,38 +144,35 @@ class EvaluateBody(Body):
 def evaluate(call: Call, body: EvaluateBody) -> Evaluation:
     """Spearman and Pearson of a model on a named data set, correlations in -1 to 1; or its threshold for matches."""
     services = call.services
-    home = services.settings.home
-    model = body.model
-    pooling = body.pooling
     services.access.check_data(body.data)
-    if DataName.parse(body.data).is_retrieval and not body.threshold:
-        opened: list[Any] = []
 
-        def load(name: str) -> Any:
-            opened.append(services.models.get(name, Model, pooling))
-            return opened[-1]
+    def load(name: str) -> Model:
+        return services.models.get(name, Model, body.pooling)
 
-        judged = load_retrieval(body.data, home)
-        figures = measure(load_retriever(model, load), judged, home, should_stop=call.should_stop)
-        return Evaluation(**figures, **usage_of_search(opened, judged.queries, judged.documents))
-    scorer = services.models.get(model, Model, pooling)
-    rows = load_data(body.data, home, split="test")
-    read = usage_of_rows(scorer, rows.columns)
-    if not body.threshold:
-        figures = measure(scorer, rows, home, keep_unknown=body.keep_unknown)
-        # A correlation may be undefined.
-        return Evaluation(**json_values(figures), **read)
-    rows, notes = unread_pairs(ModelName.parse(model), rows, home, body.match_from)
-    thresholds = body.threshold.split(",")
-    decision = decide_data(scorer, rows, thresholds, body.match_from, keep_unknown=body.keep_unknown).to_dict()
-    decision["notes"] = [*notes, *decision["notes"]]
-    return Evaluation(model=scorer.name, data=rows.name, **json_values(decision), **read)
+    result = evaluate_by_name(
+        body.model,
+        body.data,
+        services.settings.home,
+        load,
+        body.threshold or None,
+        body.match_from,
+        body.keep_unknown,
+        should_stop=call.should_stop,
+    )
+    read: dict[str, Any] = {}
+    if result.kind == RETRIEVAL:
+        read = usage_of_search(result.models, *result.texts)
+    elif result.texts:
+        read = usage_of_rows(result.models[0], result.texts)
+    # A correlation may be undefined.
+    figures = json_values({"model": body.model, "data": body.data, **result.figures, "notes": result.notes})
+    return Evaluation(**figures, **read)
 
 
 class ScoreFileBody(Body):
     model_config = example(file={"path": "(the path that POST /gradio_api/upload has answered)"})
     file: gr.FileData
-    """An uploaded CSV, TSV, JSON Lines, Parquet or XLSX file."""
+    """An uploaded CSV, TSV, JSON Lines or Parquet file, or a workbook."""
     columns: Name = ""
     """"first,second" or "first,second,gold"; empty = detected by name (sentence1, sentence2, score)."""
     model: EncoderName = DEFAULT_MODEL

@@ -162,6 +162,7 @@ def test_the_doctor_says_what_is_here(run: Run, folder: Path, home: Path):
     assert said["failed"] == []
     assert "sentences/s with all-MiniLM-L6-v2" in said["speed"]
     assert "not asked" in said["Hub"]
+    assert "GPU" in said["device"] or "cuda" in said["device"], "it says why there is no GPU"
     (folder / "file").touch()
     broken = run("doctor", "--home", folder / "file", "--offline", "--json")
     assert broken.code == cli.BROKEN

@@ -139,7 +139,7 @@ class Dataset:
         scale: str | None = None,
         labels: str | None = None,
     ) -> Dataset:
-        """A file of CSV, TSV, JSON Lines, Parquet or XLSX, perhaps with .gz; InputError as `from_columns`.
+        """A file of CSV, TSV, JSON Lines or Parquet or a workbook, perhaps with .gz; InputError as `from_columns`.
 
         Args:
             encoding: that of its text, such as windows-1251; None to find out.

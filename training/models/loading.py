@@ -30,7 +30,7 @@ from training.models.sizes import check_backbone, check_transformer
 from training.models.texts import tokenizing
 from training.models.tokenization import unpadded
 from training.names import ModelName
-from training.pooling import POOLINGS
+from training.pooling import poolings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -181,9 +181,9 @@ def _pooling_settings(folder: ModelFolder) -> dict[str, Any]:
     # The order of concatenation: as listed, or that in which sentence-transformers reads its old flags.
     named = config.get("pooling_mode") or [mode for mode, flag in POOLING_FLAGS.items() if config.get(flag)]
     modes = [str(mode) for mode in named] if isinstance(named, list) else [str(named)]
-    if not modes or not set(modes) <= set(POOLINGS):
+    if not modes or not set(modes) <= set(poolings()):
         pooling = " + ".join(modes) or "nothing"
-        raise InputError(f"{folder.path.name} pools by {pooling}; only {', '.join(POOLINGS)} are supported")
+        raise InputError(f"{folder.path.name} pools by {pooling}; only {', '.join(poolings())} are supported")
     return {"pooling": "+".join(modes), "include_prompt": bool(config.get("include_prompt", True))}
 
 

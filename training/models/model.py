@@ -19,6 +19,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
@@ -30,6 +31,7 @@ from training.errors import InputError
 from training.models.folder import COLBERT, MULTI_VECTOR, SPARSE_ENCODER, ModelFolder
 from training.models.texts import CHUNK, Chunk, Forward, ReadReport, Rows, chunks, compute_chunks, numbered, texts
 from training.names import ModelName
+from training.plugins import plugins, tried
 from training.pooling import NO_POOLING, normalize_rows
 from training.progress import Progress, ShouldStop, steps
 
@@ -290,14 +292,19 @@ class Opener(NamedTuple):
     """A kind of model. ``claims`` is asked of a name alone first, with None; if no kind claims it, with its folder."""
 
     group: str  # in figures
-    place: str  # module:class, imported when a model is opened, as torch takes seconds
+    # module:class, imported when a model is opened, as torch takes seconds; or the class itself, of a plug-in.
+    place: str | type[Model]
     claims: Callable[[ModelName, ModelFolder | None], Any]  # truthy if it does
     type: type[Model] = Model  # or VectorModel: what can be known before the import
 
     def open(self, name: ModelName, **options: Any) -> Model:
         """Open a model by the class method ``load``, which takes its folder, dtype, device and home."""
-        module, _, class_name = self.place.partition(":")
-        return getattr(import_module(f"training.models.{module}"), class_name).load(name, **options)
+        if isinstance(self.place, str):
+            module, _, class_name = self.place.partition(":")
+            model_class: type[Model] = getattr(import_module(f"training.models.{module}"), class_name)
+        else:
+            model_class = self.place
+        return model_class.load(name, **options)
 
 
 def _is_word_vectors(name: ModelName) -> bool:
@@ -328,11 +335,19 @@ def find_opener(
 
     InputError if the folder cannot be found or read; also, without ``fetch``, if it would have to be downloaded.
     """
-    folder, opener = None, next((opener for opener in OPENERS if opener.claims(name, None)), None)
-    if opener is None:
-        folder = ModelFolder.of(name.name, home, fetch)
-        opener = next(opener for opener in OPENERS if opener.claims(name, folder))
-    return opener, folder
+    opener = next((opener for opener in OPENERS if opener.claims(name, None)), None) or _plugin_for(name, None)
+    if opener is not None:
+        return opener, None
+    folder = ModelFolder.of(name.name, home, fetch)
+    return _plugin_for(name, folder) or next(opener for opener in OPENERS if opener.claims(name, folder)), folder
+
+
+def _plugin_for(name: ModelName, folder: ModelFolder | None) -> Opener | None:
+    """The first plug-in that claims the name or the folder."""
+    for key, opener in plugins(Opener).items():
+        if tried(key, partial(opener.claims, name, folder)):
+            return opener
+    return None
 
 
 def opener_of(name: ModelName | str, home: str | Path | None = None) -> Opener:

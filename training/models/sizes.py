@@ -134,11 +134,13 @@ def _check_foreign(file: Path, settings: Mapping[str, Any]) -> None:
 
 def _check_code(file: Path, config: Mapping[str, Any]) -> None:
     """InputError for a decoder with code of its own, which makes it read in both directions."""
-    from transformers.models.auto import modeling_auto as tables
+    if not config.get("auto_map") or not config.get("is_causal", True):
+        return
+    from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
 
     kind = str(config.get("model_type"))
-    is_causal = kind in tables.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and config.get("is_causal", True)
-    if config.get("auto_map") and is_causal and kind not in tables.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
+    config_class = CONFIG_MAPPING.get(kind)
+    if config_class in MODEL_FOR_CAUSAL_LM_MAPPING and config_class not in MODEL_FOR_MASKED_LM_MAPPING:
         raise InputError(
             f"{file} names code of its own (auto_map), which is never run; choose a model without, or with is_causal "
             "false in its config.json"

@@ -18,12 +18,12 @@ from markupsafe import Markup
 
 from sbert_app.formats import format_count, format_estimate, format_time
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, Questions, Update, ask, follow
-from sbert_app.pages.components.messages import Unknown, error_message, error_of
+from sbert_app.pages.components.messages import error_message, error_of
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.access import visitor_of
 from sbert_app.services.background.watch import State
 from sbert_app.services.experiments.experiment import DELETED, Experiment, Experiments
-from sbert_app.services.runs.estimate import RunEstimate, can_measure_rate, known_rate, measure_rate
+from sbert_app.services.runs.estimate import RunEstimate, known_rate
 from sbert_app.services.runs.store import RunStore
 from training.errors import UserFacingError, without_folders
 from training.trainer.config import RunConfig
@@ -182,9 +182,7 @@ class StartForm:
         """Shows the estimate at events of the fields, or by ``event.then`` when the handler of an event is done."""
         inputs, outputs = [self.questions, *self.inputs], [self.planned, *self.described]
         settled = listen(None, None, None, js=SETTLED, **EVERY)
-        # An older estimate may still be measured; it will not be shown.
-        first = settled.then(partial(self._estimate, "measuring"), inputs, outputs, **EVERY)
-        first.then(partial(self._estimate, None), inputs, outputs, **EVERY)
+        settled.then(self._estimate, inputs, outputs, **EVERY)
 
     def start_on(self, button: gr.Button, start: Callable[..., str], selected: Any) -> Any:
         """Starts runs at a press of ``button``; ``start(visitor, *values)`` returns the id for ``selected``."""
@@ -197,22 +195,13 @@ class StartForm:
 
         return button.click(press, self.inputs, [self.planned, selected], **UNQUEUED)
 
-    def _estimate(self, unknown: Unknown | None, questions: Questions, *values: Any) -> Update:
-        """The estimate. ``unknown`` is the reason shown for a time that could be measured; None measures it.
-
-        The measured time comes with the whole plan again: the answer to a field that was filled in earlier, while
-        others had their old values, may arrive after the answer to the complete form.
-        """
+    def _estimate(self, questions: Questions, *values: Any) -> Update:
+        """The plan. The answer to older values of the form, which may arrive last, is not shown."""
         is_newest = ask(questions)
         try:
             run, plan = self.estimate(*values)
-            runs = self.store.recent()
-            rate = known_rate(run, runs, self.store)
-            is_measurable = rate is None and can_measure_rate(run.config, runs, self.store)
-            if is_measurable and not unknown:
-                rate = measure_rate(run, self.store)
-            planned = plan(rate, unknown=unknown if is_measurable and unknown else "no run")
-            update = {self.planned: planned, **self.describe(run, *values)}
+            rate = known_rate(run.config, self.store.recent())
+            update = {self.planned: plan(rate), **self.describe(run, *values)}
         except UserFacingError as error:
             update = {self.planned: error_message(error)}
         return update if is_newest() else {self.planned: gr.skip()}

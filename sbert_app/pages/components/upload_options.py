@@ -34,7 +34,7 @@ from training.data.tables.columns import listed
 from training.data.tables.rows import OpenedTable, file_version
 from training.data.tables.table import open_table
 from training.data.tables.text import SPOKEN, UnknownEncodingError
-from training.data.tables.xlsx import UnknownSheetError
+from training.data.tables.workbook import UnknownSheetError
 from training.errors import InputError, UserFacingError
 from training.models.model import VectorModel
 from training.names import DataName

@@ -129,7 +129,7 @@ class _ErrorAnalysisTab:
             return {self.pair: error_pair(pair, messages.note(NO_WORD_MAP)), self.map: hidden()}
         explanation, figure = attribute(scorer, pair.first, pair.second), None
         if isinstance(explanation, Attribution):
-            figure = word_map(explanation.words_a, explanation.words_b, explanation.matrix)
+            figure = word_map(explanation)
         return {self.pair: error_pair(pair, messages.attribution(explanation)), self.map: visible(figure)}
 
 

@@ -26,8 +26,9 @@ from sbert_app.pages.components.templates import macro
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name, open_upload
 from sbert_app.pages.explore import clusters, pairs, search
 from sbert_app.pages.explore import map as map_tab
-from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, Shared, kept_choice
+from sbert_app.pages.explore.open_corpus import OpenCorpus, Shared, kept_choice
 from sbert_app.services.background.watch import Watch
+from sbert_app.services.clusters.clustering import ClusterSettings
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import OWN, Corpus, vector_columns
 from sbert_app.services.corpus.open_corpora import KeptCorpus
@@ -94,7 +95,7 @@ class _ExplorePage:
         self.open_corpus = gr.State(None)
         # The ids, the newest first. The secret is fixed, so that they can be read after a restart of the app.
         self.corpus_ids = gr.BrowserState([], storage_key="sbert-lab-corpora", secret="sbert-lab")  # noqa: S106 - hides nothing
-        self.shared = Shared(self.open_corpus, gr.State(Clustering()), self.corpus_ids)
+        self.shared = Shared(self.open_corpus, gr.State(ClusterSettings()), self.corpus_ids)
         with gr.Row(elem_classes="explore-head"):
             gr.HTML('<h1 class="title">Explore</h1>', min_width=90)
             status = gr.HTML(messages.note("Opening the corpus …"), elem_id="corpus-status", min_width=260)

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from sbert_app.figures.training import COLOURS, FIGURES, curve_of
 from sbert_app.formats import MISSING, format_count, format_duration, format_estimate, format_number, format_time
-from sbert_app.pages.components.messages import Unknown, estimate_plan
+from sbert_app.pages.components.messages import estimate_plan
 from sbert_app.pages.components.report import Report, plot
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.background.watch import State
@@ -124,7 +124,7 @@ def _over_seeds(runs: Sequence[Run]) -> str:
     return f"{fmean(values):.{_digits(runs[0])}f}{spread}" if values else ""
 
 
-def plan(estimate: RunEstimate, rate: TrainingRate | None, unknown: Unknown = "no run", seeds: int = 1) -> Markup:
+def plan(estimate: RunEstimate, rate: TrainingRate | None, seeds: int = 1) -> Markup:
     """The work of a run, or of one for each of several seeds, and its time."""
     steps = (
         f"{estimate.steps:,} steps of {estimate.config.batch_size}"
@@ -135,7 +135,7 @@ def plan(estimate: RunEstimate, rate: TrainingRate | None, unknown: Unknown = "n
     seconds = rate.seconds(estimate) if rate else None
     facts = [rows, steps, *([f"{seeds} seeds"] if seeds > 1 else [])]
     total = None if seconds is None else seeds * seconds
-    return estimate_plan(facts, total, rate.source if rate else "", unknown, estimate.notes)
+    return estimate_plan(facts, total, rate.source if rate else "", estimate.notes)
 
 
 def state_label(run: Run) -> str:

@@ -50,7 +50,7 @@ def export_atlas(
     nearest = [pa.array(list(rows[:, 1:].astype(np.int64))), pa.array(list(distances[:, 1:]))]
     names = np.full(len(vectors), "none", dtype=object)
     for cluster in (cluster for cluster in clusters if cluster.number):
-        names[cluster.rows] = cluster.name or f"{cluster.number}: {cluster.title}"
+        names[cluster.rows] = f"{cluster.number}: {cluster.title}"
     columns: dict[str, Any] = {
         TEXT: embedded.corpus.sentences,
         X: points[:, 0],

@@ -128,15 +128,14 @@ class Worker:
         """The next message of the queue; None if there is none."""
         try:
             return self.jobs.queue.dequeue()
-        except (*DAMAGED, ValueError, TypeError, HueyException) as error:
-            if self.jobs.mend():
-                self.jobs.reconcile()
-            elif isinstance(error, sqlite3.Error):
-                raise
-            else:
-                # Something else has written into the queue.
-                log.exception("a message of the queue cannot be read; it is left out")
-            return None
+        except sqlite3.OperationalError:
+            raise
+        except DAMAGED:
+            self.jobs.renew()
+        except (ValueError, TypeError, HueyException):
+            # Something else has written into the queue.
+            log.exception("a message of the queue cannot be read; it is left out")
+        return None
 
 
 def execute_apart(store: RunStore, run_id: str, should_end: Callable[[], bool]) -> None:

@@ -1,6 +1,6 @@
 """Archives: people's work in a home folder, and the model of a run, which can also be pushed to the Hub.
 
-    back_up(home, Path("lab.zip"))       what `services.store.HOME` calls work: runs, experiments, projects, groups
+    back_up(home, Path("lab.zip"))       what `services.store.HOME` calls work: runs, experiments, projects
     restore(home, Path("lab.zip"))       the parts that the home folder lacks; nothing in it is written over
 
 Each run, experiment, … is restored as a whole, under its name at once. An archive is checked whole before that: its

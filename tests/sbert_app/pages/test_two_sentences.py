@@ -34,3 +34,19 @@ def test_a_link_begins_no_download(page, monkeypatch):
     assert "Not on this machine yet: org/tiny (91 MB)" in update[page.answer]
     assert update[page.download]["visible"]
     assert page.open_link(SimpleNamespace(query_params={"a": "A cat."}))[-1] is None
+
+
+def test_the_reason_follows_the_answer_unless_another_pair_is_shown_by_then(page):
+    request = SimpleNamespace(query_params={}, headers={})
+    questions: dict = {}
+    asked = ["She never said that.", "He said that.", "all-MiniLM-L6-v2", "mean", "none", page.second.value]
+    first = page.answer_pair(request, *asked, None, "all-MiniLM-L6-v2", None, questions)
+    assert "Leaving out each word" in first[page.answer]
+    assert not first[page.ask_reason]["visible"]
+    assert "“never” lowers the cosine most" in page.add_reason(questions)
+    assert "value" not in page.add_reason(questions), "it is measured once"
+    long = ["word " * 40, *asked[1:]]
+    shown = page.answer_pair(request, *long, None, "all-MiniLM-L6-v2", None, questions)
+    assert shown[page.ask_reason]["visible"]
+    assert "value" not in page.add_reason(questions), "a long pair waits for a click"
+    assert "Why?" in page.add_reason(questions, is_asked=True)

@@ -20,7 +20,7 @@ from pathlib import Path
 from training.data.tables.cells import as_text
 from training.data.tables.columns import header_of, header_row, is_usual_name
 from training.data.tables.rows import Record, RowBatch, from_first, gather
-from training.data.tables.text import OTHER, TextFile, TextTable, scan, spoken, suspicion
+from training.data.tables.text import TextFile, TextTable, scan, spoken, suspicion
 from training.errors import InputError
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars", "^": "carets", "~": "tildes"}
@@ -94,7 +94,6 @@ class DelimitedTable(TextTable):
                     reader = self._csv_reader(feed())
                 if suspicious and (remark := suspicion(record_lines, suspicious)):
                     note = f"{note}; {remark}" if note else remark
-                    record = [cell.replace(OTHER, "") for cell in record]
                 if self.delimiter == LINES and as_text("".join(record)) is None:
                     record = []
                 yield record, note, sum(map(len, record_lines))

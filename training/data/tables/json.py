@@ -18,8 +18,9 @@ from typing import Any, Literal
 
 from training.data.tables.cells import quoted
 from training.data.tables.columns import MOST_COLUMNS, SPLIT, SPLIT_NAMES, unique_names
-from training.data.tables.rows import Record, RowBatch, gather
-from training.data.tables.text import OTHER, TextFile, TextTable, scan, spoken, suspicion
+from training.data.tables.lists import with_rows_of_lists
+from training.data.tables.rows import OpenedTable, Record, RowBatch, gather
+from training.data.tables.text import TextFile, TextTable, scan, spoken, suspicion
 from training.errors import InputError
 
 # The most characters of one element of an array.
@@ -78,11 +79,11 @@ class JsonTable(TextTable):
                         cells[at] = LONE_SURROGATE.sub("\ufffd", cell)
                         note = "holds half a character, shown as �"
                     elif suspicious and (remark := suspicion([cell], suspicious)):
-                        cells[at], note = cell.replace(OTHER, ""), remark
+                        note = remark
             yield cells, note, weight
 
 
-def open_json(path: Path, encoding: str | None = None, sheet: str | None = None) -> JsonTable:
+def open_json(path: Path, encoding: str | None = None, sheet: str | None = None) -> OpenedTable:
     """Reads the file once for columns, types and rows. InputError if it holds no object, or an array breaks off."""
     text = scan(path, encoding)
     layout = _layout(text)
@@ -108,7 +109,8 @@ def open_json(path: Path, encoding: str | None = None, sheet: str | None = None)
     remarks = [f"{bad:,} of {rows:,} rows are no JSON objects; they are kept, empty and marked."] if bad else []
     columns, renamed = unique_names([LONE_SURROGATE.sub("\ufffd", name) for name in kinds])
     types = tuple(TYPES.get(" ".join(sorted(names)), "string") for names in kinds.values())
-    return JsonTable(path, columns, rows, (*remarks, *renamed, *text.remarks), text, layout, tuple(kinds), types)
+    remarks += [*renamed, *text.remarks]
+    return with_rows_of_lists(JsonTable(path, columns, rows, tuple(remarks), text, layout, tuple(kinds), types))
 
 
 def _layout(text: TextFile) -> Layout:

@@ -1,4 +1,4 @@
-"""Lists in cells as rows: {"query": "…", "pos": ["…"], "neg": ["…", "…"]} is two triplets.
+"""Lists in cells of JSON as rows: {"query": "…", "pos": ["…"], "neg": ["…", "…"]} is two triplets.
 
 A list of positives, of negatives or of sentences gives a row for each of its texts, with the other cells of its row;
 two lists give a row for each two of their texts. Lists of two or three texts under the name of sentences, as in
@@ -7,7 +7,6 @@ the scores or labels in a third, are as many pairs. A list of one score or label
 that score or label.
 """
 
-import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, product
@@ -65,7 +64,7 @@ class ListsTable(OpenedTable):
 
     def _side_by_side(self, cells: dict[str, Any], number: int) -> list[dict[str, Any]]:
         """The cells of each pair of a row. InputError if its lists have different lengths."""
-        lists = [_items(cells[name], True) for name in self.parallel]
+        lists = [_items(cells[name]) for name in self.parallel]
         if len(set(map(len, lists))) > 1:
             counts = ", ".join(f"{len(part):,} in {name}" for name, part in zip(self.parallel, lists, strict=True))
             raise InputError(f"{self.path.name}, row {number:,}: its lists have different lengths: {counts}.")
@@ -75,7 +74,7 @@ class ListsTable(OpenedTable):
     def _parts(self, name: str, cell: Any) -> list[tuple[Any, ...]]:
         """The cells of each row that a cell gives."""
         is_gold = normalize_name(name) in GOLD
-        items = _items(cell, is_gold) if name in self.lists else []
+        items = _items(cell) if name in self.lists else []
         if name not in self.lists or (is_gold and len(items) > 1):
             return [(cell,)]
         texts, width = list(map(_judgement if is_gold else _text, items)), len(self.lists[name])
@@ -92,7 +91,7 @@ def with_rows_of_lists(table: OpenedTable) -> OpenedTable:
         if name in parallel:
             continue
         key = normalize_name(name)
-        items = [(_items(cell, key in GOLD), cell) for cell in cells if cell is not None]
+        items = [(_items(cell), cell) for cell in cells if cell is not None]
         sizes = {len(part) for part, _ in items}
         is_list = key in OF_LISTS or (key in GOLD and 1 in sizes)
         if not is_list or all(part == [cell] for part, cell in items):
@@ -115,23 +114,13 @@ def _parallel(table: OpenedTable) -> tuple[str, ...]:
     """
     roles = roles_of(table.columns)
     names = tuple(roles[role] for role in ("sentence1", "sentence2", "score", "label") if role in roles)
-    rows = [[len(_items(cell, True)) for cell in row] for row in zip(*map(table.sample.get, names), strict=True)]
+    rows = [[len(_items(cell)) for cell in row] for row in zip(*map(table.sample.get, names), strict=True)]
     is_parallel = {"sentence1", "sentence2"} <= roles.keys() and rows and len(set(rows[0])) == 1
     return names if is_parallel and min(map(min, rows)) > 1 else ()
 
 
-def _items(cell: Any, is_gold: bool = False) -> list[Any]:
-    """The items of a list, which may be written as text; a cell that is none is its only item.
-
-    Only a list of scores may hold numbers: [1] is a note in a sentence.
-    """
-    if isinstance(cell, str) and cell.startswith("[") and cell.rstrip().endswith("]"):
-        try:
-            value = ast.literal_eval(cell)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            return [cell]
-        are_texts = isinstance(value, list) and (is_gold or all(isinstance(item, str | dict) for item in value))
-        return value if are_texts else [cell]
+def _items(cell: Any) -> list[Any]:
+    """The items of a list; a cell that is none is its only item."""
     return cell if isinstance(cell, list) else [cell]
 
 

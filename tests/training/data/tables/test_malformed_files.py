@@ -52,10 +52,12 @@ def parquet(table: pa.Table) -> bytes:
     return file.getvalue()
 
 
-def workbook(*rows) -> bytes:
+def workbook(*rows, corner: str = "") -> bytes:
     book, file = openpyxl.Workbook(), io.BytesIO()
     for row in rows:
         book.active.append(row)
+    if corner:
+        book.active[corner] = "far"
     book.save(file)
     return file.getvalue()
 
@@ -114,10 +116,11 @@ REFUSED = {
     ),
     "a zip named .csv": Refused("a.csv", archive(inside=b"x"), "is a zip archive: unpack it first"),
     "a gzip named .csv": Refused("a.csv", gzip.compress(GOOD.encode()), "gzip archive"),
-    "an OpenDocument sheet": Refused("a.csv", archive(**{"content.xml": b"<x/>"}), "OpenDocument"),
+    "an OpenDocument that is no sheet": Refused("a.csv", archive(**{"content.xml": b"<x/>"}), "damaged workbook"),
     "a Word document": Refused("a.xlsx", archive(**{"word/document.xml": b"<x/>"}), "a Word document"),
-    "an old Excel file": Refused(
-        "a.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600, "old or password-protected"
+    "half an old workbook": Refused("a.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600, "damaged workbook"),
+    "a workbook with a cell in its farthest corner": Refused(
+        "a.xlsx", lambda: workbook(["s1", "s2"], ["a", "b"], corner="XFD1048576"), "or too large to read"
     ),
     "an image": Refused("a.csv", b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4, "an image"),
     "a PDF": Refused("a.csv", b"%PDF-1.7\n%\xe2\xe3\n", "a PDF"),
@@ -130,7 +133,7 @@ REFUSED = {
     "Parquet without rows": Refused("a.parquet", lambda: parquet(pa.table({"s1": [], "s2": []})), "holds no rows"),
     "Parquet with a broken page": Refused("a.parquet", broken_parquet_page, "broken"),
     "half a workbook": Refused("a.xlsx", lambda: workbook(["s1", "s2"], ["a", "b"])[:3_000], "damaged"),
-    "a workbook with a broken sheet": Refused("a.xlsx", broken_sheet, "damaged Excel workbook"),
+    "a workbook with a broken sheet": Refused("a.xlsx", broken_sheet, "damaged workbook"),
     "a workbook with a header alone": Refused("a.xlsx", lambda: workbook(["s1", "s2"]), "no rows"),
     "no JSON": Refused("a.jsonl", "sentence1 sentence2\na b\n", "row 1 is not JSON"),
     "JSON lists": Refused("a.jsonl", '["a", 1]\n["c", 2]\n', "not a JSON object"),
