@@ -1,77 +1,20 @@
-// What every page needs of the browser and Gradio does not offer: a title of its own, a way home, a link that skips the
-// navigation, a theme switch that outlives a link, radio buttons, tabs and chips that the arrow keys move between, figures as
-// wide as their frames with a text alternative, tables that open to all their rows, a word to the app on leaving.
+// What every page needs of the browser and Gradio does not offer: a link that skips the navigation, a theme that outlives
+// a link, radio buttons, tabs and chips that the arrow keys move between, figures as wide as their frames with a text
+// alternative, tables that open to all their rows, a word to the app on leaving.
 (() => {
   const THEME = "sbert-lab-theme";
   const asked = new URLSearchParams(location.search).get("__theme");
   if (asked === "dark" || asked === "light") localStorage.setItem(THEME, asked);
 
   function applyTheme() {
-    const theme = localStorage.getItem(THEME);
-    if (theme && document.body.classList.contains("dark") !== (theme === "dark"))
+    const theme = localStorage.getItem(THEME) || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+    if (document.body.classList.contains("dark") !== (theme === "dark"))
       document.body.classList.toggle("dark", theme === "dark");
   }
 
   function switchTheme() {
     localStorage.setItem(THEME, document.body.classList.contains("dark") ? "light" : "dark");
     applyTheme();
-    labelSwitch();
-  }
-
-  function labelSwitch() {
-    const button = document.getElementById("theme-switch");
-    if (!button) return;
-    const label = document.body.classList.contains("dark") ? "Light" : "Dark";
-    if (button.textContent === label) return;
-    button.textContent = label;
-    button.setAttribute("aria-label", `Switch to the ${label.toLowerCase()} theme`);
-  }
-
-  // On a phone the navigation scrolls. Its links have their widths when the fonts are there and all is laid out.
-  function showLink(link) {
-    const nav = link.parentElement;
-    const observer = new ResizeObserver(() => {
-      nav.scrollLeft = 0;
-      const seen = nav.getBoundingClientRect(), here = link.getBoundingClientRect();
-      if (here.right > seen.right) nav.scrollLeft = here.left - seen.left - (seen.width - here.width) / 2;
-    });
-    for (const each of [nav, ...nav.children]) observer.observe(each);
-  }
-
-  function completeNavigation() {
-    const holder = document.querySelector(".nav-holder");
-    if (!holder) return;
-    completeWayIn(holder);
-    for (const link of holder.querySelectorAll("nav a:not(.brand)")) {
-      if (link.classList.contains("active")) {
-        if (link.getAttribute("aria-current") !== "page") {
-          link.setAttribute("aria-current", "page");
-          showLink(link);
-        }
-        const title = `${link.textContent.trim()} · SBERT Lab`;
-        if (document.title !== title) document.title = title;
-      } else link.removeAttribute("aria-current");
-    }
-    if (!document.getElementById("theme-switch")) {
-      const button = document.createElement("button");
-      button.id = "theme-switch";
-      button.type = "button";
-      button.addEventListener("click", switchTheme);
-      holder.append(button);
-    }
-    labelSwitch();
-  }
-
-  function completeWayIn(holder) {
-    const nav = holder.querySelector("nav");
-    if (!nav || nav.querySelector(".brand")) return;
-    const skip = Object.assign(document.createElement("a"), {className: "skip", href: "#", textContent: "Skip to the content"});
-    skip.addEventListener("click", (event) => {
-      event.preventDefault();
-      Object.assign(document.querySelector("main"), {tabIndex: -1}).focus();
-    });
-    holder.prepend(skip);
-    nav.prepend(Object.assign(document.createElement("a"), {className: "brand", href: "./", textContent: "SBERT Lab"}));
   }
 
   // Radio buttons of one group must share a name, or the arrow keys do not move between them.
@@ -96,16 +39,19 @@
       const ariaLabel = Object.entries(TOOLBARS).find(([kind]) => row.matches(kind))?.[1];
       if (ariaLabel && row.ariaLabel !== ariaLabel) Object.assign(row, {role: "toolbar", ariaLabel});
       const items = itemsOf(row), chosen = items.find((item) => item.matches(CHOSEN)) || (row.role === "toolbar" && items[0]);
-      if (chosen && row.dataset.seen !== chosen.innerText) { // of a row that scrolls, the chosen one is in sight
-        row.dataset.seen = chosen.innerText;
-        row.scrollLeft = chosen.offsetLeft - row.offsetLeft - (row.clientWidth - chosen.offsetWidth) / 2;
-      }
+      bringIntoSight(row, chosen);
       const stop = items.includes(document.activeElement) ? document.activeElement : chosen;
       for (const item of items) {
         const index = item === stop ? 0 : -1;
         if (item.tabIndex !== index) item.tabIndex = index;
       }
     }
+  }
+  // In a row that scrolls, the chosen item is in sight.
+  function bringIntoSight(row, chosen) {
+    if (!row || !chosen || row.dataset.seen === chosen.innerText) return;
+    row.dataset.seen = chosen.innerText;
+    row.scrollLeft = chosen.offsetLeft - row.offsetLeft - (row.clientWidth - chosen.offsetWidth) / 2;
   }
   const ITEM_AT = {
     ArrowRight: (at, count) => (at + 1) % count,
@@ -177,15 +123,6 @@
       plot.setAttribute("aria-label", label);
       for (const drawn of plot.querySelectorAll(".main-svg")) drawn.setAttribute("aria-hidden", "true");
     }
-  }
-
-  // Gradio's list of endpoints opens by its own button alone, which its footer hides from view.
-  let wantsApi = location.hash === "#api";
-  function openApi() {
-    const button = document.querySelector("footer .show-api");
-    if (!wantsApi || !button) return;
-    wantsApi = false;
-    button.click();
   }
 
   // The app stops what it computes for a page that is left. The address of the page's session is that of its heartbeat.
@@ -270,24 +207,24 @@
     due = setTimeout(() => {
       due = 0;
       applyTheme();
-      completeNavigation();
+      bringIntoSight(document.querySelector(".site-nav nav"), document.querySelector(".site-nav [aria-current]"));
       nameRadioGroups();
       rove();
       frameFigures();
       describePlots();
       offerRest();
       reachScrollers();
-      openApi();
     }, 60);
   }
 
   function start() {
     document.addEventListener("click", (event) => {
-      const link = event.target.closest && event.target.closest(".page-footer a");
-      if (!link || new URL(link.href).pathname !== location.pathname) return;
-      event.preventDefault();
-      wantsApi = true;
-      openApi();
+      if (event.target.closest("#theme-switch")) switchTheme();
+      if (event.target.closest(".skip")) {
+        // The address names what is chosen: a fragment is no part of it.
+        event.preventDefault();
+        document.getElementById("content").focus();
+      }
     });
     document.addEventListener("keydown", moveInRow);
     document.addEventListener("focusout", complete);

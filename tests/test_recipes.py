@@ -125,7 +125,7 @@ from sbert_app.commands import files, options
 from sbert_app.pages.components.pickers import OFFERS, data_choices
 from sbert_app.pages.learn.lesson import Context, lessons
 from sbert_app.pages.train import form
-from sbert_app.server.app import build
+from sbert_app.server.pages import build_page
 from sbert_app.services.background.watch import UNWATCHED
 from sbert_app.services.compare.comparison import compare_by_name
 from sbert_app.services.container import Services
@@ -162,7 +162,7 @@ def run(config):
     return train(config, on_event=lambda event: None, folder=None, home=home)
 
 
-lesson, app = lessons()[-1], build(services)
+lesson, app = lessons()[-1], build_page("learn", services)
 with gr.Blocks():
     demo, fields = lesson.build(), form.build(services)
 context = Context(services.models, services.jobs.store)

@@ -3,31 +3,22 @@
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, nullcontext
-from importlib import import_module
 from typing import Any
 
-import gradio as gr
 from fastapi import FastAPI
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
 
 from sbert_app.hosts import AllowedHosts
-from sbert_app.pages import PAGES
-from sbert_app.pages.components import pickers, theme
-from sbert_app.pages.components.templates import render
-from sbert_app.server import api, endpoints, login, v1
+from sbert_app.server import api, login, v1
 from sbert_app.server.calls import CountRequests, PlainCalls
-from sbert_app.server.errors import error_answer
 from sbert_app.server.hosts import AnswerHeaders, OwnSite
 from sbert_app.server.limits import BodyLimits
-from sbert_app.server.workarounds import ShortHeartbeats, WholeSteps
+from sbert_app.server.pages import Pages
+from sbert_app.server.workarounds import ShortHeartbeats
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
-from training.catalogue import ASSETS
 
 # Pages are compressed, and Gradio compresses its scripts and styles. Vectors and files are not worth the time.
 NOT_COMPRESSED = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/json", "application/octet-stream")
@@ -43,45 +34,30 @@ def create_app(services: Services) -> FastAPI:
 
         tools = McpServer(settings.root_path)
 
+    middleware = [Middleware(layer, **options) for layer, options in _middleware(settings, account)]
+    pages = Pages(services, [layer for layer in middleware if layer.cls is CORSMiddleware])
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with tools.manager.run() if tools else nullcontext():
+        async with pages.lifespan(), tools.manager.run() if tools else nullcontext():
             yield
 
     app = FastAPI(
         title="SBERT Lab",
         openapi_url=None,
-        middleware=[Middleware(layer, **options) for layer, options in _middleware(settings, account)],
+        middleware=middleware,
         lifespan=lifespan,
         routes=tools.routes() if tools else [],
     )
     # What FastAPI describes are the endpoints alone; the others are described by hand.
     if account:
         app.include_router(login.router(account, settings.root_path), include_in_schema=False)
-    pages = build(services)
     app.include_router(v1.router(services), include_in_schema=False)
     app.include_router(api.endpoint_router(settings.root_path))
     app.include_router(api.document_router(services), include_in_schema=False)
-    return gr.mount_gradio_app(
-        app,
-        pages,
-        path="/",
-        root_path=settings.root_path or None,
-        max_file_size=f"{settings.upload_limit_mb}mb",
-        theme=theme.build(),
-        css_paths=sorted(ASSETS.glob("*.css")),
-        favicon_path=ASSETS / "icon.png",
-        head=theme.head(),
-        pwa=True,
-        # Shown by our own link on each page (`FOOTER`).
-        footer_links=["api"],
-        run_history=False,
-        enable_monitoring=False,
-        show_error=False,
-        ssr_mode=False,
-        mcp_server=False,
-        app_kwargs={"exception_handlers": {404: _no_answer, 405: _no_answer}},
-    )
+    app.state.pages = pages
+    app.mount("/", pages)
+    return app
 
 
 def _middleware(settings: Settings, account: login.Account | None) -> Iterator[tuple[Any, dict[str, Any]]]:
@@ -98,48 +74,3 @@ def _middleware(settings: Settings, account: login.Account | None) -> Iterator[t
     yield BodyLimits, {"folder": settings.temp_folder, **limits}
     yield PlainCalls, {}
     yield ShortHeartbeats, {}
-
-
-async def _no_answer(request: Request, error: Exception) -> Response:
-    """The answer to an unknown address or method: a page for browsers, JSON for everything else."""
-    status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (404, "Not Found")
-    if status != 404 or "text/html" not in request.headers.get("accept", "") or "/gradio_api/" in request.url.path:
-        detail = f"there is no {request.url.path[:100]}; /docs describes what there is" if status == 404 else detail
-        return error_answer(request.url.path, status, detail)
-    root = f"{request.app.root_path}/"
-    return HTMLResponse(render("components/templates/not_found.html", path=request.url.path[:200], root=root), 404)
-
-
-FOOTER = '<footer class="page-footer"><a href="./#api">Use via API</a></footer>'
-
-
-def build(services: Services) -> gr.Blocks:
-    """The Gradio app of all pages; the endpoints belong to its front page."""
-
-    def leave(request: gr.Request) -> None:
-        if request.session_hash:
-            services.tasks.forget(request.session_hash)
-
-    front, *others = PAGES
-    app = WholeSteps(title="SBERT Lab", analytics_enabled=False).queue(default_concurrency_limit=4, max_size=512)
-    with app:
-        _build_page(front, services, app)
-        endpoints.build(services)
-        app.unload(leave)
-    for name in others:
-        with app.route(name.title(), name):
-            _build_page(name, services, app)
-    # Each opening of a page is a session, and in each Gradio keeps the settings of all components of all pages: 1.8 MB.
-    # The sessions that were not used for the longest go first, with what their pages had open.
-    app.state_session_capacity = 300
-    # A file that a request names by its path is read only if it was uploaded. Gradio checks that in launched apps, and
-    # does not count a mounted one among them.
-    app.has_launched = True
-    return app
-
-
-def _build_page(name: str, services: Services, app: gr.Blocks) -> None:
-    gr.Navbar(main_page_name=PAGES[0].title())
-    import_module(f"sbert_app.pages.{name}.page").build(services)
-    pickers.read_anew(services, app)
-    gr.HTML(FOOTER)

@@ -71,7 +71,8 @@ class BodyLimits:
         if scope["type"] != "http" or scope["method"] in {"GET", "HEAD", "OPTIONS"}:
             await self.app(scope, receive, send)
             return
-        is_upload = scope["path"].rstrip("/") == UPLOAD
+        # Each page has an address of its own for uploads.
+        is_upload = scope["path"].rstrip("/").endswith(UPLOAD)
         most = self.of_upload + ENVELOPE if is_upload else MOST_BODY
         announced, incoming = Headers(scope=scope).get("content-length", "0"), _Incoming(receive)
         length = int(announced) if announced.isascii() and announced.isdigit() else 0
@@ -161,7 +162,7 @@ def _checked(body: bytes, path: str) -> bytes:
     Refused if a file has an address in place of a path, as Gradio would fetch it, whatever its size.
     """
     has_halves = b"\\ud" in body.lower()
-    if not has_halves and not path.startswith("/gradio_api/"):
+    if not has_halves and "/gradio_api/" not in path:
         return body
     try:
         content = json.loads(body)

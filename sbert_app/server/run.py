@@ -16,7 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection
 from ipaddress import ip_address
-from typing import Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import uvicorn
 from pydantic import IPvAnyNetwork
@@ -25,11 +25,17 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from sbert_app.hosts import WILDCARDS
 from sbert_app.process import is_ending
 from sbert_app.services.container import Services
+from sbert_app.services.maps.projection import compile_umap
 from sbert_app.settings import Settings
 from training.errors import InputError
 
+if TYPE_CHECKING:
+    from sbert_app.server.pages import Pages
+
 # Requests that are being answered when a signal comes have so many seconds.
 LAST_SECONDS = 2
+# The main thread looks so often whether the server has started.
+START_SECONDS = 0.01
 # The main thread looks so often, as a signal that another thread gets does not wake it.
 WAKE_SECONDS = 0.25
 
@@ -52,8 +58,9 @@ def serve(settings: Settings, show: Callable[[str], object] = lambda url: None) 
     # Gradio reads the environment as it is imported, which takes seconds: a home that cannot be used is named before.
     from sbert_app.server.app import create_app
 
+    app = create_app(services)
     config = uvicorn.Config(
-        create_app(services),
+        app,
         http=LimitedConnection,
         log_level="warning",
         timeout_graceful_shutdown=LAST_SECONDS,
@@ -66,11 +73,13 @@ def serve(settings: Settings, show: Callable[[str], object] = lambda url: None) 
     )
     LimitedConnection.limit(settings.proxies)
     server = uvicorn.Server(config)
-    threading.Thread(target=services.warm, name="warm-up", daemon=True).start()
     serving = threading.Thread(target=server.run, args=([listening],), name="server", daemon=True)
     serving.start()
     code = 1
     try:
+        while serving.is_alive() and not server.started:
+            serving.join(START_SECONDS)
+        threading.Thread(target=warm_up, args=(services, app.state.pages), name="warm-up", daemon=True).start()
         url = address(settings.host, listening.getsockname()[1])
         print(f"SBERT Lab is at {url}", flush=True)
         show(url)
@@ -87,6 +96,13 @@ def serve(settings: Settings, show: Callable[[str], object] = lambda url: None) 
     # What daemon threads still compute is lost with them, and no library needs to be taken down in order.
     sys.stdout.flush()
     os._exit(code)
+
+
+def warm_up(services: Services, pages: Pages) -> None:
+    """Prepares what people ask for next: first the default models, then the other pages, then maps."""
+    services.warm()
+    pages.build_all()
+    compile_umap(services.settings.home)
 
 
 def listen(host: str, port: int) -> socket.socket:

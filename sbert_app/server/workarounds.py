@@ -125,7 +125,7 @@ class ShortHeartbeats:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_heartbeat = scope["type"] == "http" and scope["path"].startswith(HEARTBEAT)
+        is_heartbeat = scope["type"] == "http" and HEARTBEAT in scope["path"]
         if is_heartbeat and scope["method"] == "GET":
             await Response("data: ALIVE\n\n", media_type="text/event-stream")(scope, receive, send)
         elif is_heartbeat and scope["method"] == "POST":

@@ -17,7 +17,6 @@ from sbert_app.services.corpus.corpus import CorpusLimits
 from sbert_app.services.corpus.open_corpora import EmbeddingCache, KeptCorpora, SharedSentences
 from sbert_app.services.files.jobs import ScoreJobs
 from sbert_app.services.jobs.queue import RunQueue
-from sbert_app.services.maps.projection import compile_umap
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import RunStore
 from sbert_app.services.store.temp_folder import TempFolder
@@ -70,7 +69,7 @@ class Services:
         return cls(settings, access, models, jobs, embeddings, corpora, scoring, shared, temp)
 
     def warm(self) -> None:
-        """Load the default models and run them once, so that the first request is fast, and compile umap-learn."""
+        """Load the default models and run them once, so that the first request is fast."""
         self.temp.clean()
         regularly(CLEANED_SECONDS, self.temp.clean)
         regularly(IDLE_SECONDS, partial(self.models.drop_idle, 60 * self.settings.keep_alive))
@@ -83,7 +82,6 @@ class Services:
                 self.models.get(name, Model).score([("Ready?", "Ready.")])
         except InputError as error:
             log.warning("the default model could not be loaded: %s", error)
-        compile_umap(self.settings.home)
 
     def close(self) -> None:
         """Stop all work in the background, so that no file stays half-written."""

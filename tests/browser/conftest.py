@@ -19,6 +19,7 @@ import pytest
 from paths import ROOT
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
+from sbert_app.pages import PAGES
 from scripts.running import FLAGS, chromium_path
 
 TIMEOUT_MS = 240_000  # for any one expectation, on a machine that is busy with other work
@@ -53,6 +54,8 @@ def running_app(home: Path, log: Path, *options: str) -> Iterator[str]:
         app = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
         try:
             _wait_until_up(url, app, log)
+            for name in PAGES[1:]:  # a page is built when it is first asked for
+                urllib.request.urlopen(f"{url}/{name}", timeout=START_UP_SECONDS).close()
             yield url
         finally:
             app.terminate()

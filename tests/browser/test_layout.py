@@ -84,7 +84,7 @@ WORDS = """() => {
   while (walk.nextNode()) {
     const parent = walk.currentNode.parentElement, box = parent.getBoundingClientRect();
     const isSeen = box.width > 1 && parent.checkVisibility({visibilityProperty: true, opacityProperty: true});
-    const isCounted = isSeen && !parent.closest(".nav-holder, .js-plotly-plot, article.lesson");
+    const isCounted = isSeen && !parent.closest(".site-nav, .js-plotly-plot, article.lesson");
     if (isCounted) text += ` ${walk.currentNode.textContent}`;
   }
   return (text.match(/[\\p{L}\\p{N}]\\S*/gu) || []).length;
@@ -106,7 +106,7 @@ OUTSIDE = """() => [...document.querySelectorAll("button.label-wrap")].filter((f
   fold.lastElementChild.getBoundingClientRect().right > fold.parentElement.getBoundingClientRect().right
 ).map((fold) => fold.innerText)"""
 IN_SIGHT = """() => {
-  const nav = document.querySelector(".nav-holder nav"), link = nav.querySelector("a[aria-current]");
+  const nav = document.querySelector(".site-nav nav"), link = nav.querySelector("a[aria-current]");
   const seen = nav.getBoundingClientRect(), here = link.getBoundingClientRect();
   return here.left >= seen.left && here.right <= seen.right + 1;
 }"""

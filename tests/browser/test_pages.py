@@ -10,6 +10,9 @@ import pytest
 from conftest import show
 from playwright.sync_api import expect
 
+from sbert_app.pages.components import theme
+from sbert_app.pages.components.templates import render
+
 pytestmark = pytest.mark.browser
 
 LOW_CONTRAST = Path(__file__).with_name("contrast.js").read_text(encoding="utf-8")
@@ -34,7 +37,7 @@ def test_it_opens_can_be_read_in_both_themes_and_fits_a_telephone(open_page, pat
     page.add_style_tag(content="* { transition: none !important; }")
     assert page.evaluate(LOW_CONTRAST) == []
     page.locator("#theme-switch").click()
-    expect(page.locator("#theme-switch")).to_have_text("Light")
+    expect(page.get_by_role("button", name="Light", exact=True)).to_be_visible()
     assert page.evaluate(LOW_CONTRAST) == []
     show(page, width=390)
     page.wait_for_function("document.documentElement.scrollWidth <= 390")  # figures follow a moment later
@@ -49,6 +52,25 @@ def test_eight_open_tabs_answer_like_one(open_page):
     first.bring_to_front()
     first.locator("#sentence-b textarea").fill(first.locator("#sentence-a textarea").input_value())
     expect(first.locator("#answer .card .score b").first).to_have_text("1.00")
+
+
+def test_a_page_that_is_still_being_built_shows_the_navigation_and_then_itself(open_page, window):
+    shown = []
+
+    def answer_first(route) -> None:
+        shown.append(route.request.method)
+        if len(shown) == 1:
+            opening = render("components/templates/opening.html", head=theme.head(), current="label", root="/")
+            route.fulfill(body=opening, content_type="text/html")
+        else:
+            route.continue_()
+
+    window.route("**/label", answer_first)
+    page = open_page("/label")
+    expect(page.locator(PAGES["/label"])).to_be_visible()
+    expect(page.locator("nav a[aria-current=page]")).to_have_text("Label")
+    window.unroute("**/label", answer_first)
+    assert shown == ["GET", "HEAD", "GET"]
 
 
 def test_a_page_that_is_left_says_so(open_page):

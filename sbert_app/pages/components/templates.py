@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from sbert_app.formats import format_count, format_duration, format_estimate, format_number, format_time
+from sbert_app.pages import PAGES
 from sbert_app.services.results.results import data_label
 
 # The RGB values of words that make the sentences more similar, and less similar.
@@ -50,6 +51,7 @@ def _environment() -> Environment:
     )
     environment.filters |= FILTERS
     environment.globals["zip"] = zip
+    environment.globals["pages"] = PAGES
     return environment
 
 

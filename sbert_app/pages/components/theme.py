@@ -12,10 +12,7 @@ SCRIPTS = ("app.js", "downloads.js", "pages.js")
 
 
 def head() -> str:
-    """The head of every page: its scripts, and the style of the navigation, which scrolls on a phone.
-
-    Gradio would apply the @media rules of a style sheet in ``assets`` only below the navigation.
-    """
+    """The head of every page, drawn by Gradio or not: the scripts, and the style of the navigation."""
     scripts = "".join(f"<script>{read_asset(name)}</script>" for name in SCRIPTS)
     return scripts + read_asset("navigation.html")
 

@@ -17,6 +17,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +79,9 @@ class Task(threading.Thread):
         super().__init__(name=f"task: {description}", daemon=True)
         self._work, self.stopping, self.is_superseded = work, threading.Event(), False
         self._outcome: Future[TaskResult] = Future()
+        # In the context of a handler a Gradio component is an update. Elsewhere it would become a part of the page that
+        # is being built at the time.
+        self._context = copy_context()
         # Other threads read this tuple, which is replaced as a whole.
         self._latest = (description, 0.0, 1.0, time.perf_counter())
 
@@ -98,6 +102,9 @@ class Task(threading.Thread):
         return self._outcome.result(timeout=0)
 
     def run(self) -> None:
+        self._context.run(self._compute)
+
+    def _compute(self) -> None:
         started = time.perf_counter()
 
         def report_download(what: str, done: float, total: float) -> None:

@@ -10,27 +10,30 @@ import gradio as gr
 import pytest
 from markupsafe import Markup
 
+from sbert_app.pages import PAGES
 from sbert_app.pages.components.events import Output, follow
 from sbert_app.pages.learn import page as learn
 from sbert_app.pages.learn.lesson import Demo, Measurement, lessons
 from sbert_app.pages.learn.teacher import ClassLink
-from sbert_app.server import app as server
 from sbert_app.server.endpoint import endpoints
+from sbert_app.server.pages import build_page
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 from training.errors import InputError
 
 
 @pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> gr.Blocks:
+def pages(tmp_path_factory: pytest.TempPathFactory) -> list[gr.Blocks]:
+    services = Services.start(Settings(home=tmp_path_factory.mktemp("home")))
     with patch.dict(endpoints, clear=True):  # other tests have endpoints of their own
-        return server.build(Services.start(Settings(home=tmp_path_factory.mktemp("home"))))
+        return [build_page(name, services) for name in PAGES]
 
 
-def test_of_the_listeners_of_an_event_one_at_most_waits_for_its_turn(app: gr.Blocks):
+def test_of_the_listeners_of_an_event_one_at_most_waits_for_its_turn(pages: list[gr.Blocks]):
     """Two would call each other: when one is answered, Gradio dispatches the event to both again."""
     waiting = Counter(
         (app.blocks[component].elem_id or app.blocks[component].get_block_name(), component, event)
+        for app in pages
         for function in app.fns.values()
         if function.trigger_mode == "always_last"
         for component, event in function.targets
@@ -41,10 +44,11 @@ def test_of_the_listeners_of_an_event_one_at_most_waits_for_its_turn(app: gr.Blo
     assert [where for where, listeners in waiting.items() if listeners > 1] == []
 
 
-def test_no_press_of_a_rater_is_dropped(app: gr.Blocks):
+def test_no_press_of_a_rater_is_dropped(pages: list[gr.Blocks]):
     """By default Gradio drops one between the sight of an answer and the moment at which it is done with it."""
     modes = {
         event: function.trigger_mode
+        for app in pages
         for function in app.fns.values()
         for _, event in function.targets
         if event in ("judge", "take_back", "turn")
@@ -52,10 +56,11 @@ def test_no_press_of_a_rater_is_dropped(app: gr.Blocks):
     assert modes == dict.fromkeys(("judge", "take_back", "turn"), "multiple")
 
 
-def test_no_choice_is_dropped(app: gr.Blocks):
+def test_no_choice_is_dropped(pages: list[gr.Blocks]):
     """The last one counts, or each does; or the answer sets the control, which then shows what it stands for."""
     dropped = [
         app.blocks[component].elem_id or app.blocks[component].label
+        for app in pages
         for function in app.fns.values()
         if function.trigger_mode == "once"
         for component, event in function.targets

@@ -1,0 +1,179 @@
+"""The pages: each is a Gradio app of its own, built when it is first asked for.
+
+Building all of them takes seconds, so the app listens as soon as the front page is there. The endpoints belong to the
+front page, and their addresses contain the name of no page. The other pages are mounted at ``/bulk``, ``/train``, …;
+`Pages.build_all` builds those that nobody has asked for yet.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import import_module
+from urllib.parse import quote
+
+import gradio as gr
+from fastapi import FastAPI
+from markupsafe import Markup
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from sbert_app.pages import PAGES
+from sbert_app.pages.components import pickers, theme
+from sbert_app.pages.components.templates import render
+from sbert_app.server import endpoints
+from sbert_app.server.errors import error_answer
+from sbert_app.server.workarounds import WholeSteps
+from sbert_app.services.container import Services
+from training.catalogue import ASSETS
+
+FRONT = PAGES[0]
+# Gradio has these files for every page; a browser that has opened one page does not load them again for the next.
+SHARED = ("assets", "static", "svelte", "theme.css")
+KEPT = {"Cache-Control": "public, max-age=31536000, immutable"}
+FOOTER = '<footer class="page-footer"><a href="./docs">Use via API</a></footer>'
+# The sessions of a page that were not used for the longest go first, with what they had open.
+MOST_SESSIONS = 300
+
+
+class Pages:
+    """An ASGI app that passes each request to the page that its path begins with, else to the front page.
+
+    Args:
+        services: what the pages work with.
+        middleware: of each page. Gradio adds headers for CORS of its own unless it finds `CORSMiddleware` here.
+    """
+
+    _loop: asyncio.AbstractEventLoop
+
+    def __init__(self, services: Services, middleware: list[Middleware]) -> None:
+        self._services = services
+        self._middleware = middleware
+        self._stack = AsyncExitStack()
+        self._building = asyncio.Lock()
+        self._front = build_page(FRONT, services)
+        self._apps: dict[str, FastAPI] = {}
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Holds the pages open while the server runs."""
+        self._loop = asyncio.get_running_loop()
+        async with self._stack:
+            await self._page(FRONT)
+            yield
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        first, _, rest = path[1:].partition("/")
+        if first not in PAGES:
+            app = await self._page(FRONT)
+            await app(scope, receive, send)
+            return
+        root = self._services.settings.root_path
+        query = scope["query_string"].decode("latin-1")
+        query = f"?{query}" if query else ""
+        answer: Response | None = None
+        if first == FRONT:
+            answer = RedirectResponse(f"{root}/{query}")
+        elif rest.split("/")[0] in SHARED:
+            answer = RedirectResponse(f"{root}/{quote(rest)}{query}", 308, KEPT)
+        elif not rest and first not in self._apps and _is_navigation(scope):
+            answer = HTMLResponse(_standalone("opening", current=first, root=f"{root}/"))
+        if answer is not None:
+            await answer(scope, receive, send)
+            return
+        app = await self._page(first)
+        if path == f"/{first}":
+            # Starlette would redirect to this path, from which the relative links of the page lead elsewhere.
+            scope = {**scope, "path": f"{path}/"}
+        await app(scope, receive, send)
+
+    def build_all(self) -> None:
+        """Builds the pages that nobody has asked for, one after the other. For a thread beside the running server."""
+        for name in PAGES:
+            asyncio.run_coroutine_threadsafe(self._page(name), self._loop).result()
+
+    async def _page(self, name: str) -> FastAPI:
+        if name in self._apps:
+            return self._apps[name]
+        # One page at a time, as Gradio keeps the Blocks that is being built in a global variable.
+        async with self._building:
+            if name not in self._apps:
+                app = await asyncio.to_thread(self._mount, name)
+                # The lifespan of an app that is mounted in a running server is nobody else's to enter.
+                await self._stack.enter_async_context(app.router.lifespan_context(app))
+                self._apps[name] = app
+        return self._apps[name]
+
+    def _mount(self, name: str) -> FastAPI:
+        settings = self._services.settings
+        is_front = name == FRONT
+        blocks = self._front if is_front else build_page(name, self._services)
+        path = "/" if is_front else f"/{name}"
+        return gr.mount_gradio_app(
+            FastAPI(openapi_url=None, middleware=self._middleware),
+            blocks,
+            path=path,
+            root_path=f"{settings.root_path}{path}".rstrip("/") if settings.root_path else None,
+            max_file_size=f"{settings.upload_limit_mb}mb",
+            theme=theme.build(),
+            css_paths=sorted(ASSETS.glob("*.css")),
+            favicon_path=ASSETS / "icon.png" if is_front else None,
+            head=theme.head(),
+            pwa=is_front,
+            footer_links=[],
+            run_history=False,
+            enable_monitoring=False,
+            show_error=False,
+            ssr_mode=False,
+            mcp_server=False,
+            app_kwargs={"exception_handlers": {404: _no_answer, 405: _no_answer}},
+        )
+
+
+def build_page(name: str, services: Services) -> gr.Blocks:
+    """The Gradio app of one page. That of the front page has the endpoints too."""
+
+    def leave(request: gr.Request) -> None:
+        if request.session_hash:
+            services.tasks.forget(request.session_hash)
+
+    app = WholeSteps(title=f"{name.title()} · SBERT Lab", analytics_enabled=False)
+    app.queue(default_concurrency_limit=4, max_size=512)
+    with app:
+        navigation = render("components/templates/navigation.html", current=name, root="./")
+        gr.HTML(navigation, apply_default_css=False)
+        import_module(f"sbert_app.pages.{name}.page").build(services)
+        pickers.read_anew(services, app)
+        gr.HTML(FOOTER)
+        if name == FRONT:
+            endpoints.build(services)
+        app.unload(leave)
+    app.state_session_capacity = MOST_SESSIONS
+    # A file that a request names by its path is read only if it was uploaded. Gradio checks that in launched apps, and
+    # does not count a mounted one among them.
+    app.has_launched = True
+    return app
+
+
+def _is_navigation(scope: Scope) -> bool:
+    """Whether a browser asks for a page to show; scripts and other programs can wait for the page itself."""
+    return scope["method"] == "GET" and "text/html" in Headers(scope=scope).get("accept", "")
+
+
+async def _no_answer(request: Request, error: Exception) -> Response:
+    """The answer to an unknown address or method: a page for browsers, JSON for everything else."""
+    status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (404, "Not Found")
+    if status != 404 or "text/html" not in request.headers.get("accept", "") or "/gradio_api/" in request.url.path:
+        detail = f"there is no {request.url.path[:100]}; /docs describes what there is" if status == 404 else detail
+        return error_answer(request.url.path, status, detail)
+    root = f"{request.app.root_path}/"
+    return HTMLResponse(_standalone("not_found", path=request.url.path[:200], root=root, current=""), 404)
+
+
+def _standalone(template: str, **values: str) -> Markup:
+    """A page that Gradio does not draw."""
+    return render(f"components/templates/{template}.html", head=theme.head(), **values)
