@@ -45,7 +45,8 @@ def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
         v: NumPy or tensor; InputError if its vectors have another length.
         function: cosine, dot, or a negative distance, euclidean or manhattan (`SIMILARITIES`). InputError for another.
     """
-    first, second = as_rows(u), as_rows(v)
+    first = as_rows(u)
+    second = as_rows(v)
     check_dimensions(first, second)
     similarities = _score_function(function)(first, second)
     return similarities if isinstance(u, Tensor) else similarities.numpy()
@@ -117,7 +118,8 @@ class SearchIndex:
         neighbours = [self._nearest(part, k) for part in rows_of_queries.split(QUERIES)]
         scores, rows = (np.concatenate(parts) for parts in zip(*neighbours, strict=True))
         order = np.lexsort((rows, -scores))
-        scores, rows = np.take_along_axis(scores, order, 1), np.take_along_axis(rows, order, 1)
+        scores = np.take_along_axis(scores, order, 1)
+        rows = np.take_along_axis(rows, order, 1)
         return np.minimum(scores, 1) if self._is_cosine else scores, rows
 
     def _nearest(self, queries: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -126,7 +128,8 @@ class SearchIndex:
         for start in range(0, len(self), ROWS):
             block = self._score(queries, self._vectors[start : start + ROWS])
             best = block.topk(min(k, block.shape[1]))
-            scores, rows = torch.cat([scores, best.values], 1), torch.cat([rows, best.indices + start], 1)
+            scores = torch.cat([scores, best.values], 1)
+            rows = torch.cat([rows, best.indices + start], 1)
             scores, places = scores.topk(min(k, scores.shape[1]))
             rows = rows.gather(1, places)
         return scores.cpu().numpy(), rows.cpu().numpy()
@@ -146,7 +149,8 @@ class QuantizedIndex:
         self.note = ""
         if bits not in BITS:
             raise ValueError(f"vectors are quantized to {' or '.join(map(str, BITS))} bits a dimension, not {bits}")
-        self._vectors, self.bits = vectors, bits
+        self._vectors = vectors
+        self.bits = bits
         self._mean = vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
         parts = max(1, min(parallel.num_threads(), len(vectors) // MIN_PART))
         edges = np.linspace(0, len(vectors), parts + 1, dtype=np.int64)
@@ -302,7 +306,8 @@ def most_similar_pairs(
                 above = np.flatnonzero(cosine > lowest)
                 # The first of equal ones stay.
                 highest = np.concatenate([above, np.flatnonzero(cosine == lowest)[: k - len(above)]])
-                cosine, pairs = cosine[highest], pairs[:, highest]
+                cosine = cosine[highest]
+                pairs = pairs[:, highest]
     order = np.lexsort((pairs[1], pairs[0], -cosine))
     best = (pairs[0, order], pairs[1, order], cosine[order])
     return list(zip(*(column.tolist() for column in best), strict=True))
@@ -350,7 +355,9 @@ def neighbour_index(vectors: np.ndarray, queries: int, is_filled: bool = True) -
     index: Any = faiss.IndexFlatIP(dimension)
     if n * queries > MAX_EXACT**2:
         index = faiss.IndexIVFFlat(index, dimension, round(3.2 * math.sqrt(n)), faiss.METRIC_INNER_PRODUCT)
-        index.cp.niter, index.cp.max_points_per_centroid, index.cp.seed = 6, 64, SEED
+        index.cp.niter = 6
+        index.cp.max_points_per_centroid = 64
+        index.cp.seed = SEED
         index.train(vectors)
         index.nprobe = PROBED_CELLS
     if is_filled:

@@ -90,7 +90,8 @@ def cluster(
     invalid, or the corpus is too small, or too large for a tree.
     """
     settings.check(embedded)
-    count, size = settings.num_clusters, settings.min_cluster_size
+    count = settings.num_clusters
+    size = settings.min_cluster_size
     if settings.method == K_MEANS:
         k = min(count or CENTRES, len(embedded))
         key = digest(["mini-batch k-means", embedded.key, str(k)])
