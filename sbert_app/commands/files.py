@@ -124,12 +124,21 @@ def encode(
     """
     source, file = file.of(source)
     if parts.are_meant(source, output):
-        read = {"columns": (file.columns,) if file.columns else (), "encoding": file.encoding}
-        parts.run("encode", source, output, model, computing, normalize=normalize, **read)
+        parts.run(
+            "encode",
+            source,
+            output,
+            model,
+            computing,
+            normalize=normalize,
+            columns=(file.columns,) if file.columns else (),
+            encoding=file.encoding,
+        )
         return
     with pipe.files(source, output, computing.as_json, lines=file.columns is None) as (input_path, output_path):
         with clean_stdout(), ProgressBar("encoding", "sentences") as bar:
-            path, target = local_path(input_path), Path(output_path)
+            path = local_path(input_path)
+            target = Path(output_path)
             # This reports what is wrong before the model is loaded.
             table, column = open_sentences(path, file.columns, file.encoding)
             if file.columns is None and has_pairs(table):
@@ -204,11 +213,21 @@ def score(
     if parts.are_meant(source, output):
         if threshold or file.scale or file.labels:
             raise InputError("--threshold, --scale and --labels are for one file, not for parts; leave them out")
-        read = {"columns": split_names(file.columns), "encoding": file.encoding, "keep_unknown": keep_unknown}
-        parts.run("score", source, output, model, computing, cross_encoder=cross_encoder, **read)
+        parts.run(
+            "score",
+            source,
+            output,
+            model,
+            computing,
+            cross_encoder=cross_encoder,
+            columns=split_names(file.columns),
+            encoding=file.encoding,
+            keep_unknown=keep_unknown,
+        )
         return
     with pipe.files(source, output, computing.as_json) as (input_path, output_path):
-        target, matches = Path(output_path), None
+        target = Path(output_path)
+        matches = None
         outputs = MatchOutputs([target], groups, deduplicated)
         criterion = _criterion_of(threshold, outputs)
         with clean_stdout(), ProgressBar("scoring", "rows") as bar:
@@ -244,7 +263,8 @@ def score(
                         limit = threshold_of(summary, criterion)
                     except InputError as error:
                         raise InputError(f"{error}; the scores without a column match are in {target}") from error
-                    outputs, cosine = replace(outputs, layout=Layout.of(table)), summary.added["cosine"]
+                    outputs = replace(outputs, layout=Layout.of(table))
+                    cosine = summary.added["cosine"]
                     matches = apply_threshold(files[1], summary.columns, cosine, limit, outputs, gold=summary.gold)
         summary.outputs = matches.outputs if matches else summary.outputs[:1]
         values = summary.to_dict()

@@ -153,7 +153,8 @@ def cluster(
     ]
     lines = []
     for row in rows:
-        words, example = ", ".join(row["keywords"][:4]), "".join(row["typical"][:1])
+        words = ", ".join(row["keywords"][:4])
+        example = "".join(row["typical"][:1])
         lines.append(f"{row['cluster'] or 'none':>7}  {row['sentences']:>9,}  {words:40}  {example}".rstrip())
     count = format_count(sum(row["cluster"] > 0 for row in rows), "cluster")
     head = f"{format_count(len(corpus), 'sentence')} of {corpus.name} in {count} by {method}"
@@ -211,10 +212,12 @@ def export(
         raise InputError(f"--to {to} is unknown; choose atlas or onnx")
     home, (source, file) = computing.prepare(), file.of(source)
     clustering = ClusterSettings(K_MEANS, num_clusters=clusters) if clusters else ClusterSettings(HDBSCAN)
-    limits, cache = CorpusLimits(map_points=map_points, clustered=map_points), DiskCache(home / "cache")
+    limits = CorpusLimits(map_points=map_points, clustered=map_points)
+    cache = DiskCache(home / "cache")
     with options.received(source, lines=file.columns is None) as path, clean_stdout(), ProgressBar("preparing") as bar:
         check_output(output, PARQUET, local_path(path))
-        corpus, watch = Corpus.from_file(path, file.columns, file.encoding), Watch(bar.stage)
+        corpus = Corpus.from_file(path, file.columns, file.encoding)
+        watch = Watch(bar.stage)
         encoder = options.load_encoder(model, computing)
         embedded = encode(corpus, encoder, None, watch.stage("Encoding"), home / "vectors")
         labels = group(embedded, clustering, cache, home, watch, limits)

@@ -139,7 +139,8 @@ def _with_settings(command: Callable[..., None]) -> None:
     """Makes an option of each field of `RunConfig`, in place of the command's ``**settings``, its last parameter."""
     kind = inspect.Parameter.KEYWORD_ONLY
     whole = inspect.signature(command, eval_str=True)
-    own, parameters = dict(whole.parameters), []
+    own = dict(whole.parameters)
+    parameters = []
     own.popitem()
     for setting in SETTINGS.values():
         option = Option(
@@ -166,7 +167,8 @@ def _preview(store: RunStore, settings: dict[str, Any], as_json: bool) -> None:
         raise InputError("--preview shows mined negatives; add --mine-negatives")
     with clean_stdout(), ProgressBar("mining negatives", "sentences") as bar:
         mined = mine_for(config, store.home, on_progress=bar)
-    triplets, note = [asdict(triplet) for triplet in mined.examples(PREVIEWED)], mined.data.notes[-1]
+    triplets = [asdict(triplet) for triplet in mined.examples(PREVIEWED)]
+    note = mined.data.notes[-1]
     preview = {"triplets": triplets, "rows": len(mined.data), "note": note}
     print_result(preview, as_json, "\n".join([*map(_triplet_lines, triplets), note]))
 
@@ -279,7 +281,8 @@ def distill(
         encoder = options.load_encoder(options.ModelOptions(model), computing)
         static = make_static(encoder, dimension, corpus, on_progress=bar)
         static.save(output)
-    tokens, seconds = static.vocabulary_size, round(time.perf_counter() - started, 2)
+    tokens = static.vocabulary_size
+    seconds = round(time.perf_counter() - started, 2)
     figures = {"model": str(output), "teacher": model, "dimension": dimension, "tokens": tokens, "seconds": seconds}
     sentence = f"{output}: {tokens:,} tokens of {dimension} dimensions from {model}, in {seconds:.1f} s"
     print_result(figures, computing.as_json, sentence)

@@ -266,7 +266,8 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:
-        objective, parts = self.objective, self.parts
+        objective = self.objective
+        parts = self.parts
         if self.base.strip().startswith(ENDPOINT):
             raise ValueError(f"base {self.base!r} is an endpoint, which gives vectors only and cannot be trained")
         for part in parts:
@@ -358,7 +359,8 @@ CHOICES = {name: setting.choices for name, setting in SETTINGS.items() if settin
 
 def _describe(error: Mapping[str, Any]) -> str:
     """A sentence on a validation error, with the field, the value and the remedy."""
-    field, value = (str(error["loc"][0]) if error["loc"] else ""), error["input"]
+    field = str(error["loc"][0]) if error["loc"] else ""
+    value = error["input"]
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
     if error["type"] == "extra_forbidden":

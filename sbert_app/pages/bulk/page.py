@@ -60,7 +60,8 @@ class _Page:
         self.table = gr.State(None)
         # The id of the job on the page; None for the example.
         self.job = gr.State(None)
-        self.address_threshold, self.questions = gr.State(None), gr.State({})
+        self.address_threshold = gr.State(None)
+        self.questions = gr.State({})
         # Newest first. The secret is fixed, so that a restarted app can read them.
         self.job_ids = gr.BrowserState([], storage_key="sbert-lab-bulk-jobs", secret="sbert-lab")  # noqa: S106 - hides nothing
         gr.HTML(heading("Score a file", "Every pair of a file, with its cosine."))
@@ -117,7 +118,8 @@ class _Page:
         everything = [self.table, self.address_threshold, *fields, *started]
         inputs = [self.questions, *models, self.job_ids]
         visited = self.models.wire().then(self.visit_first, inputs, everything, concurrency_limit=8, **PRIVATE)
-        uploaded, file = [self.upload.upload, self.upload.clear], [self.upload, self.job_ids]
+        uploaded = [self.upload.upload, self.upload.clear]
+        file = [self.upload, self.job_ids]
         gr.on([*uploaded, self.go.click], note_action, self.questions, None, **EVERY)
         opened = gr.on(uploaded, self.open, file, everything, cancels=[visited], **PRIVATE)
         for asking in (self.encoding, self.columns.sheet):
@@ -147,8 +149,10 @@ class _Page:
 
     def visit(self, request: gr.Request, model: str, pooling: str, cross: str, job_ids: list[str]) -> Iterator[Update]:
         """Opens the job in the address, or the example, or pairs from another page, which are scored at once."""
-        listed, query = self._listed(job_ids), request.query_params
-        job_id, sent = query.get("job"), query.get("sentences")
+        listed = self._listed(job_ids)
+        query = request.query_params
+        job_id = query.get("job")
+        sent = query.get("sentences")
         threshold = parse_number(query.get("bulk-threshold", ""))
         listed |= {self.address_threshold: threshold}
         try:
@@ -248,7 +252,8 @@ class _Page:
     ) -> Iterator[Update]:
         """Starts a job and shows its progress. The example has a job too, which is not listed."""
         model, pooling, cross = models
-        cross_encoder, formats = None if cross == NO_CROSS_ENCODER else cross, (suffix_like(table), ".parquet")
+        cross_encoder = None if cross == NO_CROSS_ENCODER else cross
+        formats = (suffix_like(table), ".parquet")
         scorers = (model or DEFAULT_MODEL, pooling or None, cross_encoder)
         task = ScoreRequest(table, picked, *scorers, formats, read_as=read_as.strip())
         try:
@@ -342,7 +347,8 @@ class _Page:
         return {**dict.fromkeys(plots, hidden()), **dict.fromkeys(texts, ""), **self.duplicates.hidden()}
 
     def _finished(self, summary: ScoreSummary, table: OpenedTable, job: str, threshold: float | None = None) -> Update:
-        report, plots = summary.report, dict[Any, Any]()
+        report = summary.report
+        plots = dict[Any, Any]()
         if report and summary.scored:
             figure = figures.histogram(report)
             if report.by_label:

@@ -60,9 +60,17 @@ class ColumnPicker:
             self.columns = [
                 gr.Dropdown(label=label, min_width=200, elem_id=f"{elem_id}-{end}") for end, label in COLUMNS.items()
             ]
-            label, example = "Read scores or labels as", "as they are; or 1-7; or yes:1, no:0"
-            options = {"max_lines": 1, "min_width": 200, "visible": False, "elem_id": f"{elem_id}-read-as"}
-            self.read_as = gr.Textbox("", label=label, placeholder=example, **options)
+            label = "Read scores or labels as"
+            example = "as they are; or 1-7; or yes:1, no:0"
+            self.read_as = gr.Textbox(
+                "",
+                label=label,
+                placeholder=example,
+                max_lines=1,
+                min_width=200,
+                visible=False,
+                elem_id=f"{elem_id}-read-as",
+            )
         self.inputs = [self.sheet, *self.columns, self.read_as]
         self.outputs = [self.row, *self.inputs]
         target = self.columns[-1]
@@ -105,8 +113,15 @@ MOST_WORDS = 160
 
 def encoding_dropdown(elem_id: str) -> gr.Dropdown:
     """The picker of encodings, hidden until there is a doubt."""
-    options = {"label": "Encoding", "info": "If words look wrong", "visible": False, "min_width": 200}
-    return gr.Dropdown(ENCODINGS, value=DETECTED, elem_id=elem_id, **options)
+    return gr.Dropdown(
+        ENCODINGS,
+        value=DETECTED,
+        elem_id=elem_id,
+        label="Encoding",
+        info="If words look wrong",
+        visible=False,
+        min_width=200,
+    )
 
 
 class FileDoctor:
@@ -143,7 +158,8 @@ class FileDoctor:
             findings = examine(data, self.services.models.get(DEFAULT_MODEL, VectorModel))
             download = gr.update(visible=False)
             if any(finding.is_left_out for finding in findings):
-                table, folder = open_upload(paths[0], *how[:2]), self.services.temp.new_folder("exports")
+                table = open_upload(paths[0], *how[:2])
+                folder = self.services.temp.new_folder("exports")
                 output = folder / f"{Path(paths[0]).stem}-clean{suffix_like(table)}"
                 rows = format_count(clean(table, output, data, findings), "row")
                 download = gr.update(value=str(output), label=f"Download the {rows} without fault", visible=True)
@@ -171,22 +187,26 @@ class UploadOptions:
         self.doctor.wire(upload, self.inputs)
         self.outputs = [self.read, self.encoding, *self.columns.outputs, *self.doctor.outputs]
         gr.on([upload.upload, upload.clear], self.describe, upload, self.outputs, **LATEST)
-        sheet, read = self.columns.sheet, [upload, self.encoding]
+        sheet = self.columns.sheet
+        read = [upload, self.encoding]
         on_choice(self.encoding, self.describe, read, self.outputs)
         on_choice(sheet, self.columns.show, [*read, sheet], self.columns.outputs)
 
     def describe(self, files: str | Sequence[str] | None, encoding: str = DETECTED) -> Update:
         """Shows words of the first doubtful file with the picker of encodings, and the columns of the first file."""
-        first, doubtful = None, None
+        first = None
+        doubtful = None
         try:
             for path in _paths(files):
                 table = open_upload(path, encoding)
-                first, doubtful = first or table, None if table.is_plain else table
+                first = first or table
+                doubtful = None if table.is_plain else table
                 if doubtful:
                     break
             words, in_doubt = (how_it_reads(doubtful), True) if doubtful else ("", False)
         except UserFacingError as error:
-            words, in_doubt = error_message(error), bool(encoding) or isinstance(error, UnknownEncodingError)
+            words = error_message(error)
+            in_doubt = bool(encoding) or isinstance(error, UnknownEncodingError)
         return {
             self.read: gr.HTML(words, visible=bool(words)),
             self.encoding: gr.Dropdown(value=encoding, visible=in_doubt),

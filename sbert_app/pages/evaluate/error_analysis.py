@@ -106,7 +106,8 @@ class _ErrorAnalysisTab:
 
     def report(self, analysis: _Analysis | None, *parts: Any) -> Report:
         """The report of the tab, with its lists of errors as tables."""
-        report, errors = self.of_tab(*parts), analysis.errors if analysis else ErrorAnalysis([], [], [])
+        report = self.of_tab(*parts)
+        errors = analysis.errors if analysis else ErrorAnalysis([], [], [])
         lists = {"Rated too high by the model": errors.over, "Rated too low by the model": errors.under}
         tables = {title: [errors_table(pairs)] for title, pairs in lists.items() if pairs}
         return replace(report, sections={**report.sections, **tables})
@@ -127,7 +128,8 @@ class _ErrorAnalysisTab:
         scorer = self.services.models.get(model, Model)
         if not isinstance(scorer, Encoder | CrossEncoder):
             return {self.pair: error_pair(pair, messages.note(NO_WORD_MAP)), self.map: hidden()}
-        explanation, figure = attribute(scorer, pair.first, pair.second), None
+        explanation = attribute(scorer, pair.first, pair.second)
+        figure = None
         if isinstance(explanation, Attribution):
             figure = word_map(explanation)
         return {self.pair: error_pair(pair, messages.attribution(explanation)), self.map: visible(figure)}

@@ -62,7 +62,8 @@ def no_runs(pooling: PrecomputedTable | None) -> Markup:
 
 def status(run: Run, ahead: int) -> Markup:
     """The open run: its state, progress, results and their meaning; ``ahead`` is its place in the queue."""
-    progress, errors = run.progress, []
+    progress = run.progress
+    errors = []
     if run.state in ADVICE:
         errors.append(f"{run.reason}. {ADVICE[run.state]}")
     if progress.collapsed:
@@ -207,8 +208,10 @@ def _facts(run: Run, ahead: int) -> list[str]:
 def _tiles(run: Run) -> list[tuple[str, str, str]]:
     """The (value, label, remark) of the selecting metric, of its gain over the base, and of random pairs."""
     progress = run.progress
-    best, base = progress.figure(progress.best), progress.figure(progress.baseline)
-    latest, digits = progress.latest, _digits(run)
+    best = progress.figure(progress.best)
+    base = progress.figure(progress.baseline)
+    latest = progress.latest
+    digits = _digits(run)
     metric = RUN_METRICS[progress.measure or "loss"]
     tiles = []
     if best is not None and progress.best is not None:
@@ -241,8 +244,10 @@ def _digits(run: Run) -> int:
 
 
 def _row(run: Run) -> dict[str, str]:
-    progress, digits = run.progress, _digits(run)
-    best, base = progress.figure(progress.best), progress.figure(progress.baseline)
+    progress = run.progress
+    digits = _digits(run)
+    best = progress.figure(progress.best)
+    base = progress.figure(progress.baseline)
     return {
         "label": state_label(run),
         "settings": settings(run),
@@ -255,7 +260,9 @@ def _row(run: Run) -> dict[str, str]:
 def run_report(store: RunStore, run_id: str, clean: Callable[[str], str] = without_folders) -> Report:
     """The report of a run: results, curves, evaluations, log; ``clean`` removes paths. RunNotFound without a run."""
     run = store.get(run_id)
-    record, progress, evaluations = run.record, run.progress, [event for event in run.events if event["kind"] == "eval"]
+    record = run.record
+    progress = run.progress
+    evaluations = [event for event in run.events if event["kind"] == "eval"]
     figures = [make([curve_of(run, COLOURS[0])]) for make in FIGURES.values()]
     measured = {name for event in evaluations for name, value in event.items() if value is not None}
     metrics = {name: metric for name, metric in RUN_METRICS.items() if name in measured}

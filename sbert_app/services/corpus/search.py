@@ -120,7 +120,8 @@ def search(
     vector = check_finite(encoder, encoder.encode([query]), ["the query"])
     warnings = unknown_warnings([encoder, cross_encoder], [query], ["the query"])
     encoded = time.perf_counter()
-    count, left_out = k * CANDIDATES if cross_encoder else k, embedded.unknown[: 0 if keep_unknown else None]
+    count = k * CANDIDATES if cross_encoder else k
+    left_out = embedded.unknown[: 0 if keep_unknown else None]
     cosines, rows = index.nearest(vector, min(count + len(left_out), len(embedded)))
     is_near = ~np.isin(rows[0], left_out) & (keep_unknown or not encoder.is_unknown([query])[0])
     seconds = time.perf_counter() - encoded
@@ -128,9 +129,11 @@ def search(
         Hit(int(row), embedded.corpus.sentences[row], float(cosine), rank)
         for rank, (row, cosine) in enumerate(zip(rows[0, is_near], cosines[0, is_near], strict=True), start=1)
     ][:count]
-    encode_ms, search_ms = (encoded - started) * 1e3, seconds * 1e3
+    encode_ms = (encoded - started) * 1e3
+    search_ms = seconds * 1e3
     result = SearchResult(query, nearest[:k], len(embedded), index.exact, encode_ms, search_ms)
-    note, warnings = getattr(index, "note", ""), [*warnings, *embedded.warnings]
+    note = getattr(index, "note", "")
+    warnings = [*warnings, *embedded.warnings]
     result = replace(result, index_note=note, random_cosine=embedded.random_cosine, warnings=warnings)
     return _rerank(result, nearest, k, cross_encoder) if cross_encoder and nearest else result
 
@@ -223,7 +226,8 @@ def find_near_duplicates(embedded: EmbeddedCorpus, threshold: float, watch: Watc
     from training.clustering import near_duplicates
 
     started = time.perf_counter()
-    rows, original = embedded.comparable, np.arange(len(embedded))
+    rows = embedded.comparable
+    original = np.arange(len(embedded))
     vectors = embedded.vectors if len(rows) == len(embedded) else embedded.vectors[rows]
     original[rows] = rows[near_duplicates(vectors, threshold, watch.on_progress, watch.should_stop)]
     return NearDuplicates(original, threshold, time.perf_counter() - started)

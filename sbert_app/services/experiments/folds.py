@@ -100,7 +100,8 @@ def start(path: Path | str, k: int | None, experiments: Experiments, visitor: st
     stem = Path(data.name).stem
     planned = []
     for number, (name, test) in enumerate(folds.items(), start=1):
-        files, tested = {}, sorted(unread.intersection(test))
+        files = {}
+        tested = sorted(unread.intersection(test))
         training = sorted(set(range(len(data))).difference(test))
         for field, part, rows in (("train_data", "train", training), ("eval_data", "test", tested)):
             part_of_data = data.select(rows)

@@ -108,9 +108,13 @@ def read_blocks(
                 picked: PairColumns | str = pick_sentence(table, next(iter(job.columns), None))
             else:
                 picked = pick_columns(table, job.columns or None)
-            columns, schema, first_id = table.columns, table.fields(), None
+            columns = table.columns
+            schema = table.fields()
+            first_id = None
             if not {ID, "id"}.intersection(columns):
-                columns, schema, first_id = (*columns, ID), [*schema, pa.field(ID, pa.int64())], number * FILE_ROWS
+                columns = (*columns, ID)
+                schema = [*schema, pa.field(ID, pa.int64())]
+                first_id = number * FILE_ROWS
             batches = _cut(table, job.block_rows, first_id)
             for at, rows in groupby(batches, key=lambda batch: (batch.first_row - 1) // job.block_rows):
                 part = f"{PART.format(number)}{at:05d}.parquet"

@@ -71,7 +71,9 @@ def encode_file(
     With ``all_columns``, which only a .parquet file can hold, the other columns are written too. InputError if the
     table breaks off, or the output cannot be written, which leaves nothing behind.
     """
-    report, missing, unknown = ReadReport(), 0, 0
+    report = ReadReport()
+    missing = 0
+    unknown = 0
     waiting: deque[RowBatch] = deque()
 
     def texts() -> Iterator[str]:
@@ -102,7 +104,8 @@ def encode_file(
                 else:
                     readable = [text and text.encode("utf-8", "replace").decode() for text in sentences]
                     writer.write(RowBatch(1, {}), {column: readable, name: own})
-                start, missing = start + len(rows), missing + len(absent)
+                start = start + len(rows)
+                missing = missing + len(absent)
     return EncodeSummary(
         input=str(table.path),
         output=str(output),

@@ -116,10 +116,13 @@ class ScoreJobs:
     def __init__(
         self, models: ModelCache, temp_folder: Path, check_room: Callable[[int], None] = lambda size: None
     ) -> None:
-        self._models, self._check_room = models, check_room
+        self._models = models
+        self._check_room = check_room
         self._records = DocumentStore(temp_folder / "scored", ScoreJob, "/job.json", "scored file")
-        self._tasks, self._places = TaskRunner(), threading.Semaphore(AT_ONCE)
-        self._of_visitors, self._starting = Quota(MOST_OF_ONE), threading.Lock()
+        self._tasks = TaskRunner()
+        self._places = threading.Semaphore(AT_ONCE)
+        self._of_visitors = Quota(MOST_OF_ONE)
+        self._starting = threading.Lock()
         self._is_closing = False
         # The id of the copy of the job that ships.
         self._adopted = ""
@@ -176,8 +179,9 @@ class ScoreJobs:
             self._check_copies(job)
             if job.state != State.OPENED:
                 job = self.open(job.path, job.encoding, job.sheet)
-            models = {"model": request.model, "pooling": request.pooling, "cross_encoder": request.cross_encoder}
-            queued = job.but(state=State.QUEUED, **models)
+            queued = job.but(
+                state=State.QUEUED, model=request.model, pooling=request.pooling, cross_encoder=request.cross_encoder
+            )
             self._records.put(job.id, queued)
             self._of_visitors.add(visitor)
             self._tasks.start(job.id, "Waiting", lambda watch: self._work(queued, request, visitor, watch))
@@ -314,7 +318,8 @@ class ScoreJobs:
             self._save(job.but(state=State.RUNNING))
             encoder, cross_encoder = run_apart(watch, f"Loading {request.model} …", load)
             watch.check()
-            scoring, columns = watch.stage("Scoring"), request.columns
+            scoring = watch.stage("Scoring")
+            columns = request.columns
             scale, labels = parse_reading(request.read_as)
             return score_file(
                 request.source,

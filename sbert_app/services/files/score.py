@@ -122,7 +122,11 @@ class _Scoring:
     def __init__(
         self, table: OpenedTable, scorer: PairScorer, summary: ScoreSummary, writers: list[Writer], watch: Watch
     ) -> None:
-        self.table, self.scorer, self.summary, self.writers, self.watch = table, scorer, summary, writers, watch
+        self.table = table
+        self.scorer = scorer
+        self.summary = summary
+        self.writers = writers
+        self.watch = watch
         self.chunk_rows = float(FIRST_CHUNK)
 
     def run(self, report_folder: Path | None, criteria: Sequence[str]) -> InputError | None:
@@ -130,7 +134,9 @@ class _Scoring:
 
         The report has a temporary file in ``report_folder``, which is None for a block.
         """
-        summary, damage, started = self.summary, None, time.perf_counter()
+        summary = self.summary
+        damage = None
+        started = time.perf_counter()
         with nullcontext() if report_folder is None else ReportBuilder(report_folder) as builder:
             try:
                 for chunk in self._chunks():
@@ -155,7 +161,8 @@ class _Scoring:
 
     def _language(self) -> str:
         """The language of the first rows, if the model was trained on another one; "" also where that is unknown."""
-        encoder, columns = self.scorer.encoder, self.summary.columns
+        encoder = self.scorer.encoder
+        columns = self.summary.columns
         cells = [self.summary.head.get(name, []) for name in (columns.sentence1, columns.sentence2)]
         texts = [text for column in cells for text in column if text.strip()]
         # It imports torch, which takes seconds.
@@ -180,7 +187,8 @@ class _Scoring:
                 start += size
 
     def _score(self, chunk: RowBatch, builder: ReportBuilder | None) -> None:
-        summary, names = self.summary, (self.summary.columns.sentence1, self.summary.columns.sentence2)
+        summary = self.summary
+        names = (self.summary.columns.sentence1, self.summary.columns.sentence2)
         notes = dict(chunk.notes)
         first, second = ([as_text(cell) for cell in chunk.rows[name]] for name in names)
         complete = [row for row in range(len(chunk)) if first[row] is not None and second[row] is not None]
@@ -246,7 +254,9 @@ class PairScorer:
     def __init__(
         self, encoder: VectorModel, cross_encoder: CrossEncoder | None = None, keep_unknown: bool = False
     ) -> None:
-        self.encoder, self.cross_encoder, self.keep_unknown = encoder, cross_encoder, keep_unknown
+        self.encoder = encoder
+        self.cross_encoder = cross_encoder
+        self.keep_unknown = keep_unknown
         self.encoded = 0
         # The last number of each is 1 for a sentence that was cut, and 2 for one of unknown tokens only.
         self._cache = RecentEmbeddings(encoder.dimension + 1)
@@ -272,7 +282,8 @@ class PairScorer:
             return np.column_stack([vectors, states.astype(np.float32)])
 
         embeddings = self._cache.get(list(positions), encode)
-        u, v = embeddings[rows[: len(firsts)]], embeddings[rows[len(firsts) :]]
+        u = embeddings[rows[: len(firsts)]]
+        v = embeddings[rows[len(firsts) :]]
         cosine = np.clip(np.einsum("nd,nd->n", u[:, :-1], v[:, :-1]), -1, 1).astype(np.float32, copy=False)
         notes: dict[int, str] = {}
         for state, words in ((UNKNOWN, "no known token"), (CUT, f"cut at {self.encoder.max_length or 0:,} tokens")):
@@ -293,7 +304,8 @@ class PairScorer:
         cosine[is_left_out] = np.nan
         if self.cross_encoder is None:
             return cosine, None, notes, int(is_unknown.sum())
-        predicting, report = watch.part(0.5, 1), ReadReport(cut=set())
+        predicting = watch.part(0.5, 1)
+        report = ReadReport(cut=set())
         pairs = list(zip(firsts, seconds, strict=True))
         scores = self.cross_encoder.predict(pairs, predicting.on_progress, watch.should_stop, report)
         for at in (at for at, pair in enumerate(pairs) if pair in (report.cut or ())):

@@ -120,7 +120,9 @@ class Worker:
 
     def compute(self, block: Block, watch: Watch = UNWATCHED) -> Block:
         """Write the part of a block. Raises Stopped after a stop."""
-        job, table, outcome = block.job, block.table, replace(block, table=None)
+        job = block.job
+        table = block.table
+        outcome = replace(block, table=None)
         if table is None:
             # The file has an error.
             return outcome
@@ -199,12 +201,15 @@ def run_job(job: ShardJob, source: str, engine: Engine = compute_here, watch: Wa
     file, the output belongs to another job, or a model cannot be loaded; and after all other files are finished, if
     some could not be read or were changed meanwhile.
     """
-    started, files = time.perf_counter(), find_files(source)
+    started = time.perf_counter()
+    files = find_files(source)
     if "://" not in source and Path(job.output).resolve().is_relative_to(Path(source).resolve()):
         raise InputError(f"{job.output} lies inside {source}, and would be read as input: name another folder")
     output = OutputFolder(job.output)
     finished = output.start(job.description(files))
-    errors, file_rows, computed = dict[str, str](), dict[str, int](), 0
+    errors = dict[str, str]()
+    file_rows = dict[str, int]()
+    computed = 0
 
     def report(rows: float, _: float = 0) -> None:
         """Report the rows of the current block. Files that are not open yet count as the others on average."""

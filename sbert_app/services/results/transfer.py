@@ -190,7 +190,8 @@ def _features(
     texts = [text for column in data.columns for text in column]
     vectors = sentence_vectors(model, texts, on_progress=watch.on_progress, should_stop=watch.should_stop)
     if len(data.columns) == 2:
-        u, v = vectors[: len(data)], vectors[len(data) :]
+        u = vectors[: len(data)]
+        v = vectors[len(data) :]
         if isinstance(u, np.ndarray):
             vectors = np.hstack([np.abs(u - v), u * v])
         else:
@@ -211,7 +212,8 @@ def _fit(features: Vectors, targets: np.ndarray) -> Any:
     has_rows = np.bincount(targets[~held_out], minlength=int(targets.max()) + 1) > 0
     best = C_VALUES[1]
     if held_out.any() and has_rows.all():
-        inside, outside = (features[~held_out], targets[~held_out]), (features[held_out], targets[held_out])
+        inside = (features[~held_out], targets[~held_out])
+        outside = (features[held_out], targets[held_out])
         best = max(C_VALUES, key=lambda c: LogisticRegression(C=c, max_iter=300).fit(*inside).score(*outside))
     return LogisticRegression(C=best, max_iter=300).fit(features, targets)
 
