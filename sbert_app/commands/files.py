@@ -24,7 +24,8 @@ from sbert_app.services.files.report import ScoreReport
 from sbert_app.services.files.score import score_file
 from sbert_app.services.files.writers import VECTORS, WRITERS, check_output
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
-from training.data.tables.columns import PairColumns, has_pairs, pick_columns, split_names
+from training.data.tables.columns import PairColumns, split_names
+from training.data.tables.reading import requested_columns
 from training.data.tables.rows import OpenedTable
 from training.data.tables.table import SUFFIXES, open_table
 from training.errors import InputError, Stopped
@@ -141,7 +142,7 @@ def encode(
             target = Path(output_path)
             # This reports what is wrong before the model is loaded.
             table, column = open_sentences(path, file.columns, file.encoding)
-            if file.columns is None and has_pairs(table):
+            if file.columns is None and len(table.reading.sentences) > 1:
                 print(
                     f"{source} holds pairs: {column} alone is encoded; --columns names another column", file=sys.stderr
                 )
@@ -233,7 +234,7 @@ def score(
         with clean_stdout(), ProgressBar("scoring", "rows") as bar:
             # This reports what is wrong before the model is loaded.
             table = open_table(local_path(input_path), file.encoding)
-            columns = pick_columns(table, split_names(file.columns, table.columns) or None)
+            columns = table.reading.with_columns(requested_columns(file.columns, table.reading)).pair()
             if criterion is not None:
                 _check_matching(criterion, outputs, table, columns)
             encoder = options.load_encoder(model, computing)

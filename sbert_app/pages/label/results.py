@@ -22,8 +22,8 @@ from sbert_app.services.container import Services
 from sbert_app.services.results.results import Estimate
 from sbert_app.services.runs.record import Run
 from sbert_app.services.store.cache import LRUCache
+from training.agreement import RELIABLE, TENTATIVE
 from training.errors import InputError, UserFacingError
-from training.evaluation.metrics import RELIABLE, TENTATIVE
 
 # The seconds between two looks at a run.
 POLL_SECONDS = 3.0

@@ -20,10 +20,11 @@ from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.record import Run
 from sbert_app.services.store.documents import read_document, write_document
+from training.agreement import krippendorff_alpha
 from training.data.transforms import sentence_groups
 from training.errors import InputError
 from training.evaluation.bootstrap import Difference, Estimate, correlation, sentence_keys
-from training.evaluation.metrics import krippendorff_alpha, spearman
+from training.evaluation.metrics import spearman
 from training.names import ModelName
 from training.trainer.config import RunConfig
 

@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from training.data.tables.columns import PairColumns, pick_columns, pick_sentence
+from training.data.tables.columns import PairColumns
 from training.data.tables.rows import OpenedTable, RowBatch
 from training.data.tables.table import SUFFIXES, open_table
 from training.errors import InputError, first_line
@@ -104,10 +104,8 @@ def read_blocks(
     try:
         with _local_copy(file) as path:
             table = open_table(path, job.encoding)
-            if job.kind == "encode":
-                picked: PairColumns | str = pick_sentence(table, next(iter(job.columns), None))
-            else:
-                picked = pick_columns(table, job.columns or None)
+            reading = table.reading.with_columns(job.columns)
+            picked: PairColumns | str = reading.sentence() if job.kind == "encode" else reading.pair()
             columns = table.columns
             schema = table.fields()
             first_id = None

@@ -15,7 +15,7 @@ import numpy as np
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.writers import PARQUET, VECTORS, open_writers
 from training.data.tables.cells import as_text
-from training.data.tables.columns import free_name, pick_sentence
+from training.data.tables.columns import free_name
 from training.data.tables.rows import OpenedTable, RowBatch
 from training.data.tables.table import open_table
 from training.models.model import VectorModel
@@ -140,4 +140,4 @@ def open_sentences(source: Path, column: str | None = None, encoding: str | None
     InputError if the file cannot be used, or has no such column.
     """
     table = open_table(source, encoding, lines=column is None)
-    return table, pick_sentence(table, column)
+    return table, table.reading.with_columns([column] if column else []).sentence()

@@ -30,7 +30,8 @@ from sbert_app.services.files.writers import Writer, cell_text, numbers, open_wr
 from sbert_app.services.models.function_words import other_language
 from training.data.gold import GoldColumn
 from training.data.tables.cells import as_text
-from training.data.tables.columns import PairColumns, free_name, pick_columns, split_column
+from training.data.tables.columns import PairColumns, free_name
+from training.data.tables.reading import SPLIT
 from training.data.tables.rows import EMPTY_LINE, OpenedTable, RowBatch
 from training.data.tables.table import open_table
 from training.errors import InputError, Stopped
@@ -87,7 +88,10 @@ def score_file(
             changed while it was read, the outputs hold the rows before.
     """
     table = source if isinstance(source, OpenedTable) else open_table(source)
-    pair_columns = columns if isinstance(columns, PairColumns) else pick_columns(table, columns)
+    if isinstance(columns, PairColumns):
+        columns = columns.names
+    reading = table.reading.with_columns(columns or ())
+    pair_columns = reading.pair()
     kinds = ("cosine", "note") if cross_encoder is None else ("cosine", "cross_encoder", "note")
     summary = ScoreSummary(
         source=table.path.name,
@@ -102,7 +106,7 @@ def score_file(
     )
     if summary.gold and summary.gold.note:
         summary.remarks.append(f"{summary.gold.note}.")
-    if not is_block and (splits := split_column(table)):
+    if not is_block and (splits := reading.first(SPLIT)):
         summary.remarks.append(f"The column {splits} names parts of the file: the rows of all are scored and measured.")
     types = {name: "string" if what == "note" else "float" for what, name in summary.added.items()}
     with open_writers(outputs, table.path, table.fields(), types, layout=Layout.of(table)) as writers:
