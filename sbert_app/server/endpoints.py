@@ -26,12 +26,11 @@ from sbert_app.services.files.jobs import ScoreRequest
 from sbert_app.services.files.matches import threshold_of
 from sbert_app.services.maps.corpus_map import compute_map
 from sbert_app.services.maps.projection import MapSettings
-from sbert_app.services.models.cache import Distilled, distill_to_home
 from sbert_app.services.models.unknown import check_finite, unknown_warnings
 from sbert_app.services.results.decisions import unread_pairs
 from sbert_app.services.runs.estimate import estimate_run
 from sbert_app.services.runs.record import Run
-from sbert_app.services.usage import read_tokens, usage, usage_of_rows, usage_of_search
+from sbert_app.services.usage import usage, usage_of_rows, usage_of_search
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 from training.data.load import load_data, load_retrieval
 from training.errors import InputError, without_folders
@@ -96,7 +95,7 @@ def encode(
     """
     encoder = services.models.get(model or DEFAULT_MODEL, VectorModel, pooling or None)
     vectors = check_finite(encoder, encoder.encode(sentences, normalize, should_stop=is_ending.is_set))
-    read = usage(encoder.name, *read_tokens(encoder, sentences))
+    read = usage(encoder.name, *encoder.read_tokens(sentences))
     answer = {"model": encoder.name, "pooling": encoder.pooling, "dimension": encoder.dimension, **read}
     warnings = unknown_warnings([encoder], sentences)
     return {**answer, "embeddings": vectors.round(7).tolist(), "warnings": warnings}
@@ -306,7 +305,7 @@ def project(
     name = ModelName.parse(model or DEFAULT_MODEL).with_pooling(pooling)
     settings = MapSettings(dimensions, neighbours, min_dist, seed)
     corpus_map = compute_map(services.embeddings, key, [name], settings)
-    read = usage(model, *read_tokens(services.models.get(model or DEFAULT_MODEL, VectorModel), sentences))
+    read = usage(model, *services.models.get(model or DEFAULT_MODEL, VectorModel).read_tokens(sentences))
     answer = {"model": corpus_map.embedded[0].model, "pooling": corpus_map.embedded[0].pooling, **read}
     points = corpus_map.maps[0].round(4).tolist()
     return {**answer, "seconds": round(corpus_map.seconds, 3), "from_cache": corpus_map.from_cache, "points": points}
@@ -347,23 +346,8 @@ def search(
         space = embed(Corpus("sentences", sentences), encoder, services.embeddings.cache)
     asking = services.models.get(model, VectorModel, pooling or None, "query")
     result = find(space, query, asking, k, services.models.cross_encoder_or_none(cross_encoder), keep_unknown)
-    read = usage(space.model, *read_tokens(asking, [query, *(sentences or ())]))
+    read = usage(space.model, *asking.read_tokens([query, *(sentences or ())]))
     return {"model": space.model, "pooling": space.pooling, "data": space.corpus.name, **result.to_json(), **read}
-
-
-@endpoint(at_once=1, dimension=Between(2, 4096))
-def distill(services: Services, model: str = DEFAULT_MODEL, dimension: int = 256, data: str = "") -> dict[str, Any]:
-    """Distil an encoder into a static model: a table of token vectors, without a network, a hundred times as fast.
-
-    Args:
-        model: a bi-encoder: short name, Hub id, run:<id>.
-        dimension: of the new vectors, 2 up to the model's.
-        data: a named data set to count the frequencies of tokens in; empty = estimated by Zipf's law.
-    """
-    services.check_static_room()
-    if data:
-        services.access.check_data(data)
-    return asdict(distill_to_home(services.models, model or DEFAULT_MODEL, dimension, data))
 
 
 # The endpoints, with the types of their answers and the options of `gr.api`.
@@ -378,7 +362,6 @@ ENDPOINTS: dict[Callable[..., Any], tuple[Any, dict[str, Any]]] = {
     list_runs: (list[answers.RunState], {"queue": False}),
     project: (answers.Projection, {"concurrency_limit": 1}),
     search: (answers.SearchHits, {"concurrency_limit": 4}),
-    distill: (Distilled, {"concurrency_limit": 1}),
 }
 
 

@@ -19,10 +19,10 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.models.unknown import check_finite, unknown_warnings
 from sbert_app.services.runs.store import RunStore
-from sbert_app.services.usage import read_tokens, usage
+from sbert_app.services.usage import usage
 from training.catalogue import CROSS_ENCODERS, DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, ENCODERS
 from training.errors import InputError
-from training.models.model import Model, VectorModel, required
+from training.models.model import Model, PairModel, VectorModel, required
 from training.models.texts import ReadReport
 from training.names import ModelName
 from training.pooling import normalize_rows
@@ -202,7 +202,6 @@ def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: Shou
     Stopped if ``should_stop`` is true before a batch. InputError if the model cannot be used, has fewer dimensions than
     were asked for or no such prompt, token ids are of another tokenizer, or a text is too long and may not be cut.
     """
-    from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
     name, role = ModelName.parse(request.model), ROLES_OF.get((request.input_type or "").lower())
@@ -211,7 +210,7 @@ def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: Shou
     if request.prompt_name is not None:
         name = replace(name, prompt_name=request.prompt_name, prompt=None)
     model = models.get(name, Model, role=role)
-    if isinstance(model, CrossEncoder):
+    if isinstance(model, PairModel):
         sentence = f"{request.model} is a cross-encoder, which scores pairs and has no vectors; ask /v1/rerank"
         raise InputError(sentence, public=sentence)
     encoder = required(model, VectorModel)
@@ -231,7 +230,7 @@ def embeddings(models: ModelCache, request: EmbeddingsRequest, should_stop: Shou
     else:
         texts: list[Any] = [inputs] if isinstance(inputs, str) else inputs
         vectors = check_finite(encoder, encoder.encode(texts, request.normalize, should_stop=should_stop))
-        tokens, cut = read_tokens(encoder, texts)
+        tokens, cut = encoder.read_tokens(texts)
         _check_cut(encoder, request, cut)
         warnings = unknown_warnings([encoder], texts)
     if request.dimensions and request.dimensions < encoder.dimension:
@@ -331,14 +330,11 @@ def _score(
     ``firsts`` holds the first text of each pair, or one for all. ``names`` are those of first and second texts in
     warnings. In a ranking a bi-encoder has the prompts of its folder for a query and for documents.
     """
-    # It imports torch, which takes seconds.
-    from training.models.cross_encoder import CrossEncoder
-
     roles = ("query", "document") if isinstance(request, RerankRequest) else (None, None)
     first, model = (models.get(request.model, Model, role=role) for role in roles)
     texts = [*firsts, *seconds]
     pairs = list(zip(firsts * (len(seconds) // len(firsts)), seconds, strict=True))
-    if isinstance(model, CrossEncoder):
+    if isinstance(model, PairModel):
         report = ReadReport(cut=set())
         scores = model.predict(pairs, should_stop=should_stop, report=report)
         tokens, cut = report.tokens, [at for at, pair in enumerate(pairs) if pair in (report.cut or ())]
@@ -348,7 +344,7 @@ def _score(
             scores = np.einsum("nd,nd->n", *np.broadcast_arrays(*vectors))
         else:
             scores = model.score(pairs, should_stop=should_stop)
-        (tokens, long), (more, also_long) = read_tokens(first, firsts), read_tokens(model, seconds)
+        (tokens, long), (more, also_long) = first.read_tokens(firsts), model.read_tokens(seconds)
         tokens, is_long = tokens + more, {*(firsts[at] for at in long), *(seconds[at] for at in also_long)}
         cut = [at for at, pair in enumerate(pairs) if is_long.intersection(pair)]
     _check_cut(model, request, cut)

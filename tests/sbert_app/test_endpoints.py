@@ -49,7 +49,7 @@ def test_for_the_client_every_argument_but_the_text_has_a_default(client):
         client.predict("nonsense", api_name="/evaluate")
 
 
-LATER = {"start_run", "run_status", "stop_run", "score_file", "distill", "project"}  # have tests of their own
+LATER = {"start_run", "run_status", "stop_run", "score_file", "project"}  # have tests of their own
 
 
 def test_each_example_of_the_reference_works(http):
@@ -83,8 +83,7 @@ def typed(http: httpx.Client, name: str, **arguments: object) -> Any:
     return TypeAdapter(ANSWERS[name]).validate_python(answer.json())
 
 
-def test_models_are_distilled_and_files_scored_by_typed_routes(shared_app, http):
-    assert typed(http, "distill", model="scratch:1x32", dimension=8).dimension == 8
+def test_files_are_scored_by_typed_routes(shared_app, http):
     path = json.loads(shared_app.upload("pairs.csv", b"sentence1,sentence2\nA cat.,A kitten.\n").text)[0]
     scored = typed(http, "score_file", file={"path": path}, model="scratch:1x32", threshold="0.5", format="jsonl")
     assert (scored.scored, scored.matches["pairs"]) == (1, 1)
@@ -133,7 +132,7 @@ def test_only_the_documented_endpoints_are_public_and_others_are_answered_as_cli
     names = set(http.get("/gradio_api/info").json()["named_endpoints"])
     documented = {
         "/compare", "/score_file", "/encode", "/evaluate", "/start_run", "/run_status", "/stop_run", "/list_runs",
-        "/project", "/search", "/distill",
+        "/project", "/search",
     }  # fmt: skip
     assert names == documented
     missing = http.post("/v1/embeddings", json={"model": "no/such", "input": "a"})

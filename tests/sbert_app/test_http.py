@@ -74,8 +74,6 @@ NAMING = {
     "cross-encoder of compare": ("compare", ["a", "b", "scratch:1x32", "", "@"]),
     "model of encode": ("encode", [["a"], "@", "", True]),
     "model of project": ("project", changed(PROJECT, 1, "@")),
-    "model of distill": ("distill", ["@", 16, ""]),
-    "data of distill": ("distill", ["scratch:1x32", 16, "@"]),
     "training data": ("start_run", changed(RUN, 1, "@")),
     "data to measure on": ("start_run", changed(RUN, 2, "@")),
     "base": ("start_run", changed(RUN, 3, "@")),

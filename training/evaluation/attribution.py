@@ -35,13 +35,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from training.errors import InputError
-from training.models.model import Model, required
+from training.models.model import Model, PairModel, required
 from training.pooling import POOLINGS
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
     from training.models.tokenization import TokenVectors
 
@@ -124,10 +123,9 @@ def attribute(encoder: Model, a: str, b: str, steps: int = STEPS) -> Attribution
         steps: the steps of the integrated gradients; the more, the smaller the remainder.
     """
     # These modules import torch, which takes seconds.
-    from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
-    if isinstance(encoder, CrossEncoder):
+    if isinstance(encoder, PairModel):
         return occlusion(encoder, a, b)
     encoder = required(encoder, Encoder)
     if not has_exact_map(encoder):
@@ -275,14 +273,13 @@ def integrated_gradients(
     return WordAttribution(words_a, words_b, *added, score, kind, tuple(baselines), remainders)
 
 
-def occlusion(cross_encoder: CrossEncoder, a: str, b: str) -> WordAttribution:
+def occlusion(cross_encoder: PairModel, a: str, b: str) -> WordAttribution:
     """The fall of the score where a word is masked, one word at a time, with all pairs in one batch."""
-    tokenizer = cross_encoder.tokenizer
     first, second = (
-        [word for word in words_of(text, tokenizer.tokens(text)) if word.end > word.start] for text in (a, b)
+        [word for word in words_of(text, cross_encoder.tokens(text)) if word.end > word.start] for text in (a, b)
     )
     masked_a, masked_b = (
-        [f"{text[: word.start]}{tokenizer.mask}{text[word.end :]}" for word in words]
+        [f"{text[: word.start]}{cross_encoder.mask}{text[word.end :]}" for word in words]
         for text, words in ((a, first), (b, second))
     )
     pairs = [(a, b), *((text, b) for text in masked_a), *((a, text) for text in masked_b)]

@@ -32,13 +32,12 @@ from training.evaluation.attribution import (
     occlusion,
     words_of,
 )
-from training.models.model import VectorModel, vectors_only
+from training.models.model import PairModel, VectorModel, vectors_only
 from training.models.texts import ReadReport
 from training.names import BY_ROLE, ModelName
 from training.pooling import PAPER_POOLINGS
 
 if TYPE_CHECKING:
-    from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
 THE_PAIR = "this pair"
@@ -148,7 +147,7 @@ class Comparison:
 
 
 def compare(
-    encoder: VectorModel, cross_encoder: CrossEncoder | None, a: str, b: str, second: VectorModel | None = None
+    encoder: VectorModel, cross_encoder: PairModel | None, a: str, b: str, second: VectorModel | None = None
 ) -> Comparison:
     """Compare a pair. Raises InputError if a sentence is empty.
 
@@ -267,7 +266,6 @@ def explain(models: ModelCache, comparison: Comparison, of_cross_encoder: bool =
 
     Raises InputError for more than 120 words.
     """
-    from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
     a, b, model = comparison.a, comparison.b, ModelName.parse(comparison.model)
@@ -275,7 +273,7 @@ def explain(models: ModelCache, comparison: Comparison, of_cross_encoder: bool =
         most = f"the words of up to {MAX_WORDS_LEFT_OUT} are explained"
         raise InputError(f"the two sentences have {words:,} words; {most}")
     if of_cross_encoder:
-        return occlusion(models.get(comparison.cross_encoder or "", CrossEncoder), a.text, b.text)
+        return occlusion(models.get(comparison.cross_encoder or "", PairModel), a.text, b.text)
     roles = ("query", "document") if model.prompt_name == BY_ROLE else (None, None)
     first, second = (models.get(model, Encoder, comparison.pooling, role) for role in roles)
     return integrated_gradients(first, a.text, b.text, second=second)
@@ -292,7 +290,7 @@ class LeftOut(NamedTuple):
     cross_change: float | None
 
 
-def leave_one_out(encoder: VectorModel, cross_encoder: CrossEncoder | None, comparison: Comparison) -> list[LeftOut]:
+def leave_one_out(encoder: VectorModel, cross_encoder: PairModel | None, comparison: Comparison) -> list[LeftOut]:
     """Leave out each word in turn and score the pair again, all variants in one batch.
 
     A positive change means that the pair is more similar without the word. This explains what has no exact
@@ -338,7 +336,7 @@ class AllPairs:
 
 
 def compare_all(
-    encoder: VectorModel, cross_encoder: CrossEncoder | None, text: str, should_stop: Callable[[], bool] | None = None
+    encoder: VectorModel, cross_encoder: PairModel | None, text: str, should_stop: Callable[[], bool] | None = None
 ) -> AllPairs:
     """Compare all pairs of lines and measure the time. Raises InputError below 2 or above 500 lines."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
