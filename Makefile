@@ -1,5 +1,7 @@
 # make app: install the app and run it.   make test: install the rest and pass the checks.   make help: all targets.
 PYTHON ?= python3
+# What is tested is what is installed. `make test TESTED=` takes the newest version of every range.
+TESTED ?= --constraint requirements.lock
 VENV := .venv
 PY := $(VENV)/bin/python
 # The tests' home folder: never the user's own. It is kept, so that the model and the data are fetched once.
@@ -31,17 +33,17 @@ help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
 
 # The packages of the app, and on top of them those of the checks.
-$(VENV)/.app: requirements.txt pyproject.toml
+$(VENV)/.app: requirements.txt requirements.lock pyproject.toml
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	# The pip that comes with Python 3.11 takes twice as long for the rest.
 	$(PY) -m pip install --quiet --upgrade pip
-	$(PY) -m pip install --quiet --no-compile --requirement requirements.txt
+	$(PY) -m pip install --quiet --no-compile --requirement requirements.txt $(TESTED)
 	$(COMPILE)
 	$(PY) -m pip install --quiet --no-deps --editable .
 	touch $@
 
 $(VENV)/.installed: $(VENV)/.app requirements-dev.txt
-	$(PY) -m pip install --quiet --no-compile --requirement requirements-dev.txt
+	$(PY) -m pip install --quiet --no-compile --requirement requirements-dev.txt $(TESTED)
 	$(COMPILE)
 	touch $@
 
@@ -52,13 +54,14 @@ app: $(VENV)/.app ## install the app (1.9 GB with PyTorch for the CPU, about 6.5
 	$(PREPARE)
 	$(PY) app.py
 
-lint: $(VENV)/.installed ## ruff, mypy, import-linter, libraries used from the outside, names and docstrings
+lint: $(VENV)/.installed ## ruff, mypy, import-linter, libraries used from the outside, names and docstrings, the volume in tokens
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(PY) -m scripts.outside
 	$(PY) -m scripts.check_prose
+	$(PY) -m scripts.volume
 
 format: $(VENV)/.installed ## let ruff format and fix what it can
 	$(VENV)/bin/ruff check --fix .

@@ -72,11 +72,16 @@
 
   // A figure has the size of its frame. Plotly draws one that is hidden, as in a tab that is not open, as wide as it
   // likes, and looks again when the window changes alone; the frame also changes with a tab, a fold, a panel beside it.
+  function resizeFigure(plot) {
+    const drawn = plot.querySelector("svg")?.getBoundingClientRect();
+    const isOff = (a, b) => Math.abs(a - b) > 1;
+    if (drawn && (isOff(drawn.width, plot.clientWidth) || (!plot.layout.height && isOff(drawn.height, plot.clientHeight))))
+      window.Plotly.Plots.resize(plot);
+  }
   const frames = new ResizeObserver((entries) => {
     for (const {target: plot} of entries) {
       if (!plot.isConnected) frames.unobserve(plot);
-      else if (plot.clientWidth > 0 && plot._fullLayout && (Math.abs(plot._fullLayout.width - plot.clientWidth) > 1
-        || (!plot.layout.height && Math.abs(plot._fullLayout.height - plot.clientHeight) > 1))) window.Plotly.Plots.resize(plot);
+      else if (plot.clientWidth > 0 && plot.layout) resizeFigure(plot);
     }
   });
   const framed = new WeakSet();

@@ -28,12 +28,11 @@
 
   // On white, with dark text, whatever the theme: for papers and slides.
   function printed(plot, format) {
-    const own = plot.withNames?.(plot.layout) || plot.layout; // see explore.js
-    const layout = { ...own, paper_bgcolor: "#fff", plot_bgcolor: "#fff", font: { ...plot.layout.font, color: "#1f2933" } };
+    const layout = { ...plot.layout, paper_bgcolor: "#fff", plot_bgcolor: "#fff", font: { ...plot.layout.font, color: "#1f2933" } };
     layout.width = plot.clientWidth;
     layout.height = plot.clientHeight;
-    const points = plot._fullData.reduce((count, trace) => count + (trace.x?.length || 0), 0);
-    const isVector = format === "svg" && points <= MAX_VECTOR_POINTS;
+    // Maps alone have many points, and say how many; see figures/map.py.
+    const isVector = format === "svg" && (plot.layout.meta?.points ?? 0) <= MAX_VECTOR_POINTS;
     const data = plot.data.map((trace) => (isVector && trace.type === "scattergl" ? { ...trace, type: "scatter" } : trace));
     return { data, layout, config: { staticPlot: true } };
   }

@@ -4,8 +4,8 @@
 events as the front page, and with another tree of the app (``--against FOLDER``). Over HTTP the first page is
 requested, then the cosine of a pair, which waits for the encoder, then both scores. The seconds of processor time
 depend little on how busy the machine is, the times do. New sessions then each send the first event of the front page:
-what that costs, and how much memory a session takes. Once warm, the same pair is requested repeatedly, alternating with
-an endpoint of the bare app that returns immediately: the difference is the time of SBERT Lab itself.
+what that costs, and how much memory a session takes. Once warm, the same pair is requested repeatedly, alternating
+with an endpoint of the bare app that returns immediately: the difference is the time of SBERT Lab itself.
 """
 
 import os
@@ -17,7 +17,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,13 @@ from benchmarks import machine
 from training.sources.home import home_folder
 
 ROOT = Path(__file__).parents[1]
-PAIR = ["The medicine is safe for children.", "The medicine is not safe for children."]
-ARGUMENTS = [*PAIR, "all-MiniLM-L6-v2", "mean", "minilm-stsb"]
-COSINE_ALONE = [*ARGUMENTS[:-1], "none"]
+PAIR = {
+    "sentence_a": "The medicine is safe for children.",
+    "sentence_b": "The medicine is not safe for children.",
+}
+MODELS = {"model": "all-MiniLM-L6-v2", "pooling": "mean", "cross_encoder": "minilm-stsb"}
+ARGUMENTS = {**PAIR, **MODELS}
+COSINE_ALONE = {**ARGUMENTS, "cross_encoder": "none"}
 # The front page has 88 components, 64 events and 12 endpoints.
 BARE = """
 import sys
@@ -79,7 +83,7 @@ def run(rounds: int = 3, pairs: int = 100, against: str | None = None) -> dict[s
         imported = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, check=True, text=True)
         imports.append(float(imported.stdout))
     with started(LAB) as (_, lab), started(["-c", BARE]) as (_, bare):
-        http = {"SBERT Lab": lambda: request(lab, ARGUMENTS), "bare Gradio": lambda: request(bare, PAIR[:1])}
+        http = {"SBERT Lab": lambda: request(lab, ARGUMENTS), "bare Gradio": lambda: _request_bare(bare)}
         warm = _alternate(http, pairs)
         memory = _memory_mb(lab)
     return {
@@ -144,7 +148,7 @@ def _in_process(pairs: int) -> list[float]:
     from training.names import ModelName
 
     models = ModelCache(Settings.gather().home)
-    a, b, model, pooling, cross_encoder = ARGUMENTS
+    a, b, model, pooling, cross_encoder = ARGUMENTS.values()
     name = ModelName.parse(model)
     return _alternate({"pair": lambda: compare_by_name(models, a, b, name, pooling, cross_encoder)}, pairs)["pair"]
 
@@ -212,9 +216,14 @@ def _memory_mb(url: str) -> float:
     return psutil.Process(_PROCESSES[url]).memory_info().rss / 2**20
 
 
-def request(url: str, values: list[Any], endpoint: str = "compare") -> Any:
+def request(url: str, arguments: Mapping[str, Any], endpoint: str = "compare") -> Any:
     """The answer of an endpoint of the app at ``url``."""
-    answer = CLIENT.post(f"{url}/gradio_api/run/{endpoint}", json={"data": values})
+    answer = CLIENT.post(f"{url}/api/{endpoint}", json=dict(arguments))
+    return answer.raise_for_status().json()
+
+
+def _request_bare(url: str) -> Any:
+    answer = CLIENT.post(f"{url}/gradio_api/run/compare", json={"data": [PAIR["sentence_a"]]})
     return answer.raise_for_status().json()["data"][0]
 
 

@@ -27,10 +27,10 @@ from sbert_app.commands.home import home
 from sbert_app.commands.runs import report, runs, worker
 from sbert_app.commands.sentences import cluster, compare, export, search
 from sbert_app.commands.serve import desktop, serve
-from sbert_app.commands.train import distill, train
+from sbert_app.commands.train import train
 from sbert_app.process import EXTRA_OF, INTERRUPTED, configure_process, interrupt, on_ending_signal
 from sbert_app.terminal import ProgressBar, StderrHandler
-from training.errors import Stopped, UserFacingError
+from training.errors import Stopped, UserFacingError, install_command
 
 GOOD, BROKEN, WRONG_INPUT = 0, 1, 2
 
@@ -54,7 +54,6 @@ EXAMPLES: dict[Callable[..., Any], str] = {
     export: "export reviews.csv atlas.parquet --columns text",
     evaluate: "evaluate --data judged.csv --columns left,right,gold",
     train: "train --objective regression --pooling mean --train-data stsb:train --eval-data stsb:dev --name demo",
-    distill: "distill my-static-model --model all-mpnet-base-v2 --dim 256",
     ablate: "ablate --preset pooling --seeds 3",
     report: "report run:demo report.html",
     models: "models",
@@ -103,8 +102,6 @@ def normalized(arguments: Sequence[str]) -> list[str]:
     return [*first, *(spellings.get(name, name) + mark + value for name, mark, value in parts), *arguments[end:]]
 
 
-# typer keeps click's ClickException under changing names.
-_UsageError: Any = typer.BadParameter.__mro__[2]
 # Errors of paths and disks, which the user can mend and which are no fault of the program.
 _USERS_TO_MEND = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM}
 _USERS_TO_MEND |= {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.ELOOP}
@@ -131,10 +128,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of stdout, such as head, has closed it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN
-    except _UsageError as error:
-        is_sentence = any(argument.startswith("-") and " " in argument.partition("=")[0] for argument in arguments)
-        hint = "; put -- before a sentence that begins with -" if is_sentence and "--" not in arguments else ""
-        return _print_error(f"error: {error.format_message()}{hint}", WRONG_INPUT)
     except UserFacingError as error:
         return _fail(str(error), WRONG_INPUT, debug)
     except OSError as error:
@@ -145,9 +138,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name not in EXTRA_OF:
             return _fail(f"ModuleNotFoundError: {error}", BROKEN, debug)
         extra = EXTRA_OF[name]
-        what = f"this needs {name}, which is not installed: pip install 'sbert-lab[{extra}]' installs it"
-        return _fail(what, WRONG_INPUT, debug)
+        return _fail(f"this needs {name}: {install_command(extra)} installs it", WRONG_INPUT, debug)
     except Exception as error:  # noqa: BLE001 - the last place to turn a fault of the program into one line
+        # Errors of usage: typer has no name for their common class, which formats them by a method of this name.
+        if hasattr(error, "format_message"):
+            is_sentence = any(argument.startswith("-") and " " in argument.partition("=")[0] for argument in arguments)
+            hint = "; put -- before a sentence that begins with -" if is_sentence and "--" not in arguments else ""
+            return _print_error(f"error: {error.format_message()}{hint}", WRONG_INPUT)
         report = "" if debug else " (a fault of SBERT Lab: SBERT_DEBUG=1 shows where, for a report)"
         return _fail(f"{type(error).__name__}: {error}{report}", BROKEN, debug)
 

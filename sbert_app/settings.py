@@ -70,6 +70,8 @@ class Settings(BaseModel):
     def gather(cls, auth_file: str | Path | None = None, **flags: Any) -> Settings:
         """Builds the settings: a flag that is not None wins over $SBERT_<NAME>, and that over the default.
 
+        The port is also read from $PORT.
+
         ``flags`` are fields of this class, as values or as text; ``auth_file`` has USER:PASSWORD in its first line.
         InputError names the setting whose value cannot be used, the value and what would do.
         """
@@ -78,6 +80,9 @@ class Settings(BaseModel):
             value = flags.get(name)
             if value in (None, [], ()):
                 value = os.environ.get(f"SBERT_{name.upper()}")
+            # Cloud Run, Railway, Render and Heroku say where to listen.
+            if name == "port" and not value:
+                value = os.environ.get("PORT")
             if value not in (None, ""):
                 values[name] = value
         if str(values.get("public", "")).lower() in ("true", "1", "yes", "on"):

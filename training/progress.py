@@ -130,6 +130,10 @@ def watch(
     return future.result()
 
 
+# The first steps of a run are slower than the others, so the time left is unknown until this many have been made.
+STEPS_BEFORE_ESTIMATE = 20
+
+
 class ThroughputMeter:
     """The times of steps, evaluations and checkpoints; a method is called at the end of each, and ends its time."""
 
@@ -137,6 +141,7 @@ class ThroughputMeter:
         self._started = time.perf_counter() - seconds_before
         self._last = self._last_checkpoint = time.perf_counter()
         self._seconds_per_step: float | None = None
+        self._steps = 0
         self._evaluations: list[float] = []
         self._sentences = 0
         self._step_seconds = 0.0
@@ -148,6 +153,7 @@ class ThroughputMeter:
     def end_step(self, sentences: int) -> None:
         seconds, average = self._lap(), self._seconds_per_step
         self._seconds_per_step = seconds if average is None else DECAY * average + (1 - DECAY) * seconds
+        self._steps += 1
         self._sentences += sentences
         self._step_seconds += seconds
 
@@ -171,8 +177,8 @@ class ThroughputMeter:
         return round(rate, 1)
 
     def seconds_left(self, steps: int, evaluations: int) -> float | None:
-        """Estimated seconds for steps, by the recent rate, and evaluations, by the mean; None before the first step."""
-        if self._seconds_per_step is None:
+        """Estimated seconds for steps, by the recent rate, and evaluations, by the mean; None after too few steps."""
+        if self._seconds_per_step is None or self._steps < STEPS_BEFORE_ESTIMATE:
             return None
         evaluation = sum(self._evaluations) / len(self._evaluations) if self._evaluations else 0.0
         return round(steps * self._seconds_per_step + evaluations * evaluation, 1)

@@ -15,7 +15,7 @@ from sbert_app.hosts import LOOPBACK
 from sbert_app.services.background.ray_cluster import MISSING
 from sbert_app.settings import Settings
 from training.catalogue import asset
-from training.errors import InputError
+from training.errors import InputError, install_command
 from training.sources.home import make_home
 
 OPEN_TO_ALL = (
@@ -107,7 +107,7 @@ def desktop(home: options.Home = None, offline: options.Offline = False) -> None
                 try:
                     webview.start(icon=str(asset("icon.png")))
                 except webview.errors.WebViewException as error:
-                    message = "neither Qt nor GTK is installed: pip install 'sbert-lab[desktop]' installs Qt"
+                    message = f"neither Qt nor GTK is installed: {install_command('desktop')} installs Qt"
                     raise InputError(message) from error
                 raise KeyboardInterrupt
 

@@ -1,7 +1,7 @@
-"""Figures of the map of a corpus in two or three dimensions: one map, two maps, or an animation.
+"""Figures of the map of a corpus in two or three dimensions: one map, or two side by side.
 
-``customdata`` of each point has its row in the corpus and, of two maps, its coordinates on both. The script of the page
-(assets/explore.js) reads them at a click on a point or a move of the slider, and writes the names.
+``customdata`` of each point is its row in the corpus, which the script of the page (assets/explore.js) reads at a click
+and a lasso. The names of the regions are annotations; the script shows those that have room.
 """
 
 from __future__ import annotations
@@ -35,18 +35,14 @@ class Labels:
     Attributes:
         names: the groups, the largest first or numbers in their order, then OTHER and BLANK.
         groups: (N,) int32, indices in ``names``.
-        colours: colours of the palette for the first groups, the others being grey; by default a colour for each group.
     """
 
     title: str
     names: list[str]
     groups: np.ndarray
-    colours: Sequence[str] | None = None
 
     def style(self, group: int) -> dict[str, str]:
-        if self.colours is not None:
-            return {"color": PALETTE[self.colours[group] if group < len(self.colours) else "grey"], "symbol": "circle"}
-        if self.names[group] in (OTHER, BLANK):
+        if self.is_rest(group):
             return {"color": PALETTE["grey"], "symbol": "circle"}
         shape, colour = divmod(group, len(COLOURS))
         return {"color": PALETTE[COLOURS[colour]], "symbol": SHAPES[shape]}
@@ -56,7 +52,7 @@ class Labels:
 
     def is_rest(self, group: int) -> bool:
         """Whether a group holds the points that belong to none."""
-        return group >= len(self.colours) if self.colours is not None else self.names[group] in (OTHER, BLANK)
+        return self.names[group] in (OTHER, BLANK)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,14 +74,24 @@ FEW_POINTS = 1_000
 MANY_POINTS = 20_000
 # (largest number of points, size of a point in pixels)
 POINT_SIZES = ((1_000, 8.0), (5_000, 6.0), (20_000, 4.0), (float("inf"), 2.5))
+# The opacity of a point, and of one beside a selection.
+OPACITY, FADED = 0.8, 0.15
 COLOUR_SCALE = [[0.0, PALETTE["grey"]], [0.65, PALETTE["orange"]], [1.0, PALETTE["vermillion"]]]
 STRONG_LINE = {"color": PALETTE["vermillion"], "width": 1.4}
 FAINT_LINE = {"color": "rgba(127,135,147,0.45)", "width": 0.8}
 
-# The characters of a name on the map.
-NAME_LENGTH = 26
+# The characters of a name on the map, and of one in the legend.
+NAME_LENGTH, LEGEND_LENGTH = 26, 24
+# The `name` of annotations: assets/explore.js shows those of fine regions when a map is zoomed in.
+COARSE, FINE = "coarse", "fine"
 NAME_FONT, NAME_BACKGROUND = {"size": 12, "color": "white"}, "rgba(31,41,51,0.78)"
 NAME_STYLE = {"font": NAME_FONT, "bgcolor": NAME_BACKGROUND, "borderpad": 2, "showarrow": False, "captureevents": False}
+# Pixels: around the figure, for the colour bar, for a character of the legend, for its symbol, for one of its lines.
+MARGIN, COLOUR_BAR, CHARACTER, SYMBOL, LINE = 8, 80, 6.2, 40, 19
+# The legend below two maps is this wide and at most this high; the rest of it scrolls.
+LEGEND_WIDTH, LEGEND_HEIGHT = 800, 100
+# The free space at each side of the points, as a share of their extent.
+EDGE = 0.05
 
 Colouring = Labels | Scale | None
 
@@ -128,65 +134,96 @@ class MapData:
     names: Sequence[Sequence[Name]] = ()
 
 
-def single_map(data: MapData) -> go.Figure:
-    """One map, or the first of two, whose points can move to the second."""
-    figure = _styled(go.Figure(_traces(data, 0)), data, 1)
-    if len(data.maps) == 2:
-        # The axes contain both maps, so that the frame stays while points move.
-        points = np.concatenate(data.maps)
-        low, high = points.min(axis=0), points.max(axis=0)
-        margin = 0.05 * (high - low)
-        ranges = dict(zip("xyz", np.stack([low - margin, high + margin], axis=1).tolist(), strict=False))
-        axes = {f"{axis}axis": {"range": bounds} for axis, bounds in ranges.items()}
-        figure.update_layout({"scene": axes} if len(axes) == 3 else axes)
-    return figure
-
-
-def paired_maps(data: MapData) -> go.Figure:
-    return _styled(go.Figure([*_traces(data, 0), *_traces(data, 1)]), data, 2)
-
-
-def _styled(figure: go.Figure, data: MapData, panels: int) -> go.Figure:
+def map_figure(data: MapData) -> go.Figure:
+    """One map, or two side by side."""
+    panels = range(len(data.maps))
+    figure = go.Figure([trace for panel in panels for trace in _traces(data, panel)])
     colours = f", coloured by {data.colouring.title}" if data.colouring else ""
     alt = f"Map of {len(data.maps[0]):,} sentences in {data.maps[0].shape[1]} dimensions{colours}"
     # The map is as high as its frame.
     apply_style(figure, None, alt)
-    names = data.names if panels == len(data.maps) and data.names else [[]] * panels
-    if data.maps[0].shape[1] == 2:
-        # assets/explore.js writes the names, and keeps them from overlapping.
-        figure.update_layout(meta={"alt": alt, "names": [list(map(list, on_map)) for on_map in names]})
-    hidden = {"visible": False, "showgrid": False}
-    for panel in range(panels):
-        suffix = "" if panel == 0 else "2"
-        left, right = panel / panels + 0.01 * panel, (panel + 1) / panels - 0.01 * (panels - 1 - panel)
-        if data.maps[0].shape[1] == 3:
-            axis = {"visible": False, "showspikes": False}
-            notes = [
-                {**dict(zip("xyz", at, strict=True)), "text": short_label(text, NAME_LENGTH), **NAME_STYLE}
-                for at, text, depth in names[panel]
-                if not depth
-            ]
-            scene = {"xaxis": axis, "yaxis": axis, "zaxis": axis, "domain": {"x": [left, right]}, "annotations": notes}
-            figure.update_layout({f"scene{suffix}": scene})
-        else:
-            anchor = {"scaleanchor": f"x{suffix}", "anchor": f"x{suffix}"}
-            figure.update_layout(
-                {f"xaxis{suffix}": hidden | {"domain": [left, right]}, f"yaxis{suffix}": hidden | anchor}
-            )
-        if panels == 2:
-            title = short_label(data.titles[panel], 60)
-            # On a telephone both titles are wider than half of the figure: the second stands below, at the right end.
-            corner = {"x": 0.0, "xanchor": "left"} if panel == 0 else {"x": 1.0, "xanchor": "right", "yshift": -16}
-            corner |= {"y": 1.0, "yanchor": "bottom", "xref": "paper", "yref": "paper"}
-            figure.add_annotation(text=title, showarrow=False, **corner)
-    has_legend = isinstance(data.colouring, Labels) or bool(data.lines)
-    # Beside one map the legend takes no height; below two, no width.
-    place = {"orientation": "v", "x": 1.01, "y": 1, "yanchor": "top"} if panels == 1 else {"y": -0.02, "yanchor": "top"}
-    legend = LEGEND | place | {"tracegroupgap": 1, "itemsizing": "constant", "font": {"size": 12}}
+    figure.update_layout(meta={"alt": alt, "points": len(data.maps[0]) * len(data.maps)})
+    if data.maps[0].shape[1] == 3:
+        _add_scenes(figure, data)
+    else:
+        _add_axes(figure, data)
+    if len(panels) == 2:
+        # On a telephone both titles are wider than half of the figure: the second stands below, at the right end.
+        corners = ({"x": 0.0, "xanchor": "left"}, {"x": 1.0, "xanchor": "right", "yshift": -16})
+        for title, corner in zip(data.titles, corners, strict=True):
+            place = {"y": 1.0, "yanchor": "bottom", "xref": "paper", "yref": "paper", "showarrow": False}
+            figure.add_annotation(text=short_label(title, 60), **place, **corner)
+    if isinstance(data.colouring, Scale):
+        title = {"text": short_label(data.colouring.title, 24), "side": "right"}
+        bar = {"title": title, "thickness": 12, "outlinewidth": 0, "len": 0.8}
+        figure.update_layout(coloraxis={"colorscale": COLOUR_SCALE, "colorbar": bar})
     hover = {"align": "left", "bgcolor": "#1f2933", "bordercolor": "#1f2933", "font": {"color": "white"}}
     # assets/explore.js sets lasso and box.
     tools = {"dragmode": "pan" if data.maps[0].shape[1] == 2 else "orbit", "modebar_remove": ["select2d", "lasso2d"]}
-    return figure.update_layout(showlegend=has_legend, legend=legend, uirevision=data.key, hoverlabel=hover, **tools)
+    figure.update_layout(uirevision=data.key, hoverlabel=hover, **tools)
+    return figure.update_layout(**_legend(data))
+
+
+def _legend(data: MapData) -> dict[str, Any]:
+    """The legend and the margins, which are fixed, so that the place of a point in the frame is known.
+
+    Beside one map the legend takes no height; below two, no width.
+    """
+    names = [lines.title for lines in data.lines]
+    if isinstance(data.colouring, Labels):
+        names += [short_label(name, LEGEND_LENGTH) for name in data.colouring.names]
+    sides = {"l": MARGIN, "r": COLOUR_BAR if isinstance(data.colouring, Scale) else MARGIN, "t": 28, "b": MARGIN}
+    legend = LEGEND | {"tracegroupgap": 1, "itemsizing": "constant", "font": {"size": 12}}
+    if names and len(data.maps) == 1:
+        legend |= {"orientation": "v", "x": 1.01, "y": 1, "yanchor": "top"}
+        sides["r"] += SYMBOL + math.ceil(CHARACTER * max(map(len, names)))
+    elif names:
+        legend |= {"y": -0.02, "yanchor": "top", "maxheight": LEGEND_HEIGHT}
+        width = sum(SYMBOL + CHARACTER * len(name) for name in names)
+        sides["b"] = min(LEGEND_HEIGHT, LINE * math.ceil(width / LEGEND_WIDTH)) + 2 * MARGIN
+    return {"showlegend": bool(names), "legend": legend, "margin": sides | {"autoexpand": False}}
+
+
+def _domain(panel: int, panels: int) -> list[float]:
+    """The left and right end of a panel, as shares of the width."""
+    return [panel / panels + 0.01 * panel, (panel + 1) / panels - 0.01 * (panels - 1 - panel)]
+
+
+def _add_axes(figure: go.Figure, data: MapData) -> None:
+    """Adds hidden axes, equal on both maps, whose ranges the points fill, and the names of the regions."""
+    points = np.concatenate(data.maps)
+    low, high = points.min(axis=0), points.max(axis=0)
+    edge = EDGE * np.where(high > low, high - low, 1)
+    horizontal, vertical = np.stack([low - edge, high + edge], axis=1).tolist()
+    figure.update_layout(meta={**figure.layout.meta, "span": horizontal[1] - horizontal[0]})
+    hidden = {"visible": False, "showgrid": False}
+    notes = []
+    names = data.names or [[]] * len(data.maps)
+    for panel, on_map in enumerate(names):
+        suffix = "2" if panel else ""
+        axes = {f"xaxis{suffix}": hidden | {"range": horizontal, "domain": _domain(panel, len(data.maps))}}
+        axes[f"yaxis{suffix}"] = hidden | {"range": vertical, "anchor": f"x{suffix}"}
+        figure.update_layout(axes)
+        for (x, y), text, depth in on_map:
+            place = {"x": x, "y": y, "xref": f"x{suffix}", "yref": f"y{suffix}"}
+            kind = {"name": FINE if depth else COARSE, "visible": not depth}
+            notes.append({**place, **kind, "text": short_label(text, NAME_LENGTH), **NAME_STYLE})
+    figure.update_layout(annotations=notes)
+
+
+def _add_scenes(figure: go.Figure, data: MapData) -> None:
+    """Adds a scene for each map, with the names of its coarse regions."""
+    axis = {"visible": False, "showspikes": False}
+    names = data.names or [[]] * len(data.maps)
+    for panel, on_map in enumerate(names):
+        notes = [
+            {"x": x, "y": y, "z": z, "text": short_label(text, NAME_LENGTH), **NAME_STYLE}
+            for (x, y, z), text, depth in on_map
+            if not depth
+        ]
+        domain = {"x": _domain(panel, len(data.maps))}
+        scene = {"xaxis": axis, "yaxis": axis, "zaxis": axis, "domain": domain, "annotations": notes}
+        figure.update_layout({"scene2" if panel else "scene": scene})
 
 
 def names_at(points: np.ndarray, labels: Labels, depth: int = 0) -> list[Name]:
@@ -205,27 +242,26 @@ def _traces(data: MapData, panel: int) -> list[Any]:
     lines = HOVER_LINES if len(points) <= MANY_POINTS else 1
     texts = np.array([hover_text(sentence, lines) for sentence in data.sentences], dtype=object)
     rows_of_points = np.arange(len(points)) if data.rows is None else data.rows
-    # On a single map the coordinates of a point are in the trace already.
-    moved = data.maps if len(data.maps) > 1 else []
-    custom = np.concatenate([rows_of_points[:, None], *moved], axis=1).astype(np.float32)
+    custom = rows_of_points.astype(np.int32)
     size = next(size for limit, size in POINT_SIZES if len(points) <= limit)
-    common = {"size": size * (0.6 if points.shape[1] == 3 else 1), "opacity": 0.8, "line": {"width": 0}}
+    common = {"size": size * (0.6 if points.shape[1] == 3 else 1), "opacity": OPACITY, "line": {"width": 0}}
     traces, trace_type = [_lines(data, panel, pairs) for pairs in data.lines], _trace_type(data)
 
     def add(rows: Any, marker: dict[str, Any], **options: Any) -> None:
         options |= {"text": texts[rows].tolist(), "hovertemplate": "%{text}<extra></extra>", "customdata": custom[rows]}
+        if trace_type is not go.Scatter3d:
+            options |= {"unselected": {"marker": {"opacity": FADED}}}
         traces.append(trace_type(**_coordinates(points[rows], panel), mode="markers", marker=marker, **options))
 
     if isinstance(colouring, Labels):
         for group, name in enumerate(colouring.names):
             legend = {"legendgroup": f"group {group}", "showlegend": panel == 0}
             rows = np.flatnonzero(colouring.groups == group)
-            add(rows, common | colouring.style(group), name=short_label(name, 28), **legend)
+            add(rows, common | colouring.style(group), name=short_label(name, LEGEND_LENGTH), **legend)
         return traces
     marker = common | {"color": PALETTE["blue"]}
     if isinstance(colouring, Scale):
-        bar = {"title": {"text": short_label(colouring.title, 24)}, "thickness": 12, "outlinewidth": 0, "len": 0.8}
-        marker |= {"color": colouring.values, "colorscale": COLOUR_SCALE, "colorbar": bar, "showscale": panel == 0}
+        marker |= {"color": colouring.values, "coloraxis": "coloraxis"}
     add(slice(None), marker, name="sentences", showlegend=False)
     return traces
 
@@ -233,13 +269,12 @@ def _traces(data: MapData, panel: int) -> list[Any]:
 def _lines(data: MapData, panel: int, lines: PairLines) -> Any:
     """Draws all lines as one trace: start, end, NaN, start, end, NaN, …"""
     # The ends of the lines are (P, 2, d).
-    gapped = [np.pad(points[lines.rows], ((0, 0), (0, 1), (0, 0)), constant_values=np.nan) for points in data.maps]
-    maps = [ends.reshape(-1, ends.shape[2]) for ends in gapped]
-    custom = np.concatenate([np.full((len(maps[0]), 1), -1.0), *maps], axis=1).astype(np.float64)
+    gapped = np.pad(data.maps[panel][lines.rows], ((0, 0), (0, 1), (0, 0)), constant_values=np.nan)
+    ends = gapped.reshape(-1, gapped.shape[2])
     line, visible = (STRONG_LINE, True) if lines.strong else (FAINT_LINE, "legendonly")
     legend = {"name": lines.title, "legendgroup": lines.title, "showlegend": panel == 0, "visible": visible}
-    options = {"customdata": custom, "line": line, "hoverinfo": "skip", "connectgaps": False}
-    return _trace_type(data)(**_coordinates(maps[panel], panel), mode="lines", **options, **legend)
+    options = {"line": line, "hoverinfo": "skip", "connectgaps": False}
+    return _trace_type(data)(**_coordinates(ends, panel), mode="lines", **options, **legend)
 
 
 def _trace_type(data: MapData) -> type:

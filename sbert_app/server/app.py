@@ -10,11 +10,13 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 
+from sbert_app import __version__
 from sbert_app.hosts import AllowedHosts
 from sbert_app.server import api, login, v1
-from sbert_app.server.calls import CountRequests, PlainCalls
+from sbert_app.server.errors import HANDLERS
 from sbert_app.server.hosts import AnswerHeaders, OwnSite
 from sbert_app.server.limits import BodyLimits
+from sbert_app.server.metrics import CountRequests
 from sbert_app.server.pages import Pages
 from sbert_app.server.workarounds import ShortHeartbeats
 from sbert_app.services.container import Services
@@ -32,7 +34,7 @@ def create_app(services: Services) -> FastAPI:
     if settings.mcp:
         from sbert_app.server.mcp import McpServer
 
-        tools = McpServer(settings.root_path)
+        tools = McpServer(services)
 
     middleware = [Middleware(layer, **options) for layer, options in _middleware(settings, account)]
     pages = Pages(services, [layer for layer in middleware if layer.cls is CORSMiddleware])
@@ -44,17 +46,22 @@ def create_app(services: Services) -> FastAPI:
 
     app = FastAPI(
         title="SBERT Lab",
-        openapi_url=None,
+        version=__version__,
+        description=api.DESCRIPTION,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        # `/docs` sends its requests below the address that it has behind a proxy.
+        servers=[{"url": "."}],
+        docs_url=None,
+        redoc_url=None,
+        exception_handlers=HANDLERS,
         middleware=middleware,
         lifespan=lifespan,
         routes=tools.routes() if tools else [],
     )
-    # What FastAPI describes are the endpoints alone; the others are described by hand.
     if account:
         app.include_router(login.router(account, settings.root_path), include_in_schema=False)
-    app.include_router(v1.router(services), include_in_schema=False)
-    app.include_router(api.endpoint_router(settings.root_path))
-    app.include_router(api.document_router(services), include_in_schema=False)
+    for router in (v1.router(services), api.endpoint_router(services), api.document_router(services)):
+        app.include_router(router)
     app.state.pages = pages
     app.mount("/", pages)
     return app
@@ -72,5 +79,4 @@ def _middleware(settings: Settings, account: login.Account | None) -> Iterator[t
     yield CountRequests, {}
     limits = {"of_upload": settings.upload_limit_mb << 20, "of_folder": settings.temp_limit_mb << 20}
     yield BodyLimits, {"folder": settings.temp_folder, **limits}
-    yield PlainCalls, {}
     yield ShortHeartbeats, {}

@@ -20,7 +20,7 @@ def content(page: Page, press) -> bytes:
 
 @pytest.mark.parametrize(
     ("path", "figure"),
-    [("/", "#word-map"), pytest.param("/explore", "#map-plot", marks=pytest.mark.slow)],
+    [("/ablation", "#shipped-figure"), pytest.param("/explore", "#map-plot", marks=pytest.mark.slow)],
 )
 def test_figures(open_page, path, figure):
     page = open_page(path)
@@ -62,11 +62,11 @@ def test_a_cell_that_a_spreadsheet_would_execute_is_text(open_page, tmp_path):
 
 def test_a_report_opens_from_disk_and_asks_nobody(chromium, open_page, tmp_path):
     page = open_page("/")
-    expect(page.locator("#word-map .js-plotly-plot")).to_be_visible()
+    expect(page.locator("#answer .decides")).to_be_visible()
     file = tmp_path / "report.html"
     file.write_bytes(content(page, page.locator("#report-comparison").click))
     with read_offline(chromium, file, color_scheme="dark") as reader:
-        expect(reader.locator(".js-plotly-plot .heatmaplayer")).to_be_visible()
+        expect(reader.locator(".word-map")).to_be_visible()
         expect(reader.locator("h2", has_text="Scores")).to_be_visible()
         expect(reader.locator("dd", has_text="all-MiniLM-L6-v2").first).to_be_visible()
         assert reader.evaluate("document.body.classList.contains('dark')")

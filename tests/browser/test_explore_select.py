@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 # Every point that is drawn: its row and its place in the window.
 PLACES = """plot => { const box = plot.getBoundingClientRect(), {xaxis: x, yaxis: y} = plot._fullLayout;
   return plot._fullData.filter(t => t.mode === "markers" && !(t.meta && t.meta.layer)).flatMap(t => Array.from(
-    t.customdata, (c, i) => [c[0], box.left + x._offset + x.l2p(t.x[i]), box.top + y._offset + y.l2p(t.y[i])])) }"""
+    t.customdata, (c, i) => [c, box.left + x._offset + x.l2p(t.x[i]), box.top + y._offset + y.l2p(t.y[i])])) }"""
 NEAR = 1  # pixels: how close to its line nothing may be drawn, for a lasso whose contents are certain
 
 
@@ -76,7 +76,7 @@ def expect_selected(page: Page, rows: list[int]) -> None:
     page.wait_for_function(
         """rows => { const plot = document.querySelector('#map-plot .js-plotly-plot');
           const drawn = plot.data.filter(t => t.meta && t.meta.layer === "selected")
-            .flatMap(t => Array.from(t.customdata, c => c[0]));
+            .flatMap(t => t.customdata);
           return drawn.sort((a, b) => a - b).join() === rows.join() }""",
         arg=rows,
     )
@@ -91,7 +91,7 @@ def test_a_lasso_selects_exactly_the_points_inside_under_any_colour_dimension_an
     expect_selected(page, rows)
     assert [int(row["row"]) - 1 for row in downloaded(page, "#selected-csv")] == rows
     choose(page, "#map-colour", "nothing")
-    page.wait_for_function("document.querySelector('#map-plot .js-plotly-plot')._fullData.length === 2")
+    page.wait_for_function("document.querySelector('#map-plot .js-plotly-plot').data.length === 2")
     expect_selected(page, rows)
     choose(page, "#map-colour", "similarity to a query")
     expect(page.locator("#map-plot .cbaxis").first).to_be_attached()
@@ -117,7 +117,7 @@ def test_a_lasso_selects_exactly_the_points_inside_under_any_colour_dimension_an
 
 
 @pytest.mark.slow
-def test_from_a_file_to_a_labelled_selection_that_is_exported_takes_five_clicks(open_page, tmp_path):
+def test_from_a_file_to_a_selection_that_is_exported_takes_five_clicks(open_page, tmp_path):
     path = tmp_path / "tickets.csv"
     texts = [f"The invoice of {month} is wrong." for month in ("May", "June", "July", "August", "March", "April")]
     texts += [f"My {thing} does not start." for thing in ("printer", "laptop", "phone", "router", "scanner", "tablet")]
@@ -143,11 +143,6 @@ def test_from_a_file_to_a_labelled_selection_that_is_exported_takes_five_clicks(
     corners, rows = rectangle(page)
     draw_lasso(page, corners)
     expect_selected(page, rows)
-    name = page.locator("#group-name input, #group-name textarea")
-    name.fill("to answer")
-    name.press("Enter")
-    expect(page.locator("#group-note")).to_contain_text("Saved with the corpus: to answer")
-    expect(page.locator("#map-plot .legendtext").first).to_have_text("to answer")
     clicks += 1
     table = downloaded(page, "#selected-csv")
     assert [(row["sentence"], row["ticket"]) for row in table] == [(texts[row], f"T-{row}") for row in rows]
@@ -175,12 +170,8 @@ def test_a_box_the_table_its_order_and_the_other_pages(open_page):
         re.compile(rf"^\s*{lowest}\s*$")
     )
     line = page.locator("#selected-table .virtual-row").first
-    line.hover()
-    expect(page.locator("#map-plot .twin")).to_be_visible()
-    row = int(line.locator("[data-col='0']").inner_text()) - 1
-    hover = f"plot => plot.emit('plotly_hover', {{points: [{{data: {{}}, customdata: [{row}]}}]}})"
-    page.locator("#map-plot .js-plotly-plot").evaluate(hover)
-    expect(page.locator("#selected-table .hovered [data-col='0']")).to_have_text(re.compile(rf"^\s*{row + 1}\s*$"))
+    line.locator("[data-col='2']").click()
+    expect(page.locator("#map-nearest tbody tr")).to_have_count(10)
     with page.context.expect_page() as compare:
         page.locator("#selected-links a", has_text="Compare").click()
     lines = compare.value.locator("#lines textarea")
@@ -193,83 +184,34 @@ def test_a_box_the_table_its_order_and_the_other_pages(open_page):
 
 
 @pytest.mark.slow
-def test_a_group_is_named_coloured_kept_with_the_corpus_and_deleted(open_page):
-    page = opened(open_page)
-    drag(page, "lasso")
-    corners, rows = rectangle(page)
-    draw_lasso(page, corners)
-    expect_selected(page, rows)
-    page.click("#group-save")
-    expect(page.locator("#group-note .problem")).to_contain_text("The group has no name yet")
-    page.locator("#group-name input, #group-name textarea").fill("to check <b>")
-    choose(page, "#group-colour", "vermillion")
-    page.click("#group-save")
-    expect(page.locator("#group-note")).to_contain_text(f"to check <b>, {len(rows)} sentences")
-    expect(page.locator("#map-plot .legendtext").first).to_have_text("to check <b>")
-    trace = figure(page).evaluate("plot => [plot._fullData[0].marker.color, plot._fullData[0].customdata.length]")
-    assert trace == ["#D55E00", len(rows)]
-    page.click("#selected-clear")
-    expect(page.locator("#selected")).to_be_hidden()
-    page.reload()
-    expect(page.locator("#map-plot .js-plotly-plot .main-svg").first).to_be_attached()
-    page.get_by_role("tab", name="Selected").click()
-    choose(page, "#map-group", f"to check <b> ({len(rows)})")
-    expect_selected(page, rows)
-    page.click("#group-delete")
-    expect(page.locator("#group-note")).to_contain_text("is deleted")
-    expect(page.locator("#map-group")).to_be_hidden()
-    expect_selected(page, rows)
-
-
-@pytest.mark.slow
 def test_what_is_found_lights_up_on_the_map_until_it_is_taken_off(open_page):
     page = opened(open_page)
     page.get_by_role("tab", name="Search").click()
     expect(page.locator("#search-hits tbody tr")).to_have_count(10)
     page.locator("#search-hits [data-show-layer]").click()
     expect(page.locator("#map-layers button")).to_have_text("search results (10) ✕")
-    drawn = "document.querySelector('#map-plot .js-plotly-plot').data.filter(t => t.name === '{}').map(t => t.x.length)"
-    drawn += ".join()"
-    page.wait_for_function(f"{drawn.format('search results')} === '10'")
+    drawn = "document.querySelector('#map-plot .js-plotly-plot').data.filter(t => t.name === '{}')"
+    drawn += ".flatMap(t => t.x).length"
+    page.wait_for_function(f"{drawn.format('search results')} === 10")
     page.get_by_role("tab", name="Pairs and duplicates").click()
     page.click("#repeats-go")
     page.locator("#repeats-status [data-show-layer]").click()
     expect(page.locator("#map-layers button")).to_have_count(2)
-    page.wait_for_function(f"Number({drawn.format('near-duplicates')}) > 1")
+    page.wait_for_function(f"{drawn.format('near-duplicates')} > 1")
     page.locator("#map-layers button").first.click()
-    page.wait_for_function(f"{drawn.format('search results')} === ''")
+    page.wait_for_function(f"{drawn.format('search results')} === 0")
     expect(page.locator("#map-layers button")).to_have_count(1)
 
 
 @pytest.mark.slow
-def test_clusters_are_named_on_the_map_renamed_and_merged(open_page):
+def test_clusters_are_named_on_the_map_by_their_keywords(open_page):
     page = opened(open_page)
     page.get_by_role("tab", name="Clusters").click()
     expect(page.locator("#clusters-table .group").first).to_be_visible()
-    count = int(re.search(r"([\d,]+) clusters of", page.locator("#clusters-status").inner_text())[1])
-    page.locator("#clusters-edit button").first.click()
-    expect(page.locator("#clusters-renamed input")).to_have_value(re.compile("^1: "))
-    name = page.locator("#clusters-name input, #clusters-name textarea")
-    name.press_sequentially("my favourite")
-    expect(name).to_have_value("my favourite")
-    page.click("#clusters-rename")
-    expect(page.locator("#clusters-table .group h2").first).to_contain_text("my favourite")
-    expect(name).to_have_value("")  # it has been found again
-    for chosen in range(2):
-        page.locator("#clusters-merged input").click()
-        page.locator("#clusters-merged").get_by_role("option").nth(chosen).click()
-    page.locator("#clusters-merged input").press("Escape")
-    page.click("#clusters-merge")
-    expect(page.locator("#clusters-status .lead b")).to_have_text(f"{count - 1} clusters")
     page.get_by_role("tab", name="Map").click()
     choose(page, "#map-colour", "cluster")
-    expect(page.locator("#map-plot .legendtext").first).to_have_text("1: my favourite")
-    expect(page.locator("#map-plot .map-names span", has_text="my favourite").first).to_be_visible()
-    page.get_by_role("tab", name="Clusters").click()
-    page.click("#clusters-undo")
-    expect(page.locator("#clusters-status .lead b")).to_have_text(f"{count} clusters")
-    page.get_by_role("tab", name="Map").click()
-    expect(page.locator("#map-plot .legendtext").first).not_to_have_text("1: my favourite")
+    expect(page.locator("#map-plot .legendtext").first).to_have_text(re.compile("^1: "))
+    expect(page.locator("#map-plot .annotation-text", has_text="1: ").first).to_be_visible()
 
 
 def test_the_corpus_is_exported_for_embedding_atlas(open_page):

@@ -34,7 +34,7 @@ MOST_CONTROLS = {
     "/learn?lesson=3": 32,
 }
 # page -> what has to be there before it is complete, where that is more than the tests of `PAGES` wait for
-COMPLETE = {**PAGES, "/": "#word-map .js-plotly-plot", "/train": "#plan:has-text('steps of')"}
+COMPLETE = {**PAGES, "/": "#answer .decides", "/train": "#plan:has-text('steps of')"}
 MOST_STOPS = 200  # of the Tab key; more would be a trap
 # page -> what it is for, and the most presses of the Tab key from the content on, where the link at the top leads
 MOST_TO_ACTION = {

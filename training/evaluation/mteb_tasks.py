@@ -35,9 +35,7 @@ def find_task(name: str) -> Any:
     try:
         return mteb.get_task(name)
     except KeyError as error:
-        similar = re.search(r"Did you mean: '([^']+)'", str(error))
-        hint = f"did you mean {similar[1]}?" if similar else "its names are as in STSBenchmark or SICK-R"
-        raise InputError(f"mteb has no task {name!r}; {hint}") from error
+        raise InputError(f"mteb has no task {name!r}: {error.args[0]}") from error
 
 
 def evaluate_task(model: Model, task: Any, home: str | Path | None = None, **watch: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -238,11 +239,18 @@ def check_reachable() -> None:
     if why := _why_unreachable(endpoint()):
         remember_failure(why)
         raise ConnectionError(why)
-    from huggingface_hub import get_session
+    _confine_redirects()
 
-    hooks = (client := get_session()).event_hooks
-    if _refuse_inside not in hooks["request"]:
-        client.event_hooks = {**hooks, "request": [*hooks["request"], _refuse_inside]}
+
+@cache
+def _confine_redirects() -> None:
+    """Gives huggingface_hub, once, a client that no redirect leads into the network of this machine."""
+    import httpx2
+    from huggingface_hub import get_session, set_client_factory
+
+    hooks = {"request": [*get_session().event_hooks["request"], _refuse_inside]}
+    # The library limits the time of each request itself.
+    set_client_factory(lambda: httpx2.Client(event_hooks=hooks, follow_redirects=True, timeout=None))
 
 
 def _refuse_inside(request: Any) -> None:

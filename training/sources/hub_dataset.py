@@ -243,10 +243,8 @@ def _explained(repo_id: str) -> Iterator[None]:
     except InputError:
         raise
     except (DatasetNotFoundError, errors.GatedRepoError) as error:
-        # The library drops the cause, so that its words tell.
-        is_gated = isinstance(error, errors.GatedRepoError) or "gated" in str(error)
-        reason = (hub.GATED if is_gated else hub.NOT_FOUND).format("data set")
-        raise InputError(f"{what} cannot be had from {hub.endpoint()}: {reason}") from error
+        hint = "if it is gated, accept its terms on the Hub and set HF_TOKEN"
+        raise InputError(f"{what} cannot be had from {hub.endpoint()}: {_brief(error)} ({hint})") from error
     except DataFilesNotFoundError as error:
         raise InputError(f"{what} holds no files of a known format (Parquet, JSON, CSV, text …)") from error
     except (errors.HTTPError, errors.HfHubHTTPError, errors.OfflineModeIsEnabled, ConnectionError) as error:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +25,8 @@ from training.names import ENDPOINT, DataName
 from training.objectives import OBJECTIVES, Objective
 from training.objectives.base import HELD_OUT, is_own, names, objective_class
 from training.objectives.pairs import CONCATENATIONS
-from training.pooling import POOLINGS
+from training.plugins import load_plugins
+from training.pooling import poolings
 from training.similarities import DISTANCES, SIMILARITIES
 from training.trainer.settings import (
     REPORTERS,
@@ -40,6 +41,9 @@ from training.trainer.settings import (
     joined,
     setting,
 )
+
+# They may add objectives.
+load_plugins()
 
 # Defaults for how often a run is evaluated. An evaluation costs as much as 20 steps, and a curve needs its points.
 STEPS_PER_EVALUATION = 100
@@ -110,7 +114,7 @@ class RunConfig(BaseModel):
         "from token vectors to a sentence vector",
         words="the base's",
         metavar="mean|max|cls|…",
-        choices=POOLINGS,
+        choices=poolings(),
     )
     concatenation: str = setting(
         "uv+diff",
@@ -247,9 +251,10 @@ class RunConfig(BaseModel):
         except ValidationError as error:
             raise InputError(_describe(error.errors()[0])) from None
 
-    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+    def __repr__(self) -> str:
         """The fields that differ from the defaults."""
-        return [(name, value) for name, value in self if value != SETTINGS[name].default]
+        changes = [f"{name}={value!r}" for name, value in self if value != SETTINGS[name].default]
+        return f"{type(self).__name__}({', '.join(changes)})"
 
     @field_validator("*")
     @classmethod
@@ -261,7 +266,8 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:
-        objective, parts = self.objective, self.parts
+        objective = self.objective
+        parts = self.parts
         if self.base.strip().startswith(ENDPOINT):
             raise ValueError(f"base {self.base!r} is an endpoint, which gives vectors only and cannot be trained")
         for part in parts:
@@ -353,7 +359,8 @@ CHOICES = {name: setting.choices for name, setting in SETTINGS.items() if settin
 
 def _describe(error: Mapping[str, Any]) -> str:
     """A sentence on a validation error, with the field, the value and the remedy."""
-    field, value = (str(error["loc"][0]) if error["loc"] else ""), error["input"]
+    field = str(error["loc"][0]) if error["loc"] else ""
+    value = error["input"]
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
     if error["type"] == "extra_forbidden":

@@ -99,7 +99,8 @@ class MinedNegatives:
             return None
         try:
             first, *lines = file.read_bytes().rstrip(b"\n").split(b"\n")
-            head, rows = _Head.model_validate_json(first), [_Row.model_validate_json(line) for line in lines]
+            head = _Head.model_validate_json(first)
+            rows = [_Row.model_validate_json(line) for line in lines]
         except (OSError, ValueError) as error:
             raise InputError(DAMAGED.format(file, first_line(error))) from error
         if head.rows != len(rows):

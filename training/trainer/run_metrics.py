@@ -80,7 +80,9 @@ def warnings(events: Sequence[dict[str, Any]]) -> list[str]:
         return []
     half = [event for event in steps if 2 * event["step"] > steps[-1]["step"]]
     running: dict[str, Any] = next((event for event in events if event.get("state") == "running"), {})
-    guess, loss, sentences = running.get("guess"), fmean(event["loss"] for event in half), []
+    guess = running.get("guess")
+    loss = fmean(event["loss"] for event in half)
+    sentences = []
     if all(event["lr"] == 0 for event in half):
         sentences.append(
             "The learning rate is 0, so that nothing is learned: look at the schedule, and at the number of steps that "

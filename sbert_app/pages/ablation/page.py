@@ -20,7 +20,7 @@ from sbert_app.pages.components.address import keep_touched, remember
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, Update, on_open
 from sbert_app.pages.components.experiments import ExperimentPanel, Plan, StartForm, progress_of
 from sbert_app.pages.components.measure_tab import hidden, visible
-from sbert_app.pages.components.messages import Unknown, estimate_plan, heading, note, section
+from sbert_app.pages.components.messages import estimate_plan, heading, note, section
 from sbert_app.pages.components.pickers import HINT, MODELS, data_choices, open_dropdown
 from sbert_app.pages.components.report import Report, of_page, plot, report_button
 from sbert_app.pages.components.templates import macro, render
@@ -252,7 +252,7 @@ def statistics_of(rows: Sequence[VariantRow]) -> Markup:
     )
 
 
-def plan_of(estimate: ExperimentEstimate, rate: TrainingRate | None, unknown: Unknown = "no run") -> Markup:
+def plan_of(estimate: ExperimentEstimate, rate: TrainingRate | None) -> Markup:
     """The work of a sweep, its time, and the disk space of its models."""
     first = next(iter(estimate.estimates.values()))
     variants, seeds = format_count(len(estimate.estimates), "variant"), format_count(estimate.seeds, "seed")
@@ -263,7 +263,7 @@ def plan_of(estimate: ExperimentEstimate, rate: TrainingRate | None, unknown: Un
     if estimate.bytes:
         facts.append(f"{estimate.bytes / 1e9:.1f} GB of models")
     seconds, source = (estimate.seconds(rate), rate.source) if rate else (None, "")
-    return estimate_plan(facts, seconds, source, unknown, first.notes)
+    return estimate_plan(facts, seconds, source, first.notes)
 
 
 def grid_of(sweep: Experiment) -> Markup:

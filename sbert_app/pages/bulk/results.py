@@ -193,7 +193,8 @@ class Duplicates:
     """The section in which a threshold finds matches and duplicates, hidden until a file is scored."""
 
     def __init__(self, services: Services, job: gr.State) -> None:
-        self.services, self.job = services, job
+        self.services = services
+        self.job = job
         with gr.Column(visible=False, elem_id="duplicates") as self.section:
             gr.HTML(messages.section("Matches and duplicates"))
             gr.HTML(messages.note(INTRO))
@@ -239,7 +240,8 @@ class Duplicates:
         def is_new(job: str | None, threshold: float | None) -> bool:
             return threshold is None or not job or self.services.scoring.get(job).summary is None
 
-        inputs, empty = [self.job, self.threshold], {button: hidden() for button in self.downloads.values()}
+        inputs = [self.job, self.threshold]
+        empty = {button: hidden() for button in self.downloads.values()}
         self.tab.wire(self.find, inputs, empty)
         again = self.tab.handler(self.find, empty, unless=is_new)
         self.tab.on(visited.success, again, [self.job, address_threshold], empty)

@@ -52,5 +52,12 @@ def decisions_table(decisions: Decisions, data: str, notes: Sequence[str], use: 
 def _table(
     groups: Sequence[object], data: DataDecision, lead: Markup, notes: Sequence[str], failures: object
 ) -> Markup:
-    facts = {"data": data, "labels": criterion_labels(data.decision), "notes": notes, "failures": failures}
-    return render("components/templates/decision.html", lead=lead, groups=groups, **facts)
+    return render(
+        "components/templates/decision.html",
+        lead=lead,
+        groups=groups,
+        data=data,
+        labels=criterion_labels(data.decision),
+        notes=notes,
+        failures=failures,
+    )

@@ -18,12 +18,12 @@ from markupsafe import Markup
 
 from sbert_app.formats import format_count, format_estimate, format_time
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, Questions, Update, ask, follow
-from sbert_app.pages.components.messages import Unknown, error_message, error_of
+from sbert_app.pages.components.messages import error_message, error_of
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.access import visitor_of
 from sbert_app.services.background.watch import State
 from sbert_app.services.experiments.experiment import DELETED, Experiment, Experiments
-from sbert_app.services.runs.estimate import RunEstimate, can_measure_rate, known_rate, measure_rate
+from sbert_app.services.runs.estimate import RunEstimate, known_rate
 from sbert_app.services.runs.store import RunStore
 from training.errors import UserFacingError, without_folders
 from training.trainer.config import RunConfig
@@ -45,7 +45,9 @@ class ExperimentPanel:
             label: the label of the picker.
             watches_always: if false, the timer rests while nothing is at work.
         """
-        self.experiments, self.kind, self.watches_always = experiments, kind, watches_always
+        self.experiments = experiments
+        self.kind = kind
+        self.watches_always = watches_always
         self.selected = gr.State(None)
         self.picker = gr.Dropdown([], label=label, visible=False, elem_id=f"{noun}-shown")
         self.status = gr.HTML(elem_id=f"{noun}-status")
@@ -79,10 +81,12 @@ class ExperimentPanel:
 
     def look(self, show: Show, selected: str | None, *name: str) -> dict[Any, Any]:
         """The selected experiment as it is now; the newest, if none is selected."""
-        candidates, damaged = self.experiments.list(self.kind, *name), self.experiments.damaged()
+        candidates = self.experiments.list(self.kind, *name)
+        damaged = self.experiments.damaged()
         by_id = {candidate.id: candidate for candidate in candidates}
         experiment = by_id.get(selected or "") or next(iter(candidates), None)
-        experiment_id, running = experiment and experiment.id, bool(experiment and experiment.state == State.RUNNING)
+        experiment_id = experiment and experiment.id
+        running = bool(experiment and experiment.state == State.RUNNING)
         choices = [(name_of(candidate), candidate.id) for candidate in candidates]
 
         def status() -> str:
@@ -113,14 +117,16 @@ def progress_of(experiment: Experiment | None) -> list[Any]:
 
 def name_of(experiment: Experiment) -> str:
     """The label in the picker: when it was started, its variants or seeds, its progress."""
-    record, done = experiment.record, f"{experiment.counts[State.FINISHED]}/{len(experiment.cells)}"
+    record = experiment.record
+    done = f"{experiment.counts[State.FINISHED]}/{len(experiment.cells)}"
     content = f"{record.name}, {record.by}" if record.by else format_count(len(experiment.seeds), "seed")
     return f"{format_time(record.created)} · {content} · {'finished' if experiment.state == State.FINISHED else done}"
 
 
 def status_of(experiment: Experiment) -> Markup:
     """The progress of an experiment, and its errors."""
-    counts, cells = experiment.counts, experiment.cells
+    counts = experiment.counts
+    cells = experiment.cells
     facts = [f"{counts[State.FINISHED]} of {format_count(len(cells), 'run')} finished"]
     facts += [f"{counts[state]} {state}" for state in ENDED_EARLY if counts[state]]
     if experiment.seconds_left is not None:
@@ -180,11 +186,10 @@ class StartForm:
 
     def estimate_on(self, listen: Callable[..., Any]) -> None:
         """Shows the estimate at events of the fields, or by ``event.then`` when the handler of an event is done."""
-        inputs, outputs = [self.questions, *self.inputs], [self.planned, *self.described]
+        inputs = [self.questions, *self.inputs]
+        outputs = [self.planned, *self.described]
         settled = listen(None, None, None, js=SETTLED, **EVERY)
-        # An older estimate may still be measured; it will not be shown.
-        first = settled.then(partial(self._estimate, "measuring"), inputs, outputs, **EVERY)
-        first.then(partial(self._estimate, None), inputs, outputs, **EVERY)
+        settled.then(self._estimate, inputs, outputs, **EVERY)
 
     def start_on(self, button: gr.Button, start: Callable[..., str], selected: Any) -> Any:
         """Starts runs at a press of ``button``; ``start(visitor, *values)`` returns the id for ``selected``."""
@@ -197,22 +202,13 @@ class StartForm:
 
         return button.click(press, self.inputs, [self.planned, selected], **UNQUEUED)
 
-    def _estimate(self, unknown: Unknown | None, questions: Questions, *values: Any) -> Update:
-        """The estimate. ``unknown`` is the reason shown for a time that could be measured; None measures it.
-
-        The measured time comes with the whole plan again: the answer to a field that was filled in earlier, while
-        others had their old values, may arrive after the answer to the complete form.
-        """
+    def _estimate(self, questions: Questions, *values: Any) -> Update:
+        """The plan. The answer to older values of the form, which may arrive last, is not shown."""
         is_newest = ask(questions)
         try:
             run, plan = self.estimate(*values)
-            runs = self.store.recent()
-            rate = known_rate(run, runs, self.store)
-            is_measurable = rate is None and can_measure_rate(run.config, runs, self.store)
-            if is_measurable and not unknown:
-                rate = measure_rate(run, self.store)
-            planned = plan(rate, unknown=unknown if is_measurable and unknown else "no run")
-            update = {self.planned: planned, **self.describe(run, *values)}
+            rate = known_rate(run.config, self.store.recent())
+            update = {self.planned: plan(rate), **self.describe(run, *values)}
         except UserFacingError as error:
             update = {self.planned: error_message(error)}
         return update if is_newest() else {self.planned: gr.skip()}

@@ -146,7 +146,8 @@ class MeasureTab:
             done.then(None, None, None, js=undim, **EVERY)
         if example is None:
             return
-        was_opened, starts = gr.State(False), gr.State({})
+        was_opened = gr.State(False)
+        starts = gr.State({})
         self.start.click(note_action, starts, None, **EVERY)
 
         def first(opened: bool, starts: Questions) -> Update:

@@ -158,8 +158,9 @@ def model_picker(
 ) -> gr.Dropdown:
     """A picker of a bi-encoder, or of none if ``optional``; its list is read anew when the page is opened."""
     none = [("none", NO_MODEL)] if optional else []
-    options = {"info": HINT + endpoint_hint(services), "elem_classes": "model", **options}
-    picker = open_dropdown(label, [*none, *MODELS], value=value, **options)
+    picker = open_dropdown(
+        label, [*none, *MODELS], value=value, info=HINT + endpoint_hint(services), elem_classes="model", **options
+    )
     return fresh(picker, lambda runs: [*none, *model_choices(services, runs)])
 
 
@@ -176,7 +177,8 @@ def pooling_radio(own: str) -> gr.Radio:
 
 def model_and_pooling(services: Services, prefix: str) -> tuple[gr.Dropdown, gr.Radio]:
     """Both pickers, with ids that begin with ``prefix``; choosing a model selects the pooling it was trained with."""
-    model, pooling = model_picker(services, elem_id=f"{prefix}-model"), pooling_picker(elem_id=f"{prefix}-pooling")
+    model = model_picker(services, elem_id=f"{prefix}-model")
+    pooling = pooling_picker(elem_id=f"{prefix}-pooling")
 
     def own_pooling(name: str) -> Any:
         own = services.models.own_pooling(named_model(name))
@@ -211,8 +213,14 @@ def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) 
         hint = "Text before every sentence, or the name of a prompt in the model's folder"
         prompt = open_dropdown("Prompt", (AS_FOLDER, NO_PROMPT), hint, elem_classes="model-prompt")
         hint = "Number format of the computation; Evaluate › Cost compares them"
-        options = {"label": "Precision", "info": hint, "min_width": 240, "elem_classes": "model-precision"}
-        precision = gr.Dropdown([(label, name) for name, label in DTYPES.items()], value=AUTO, **options)
+        precision = gr.Dropdown(
+            [(label, name) for name, label in DTYPES.items()],
+            value=AUTO,
+            label="Precision",
+            info=hint,
+            min_width=240,
+            elem_classes="model-precision",
+        )
 
     def show(name: str | None) -> tuple[Any, Any, Any]:
         """The settings in the name, and the prompts in the folder of the model."""

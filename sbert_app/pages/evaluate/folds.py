@@ -40,8 +40,9 @@ def build(services: Services) -> None:
             split = gr.Radio([BY_TOPIC, K_FOLDS], value=BY_TOPIC, label="Split", elem_id="folds-how")
             k = gr.Slider(2, folds.MAX_FOLDS, value=5, step=1, label="Folds", visible=False, elem_id="folds-k")
         base = model_picker(services, info=HINT)
-        options = {"label": "Steps per run", "info": "Of 16 pairs", "elem_id": "folds-steps"}
-        steps = gr.Number(DEFAULT_STEPS, precision=0, minimum=1, **options)
+        steps = gr.Number(
+            DEFAULT_STEPS, precision=0, minimum=1, label="Steps per run", info="Of 16 pairs", elem_id="folds-steps"
+        )
     how = UploadOptions(services, file, "folds")
     button = gr.Button("Start", variant="primary", elem_id="start-folds")
     error = gr.HTML(elem_id="folds-told")

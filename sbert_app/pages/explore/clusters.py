@@ -1,27 +1,24 @@
 """The tab Clusters: clusters by density, k-means or a tree, with their keywords and sentences."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Update
+from sbert_app.pages.components.events import UNQUEUED, Update
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.templates import macro, render
-from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, Shared, current_clusters, opened, shorten
+from sbert_app.pages.explore.open_corpus import OpenCorpus, Shared, current_clusters, opened, shorten
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.clusters.clustering import HDBSCAN, HIERARCHICAL, K_MEANS, MAX_TREE_SENTENCES, ClusterSettings
-from sbert_app.services.clusters.edits import ClusterEdits, EditedClusters, edit_store, edits_key, merge, rename
 from sbert_app.services.clusters.summary import Cluster, describe_clusters, label_columns
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.files.writers import save_table
-from training.errors import InputError, UserFacingError
 
 MAX_CLUSTERS_SHOWN = 30
 # The page lists so many sentences of a cluster, the file all.
@@ -51,7 +48,6 @@ class _ClustersTab:
     def __init__(self, services: Services, shared: Shared) -> None:
         self.services = services
         self.open_corpus, self.clustering = shared.open_corpus, shared.clustering
-        self.edits = edit_store(services.settings.home)
         # Whether the tab was opened before its corpus was, as by a link.
         self.is_waiting = gr.State(False)
         # The corpus whose clusters are on the page.
@@ -74,24 +70,11 @@ class _ClustersTab:
         self.task = MeasureTab.build(services, "clusters", "Find clusters", ids, waiting)
         with self.task.buttons:
             self.download = gr.DownloadButton("Download CSV", visible=False, elem_id="clusters-csv")
-        with gr.Accordion("Rename and merge", open=False, visible=False, elem_id="clusters-edit") as self.edit:
-            with gr.Row(elem_classes="explore-controls"):
-                self.renamed = gr.Dropdown(label="Cluster", elem_id="clusters-renamed", min_width=200)
-                options = {"placeholder": "empty: its keywords", "max_lines": 1, "min_width": 160}
-                self.name = gr.Textbox(label="Name", elem_id="clusters-name", **options)
-                self.rename = gr.Button("Rename", elem_id="clusters-rename", scale=0, min_width=110)
-                options = {"multiselect": True, "min_width": 220}
-                self.merged = gr.Dropdown(label="Clusters to merge", elem_id="clusters-merged", **options)
-                self.merge = gr.Button("Merge", elem_id="clusters-merge", scale=0, min_width=110)
-            with gr.Row(elem_classes="actions"):
-                self.undo = gr.Button("Undo all names and merges", size="sm", elem_id="clusters-undo")
-            self.edit_note = gr.HTML(elem_id="clusters-edit-note")
         self.table = gr.HTML(elem_id="clusters-table")
 
     def wire(self) -> None:
-        inputs = [self.open_corpus, self.clustering, self.method, self.smallest, self.cut, self.cosine, self.number]
-        edit_parts = [self.edit, self.renamed, self.merged, self.edit_note]
-        results = [self.table, self.download, self.shown_for, *edit_parts]
+        inputs = [self.open_corpus, self.method, self.smallest, self.cut, self.cosine, self.number]
+        results = [self.table, self.download, self.shown_for]
         outputs = [*results, self.clustering, self.is_waiting]
         bounds = [self.smallest, self.cut, self.cosine, self.number]
         gr.on([self.method.change, self.cut.change], _show_bounds, [self.method, self.cut], bounds, **UNQUEUED)
@@ -116,65 +99,31 @@ class _ClustersTab:
         self.task.on(self.task.tab.select, visit, [self.shown_for, *inputs], outputs)
         self.task.on(cleared.then, go_on, [self.is_waiting, self.shown_for, *inputs], outputs)
         self.task.on(edits, find, inputs, outputs)
-        states = [self.open_corpus, self.clustering]
-        changed = [self.clustering, self.edit_note, self.name]
-        for events, change, values in (
-            ([self.rename.click, self.name.submit], self._rename, [self.renamed, self.name]),
-            ([self.merge.click], partial(merge, self.edits), [self.merged]),
-            ([self.undo.click], lambda key, _: self.edits.change(key, lambda _: ClusterEdits()), []),
-        ):
-            edit = gr.on(events, partial(self.change, change), [*states, *values], changed, **PRIVATE)
-            self.task.on(edit.then, find, inputs, outputs)
 
     def opened(self) -> Update:
         """Clears the clusters of the last corpus when another one is opened."""
-        return {self.task.status: PRESS_BUTTON, self.shown_for: None, self.edit_note: "", **self._no_clusters()}
+        return {self.task.status: PRESS_BUTTON, self.shown_for: None, **self._no_clusters()}
 
-    def find(self, watch: Watch, open_corpus: OpenCorpus | None, clustering: Clustering, *controls: Any) -> Update:
+    def find(self, watch: Watch, open_corpus: OpenCorpus | None, *controls: Any) -> Update:
         method, smallest, cut, cosine, number = controls
         embeddings = self.services.embeddings
         embedded = opened(open_corpus).embed(embeddings)
         count = min(int(number), len(embedded)) if method == K_MEANS or cut == BY_NUMBER else None
         settings = ClusterSettings(method, int(smallest), float(cosine), count)
         started = time.perf_counter()
-        edited = current_clusters(embeddings, embedded, settings, watch)
-        groups = describe_clusters(embedded, edited.labels, edited.names)
-        seconds, folder = time.perf_counter() - started, self.services.temp.new_folder("explore")
-        choices = [
-            (" ".join(filter(None, (f"{group.number}:", group.title, f"({len(group.rows):,})"))), group.number - 1)
-            for group in groups
-            if group.number
-        ]
+        groups = describe_clusters(embedded, current_clusters(embeddings, embedded, settings, watch))
+        seconds = time.perf_counter() - started
+        path = self.services.temp.new_folder("explore") / "clusters.csv"
         return {
             self.task.status: clusters_status(groups, embedded, method, seconds),
             self.table: clusters(groups, embedded.corpus),
-            self.download: visible(save_table(folder / "clusters.csv", label_columns(embedded.corpus, groups))),
+            self.download: visible(save_table(path, label_columns(embedded.corpus, groups))),
             self.shown_for: open_corpus,
-            self.clustering: Clustering(settings, clustering.changes),
-            self.edit: gr.update(visible=bool(choices)),
-            self.renamed: gr.update(choices=choices, value=choices[0][1] if choices else None),
-            self.merged: gr.update(choices=choices, value=[]),
+            self.clustering: settings,
         }
 
-    def change(
-        self, change: Callable[..., object], open_corpus: OpenCorpus | None, clustering: Clustering, *values: Any
-    ) -> Update:
-        """Applies ``change(key, clusters, *values)`` to the clusters on the page, or shows its error."""
-        settings, embeddings = clustering.settings, self.services.embeddings
-        try:
-            embedded = opened(open_corpus).embed(embeddings)
-            change(edits_key(embedded, settings), current_clusters(embeddings, embedded, settings), *values)
-        except UserFacingError as error:
-            return {self.edit_note: messages.error_message(error)}
-        return {self.clustering: Clustering(settings, clustering.changes + 1), self.edit_note: "", self.name: ""}
-
-    def _rename(self, key: str, edited: EditedClusters, label: int | None, name: str) -> None:
-        if label is None:
-            raise InputError("choose a cluster to rename.")
-        rename(self.edits, key, edited, int(label), name or "")
-
     def _no_clusters(self) -> Update:
-        return {self.table: "", self.download: hidden(), self.edit: hidden()}
+        return {self.table: "", self.download: hidden()}
 
 
 def _show_bounds(method: str, cut: str) -> list[Any]:

@@ -1,8 +1,8 @@
 """The tab Map: the sentences of a corpus as points, close together if their embeddings are.
 
 Every control redraws the map; maps are cached on disk, so a new colour needs no new map. With a second model the two
-maps are aligned, side by side or with points that move from one to the other. assets/explore.js handles clicks on
-points, lassos and the slider, for which Gradio's Plot has no events, and highlights selected sentences.
+maps are aligned and stand side by side. assets/explore.js handles clicks on points and lassos, for which Gradio's Plot
+has no events, and highlights selected sentences.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,11 +19,8 @@ from sbert_app.pages.components.pickers import NO_MODEL, POOLINGS, model_choices
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.explore.map_figure import (
-    ANIMATED,
-    BOTH_MAPS,
     CLUSTER,
     COLUMN,
-    GROUPS,
     NOTHING,
     QUERY,
     TOPIC,
@@ -35,10 +32,11 @@ from sbert_app.pages.explore.map_figure import (
     nearest,
     topic_labels,
 )
-from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, SelectedRows, Shared, current_clusters, opened
+from sbert_app.pages.explore.open_corpus import OpenCorpus, SelectedRows, Shared, current_clusters, opened
 from sbert_app.pages.explore.selected import SelectedPanel
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.clusters.atlas import OPTIONS, export_atlas
+from sbert_app.services.clusters.clustering import ClusterSettings
 from sbert_app.services.clusters.summary import FEWEST, Topics, describe_clusters, find_topics
 from sbert_app.services.container import Services
 from sbert_app.services.maps.corpus_map import MapResult, compute_map, pair_distances
@@ -75,12 +73,11 @@ def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -
         file = gr.File(visible=False)
     tab = MeasureTab(services, "atlas", gr.HTML(elem_id="atlas-status"), start, stop)
 
-    def export(watch: Watch, open_corpus: OpenCorpus | None, clustering: Clustering, *values: Any) -> Update:
+    def export(watch: Watch, open_corpus: OpenCorpus | None, clustering: ClusterSettings, *values: Any) -> Update:
         embeddings, path = services.embeddings, services.temp.new_folder("explore") / "atlas.parquet"
         embedded = opened(open_corpus).embed(embeddings)
         watch.report(0, "Clustering")
-        edited = current_clusters(embeddings, embedded, clustering.settings, watch)
-        clusters = describe_clusters(embedded, edited.labels, edited.names)
+        clusters = describe_clusters(embedded, current_clusters(embeddings, embedded, clustering, watch))
         neighbours, min_dist, seed = values
         of_map = MapSettings(2, int(neighbours), float(min_dist), int(seed or 0))
         cache, home, limits = embeddings.cache, embeddings.home, embeddings.limits
@@ -119,8 +116,9 @@ class _MapTab:
             with gr.Column(scale=7, min_width=320, elem_id="map-frame"):
                 options = {"visible": "hidden", "max_lines": 3, "elem_id": "map-query"}
                 self.query = gr.Textbox("Somebody is cooking.", label="Colour by the similarity to", **options)
-                options = {"html_template": macro("explore/map_slider")(), "js_on_load": read_asset("explore.js")}
-                self.slider = gr.HTML("", visible="hidden", elem_id="map-mover", **options)
+                # It is hidden: a click on a point is its `click`, a lasso its `select`.
+                script = read_asset("explore.js")
+                self.events = gr.HTML("", visible="hidden", elem_id="map-events", js_on_load=script)
                 gr.HTML('<div class="map-layers"></div>', elem_id="map-layers")
                 self.plot = gr.Plot(show_label=False, visible=False, elem_id="map-plot")
                 status = gr.HTML(messages.waiting("Waiting for the corpus …"), elem_id="map-status")
@@ -148,7 +146,6 @@ class _MapTab:
                 self.seed = gr.Number(0, label="Random seed", precision=0, minimum=0, info="Same seed, same map")
                 poolings = [("same as the model", ""), *POOLINGS]
                 self.pooling = gr.Radio(poolings, value="", label="Pooling of the second model", elem_id="map-pooling")
-                self.layout = gr.Radio([BOTH_MAPS, ANIMATED], value=BOTH_MAPS, label="Two maps", elem_id="map-how")
             with gr.Accordion("Export for embedding-atlas", open=False, elem_id="atlas-export"):
                 _build_export(services, shared, [self.neighbours, self.min_dist, self.seed])
         stopped = "stopped: change any control to draw again."
@@ -159,13 +156,13 @@ class _MapTab:
 
     def wire(self) -> None:
         controls = [self.colour, self.query, self.dimensions, self.neighbours, self.min_dist]
-        controls += [self.seed, self.second, self.pooling, self.layout, self.pairs, self.names]
+        controls += [self.seed, self.second, self.pooling, self.pairs, self.names]
         inputs = [self.current, self.open_corpus, self.clustering, *controls]
         # After a stop the last map stays.
         stopped: Update = {self.current: None}
-        empty = {**stopped, self.plot: hidden(), self.slider: gr.update(visible="hidden")}
+        empty = {**stopped, self.plot: hidden()}
 
-        def is_drawn(current: Any, open_corpus: OpenCorpus | None, clustering: Clustering, *values: Any) -> bool:
+        def is_drawn(current: Any, open_corpus: OpenCorpus | None, clustering: ClusterSettings, *values: Any) -> bool:
             return open_corpus is None or current == _version(open_corpus, clustering, MapControls(*values))
 
         draw = self.task.handler(self.draw, empty, stopped, unless=is_drawn)
@@ -175,12 +172,10 @@ class _MapTab:
         offered = [self.colour, self.query, self.pairs, self.second, self.panel.words, *emptied, *self.panel.outputs]
         state = [self.open_corpus, self.of_corpus, self.panel.picked, self.colour]
         draw_at(self.open_corpus.change(self.opened, state, offered, **PRIVATE).then)
-        for event in self.panel.wire(self.slider):
-            recoloured = [self.colour, self.current]
-            draw_at(event.then(self.groups_changed, [self.open_corpus, self.colour], recoloured, **PRIVATE).then)
+        self.panel.wire(self.events)
         draw_at(self.clustering.change)
         self.colour.input(_query_field, self.colour, self.query, **EVERY)
-        selected = (self.colour, self.dimensions, self.pairs, self.second, self.pooling, self.layout, self.names)
+        selected = (self.colour, self.dimensions, self.pairs, self.second, self.pooling, self.names)
         edits = [
             *(control.input for control in selected),
             *(self.neighbours.release, self.min_dist.release, self.neighbours.change, self.min_dist.change),
@@ -188,7 +183,7 @@ class _MapTab:
         ]
         draw_at(edits)
         clicked = [self.open_corpus, self.second, self.pooling]
-        self.slider.click(self.show_clicked, clicked, [self.nearest, self.lists], **PRIVATE)
+        self.events.click(self.show_clicked, clicked, [self.nearest, self.lists], **PRIVATE)
         self.panel.table.select(self.show_row, clicked, [self.nearest, self.lists], **PRIVATE)
 
     def opened(self, open_corpus: OpenCorpus | None, before: str, picked: SelectedRows, colour: str) -> Update:
@@ -217,24 +212,13 @@ class _MapTab:
             **self.panel.opened(open_corpus, picked),
         }
 
-    def groups_changed(self, open_corpus: OpenCorpus | None, colour: str) -> Update:
-        """Colours by groups after one was saved or deleted, as long as there are some."""
-        if open_corpus is None:
-            return {self.current: gr.skip()}
-        if self.panel.groups_of(open_corpus):
-            colour = GROUPS
-        elif colour == GROUPS:
-            colour = first_colour(self.services.embeddings.corpus(open_corpus.corpus))
-        return {self.colour: gr.Dropdown(self._colours(open_corpus), value=colour), self.current: None}
-
     def _colours(self, open_corpus: OpenCorpus) -> list[tuple[str, str]]:
         corpus = self.services.embeddings.corpus(open_corpus.corpus)
-        groups = [("my groups", GROUPS)] if self.panel.groups_of(open_corpus) else []
         topics = [("topic", TOPIC)] if len(corpus) >= FEWEST else []
-        ways = [*topics, ("cluster", CLUSTER), ("similarity to a query", QUERY), *groups]
+        ways = [*topics, ("cluster", CLUSTER), ("similarity to a query", QUERY)]
         return [("nothing", NOTHING), *((name, COLUMN + name) for name in corpus.columns), *ways]
 
-    def draw(self, watch: Watch, _: Any, open_corpus: OpenCorpus, clustering: Clustering, *values: Any) -> Update:
+    def draw(self, watch: Watch, _: Any, open_corpus: OpenCorpus, clustering: ClusterSettings, *values: Any) -> Update:
         controls, embeddings = MapControls(*values), self.services.embeddings
         models = [open_corpus.model, *filter(None, [controls.second_model])]
         result = compute_map(embeddings, open_corpus.corpus, models, controls.settings, watch)
@@ -249,20 +233,18 @@ class _MapTab:
             if controls.colour == TOPIC:
                 colouring: Colouring = topic_labels(topics[0])
             else:
-                colouring = compute_colouring(self.services, open_corpus, controls, clustering.settings, watch)
+                colouring = compute_colouring(self.services, open_corpus, controls, clustering, watch)
                 if result.rows is not None and colouring is not None:
                     colouring = colouring.of(result.rows)
             figure = make_figure(result, controls, colouring, topics if controls.names else ())
             # The form that is sent to the browser.
             plot = self.plot.postprocess(figure)
-            depends_on_more = controls.colour in (CLUSTER, GROUPS, QUERY) or result.embedded[0].corpus.gold is not None
+            depends_on_more = controls.colour in (CLUSTER, QUERY) or result.embedded[0].corpus.gold is not None
             if len(result.maps[0]) <= FEW_POINTS and not depends_on_more:
                 self.plots.put(key, plot)
-        is_animated = len(result.maps) == 2 and controls.layout == ANIMATED
         return {
             self.task.status: self._map_status(result, controls),
             self.plot: visible(plot),
-            self.slider: gr.update(value=result.key, visible=True if is_animated else "hidden"),
             self.current: _version(open_corpus, clustering, controls),
         }
 
@@ -303,5 +285,5 @@ def _query_field(colour: str) -> Any:
     return gr.update(visible=True if colour == QUERY else "hidden")
 
 
-def _version(open_corpus: OpenCorpus, clustering: Clustering, controls: MapControls) -> tuple[Any, ...]:
+def _version(open_corpus: OpenCorpus, clustering: ClusterSettings, controls: MapControls) -> tuple[Any, ...]:
     return (open_corpus, controls, clustering if controls.colour == CLUSTER else None)

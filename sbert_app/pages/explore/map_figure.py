@@ -12,7 +12,6 @@ from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.explore.open_corpus import OpenCorpus, current_clusters, shorten
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.clusters.clustering import NOISE, ClusterSettings
-from sbert_app.services.clusters.edits import group_store, groups_of
 from sbert_app.services.clusters.summary import FEWEST, TITLE_KEYWORDS, Topics, keywords
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
@@ -24,9 +23,7 @@ from training.names import ModelName
 # A click on a point lists so many sentences.
 NEAREST = 10
 # The ways to colour points.
-NOTHING, TOPIC, QUERY, CLUSTER, GROUPS, COLUMN = "", "topic", "query", "cluster", "groups", "column:"
-BOTH_MAPS, ANIMATED = "Side by side", "Animated"
-NO_GROUP = "in no group"
+NOTHING, TOPIC, QUERY, CLUSTER, COLUMN = "", "topic", "query", "cluster", "column:"
 
 
 class MapControls(NamedTuple):
@@ -40,7 +37,6 @@ class MapControls(NamedTuple):
     seed: int
     second: str
     pooling: str
-    layout: str
     pairs: bool
     names: bool = True
 
@@ -57,16 +53,15 @@ class MapControls(NamedTuple):
 
 
 def make_figure(result: MapResult, controls: MapControls, colouring: Colouring, topics: Sequence[Topics] = ()) -> Any:
-    """One map, two side by side, or one whose points can move to the second.
+    """One map, or two side by side.
 
     ``topics`` are coarse and fine regions, whose keywords are written onto the map.
     """
     named = [topic_labels(layer) for layer in topics]
-    if isinstance(colouring, Labels) and controls.colour in (CLUSTER, GROUPS, TOPIC):
+    if isinstance(colouring, Labels) and controls.colour in (CLUSTER, TOPIC):
         named[:1] = [colouring]
     elif isinstance(colouring, Labels) and named:
         named[:1] = [named_by(colouring, topics[1])]
-    is_paired = len(result.maps) == 2 and controls.layout == BOTH_MAPS
     corpus = result.embedded[0].corpus
     gold = corpus.gold if controls.pairs else None
     lines = []
@@ -77,9 +72,10 @@ def make_figure(result: MapResult, controls: MapControls, colouring: Colouring, 
         [name for depth, labels in enumerate(named) for name in figures.names_at(points, labels, depth)]
         for points in result.maps
     ]
-    titles, key = map_titles(result), result.key + controls.layout
-    data = figures.MapData(result.maps, titles, corpus.sentences, colouring, lines, key, result.rows, names)
-    return figures.paired_maps(data) if is_paired else figures.single_map(data)
+    data = figures.MapData(
+        result.maps, map_titles(result), corpus.sentences, colouring, lines, result.key, result.rows, names
+    )
+    return figures.map_figure(data)
 
 
 def topic_labels(topics: Topics) -> Labels:
@@ -102,17 +98,15 @@ def named_by(colouring: Labels, topics: Topics) -> Labels:
 def compute_colouring(
     services: Services, open_corpus: OpenCorpus, controls: MapControls, clustering: ClusterSettings, watch: Watch
 ) -> Colouring:
-    """The colouring of all sentences: by cluster, group, cosine to a query, a column of the corpus, or none."""
+    """The colouring of all sentences: by cluster, cosine to a query, a column of the corpus, or none."""
     embedded = open_corpus.embed(services.embeddings)
     if controls.colour == CLUSTER:
         watch.report(0, "Clustering")
-        edited = current_clusters(services.embeddings, embedded, clustering, watch)
-        words = keywords(embedded.corpus.sentences, edited.labels, TITLE_KEYWORDS)
-        titles = {label: edited.names.get(label) or ", ".join(words[label]) for label in range(len(edited.originals))}
-        names = {label: f"{label + 1}: {title}" if title else f"{label + 1}" for label, title in titles.items()}
-        return make_labels("cluster", [BLANK if label == NOISE else names[label] for label in edited.labels.tolist()])
-    if controls.colour == GROUPS:
-        return _groups(services, embedded.corpus)
+        labels = current_clusters(services.embeddings, embedded, clustering, watch)
+        words = keywords(embedded.corpus.sentences, labels, TITLE_KEYWORDS)
+        names = {label: f"{label + 1}: {', '.join(best)}".removesuffix(": ") for label, best in words.items()}
+        names[NOISE] = BLANK
+        return make_labels("cluster", [names[label] for label in labels.tolist()])
     if controls.colour == QUERY and controls.query.strip():
         encoder = open_corpus.query_encoder(services.models, embedded.vectors.shape[1])
         return Scale("cosine to the query", np.asarray(embedded.vectors @ encoder.encode([controls.query])[0]))
@@ -130,15 +124,6 @@ def first_colour(corpus: Corpus) -> str:
         if isinstance(colouring, Labels) and 2 <= len(set(map(str, values))) <= MAX_LABELS:
             return COLUMN + name
     return TOPIC if len(corpus) >= FEWEST else NOTHING
-
-
-def _groups(services: Services, corpus: Corpus) -> Labels:
-    """The group of each point, with its colour; a sentence of several groups belongs to the newest."""
-    groups = groups_of(group_store(services.embeddings.home), corpus)
-    numbers = np.full(len(corpus), len(groups), dtype=np.int32)
-    for number, group in enumerate(groups):
-        numbers[list(group.rows)] = number
-    return Labels("group", [*(group.name for group in groups), NO_GROUP], numbers, [group.colour for group in groups])
 
 
 def map_status(result: MapResult, pairs: PairDistances | None, run: dict[str, object] | None) -> Markup:

@@ -6,13 +6,14 @@ memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from sbert_app.formats import format_count, format_time
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.clusters.clustering import ClusterSettings, cluster
-from sbert_app.services.clusters.edits import EditedClusters, edit_store, edited, edits_key
 from training.errors import InputError
 from training.models.model import VectorModel
 from training.names import ModelName
@@ -60,29 +61,18 @@ def opened(open_corpus: OpenCorpus | None) -> OpenCorpus:
     return open_corpus
 
 
-@dataclass(frozen=True)
-class Clustering:
-    """The settings of the clusters on the page, by which the map is coloured too.
-
-    ``changes`` counts renamings and merges, so that the map notices them.
-    """
-
-    settings: ClusterSettings = field(default_factory=ClusterSettings)
-    changes: int = 0
-
-
 def current_clusters(
     embeddings: EmbeddingCache, embedded: EmbeddedCorpus, settings: ClusterSettings, watch: Watch = UNWATCHED
-) -> EditedClusters:
-    """The clusters of a corpus, with the names and merges of its users."""
-    labels = cluster(embedded, settings, embeddings.cache, embeddings.home, watch, embeddings.limits)
-    return edited(labels, edit_store(embeddings.home).get(edits_key(embedded, settings)))
+) -> np.ndarray:
+    """The cluster of each sentence of a corpus, int64 (N,), as `clustering.cluster` numbers them."""
+    return cluster(embedded, settings, embeddings.cache, embeddings.home, watch, embeddings.limits)
 
 
 @dataclass(frozen=True)
 class Shared:
-    """The components of the shared state: the gr.State of an `OpenCorpus` or None, and that of a `Clustering`.
+    """The components of the shared state: the gr.State of an `OpenCorpus` or None, and that of the `ClusterSettings`.
 
+    The clusters on the page have these settings, and so do the colours of the map.
     ``corpus_ids`` is the gr.BrowserState of the ids of the corpora that this browser has opened.
     """
 
@@ -93,11 +83,10 @@ class Shared:
 
 @dataclass(frozen=True)
 class SelectedRows:
-    """The selected rows of a corpus, ascending, and the name of the group if they are one."""
+    """The selected rows of a corpus, ascending."""
 
     corpus: str = ""
     rows: tuple[int, ...] = ()
-    group: str = ""
 
 
 def kept_choice(key: str, record: KeptCorpus) -> tuple[str, str]:

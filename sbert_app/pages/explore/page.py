@@ -26,12 +26,12 @@ from sbert_app.pages.components.templates import macro
 from sbert_app.pages.components.upload_options import UploadOptions, chosen_name, open_upload
 from sbert_app.pages.explore import clusters, pairs, search
 from sbert_app.pages.explore import map as map_tab
-from sbert_app.pages.explore.open_corpus import Clustering, OpenCorpus, Shared, kept_choice
+from sbert_app.pages.explore.open_corpus import OpenCorpus, Shared, kept_choice
 from sbert_app.services.background.watch import Watch
+from sbert_app.services.clusters.clustering import ClusterSettings
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import OWN, Corpus, vector_columns
 from sbert_app.services.corpus.open_corpora import KeptCorpus
-from sbert_app.services.files.uploads import ChosenColumns, has_triplets
 from sbert_app.services.store.documents import check_text
 from training.errors import InputError, UserFacingError
 from training.models.model import VectorModel
@@ -94,7 +94,7 @@ class _ExplorePage:
         self.open_corpus = gr.State(None)
         # The ids, the newest first. The secret is fixed, so that they can be read after a restart of the app.
         self.corpus_ids = gr.BrowserState([], storage_key="sbert-lab-corpora", secret="sbert-lab")  # noqa: S106 - hides nothing
-        self.shared = Shared(self.open_corpus, gr.State(Clustering()), self.corpus_ids)
+        self.shared = Shared(self.open_corpus, gr.State(ClusterSettings()), self.corpus_ids)
         with gr.Row(elem_classes="explore-head"):
             gr.HTML('<h1 class="title">Explore</h1>', min_width=90)
             status = gr.HTML(messages.note("Opening the corpus …"), elem_id="corpus-status", min_width=260)
@@ -163,8 +163,9 @@ class _ExplorePage:
             if path:
                 table = open_upload(path)
                 own = vector_columns(table)
-                has_sentences = ChosenColumns.suggested(table)[0] or has_triplets(table.columns)
-                what_next = "Press Open." if has_sentences else "Choose the column of its sentences, then press Open."
+                what_next = (
+                    "Press Open." if table.reading.sentences else "Choose the column of its sentences, then press Open."
+                )
                 description = messages.note(f"{table.path.name}: {table.description}. {what_next}")
         choices = [*((f"the column {name}", name) for name in own), ENCODED]
         return {self.vectors: gr.Dropdown(choices, value=choices[0][1], visible=bool(own)), self.described: description}
@@ -255,5 +256,5 @@ class _ExplorePage:
             # The sentences are in both columns of a pair.
             columns = (choice.first, choice.second, choice.target, choice.read_as)
             name = DataName.parse(chosen_name(self.services, choice.path, choice.encoding, choice.sheet, *columns))
-            path, record = name.path, replace(record, encoding=name.encoding)
+            record = replace(record, encoding=name.encoding, column=name.columns, sheet=name.sheet)
         return self.corpora.keep(path, record, Path(choice.array) if choice.array else None)

@@ -127,7 +127,8 @@ class Projects:
 
     def open(self, project_id: str) -> Project:
         """Open a project. InputError if there is none of that id, or it is damaged."""
-        info, folder = self.store.get(project_id), self.store.path(project_id).parent
+        info = self.store.get(project_id)
+        folder = self.store.path(project_id).parent
         pairs = []
         for number, pair in read_lines(folder / "pairs.jsonl", ChosenPair):
             if pair is None:
@@ -216,7 +217,8 @@ class Project:
         return steps_of
 
     def _lines(self, name: str, kind: type[Line]) -> Iterator[Line]:
-        file, damaged = self.folder / name, 0
+        file = self.folder / name
+        damaged = 0
         for _, line in read_lines(file, kind) if file.exists() else ():
             if line is None or (isinstance(line, _Rating) and not self._is_complete(line)):
                 damaged += 1

@@ -17,10 +17,10 @@ from secrets import token_hex
 from typing import Any
 
 from sbert_app.settings import Settings
-from training.errors import InputError, UserFacingError, first_line
+from training.errors import InputError, UserFacingError, first_line, install_command
 
 LOCAL = "local"
-MISSING = "Ray is not installed: pip install 'sbert-lab[ray]'"
+MISSING = f"Ray is not installed: {install_command('ray')} installs it"
 CONNECT_SECONDS = 5.0
 
 _connecting = threading.Lock()
@@ -160,7 +160,7 @@ def ray_errors() -> Iterator[None]:
         reason = str(cause) if isinstance(cause, UserFacingError) else f"{type(cause).__name__}: {first_line(cause)}"
         raise InputError(reason) from error
     except (RayError, ConnectionError) as error:
-        if "creation task" in str(error):
+        if isinstance(error, RayActorError) and error.actor_init_failed:
             reason = str(error).strip().rpartition("\n")[2]
             raise InputError(f"the run cannot be executed on a node of Ray: {reason[:200]}") from error
         if isinstance(error, RayActorError):

@@ -41,7 +41,8 @@ def export_atlas(
     are too few distinct ones, or the file cannot be written, which leaves nothing behind.
     """
     check_output(output, PARQUET)
-    vectors, sample = np.asarray(embedded.vectors), sample_of(embedded, limits.map_points)
+    vectors = np.asarray(embedded.vectors)
+    sample = sample_of(embedded, limits.map_points)
     drawing = watch.stage(f"Drawing the map of {len(sample.rows):,} sentences")
     (sample_points,) = project([sample.embedded], settings, cache, home, drawing)
     points = place_between(vectors, sample, sample_points, watch)
@@ -50,7 +51,7 @@ def export_atlas(
     nearest = [pa.array(list(rows[:, 1:].astype(np.int64))), pa.array(list(distances[:, 1:]))]
     names = np.full(len(vectors), "none", dtype=object)
     for cluster in (cluster for cluster in clusters if cluster.number):
-        names[cluster.rows] = cluster.name or f"{cluster.number}: {cluster.title}"
+        names[cluster.rows] = f"{cluster.number}: {cluster.title}"
     columns: dict[str, Any] = {
         TEXT: embedded.corpus.sentences,
         X: points[:, 0],

@@ -25,7 +25,7 @@ from sbert_app.formats import format_count
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.corpus import CorpusLimits
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, sample_of
-from sbert_app.services.corpus.neighbours import neighbour_index, searched
+from sbert_app.services.corpus.neighbours import searched
 from sbert_app.services.maps.projection import CLUSTER_DIMENSIONS, MapSettings, map_key, project
 from sbert_app.services.store.cache import DiskCache, digest
 from training.errors import InputError
@@ -90,7 +90,8 @@ def cluster(
     invalid, or the corpus is too small, or too large for a tree.
     """
     settings.check(embedded)
-    count, size = settings.num_clusters, settings.min_cluster_size
+    count = settings.num_clusters
+    size = settings.min_cluster_size
     if settings.method == K_MEANS:
         k = min(count or CENTRES, len(embedded))
         key = digest(["mini-batch k-means", embedded.key, str(k)])
@@ -226,6 +227,9 @@ def join_nearest(vectors: np.ndarray, sample: np.ndarray, sample_labels: np.ndar
 
     The sample keeps its labels. Of equally frequent labels the lowest wins, and noise comes last.
     """
+    # It imports torch, which takes seconds.
+    from training.search import neighbour_index
+
     index = neighbour_index(np.ascontiguousarray(vectors[sample], dtype=np.float32), len(vectors))
     labels = np.empty(len(vectors), dtype=np.int64)
     joining = watch.stage("Assigning the other sentences to the clusters")

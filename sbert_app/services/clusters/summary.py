@@ -14,7 +14,7 @@ that the fine regions are nested in the coarse ones.
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -42,7 +42,6 @@ class Cluster:
         rows: int64, the positions of its sentences in the corpus.
         representatives: the positions of the sentences nearest to its centre, of distinct texts.
         cosine: the mean over all its pairs; None for a single sentence.
-        name: the name by a person, if it has one.
     """
 
     number: int
@@ -50,18 +49,15 @@ class Cluster:
     keywords: list[str]
     representatives: list[int]
     cosine: float | None
-    name: str = ""
 
     @property
     def title(self) -> str:
-        """The name of the cluster, or else its first keywords."""
-        return self.name or ", ".join(self.keywords[:TITLE_KEYWORDS])
+        """The first keywords of the cluster."""
+        return ", ".join(self.keywords[:TITLE_KEYWORDS])
 
 
-def describe_clusters(
-    embedded: EmbeddedCorpus, labels: np.ndarray, names: Mapping[int, str] | None = None
-) -> list[Cluster]:
-    """The clusters of `clustering.cluster` or `edits.edited`, the largest first, and then the noise if there is any."""
+def describe_clusters(embedded: EmbeddedCorpus, labels: np.ndarray) -> list[Cluster]:
+    """The clusters of `clustering.cluster`, the largest first, and then the noise if there is any."""
     order = np.argsort(labels, kind="stable")
     distinct, starts = np.unique(labels[order], return_index=True)
     words = keywords(embedded.corpus.sentences, labels)
@@ -78,22 +74,23 @@ def describe_clusters(
             row_of.setdefault(normalize_text(embedded.corpus.sentences[row]), row)
             if len(row_of) == REPRESENTATIVES:
                 break
-        name, cosine = (names or {}).get(label, ""), mean_pair_cosine(vectors)
-        clusters.append(Cluster(label + 1, rows, words[label], list(row_of.values()), cosine, name))
+        representatives = list(row_of.values())
+        clusters.append(Cluster(label + 1, rows, words[label], representatives, mean_pair_cosine(vectors)))
     return clusters + noise
 
 
 def label_columns(corpus: Corpus, clusters: list[Cluster]) -> dict[str, Column]:
-    """All sentences with their cluster (0 = noise), its name, its keywords, and their other columns."""
+    """All sentences with their cluster (0 = noise), its keywords, and their other columns."""
     numbers = np.zeros(len(corpus), dtype=np.int64)
     for cluster in clusters:
         numbers[cluster.rows] = cluster.number
     by_number = {cluster.number: cluster for cluster in clusters}
     own = [by_number[number] for number in numbers.tolist()]
-    columns: dict[str, Column] = {"cluster": [cluster.number for cluster in own]}
-    if any(cluster.name for cluster in clusters):
-        columns["name"] = [cluster.name for cluster in own]
-    columns |= {"keywords": [" ".join(cluster.keywords) for cluster in own], "sentence": corpus.sentences}
+    columns: dict[str, Column] = {
+        "cluster": [cluster.number for cluster in own],
+        "keywords": [" ".join(cluster.keywords) for cluster in own],
+        "sentence": corpus.sentences,
+    }
     return with_file_columns(columns, corpus.columns)
 
 
@@ -124,11 +121,13 @@ def keywords(sentences: Sequence[str], labels: np.ndarray, k: int = 6, most: int
     for label in counts:
         total_counts.update(counts[label])
         total_document_counts.update(document_counts[label])
-    sizes, stopped = Counter(labels[rows].tolist()), stop_words(total_counts.elements())
+    sizes = Counter(labels[rows].tolist())
+    stopped = stop_words(total_counts.elements())
     for label, class_counts in counts.items():
         # One is added to every count elsewhere, so that the ratio of a word that occurs only here is finite.
         elsewhere = (total_counts.total() - class_counts.total() + 1) / max(class_counts.total(), 1)
-        weights, weaker = {}, {}
+        weights = {}
+        weaker = {}
         for word, count in class_counts.items():
             if word in stopped:
                 continue

@@ -91,7 +91,8 @@ def shipped_scores(home: Path) -> tuple[Dataset, dict[ModelName, EvalResult], st
             model, _, name = key.rpartition("/")
             scores_of.setdefault(model, {})[name] = arrays[key]
         origin = str(arrays["made"])
-    gold, results = np.asarray(data.scores, dtype=np.float64), {}
+    gold = np.asarray(data.scores, dtype=np.float64)
+    results = {}
     for model, scores in scores_of.items():
         sentences, seconds = scores.pop("cost")
         results[ModelName.parse(model)] = EvalResult(

@@ -1,6 +1,6 @@
 """Archives: people's work in a home folder, and the model of a run, which can also be pushed to the Hub.
 
-    back_up(home, Path("lab.zip"))       what `services.store.HOME` calls work: runs, experiments, projects, groups
+    back_up(home, Path("lab.zip"))       what `services.store.HOME` calls work: runs, experiments, projects
     restore(home, Path("lab.zip"))       the parts that the home folder lacks; nothing in it is written over
 
 Each run, experiment, … is restored as a whole, under its name at once. An archive is checked whole before that: its
@@ -62,7 +62,8 @@ def back_up(home: Path, target: Path) -> Saved:
         raise InputError(f"{target} exists already; name a new file")
     at_work = tuple(RunStore(home).ids(State.RUNNING))
     changing = tuple(f"runs/{run}/{part}/" for run in at_work for part in ("checkpoint", "model"))
-    count, left_out = 0, []
+    count = 0
+    left_out = []
     with replace_file(target) as fresh, ZipFile(fresh, "x", ZIP_DEFLATED, strict_timestamps=False) as archive:
         archive.compresslevel = 1
         for file in files_of(home):

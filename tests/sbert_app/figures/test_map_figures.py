@@ -17,9 +17,8 @@ from sbert_app.figures.map import (
     hover_text,
     make_colouring,
     make_labels,
+    map_figure,
     names_at,
-    paired_maps,
-    single_map,
 )
 
 SENTENCES = ["<b>bold</b>", "plain & simple", "x" * 500, "四个字", "last"]
@@ -63,27 +62,38 @@ class TestColours:
 class TestFigure:
     @pytest.mark.parametrize(("dimensions", "kind"), [(2, "scatter"), (3, "scatter3d")])
     def test_every_point_is_drawn_once_with_its_row(self, dimensions, kind):
-        figure = single_map(picture(dimensions, colouring=make_labels("kind", list("abaab"))))
+        figure = map_figure(picture(dimensions, colouring=make_labels("kind", list("abaab"))))
         assert {trace.type for trace in figure.data} == {kind}
-        rows = np.concatenate([trace.customdata[:, 0] for trace in figure.data])
+        rows = np.concatenate([trace.customdata for trace in figure.data])
         assert sorted(rows.tolist()) == [0, 1, 2, 3, 4]
-        assert {trace.customdata.shape[1] for trace in figure.data} == {1}, "where it stands is said once"
+
+    def test_the_points_fill_the_frame_of_both_maps_alike(self):
+        drawn = picture(maps=2)
+        layout = map_figure(drawn).layout
+        points = np.concatenate(drawn.maps)
+        for axis, values in (("x", points[:, 0]), ("y", points[:, 1])):
+            low, high = layout[f"{axis}axis"].range
+            assert layout[f"{axis}axis2"].range == (low, high)
+            assert low < values.min() and values.max() < high
+            assert values.max() - values.min() > 0.9 * (high - low)
+
+    def test_both_maps_share_the_scale_of_a_number(self):
+        colouring = make_colouring("length", range(20))
+        points = np.zeros((20, 2), dtype=np.float32)
+        figure = map_figure(MapData([points, points], ["before", "after"], ["a sentence"] * 20, colouring))
+        assert [trace.marker.coloraxis for trace in figure.data] == ["coloraxis", "coloraxis"]
+        assert figure.layout.coloraxis.colorbar.title.text == "length"
 
     @pytest.mark.parametrize(("points", "kind"), [(FEW_POINTS, "scatter"), (FEW_POINTS + 1, "scattergl")])
     def test_many_points_are_drawn_by_webgl_however_they_are_grouped(self, points, kind):
         places, sentences = np.zeros((points, 2), dtype=np.float32), ["one"] * points
         colouring = make_labels("kind", ["a", "b"] * (points // 2) + ["a"] * (points % 2))
-        figure = single_map(MapData([places], ["before"], sentences, colouring))
+        figure = map_figure(MapData([places], ["before"], sentences, colouring))
         assert [trace.type for trace in figure.data] == [kind, kind]
 
     @pytest.mark.parametrize("dimensions", [2, 3])
-    def test_a_point_knows_where_it_moves_to_and_two_maps_have_a_panel_each_and_one_legend(self, dimensions):
-        drawn = picture(dimensions, maps=2, colouring=make_labels("kind", list("abaab")))
-        trace = single_map(drawn).data[0]
-        rows = [0, 2, 3]
-        np.testing.assert_allclose(trace.customdata[:, 1 : 1 + dimensions], drawn.maps[0][rows], rtol=1e-6)
-        np.testing.assert_allclose(trace.customdata[:, 1 + dimensions :], drawn.maps[1][rows], rtol=1e-6)
-        figure = paired_maps(drawn)
+    def test_two_maps_have_a_panel_each_and_one_legend(self, dimensions):
+        figure = map_figure(picture(dimensions, maps=2, colouring=make_labels("kind", list("abaab"))))
         assert [trace.showlegend for trace in figure.data] == [True, True, False, False]
         assert "after: &lt;i&gt;b&lt;/i&gt;" in [note.text for note in figure.layout.annotations]
 
@@ -93,11 +103,11 @@ class TestFigure:
             PairLines("below", np.array([[1, 2]]), False),
         ]
         drawn = picture(lines=lines)
-        strong, faint, points = single_map(drawn).data
+        strong, faint, points = map_figure(drawn).data
         places = drawn.maps[0][:, 0]
         np.testing.assert_allclose(strong.x, [places[0], places[1], np.nan, places[2], places[4], np.nan])
         assert (strong.visible, faint.visible, points.mode) == (True, "legendonly", "markers")
-        assert strong.customdata[:, 0].max() == -1  # no row: a click on a line is no click on a point
+        assert strong.customdata is None, "a click on a line is no click on a point"
 
 
 @given(st.text())
@@ -111,21 +121,29 @@ def test_a_hovered_text_has_no_tag_but_our_own_and_a_long_one_is_cut(sentence):
 
 def test_a_sample_knows_its_rows_in_the_corpus_and_its_groups_their_names_on_the_map():
     points = np.array([[0, 0], [0, 1], [9, 9], [9, 8], [5, 5]], dtype=np.float32)
-    labels = Labels("group", ["left", "<b>right</b>", "none"], np.array([0, 0, 1, 1, 2] * 2), ["blue", "green"])
+    labels = Labels("group", ["left", "<b>right</b>", BLANK], np.array([0, 0, 1, 1, 2] * 2))
     rows = np.array([0, 1, 2, 3, 9])
     names = [names_at(points, labels.of(rows))]
-    figure = single_map(MapData([points], ["map"], SENTENCES, labels.of(rows), rows=rows, names=names))
-    assert sorted(np.concatenate([trace.customdata[:, 0] for trace in figure.data]).tolist()) == rows.tolist()
-    assert [name[1:] for name in figure.layout.meta["names"][0]] == [
-        ["left", 0],
-        ["<b>right</b>", 0],
-    ]  # written as text
-    assert figure.layout.meta["names"][0][0][0] in points[:2].tolist(), "at one of its points"
+    figure = map_figure(MapData([points], ["map"], SENTENCES, labels.of(rows), rows=rows, names=names))
+    assert sorted(np.concatenate([trace.customdata for trace in figure.data]).tolist()) == rows.tolist()
+    notes = figure.layout.annotations
+    assert [(note.text, note.name, note.visible) for note in notes] == [
+        ("left", "coarse", True),
+        ("&lt;b&gt;right&lt;/b&gt;", "coarse", True),
+    ]
+    assert notes[0].x in points[:2, 0].tolist(), "at one of its points"
+
+
+def test_names_of_fine_regions_wait_until_the_map_is_zoomed_in():
+    points = np.random.default_rng(0).standard_normal((4, 2)).astype(np.float32)
+    labels = make_labels("topic", ["a", "a", "b", "b"])
+    figure = map_figure(MapData([points], ["map"], SENTENCES[:4], labels, names=[names_at(points, labels, depth=1)]))
+    assert [(note.name, note.visible) for note in figure.layout.annotations] == [("fine", False)] * 2
 
 
 def test_in_three_dimensions_names_are_text_and_only_those_of_the_coarse_regions():
     points = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
     labels = make_labels("topic", ["<b>a</b>", "<b>a</b>", "b", "b"])
     names = [[*names_at(points, labels), *names_at(points, labels, depth=1)]]
-    figure = single_map(MapData([points], ["map"], SENTENCES[:4], labels, names=names))
+    figure = map_figure(MapData([points], ["map"], SENTENCES[:4], labels, names=names))
     assert [note.text for note in figure.layout.scene.annotations] == ["&lt;b&gt;a&lt;/b&gt;", "b"]

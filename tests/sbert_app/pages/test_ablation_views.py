@@ -94,9 +94,9 @@ def test_variants_that_cannot_be_told_apart_from_the_best_are_named():
 
 def test_a_sweep_is_estimated_and_is_a_grid_of_links_to_its_runs(sweeps):
     plan = new_sweep("pooling", 2, {"max_steps": 20, "base": "scratch:1x32"})
-    html = views.plan_of(sweeps.estimate(plan), None, unknown="measuring")
+    html = views.plan_of(sweeps.estimate(plan), None)
     assert "3 variants × 2 seeds = 6 runs · 20 steps each · " in html
-    assert "measuring the speed" in html
+    assert "time known after 20 steps" in html
     sweep = sweeps.start(plan)
     html = views.grid_of(sweep)
     assert html.count('<a class="cell queued" href="train?run=') == 6

@@ -266,11 +266,11 @@ def test_a_figure_is_drawn_from_nothing_one_run_or_several_of_one_measure(servic
 
 def test_the_plan_has_rows_steps_time_and_notes_or_says_that_they_are_unknown():
     estimate = RunEstimate(RunConfig("regression", max_steps=200), 5_749, 2, "scored pairs", ("one <b>note</b>",))
-    html = train_runs.plan(estimate, TrainingRate(300.0, 1.0, "8 steps measured <just> now"))
+    html = train_runs.plan(estimate, TrainingRate(300.0, 1.0, "the rate of <mine>"))
     assert "5,749 scored pairs · 200 steps of 16 · <b>about " in html
-    assert "from 8 steps measured &lt;just&gt; now" in html
+    assert "from the rate of &lt;mine&gt;" in html
     assert "<li>one &lt;b&gt;note&lt;/b&gt;</li>" in html
-    assert "<b>no estimate yet</b>" in train_runs.plan(estimate, None)
+    assert "<b>time known after 20 steps</b>" in train_runs.plan(estimate, None)
     unknown = replace(estimate, config=RunConfig("regression"), rows=None)
     assert "known once the data is loaded" in train_runs.plan(unknown, None)
 

@@ -51,8 +51,10 @@ class TestBodies:
         assert limits._checked(b'"\\ud800', COMPARE) == b'"\\ud800', "no JSON"
 
     def test_a_packed_body_is_refused_by_its_encoding(self, tmp_path):
-        answer = client(tmp_path).post("/v2/embed", content=gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"})
-        sentence = {"message": "the request is packed by gzip; send it as it is"}
+        answer = client(tmp_path).post(
+            "/api/encode", content=gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"}
+        )
+        sentence = {"error": "the request is packed by gzip; send it as it is"}
         assert (answer.status_code, answer.json()) == (415, sentence)
 
     @pytest.mark.parametrize("announced", [b"100", b"%d" % (MOST_BODY + 1)])

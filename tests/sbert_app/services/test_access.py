@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from sbert_app.server.endpoints import start_run
+from sbert_app.server.endpoint import Call
+from sbert_app.server.endpoints import ENDPOINTS
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.experiments.experiment import Experiments, new_seeds
 from sbert_app.services.jobs.queue import RunQueue
@@ -162,7 +163,8 @@ def test_every_way_to_start_runs_trains_as_briefly(tmp_path):
     config = RunConfig("regression", base="scratch:1x32", train_data=pairs, eval_data=pairs, max_steps=10_000)
     experiment = Experiments(jobs, access.check_run).start(new_seeds(config, "0,1"))
     services = SimpleNamespace(access=access, jobs=jobs)
-    request = SimpleNamespace(headers={}, client=SimpleNamespace(host="127.0.0.1"))
-    start_run(services, base="scratch:1x32", train_data=pairs, eval_data=pairs, max_steps=10_000, request=request)
+    endpoint = ENDPOINTS["start_run"]
+    body = {"base": "scratch:1x32", "train_data": pairs, "eval_data": pairs, "max_steps": 10_000}
+    endpoint.function(Call(services), endpoint.body.parse(body))
     assert len(experiment.runs) == 2 and len(jobs.store.list()) == 3
     assert {run.config.max_steps for run in jobs.store.list()} == {200}

@@ -47,7 +47,7 @@ def test_without_the_hub_the_sts_benchmark_is_that_of_the_home_folder(monkeypatc
 
 
 def test_an_unknown_task_and_a_cross_encoder_are_one_sentence(stsb):
-    with pytest.raises(InputError, match=r"^mteb has no task 'STSBenchmurk'; did you mean STSBenchmark\?$"):
+    with pytest.raises(InputError, match=r"^mteb has no task 'STSBenchmurk': .*'STSBenchmark'\?$"):
         find_task("STSBenchmurk")
     with pytest.raises(InputError, match="minilm-stsb is a cross-encoder; the tasks of mteb need the vectors"):
         evaluate_task(open_model("minilm-stsb"), stsb[0])

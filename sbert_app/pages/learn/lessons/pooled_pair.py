@@ -92,10 +92,7 @@ def show(context: Context, a: str, b: str, pooling: str) -> Measurement:
     """The figure and the result, and a link that compares the pair."""
     result, model = measure(context, a, b, pooling), context.setup.model
     exact = result.comparison.attribution
-    if exact is None:
-        figure = left_out_bars(result.left_out)
-    else:
-        figure = compare.word_map(exact.words_a, exact.words_b, exact.matrix)
+    figure = left_out_bars(result.left_out) if exact is None else compare.word_map(exact)
     other_model = {} if model == DEFAULT_MODEL else {"model": model}  # than the one that Compare opens with
     link = "./?" + urlencode({"a": a, "b": b, "pooling": pooling, **other_model})
     return Measurement(figure, describe(result, pooling), link)

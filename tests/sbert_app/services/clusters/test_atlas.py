@@ -30,7 +30,7 @@ def export(home, tmp_path):
     embedded = EmbeddedCorpus(Corpus("c", SENTENCES, columns), BagEncoder().encode(SENTENCES), "m", "mean", "key", 0.0)
 
     def run(output: Path = tmp_path / "atlas.parquet", **options):
-        clusters, cache = describe_clusters(embedded, LABELS, {1: "hounds"}), DiskCache(tmp_path / "home" / "cache")
+        clusters, cache = describe_clusters(embedded, LABELS), DiskCache(tmp_path / "home" / "cache")
         settings = MapSettings(epochs=5)
         drawn = export_atlas(embedded, clusters, output, settings, cache, tmp_path / "home", **options)
         return drawn, pq.read_table(output)
@@ -50,7 +50,7 @@ def test_every_sentence_has_its_point_its_cluster_and_its_neighbours_and_what_is
     assert np.isfinite(table["projection_y"].to_numpy()).all()
     assert table["cluster"].to_pylist()[0] == "none"
     assert table["cluster"].to_pylist()[1].startswith("1: ")
-    assert table["cluster"].to_pylist()[2] == "hounds"
+    assert table["cluster"].to_pylist()[2].startswith("2: ")
     neighbours = table["neighbors"].to_pylist()
     assert all(len(row["ids"]) == len(row["distances"]) == 10 for row in neighbours)
     assert all(n not in row["ids"] for n, row in enumerate(neighbours))

@@ -19,7 +19,6 @@ from sbert_app.pages.train.runs import run_list, status
 from sbert_app.services.annotations.project import ChosenPair, ProjectInfo, Projects
 from sbert_app.services.annotations.quality import last_training, start
 from sbert_app.services.background.watch import UNWATCHED, State
-from sbert_app.services.clusters.edits import ClusterEdits, edit_store, group_store, save_group
 from sbert_app.services.compare.calibration import fit_own, own_curves, stored_curve
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
@@ -52,7 +51,6 @@ ELSEWHERE = {
     "runs/*/model/*": "test_folder, test_loading",
     "runs/*/checkpoint/*": "test_resume",
     "runs/*/negatives.jsonl": "test_negatives",
-    "models/static/*/*": "test_folder",
     "models/*": "test_folder",
     "data/*": "test_load",
     "numba/*": "test_projection",
@@ -60,7 +58,6 @@ ELSEWHERE = {
     "vectors/*.f32.incomplete": "test_large_corpora",
     "calibration/*.json": "test_calibration",
     "jobs.sqlite*": "test_jobs",
-    "rates.json*": "test_estimate",
     "worker-*.log": "nobody reads it",
     "runs/*/tensorboard/*": "TensorBoard reads it",
     "runs/*/own.json": "of a run with objects of one's own: test_own_runs",
@@ -96,11 +93,8 @@ def write_home(services: Services) -> None:
             project.rate("Ann", pair, score)
         project.agree("Ann", 0, 3)
         start(project, services.jobs)
-        group_store(home).put(name, group_store(home).get("none"))
-        edit_store(home).put(name, ClusterEdits({0: name}, {1: 0}))
         fit_own(name, "mean", SCORED, np.linspace(0, 1, len(SCORED)), home)
         services.scoring.run(ScoreRequest(upload, None, MODEL))
-    save_group(group_store(home), CORPUS, "to check", "blue", (1, 2))
     services.shared_sentences.pairs(services.shared_sentences.put(SHARED))
     for job in services.settings.temp_folder.glob("scored/*/job.json"):
         services.scoring.apply_threshold(job.parent.name, 0.5)
@@ -216,8 +210,6 @@ LOOKS: dict[str, Look] = {  # by how the paths begin, with the name of a record 
     "runs/": _runs,
     "experiments/": _experiments,
     "annotations/": _projects,
-    "explore/groups/": _of_store(group_store),
-    "explore/clusters/": _of_store(edit_store),
     "data/uploads/": _upload,
     "tmp/scored/": _scored,
     "tmp/handover/": _shared,
@@ -245,7 +237,7 @@ def written(tmp_path_factory, home) -> Services:
     for kind in ("models", "data"):
         (own / kind).mkdir(parents=True)
         for folder in (home / kind).iterdir():
-            if folder.name not in ("uploads", "static"):  # what other tests have written
+            if folder.name not in ("uploads",):  # what other tests have written
                 (own / kind / folder.name).symlink_to(folder)
     write_home(open_home(own))
     return open_home(own)
