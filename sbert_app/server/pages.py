@@ -28,7 +28,7 @@ from sbert_app.server import endpoints
 from sbert_app.server.errors import error_answer
 from sbert_app.server.workarounds import WholeSteps
 from sbert_app.services.container import Services
-from training.catalogue import ASSETS
+from training.catalogue import ASSETS, read_asset
 
 FRONT = PAGES[0]
 # Gradio has these files for every page; a browser that has opened one page does not load them again for the next.
@@ -81,7 +81,7 @@ class Pages:
         elif rest.split("/")[0] in SHARED:
             answer = RedirectResponse(f"{root}/{quote(rest)}{query}", 308, KEPT)
         elif not rest and first not in self._apps and _is_navigation(scope):
-            answer = HTMLResponse(_standalone("opening", current=first, root=f"{root}/"))
+            answer = HTMLResponse(standalone("opening", current=first, root=f"{root}/"))
         if answer is not None:
             await answer(scope, receive, send)
             return
@@ -171,9 +171,11 @@ async def _no_answer(request: Request, error: Exception) -> Response:
         detail = f"there is no {request.url.path[:100]}; /docs describes what there is" if status == 404 else detail
         return error_answer(request.url.path, status, detail)
     root = f"{request.app.root_path}/"
-    return HTMLResponse(_standalone("not_found", path=request.url.path[:200], root=root, current=""), 404)
+    return HTMLResponse(standalone("not_found", path=request.url.path[:200], root=root, current=""), 404)
 
 
-def _standalone(template: str, **values: str) -> Markup:
+def standalone(template: str, **values: str) -> Markup:
     """A page that Gradio does not draw."""
-    return render(f"components/templates/{template}.html", head=theme.head(), **values)
+    style = read_asset("navigation.html")
+    script = read_asset("app.js")
+    return render(f"components/templates/{template}.html", style=style, script=script, **values)
