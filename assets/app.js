@@ -201,12 +201,20 @@
   }, true);
   addEventListener("popstate", () => location.search !== shown && location.reload());
 
+  // A page is open when no visible part waits for its first answer.
+  function noteOpened() {
+    const main = document.querySelector("main h1");
+    const isWaiting = [...document.querySelectorAll("main .waiting")].some((part) => part.checkVisibility());
+    if (main && !isWaiting) document.body.classList.add("opened");
+  }
+
   let due = 0;
   function complete() {
     if (due) return;
     due = setTimeout(() => {
       due = 0;
       applyTheme();
+      noteOpened();
       bringIntoSight(document.querySelector(".site-nav nav"), document.querySelector(".site-nav [aria-current]"));
       nameRadioGroups();
       rove();
