@@ -201,11 +201,14 @@
   }, true);
   addEventListener("popstate", () => location.search !== shown && location.reload());
 
-  // A page is open when no visible part waits for its first answer.
+  // A page is open when it no longer changes, and no visible part waits for its first answer.
+  const STILL_MS = 400;
+  let opening = 0;
   function noteOpened() {
     const main = document.querySelector("main h1");
     const isWaiting = [...document.querySelectorAll("main .waiting")].some((part) => part.checkVisibility());
-    if (main && !isWaiting) document.body.classList.add("opened");
+    clearTimeout(opening);
+    if (main && !isWaiting) opening = setTimeout(() => document.body.classList.add("opened"), STILL_MS);
   }
 
   let due = 0;
