@@ -201,14 +201,17 @@
   }, true);
   addEventListener("popstate", () => location.search !== shown && location.reload());
 
-  // A page is open when it no longer changes, and no visible part waits for its first answer.
-  const STILL_MS = 400;
-  let opening = 0;
+  // A page is open when it no longer changes, and no visible part waits for its first answer. Parts that wait may come
+  // late, as Gradio loads the script of each kind of component.
+  const STILL_MS = 400, LATE_MS = 1500;
+  let opening = 0, hasWaited = false;
   function noteOpened() {
     const main = document.querySelector("main h1");
     const isWaiting = [...document.querySelectorAll("main .waiting")].some((part) => part.checkVisibility());
+    hasWaited ||= isWaiting;
     clearTimeout(opening);
-    if (main && !isWaiting) opening = setTimeout(() => document.body.classList.add("opened"), STILL_MS);
+    if (!main || isWaiting) return;
+    opening = setTimeout(() => document.body.classList.add("opened"), hasWaited ? STILL_MS : LATE_MS);
   }
 
   let due = 0;
