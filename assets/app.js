@@ -203,7 +203,7 @@
 
   // A page is open when it no longer changes, and no visible part waits for its first answer. Parts that wait may come
   // late, as Gradio loads the script of each kind of component.
-  const STILL_MS = 400, LATE_MS = 1500;
+  const STILL_MS = 400, LATE_MS = 2000;
   let opening = 0, hasWaited = false;
   function noteOpened() {
     const main = document.querySelector("main h1");
