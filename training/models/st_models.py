@@ -198,7 +198,7 @@ def open_library(library_class: str, folder: ModelFolder, dtype: torch.dtype, de
     _check_numbers(folder, model)
     tables = [module.num_embeddings for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag)]
     tokens = len(model.tokenizer.get_vocab())
-    if tables and tokens > max(tables):
+    if model.transformers_model is None and tables and tokens > max(tables):
         raise InputError(f"{folder.path} has {tokens:,} tokens, but vectors for {max(tables):,} only; fetch it again")
     for module in model.modules():
         backbone = getattr(module, "model", None)
