@@ -85,7 +85,9 @@ def format_time(seconds: float) -> str:
     """A moment (seconds since 1970) in the server's time zone: "14:05" today, else "21 Nov 23:30"."""
     moment, today = time.localtime(seconds), time.localtime()
     is_today = (moment.tm_year, moment.tm_yday) == (today.tm_year, today.tm_yday)
-    return time.strftime("%H:%M" if is_today else "%-d %b %H:%M", moment)
+    clock = time.strftime("%H:%M", moment)
+    # "%-d", the day without a zero before it, is unknown to Windows.
+    return clock if is_today else f"{moment.tm_mday} {time.strftime('%b', moment)} {clock}"
 
 
 def _format_whole_seconds(seconds: int) -> str:

@@ -80,6 +80,7 @@ class Services:
         regularly(QUEUE_SECONDS, self.jobs.reconcile)
         try:
             for name in (DEFAULT_MODEL, DEFAULT_CROSS_ENCODER):
+                self.models.download([name])
                 self.models.get(name, Model).score([("Ready?", "Ready.")])
         except InputError as error:
             log.warning("the default model could not be loaded: %s", error)

@@ -77,7 +77,7 @@ def status(run: Run, ahead: int) -> Markup:
     return render(
         "train/templates/status.html",
         run=run,
-        label=state_label(run),
+        label="starting …" if run.state == State.QUEUED and not ahead else state_label(run),
         fraction=progress.step / progress.steps if progress.steps else 0.0,
         facts=_facts(run, ahead),
         errors=[error[:1].upper() + error[1:] for error in errors],
@@ -184,10 +184,11 @@ def _facts(run: Run, ahead: int) -> list[str]:
     """The step, the time left, the throughput, the device; of a run in the queue, its place."""
     progress = run.progress
     if run.state == State.QUEUED:
-        waiting = ["next in the queue"]
+        if ahead:
+            return [f"{format_count(ahead, 'run')} ahead in the queue"]
         if run.waited > MOST_WAITED:
-            waiting.append(f"no worker has begun it for {format_duration(run.waited)}: the worker’s log may say why")
-        return [f"{format_count(ahead, 'run')} ahead in the queue"] if ahead else waiting
+            return [f"no worker has begun it for {format_duration(run.waited)}: the worker’s log may say why"]
+        return []
     facts = [f"step {progress.step:,} of {progress.steps:,}" if progress.steps else "loading data and model"]
     if run.state == State.RUNNING:
         if progress.seconds_left is not None:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.background.watch import POLL_SECONDS, UNWATCHED, Watch
 from sbert_app.services.store.cache import LRUCache
 from training.catalogue import CROSS_ENCODERS, DOWNLOADS, GLOVE, WITH_THE_APP, WORD_ENCODERS
 from training.data.load import megabytes_to_fetch
@@ -59,6 +59,8 @@ class ModelCache:
         # transformers is imported, and models are built, by one thread at a time.
         self._loading = threading.Lock()
         self._last_use: dict[ModelName, float] = {}
+        # The megabytes of each download that are here, and in all.
+        self._downloads: dict[ModelName, tuple[float, float]] = {}
 
     def get(self, name: ModelName | str, type_: type[M], pooling: str | None = None, role: str | None = None) -> M:
         """The model of that name; the poolings, dimensions and prompts of one model share its weights.
@@ -144,13 +146,28 @@ class ModelCache:
         for name in names:
             if self.is_here(name):
                 continue
-            watch.report(0, f"Loading {name}")
+            key = self.canonical(name).weights
+            # Another thread may download it, as the app does when it starts in an empty home folder.
+            lock = self._locks.setdefault(key, threading.Lock())
+            while lock.locked():
+                watch.check()
+                self._report_download(key, watch)
+                time.sleep(POLL_SECONDS)
 
-            def on_download(_: str, done: float, total: float, name: ModelName | str = name) -> None:
-                watch.report(done, f"Downloading {name}, {total:,.0f} MB", total)
+            def on_download(_: str, done: float, total: float, key: ModelName = key) -> None:
+                self._downloads[key] = (done, total)
+                self._report_download(key, watch)
 
+            self._report_download(key, watch)
             with listening(on_download, watch.should_stop):
                 self.get(name, Model)
+
+    def _report_download(self, key: ModelName, watch: Watch) -> None:
+        done, total = self._downloads.get(key, (0.0, 0.0))
+        if done < total:
+            watch.report(done, f"Downloading {key}, {total:,.0f} MB", total)
+        else:
+            watch.report(0, f"Loading {key}")
 
     def own_pooling(self, name: ModelName | str) -> str | None:
         """The pooling in a name, or else that of the model; None if only a download would tell it."""

@@ -59,11 +59,11 @@ def test_the_cosine_does_not_wait_for_the_cross_encoder(page):
     request, questions = SimpleNamespace(headers={}), {}
     models = page.services.models
     assert not models.has("minilm-stsb")
-    first = page.answer_pair(request, *inputs, None, shown_model, stopped, questions, waits=False)
+    first = page.answer_first(request, *inputs, None, shown_model, stopped, questions)
     assert "cosine" in first[page.answer].lower()
     assert questions["shown"].comparison.cross_score is None
     assert not models.has("minilm-stsb")
     page.answer_pair(request, *inputs, None, shown_model, stopped, questions)
     assert questions["shown"].comparison.cross_score is not None
-    again = page.answer_pair(request, *inputs, None, shown_model, stopped, questions, waits=False)
+    again = page.answer_first(request, *inputs, None, shown_model, stopped, questions)
     assert again == {page.answer: gr.skip()}
