@@ -30,7 +30,8 @@ from secrets import token_hex
 from typing import IO, Any
 
 # The suffixes of a folder that is being written, and of the one that it replaces.
-FRESH, ASIDE = ".fresh", ".aside"
+FRESH = ".fresh"
+ASIDE = ".aside"
 # The temporary names of `AtomicFile`.
 LEFTOVER = re.compile(r"\..+\.(?P<process>\d{1,9})\.[0-9a-f]{8}\.part")
 # A process may live on another machine that shares the disk; its file is younger than this.
