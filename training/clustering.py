@@ -50,16 +50,16 @@ def near_duplicates(
     original = np.arange(len(rows))
     index = neighbour_index(rows, 4 * len(rows), is_filled=False)
     # The positions of the vectors in the index, which are those that stay.
-    kept = np.empty(0, dtype=np.int64)
+    positions = np.empty(0, dtype=np.int64)
     for start in blocks:
         block = rows[start : start + ROWS]
         nearest = _most_similar(index, block, threshold)
         is_repeat = nearest >= 0
-        original[start : start + ROWS][is_repeat] = kept[nearest[is_repeat]]
+        original[start : start + ROWS][is_repeat] = positions[nearest[is_repeat]]
         new = start + np.flatnonzero(~is_repeat)
         new = new[_first_of_similar(rows[new], new, threshold, original)]
         index.add(rows[new])
-        kept = np.concatenate([kept, new])
+        positions = np.concatenate([positions, new])
     return original
 
 
