@@ -32,7 +32,8 @@ PERCENT = 100
 # The weight of the past in the running mean of the loss.
 SMOOTHING = 0.9
 # The height of a variant of an ablation, and the space for legend and axis.
-ROW_PIXELS, MARGIN_PIXELS = 46, 104
+ROW_PIXELS = 46
+MARGIN_PIXELS = 104
 
 
 @dataclass(frozen=True)

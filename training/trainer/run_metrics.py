@@ -48,7 +48,8 @@ MAIN_METRICS = {name: metric for name, metric in RUN_METRICS.items() if metric.h
 RESERVED = {"t", "step", "kind", "best", "seconds", "seconds_left", "collapsed", "undefined", "by_dimension"}
 RESERVED |= {"random_cosine_std", "plain_cosine_std", *(name for name in RUN_METRICS if "@" not in name)}
 # Steps before the first warning, and a difference of losses that is no difference.
-MIN_STEPS, TOLERANCE = 20, 0.005
+MIN_STEPS = 20
+TOLERANCE = 0.005
 
 
 def main_metric(figures: Mapping[str, Any], first: str | None = None) -> str | None:

@@ -41,7 +41,8 @@ from training.errors import InputError, Stopped, UserFacingError
 MOST_LISTED = 20
 REMEMBER_JOB = "() => window.rememberJob()"
 # The example and its shipped scores.
-EXAMPLE, SHIPPED = asset("examples/bulk-example.csv"), asset("examples/bulk")
+EXAMPLE = asset("examples/bulk-example.csv")
+SHIPPED = asset("examples/bulk")
 PRESS_SCORE = "Press Score."
 CHOOSE_COLUMNS = "Choose the two columns that hold the sentences, below the file"
 ONE_COLUMN = "This file has one column, and pairs need two. Explore maps a list of sentences and removes its duplicates"

@@ -19,7 +19,8 @@ MEANING = (
 # The HTML that applies the threshold of a model; "" where it cannot be applied.
 Use = Callable[[ModelName, Choice], str]
 
-use_link, use_button = macro("use_link"), macro("use_button")
+use_link = macro("use_link")
+use_button = macro("use_button")
 
 
 def criterion_label(criterion: str) -> str:

@@ -37,7 +37,8 @@ from sbert_app.services.container import Services
 from training.errors import Stopped, UserFacingError
 
 # The labels of the Stop button.
-IDLE, STOPPING = "Stop", "Stopping …"
+IDLE = "Stop"
+STOPPING = "Stopping …"
 
 
 def visible(value: Any) -> Update:

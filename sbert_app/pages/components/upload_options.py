@@ -54,7 +54,8 @@ from training.names import DataName
 MOST_OPENED = 16
 # The suffix of the id of each column picker, and its label.
 COLUMNS = {"1": "Sentence 1", "2": "Sentence 2", "target": "Score or label"}
-NONE, CHOOSE = "", "choose a column"
+NONE = ""
+CHOOSE = "choose a column"
 # The roles that the pickers show.
 READ = (*TEXTS, SCORE, LABEL, RATING)
 

@@ -33,7 +33,8 @@ from training.objectives import OBJECTIVES
 from training.objectives.base import HELD_OUT
 from training.trainer.config import CHOICES, REPORTERS, SETTINGS, RunConfig, default_learning_rate
 
-TRAIN_DATA, DEV_DATA = data_choices("train"), [*data_choices("dev"), ("a tenth of the training data", HELD_OUT)]
+TRAIN_DATA = data_choices("train")
+DEV_DATA = [*data_choices("dev"), ("a tenth of the training data", HELD_OUT)]
 POOLING_CHOICES = [*POOLINGS, ("as the base", "base")]
 TEACHERS = [
     ("minilm-stsb: cross-encoder, built in", "minilm-stsb"),

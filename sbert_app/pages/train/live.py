@@ -27,7 +27,8 @@ from training.names import ModelName
 
 REMEMBER_RUN = "() => window.rememberRun()"
 # Seconds between two looks at the runs while one of them is at work, and while none is.
-BUSY_SECONDS, IDLE_SECONDS = 1.0, 4.0
+BUSY_SECONDS = 1.0
+IDLE_SECONDS = 4.0
 FORGET_RUN = """() => window.showAddress(window.location.pathname)"""
 
 

@@ -39,7 +39,8 @@ ADVICE = {
 }
 
 # The last lines of a log, and mined hard negatives beside their anchors and positives.
-log, negatives = macro("train/log"), macro("train/negatives")
+log = macro("train/log")
+negatives = macro("train/negatives")
 
 
 def no_runs(pooling: PrecomputedTable | None) -> Markup:

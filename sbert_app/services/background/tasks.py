@@ -29,7 +29,8 @@ POLL_SECONDS = 0.25
 # The time that tasks have to end when the process does.
 CLOSE_SECONDS = 5.0
 # The progress after which the remaining time is estimated.
-MIN_FRACTION, MIN_SECONDS = 0.02, 0.5
+MIN_FRACTION = 0.02
+MIN_SECONDS = 0.5
 
 
 class Superseded(Stopped):

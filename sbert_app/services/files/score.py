@@ -41,11 +41,16 @@ from training.models.model import PairModel, VectorModel
 from training.models.texts import ReadReport
 
 # The time of a chunk, its size in rows at first and at least, and its largest growth over the one before.
-CHUNK_SECONDS, FIRST_CHUNK, MIN_CHUNK, MAX_GROWTH = 2.0, 128, 16.0, 4.0
+CHUNK_SECONDS = 2.0
+FIRST_CHUNK = 128
+MIN_CHUNK = 16.0
+MAX_GROWTH = 4.0
 # The states of a sentence beside 0.
-CUT, UNKNOWN = 1, 2
+CUT = 1
+UNKNOWN = 2
 # The scored rows, and the notes, in the summary.
-EXAMPLE_ROWS, EXAMPLE_NOTES = 10, 20
+EXAMPLE_ROWS = 10
+EXAMPLE_NOTES = 20
 
 
 def score_file(
