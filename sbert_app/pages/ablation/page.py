@@ -31,7 +31,6 @@ from sbert_app.services.experiments.ablations import (
     VariantRow,
     outcome,
     precomputed_tables,
-    rank_variants,
 )
 from sbert_app.services.experiments.experiment import (
     SWEEP,
@@ -48,7 +47,6 @@ OPENING = next(iter(ABLATIONS))
 BASES = [*MODELS, "bert-base-uncased"]
 # The default length of a run: about a minute on two cores.
 STEPS = 200
-TEST = "Student’s t on the differences within a seed"
 RUN_COLUMNS = [("run", ""), ("seed", ""), ("state", ""), ("before", "number"), ("best", "number"), ("last", "number")]
 REPEATS = "Start repeats the figure: the same base, seeds and steps."
 KEEP_NAME = """(name, base) => window.nameInAddress(["preset", "base", "sweep"], [name, base || "", ""], true)"""
@@ -303,18 +301,12 @@ def statistics_of(parts: Mapping[str, Sequence[VariantRow]]) -> Markup:
     sources = list(parts.values())
     # A row for each variant that any source has measured.
     lines = [line for line in zip(*sources, strict=True) if any(row.summary for row in line)]
-    labels = {row.variant: row.label for row in sources[0]}
-    rankings = [
-        macro("ranking")(rank_variants(rows), labels, f"over these seeds, {name}", TEST, "variants")
-        for name, rows in parts.items()
-    ]
     return render(
         "ablation/templates/statistics.html",
         names=list(parts),
         lines=lines,
         default=next(row.label for row in sources[0] if row.is_default),
         has_paper=any(line[0].paper is not None for line in lines),
-        rankings=rankings,
     )
 
 
