@@ -183,7 +183,7 @@ def _facts(run: Run, ahead: int) -> list[str]:
     """The step, the time left, the throughput, the device; of a run in the queue, its place."""
     progress = run.progress
     if run.state == State.QUEUED:
-        waiting = ["next in the queue"]
+        waiting = ["starting …"]
         if run.waited > MOST_WAITED:
             waiting.append(f"no worker has begun it for {format_duration(run.waited)}: the worker’s log may say why")
         return [f"{format_count(ahead, 'run')} ahead in the queue"] if ahead else waiting
