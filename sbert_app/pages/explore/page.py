@@ -38,9 +38,7 @@ from training.errors import InputError, UserFacingError
 from training.models.model import VectorModel
 from training.names import DataName
 
-TAGLINE = (
-    "See what a collection of sentences is about: each point is a sentence, and similar ones lie close together."
-)
+TAGLINE = "See what a collection of sentences is about: similar sentences lie close together."
 # The length of the list of a browser's corpora.
 MOST_LISTED = 20
 # (function that builds the tab, title, id)

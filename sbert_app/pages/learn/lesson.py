@@ -110,10 +110,14 @@ class Demo:
 
 @dataclass(frozen=True)
 class Lesson:
-    """The text of a lesson: ``key`` names its module, ``short`` labels its button, ``opens`` is its link's text."""
+    """The text of a lesson: ``key`` names its module, ``short`` labels its button, ``opens`` is its link's text.
+
+    Lessons of one ``chapter`` stand together.
+    """
 
     number: int
     key: str
+    chapter: str
     short: str
     title: str
     idea: str
@@ -136,6 +140,14 @@ def lessons() -> tuple[Lesson, ...]:
     contents = (json.loads(file.read_text(encoding="utf-8")) for file in asset("lessons").glob("*.json"))
     loaded = (Lesson(**{**c, "text": tuple(c["text"]), "paper": tuple(map(tuple, c["paper"]))}) for c in contents)
     return tuple(sorted(loaded, key=lambda lesson: lesson.number))
+
+
+def chapters() -> dict[str, list[Lesson]]:
+    """The lessons of each chapter, in order."""
+    grouped: dict[str, list[Lesson]] = {}
+    for lesson in lessons():
+        grouped.setdefault(lesson.chapter, []).append(lesson)
+    return grouped
 
 
 def lesson_number(text: str | None) -> int:
