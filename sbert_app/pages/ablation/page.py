@@ -20,7 +20,7 @@ from sbert_app.pages.components.address import keep, keep_touched, values_of
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, Update, on_open
 from sbert_app.pages.components.experiments import ExperimentPanel, Plan, StartForm, progress_of
 from sbert_app.pages.components.measure_tab import hidden, visible
-from sbert_app.pages.components.messages import Unknown, estimate_plan, heading, section, sentence_case
+from sbert_app.pages.components.messages import estimate_plan, heading, section, sentence_case
 from sbert_app.pages.components.pickers import HINT, MODELS, data_choices, open_dropdown
 from sbert_app.pages.components.report import Report, of_page, plot, report_button
 from sbert_app.pages.components.templates import macro, render
@@ -313,7 +313,6 @@ def statistics_of(parts: Mapping[str, Sequence[VariantRow]]) -> Markup:
 def plan_of(
     estimate: ExperimentEstimate,
     rate: TrainingRate | None,
-    unknown: Unknown = "no run",
     differences: Sequence[str] | None = None,
 ) -> Markup:
     """The work of a sweep, its time, the disk space of its models, and how it differs from the figure."""
@@ -329,7 +328,7 @@ def plan_of(
     notes = [*first.notes]
     if differences is not None:
         notes.insert(0, f"Differs from the figure: {', '.join(differences)}." if differences else REPEATS)
-    return estimate_plan(facts, seconds, source, unknown, notes)
+    return estimate_plan(facts, seconds, source, notes)
 
 
 def grid_of(sweep: Experiment) -> Markup:

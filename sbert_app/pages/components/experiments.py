@@ -158,7 +158,7 @@ def shared_settings(experiment: Experiment) -> str:
 # Gradio fills in a form field by field, and fields in closed folds some ticks after the next event. Questions asked
 # before that would see old values.
 SETTLED = "() => new Promise((settled) => setTimeout(settled, 150))"
-# ``plan(rate, unknown)`` describes the runs, and without a rate the reason why their time is unknown.
+# ``plan(rate)`` describes the runs; ``rate`` is None if no run of their kind was made on this machine.
 Plan = Callable[..., Markup]
 
 
