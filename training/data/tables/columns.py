@@ -96,11 +96,14 @@ class PairColumns:
     score: str | None = None
     label: str | None = None
     negative: str | None = None
+    # Those of several raters, in place of a score or a label.
+    ratings: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns as a user would name them: the sentences and, last, the judgement or "-"."""
-        return self.sentence1, self.sentence2, self.score or self.label or self.negative or "-"
+        third = self.score or self.label or self.negative or "-"
+        return (self.sentence1, self.sentence2) if self.ratings else (self.sentence1, self.sentence2, third)
 
 
 def split_names(text: str | None, existing: Collection[str] = ()) -> tuple[str, ...]:

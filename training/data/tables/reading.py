@@ -262,7 +262,8 @@ class TableReading:
                 f"{self.name} has {self._listed()}, but two with sentences are needed: call them sentence1 "
                 "and sentence2, or say which they are."
             )
-        return PairColumns(first, second, self.first(SCORE), self.first(LABEL), self.first(NEGATIVE))
+        gold = self.first(SCORE), self.first(LABEL), self.first(NEGATIVE)
+        return PairColumns(first, second, *gold, ratings=self.all(RATING))
 
     def sentence(self) -> str:
         """The one column of sentences, the second of a pair. InputError if there is none."""
@@ -415,14 +416,9 @@ class _Reader:
     def _pair_by_cells(self) -> tuple[str, str] | None:
         columns = list(self.rows)
         may_be_texts = {"sentences", "texts", "few values"} if any(self.rows.values()) else {"empty"}
-        are_unnamed = len(columns) == 2 and not any(
-            is_usual_name(name) or self._has_other_name(name) for name in columns
-        )
-        if (
-            are_unnamed
-            and all(self.cells[column].kind in may_be_texts for column in columns)
-            and self._are_alike(columns)
-        ):
+        are_named = any(is_usual_name(column) or self._has_other_name(column) for column in columns)
+        are_texts = all(self.cells[column].kind in may_be_texts for column in columns)
+        if len(columns) == 2 and not are_named and are_texts and self._are_alike(columns):
             return columns[0], columns[1]
         texts = [column for column in self._texts() if normalize_name(column) not in BESIDE_SENTENCES]
         alike = [pair for pair in combinations(texts, 2) if len({normalize_name(name)[:-1] for name in pair}) == 1]
