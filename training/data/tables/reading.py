@@ -75,8 +75,6 @@ RATER_COLUMNS = (
 )
 RATING_STEMS = (*RATER_COLUMNS, "rating", "annotation", "vote", "judgement", "judgment", "score", "label")
 STATUS_COLUMNS = ("status", "assignmentstatus", "responsestatus", "wascancelled", "state")
-# What the state of a row says if it does not count.
-REJECTED = ("rejected", "discarded", "cancelled", "canceled", "draft", "skipped", "preview", "survey preview", "true")
 ANSWERS = frozenset(("accept", "reject", "ignore"))
 ID_COLUMNS = ("id", "pairid", "guid", "uid", "idx", "index", "hitid", "assignmentid", "rowid", "no", "nr", "number")
 # Texts that belong to a sentence but are none of a pair, if the other text has a name of sentences.
@@ -250,7 +248,7 @@ class TableReading:
             if column.role in (SCORE, LABEL) and len(self.sentences) == 2
         ]
         if ratings := self.all(RATING):
-            notes.append(f"{listed(ratings)[4:]} are read as the judgements of {len(ratings)} raters.")
+            notes.append(f"The{listed(ratings)[3:]} are read as the judgements of {len(ratings)} raters.")
         return notes + _oddities(self.sentences, self.rows)
 
     def pair(self) -> PairColumns:
@@ -457,8 +455,11 @@ class _Reader:
         likely = [column for column in self._all_named(JUDGEMENTS) if column in rest and self._is_likely(column)]
         answer = self.by_key.get("answer")
         if answer in rest and self._values(answer) <= ANSWERS:
-            # Prodigy's label is the question.
-            self.roles[answer] = LABEL, ""
+            # Prodigy's label is the question; where there were options, accept holds those that were chosen.
+            chosen = self.by_key.get("accept")
+            self.roles[answer] = (STATUS, "") if chosen else (LABEL, "")
+            if chosen:
+                self.roles[chosen] = self._kind_of_judgement(chosen), ""
             return
         if not named and (ratings := self._ratings(rest)):
             self.roles |= dict.fromkeys(ratings, (RATING, ""))
