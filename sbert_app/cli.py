@@ -27,7 +27,7 @@ from sbert_app.commands.home import home
 from sbert_app.commands.runs import report, runs, worker
 from sbert_app.commands.sentences import cluster, compare, export, search
 from sbert_app.commands.serve import desktop, serve
-from sbert_app.commands.train import distill, train
+from sbert_app.commands.train import train
 from sbert_app.process import EXTRA_OF, INTERRUPTED, configure_process, interrupt, on_ending_signal
 from sbert_app.terminal import ProgressBar, StderrHandler
 from training.errors import Stopped, UserFacingError, install_command
@@ -54,7 +54,6 @@ EXAMPLES: dict[Callable[..., Any], str] = {
     export: "export reviews.csv atlas.parquet --columns text",
     evaluate: "evaluate --data judged.csv --columns left,right,gold",
     train: "train --objective regression --pooling mean --train-data stsb:train --eval-data stsb:dev --name demo",
-    distill: "distill my-static-model --model all-mpnet-base-v2 --dim 256",
     ablate: "ablate --preset pooling --seeds 3",
     report: "report run:demo report.html",
     models: "models",

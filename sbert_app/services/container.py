@@ -99,16 +99,6 @@ class Services:
                 "this app to delete some"
             )
 
-    def check_static_room(self) -> None:
-        """Raises InputError where visitors make no static models, or these take as much room as they may."""
-        most = self.settings.temp_limit_mb << 20
-        if self.settings.public:
-            raise InputError("this app is open to everybody and makes no static models")
-        if folder_size(self.settings.home / "models" / "static") > most:
-            raise InputError(
-                f"static models take {format_bytes(most)}, as much as they may; ask who runs this app to delete some"
-            )
-
     def calibrate_later(self, model: str, pooling: str) -> None:
         """Calibrate the cosine of a model in a background thread: this pooling first, then the others.
 

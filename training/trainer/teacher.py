@@ -17,9 +17,8 @@ from torch import Tensor
 from training.data.dataset import Dataset, folded
 from training.errors import InputError
 from training.evaluation.scoring import row_scores
-from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
-from training.models.model import VectorModel, open_model
+from training.models.model import PairModel, VectorModel, open_model
 from training.objectives.base import TEACHER_MARGINS, TEXTS, names
 from training.progress import ShouldStop
 from training.trainer.config import RunConfig
@@ -79,7 +78,7 @@ class Teacher:
         # Loading the teacher must not change the random numbers of the run.
         with torch.random.fork_rng(devices=[]):
             self.model = open_model(name, None, config.dtype, str(student.device), home)
-        if not isinstance(self.model, VectorModel | CrossEncoder):
+        if not isinstance(self.model, VectorModel | PairModel):
             raise InputError(f"{name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder")
         self._projection: np.ndarray | None = None  # (teacher's dimension, D)
 

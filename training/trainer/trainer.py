@@ -24,7 +24,6 @@ from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 from training.models.folder import JOINT_HEAD
 from training.models.model import open_model
-from training.models.modules.words import BigramTokenizer
 from training.names import DataName
 from training.parallel import run_parallel, single_threaded_ops
 from training.progress import ThroughputMeter
@@ -335,9 +334,9 @@ class Trainer:
 
     def _write_card(self, encoder: Any, folder: Path) -> None:
         progress = self.progress
-        # sentence-transformers has no tokenizer that gives bigrams, and no cross-encoder that starts as a bi-encoder.
-        is_ours = isinstance(encoder.tokenizer, BigramTokenizer) or (folder / "model" / JOINT_HEAD).is_file()
-        library = "sbert-lab" if is_ours else "sentence-transformers"
+        # sentence-transformers has no cross-encoder that starts as a bi-encoder.
+        has_joint_head = (folder / "model" / JOINT_HEAD).is_file()
+        library = "sbert-lab" if has_joint_head else "sentence-transformers"
         facts = {"training": self.data, "notes": self.notes, "pooling": getattr(encoder, "pooling", None)}
         facts |= {"before": progress.baseline or {}, "best": progress.best or {}, "test": progress.test or {}}
         write_text(folder / "model/README.md", model_card(self.config, library, **facts))

@@ -23,7 +23,7 @@ from sbert_app.services.results.grid import evaluate_one, load_scored_pairs
 from sbert_app.services.results.precomputed import shipped_scores
 from sbert_app.services.results.results import EvalResult, Metric, data_label
 from training.data.dataset import Dataset
-from training.models.model import Model
+from training.models.model import Model, PairModel
 from training.names import ModelName
 
 NO_WORD_MAP = "The score of this kind of model cannot be decomposed by words."
@@ -122,11 +122,10 @@ class _ErrorAnalysisTab:
     def _explanation(self, model: ModelName, pair: RankedError) -> Update:
         """The pair with its word map, or the reason why there is none."""
         from training.evaluation.attribution import Attribution, attribute
-        from training.models.cross_encoder import CrossEncoder
         from training.models.encoder import Encoder
 
         scorer = self.services.models.get(model, Model)
-        if not isinstance(scorer, Encoder | CrossEncoder):
+        if not isinstance(scorer, Encoder | PairModel):
             return {self.pair: error_pair(pair, messages.note(NO_WORD_MAP)), self.map: hidden()}
         explanation = attribute(scorer, pair.first, pair.second)
         figure = None

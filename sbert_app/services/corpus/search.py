@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,10 +22,7 @@ from sbert_app.services.files.writers import Column, save_table, with_file_colum
 from sbert_app.services.models.unknown import check_finite, unknown_warnings
 from sbert_app.services.store.cache import DiskCache, digest
 from training.errors import InputError
-from training.models.model import VectorModel
-
-if TYPE_CHECKING:
-    from training.models.cross_encoder import CrossEncoder
+from training.models.model import PairModel, VectorModel
 
 MAX_K = 100
 # A sentence is similar from this cosine on, and if it is so far above that of random pairs.
@@ -105,7 +102,7 @@ def search(
     query: str,
     encoder: VectorModel,
     k: int = 10,
-    cross_encoder: CrossEncoder | None = None,
+    cross_encoder: PairModel | None = None,
     keep_unknown: bool = False,
 ) -> SearchResult:
     """The k sentences of a corpus nearest to a query.
@@ -138,7 +135,7 @@ def search(
     return _rerank(result, nearest, k, cross_encoder) if cross_encoder and nearest else result
 
 
-def _rerank(result: SearchResult, candidates: list[Hit], k: int, cross_encoder: CrossEncoder) -> SearchResult:
+def _rerank(result: SearchResult, candidates: list[Hit], k: int, cross_encoder: PairModel) -> SearchResult:
     started = time.perf_counter()
     scores = cross_encoder.predict([(result.query, hit.sentence) for hit in candidates])
     milliseconds = (time.perf_counter() - started) * 1e3

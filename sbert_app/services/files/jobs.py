@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -40,11 +40,8 @@ from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
 from training.errors import InputError, NotFoundError, Stopped, UserFacingError, summary_of
 from training.evaluation.thresholds import CRITERIA
-from training.models.model import VectorModel
+from training.models.model import PairModel, VectorModel
 from training.names import is_id
-
-if TYPE_CHECKING:
-    from training.models.cross_encoder import CrossEncoder
 
 log = logging.getLogger("sbert_lab.services")
 
@@ -305,7 +302,7 @@ class ScoreJobs:
             self._of_visitors.give_back(visitor, 1)
 
     def _score(self, job: ScoreJob, request: ScoreRequest, watch: Watch) -> ScoreSummary:
-        def load(loading: Watch) -> tuple[VectorModel, CrossEncoder | None]:
+        def load(loading: Watch) -> tuple[VectorModel, PairModel | None]:
             encoder = self._models.get(request.model, VectorModel, request.pooling)
             if request.cross_encoder:
                 loading.report(0, f"Loading {request.cross_encoder} …")

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -40,12 +40,8 @@ from training.errors import InputError, Stopped
 from training.evaluation.metrics import remarks_on_correlation
 from training.evaluation.thresholds import CRITERIA
 from training.inference.recent import RecentEmbeddings
-from training.models.model import VectorModel
+from training.models.model import PairModel, VectorModel
 from training.models.texts import ReadReport
-
-if TYPE_CHECKING:
-    from training.models.cross_encoder import CrossEncoder
-
 
 # The time of a chunk, its size in rows at first and at least, and its largest growth over the one before.
 CHUNK_SECONDS, FIRST_CHUNK, MIN_CHUNK, MAX_GROWTH = 2.0, 128, 16.0, 4.0
@@ -59,7 +55,7 @@ def score_file(
     source: Path | OpenedTable,
     outputs: Sequence[Path],
     encoder: VectorModel,
-    cross_encoder: CrossEncoder | None = None,
+    cross_encoder: PairModel | None = None,
     columns: PairColumns | Sequence[str] | None = None,
     watch: Watch = UNWATCHED,
     criteria: Sequence[str] = CRITERIA,
@@ -214,14 +210,11 @@ class _Scoring:
         columns = self.summary.columns
         cells = [self.summary.head.get(name, []) for name in (columns.sentence1, columns.sentence2)]
         texts = [text for column in cells for text in column if text.strip()]
-        # It imports torch, which takes seconds.
-        from training.models.encoder import Encoder
-
         # A model whose tokens are not here, such as an endpoint, says nothing of its language.
-        if not texts or not isinstance(encoder, Encoder):
+        if not texts or not encoder.vocabulary_size:
             return ""
         # A special token stands at each end.
-        subwords = sum(len(ids) - 2 for ids in encoder.tokenize(texts))
+        subwords = encoder.read_tokens(texts)[0] - 2 * len(texts)
         return other_language(" ".join(texts), subwords, encoder.vocabulary_size)
 
     def _chunks(self) -> Iterator[RowBatch]:
@@ -306,7 +299,7 @@ class PairScorer:
     """Scores pairs by the cosine of an encoder's embeddings and, if there is one, by a cross-encoder."""
 
     def __init__(
-        self, encoder: VectorModel, cross_encoder: CrossEncoder | None = None, keep_unknown: bool = False
+        self, encoder: VectorModel, cross_encoder: PairModel | None = None, keep_unknown: bool = False
     ) -> None:
         self.encoder = encoder
         self.cross_encoder = cross_encoder

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -34,11 +34,8 @@ from sbert_app.services.files.score import score_file
 from training.atomic import sweep, write_text
 from training.data.tables.rows import changed_while_read
 from training.errors import InputError, first_line, unwritable
-from training.models.model import VectorModel, open_model, required
+from training.models.model import PairModel, VectorModel, open_model, required
 from training.sources.home import set_offline
-
-if TYPE_CHECKING:
-    from training.models.cross_encoder import CrossEncoder
 
 DESCRIPTION = "_job.json"
 
@@ -116,7 +113,7 @@ class OutputFolder:
 class Worker:
     """The models of one job, loaded with the first block that it computes."""
 
-    _models: tuple[VectorModel, CrossEncoder | None] | None = None
+    _models: tuple[VectorModel, PairModel | None] | None = None
 
     def compute(self, block: Block, watch: Watch = UNWATCHED) -> Block:
         """Write the part of a block. Raises Stopped after a stop."""
@@ -140,13 +137,13 @@ class Worker:
             return replace(outcome, error=str(error))
         return replace(outcome, done=done)
 
-    def load(self, job: ShardJob) -> tuple[VectorModel, CrossEncoder | None]:
+    def load(self, job: ShardJob) -> tuple[VectorModel, PairModel | None]:
         """The models of a job."""
-        from training.models.cross_encoder import CrossEncoder
 
         if job.offline:
             set_offline(True)
-        cross_encoder = job.cross_encoder and CrossEncoder.load(job.cross_encoder, job.dtype, job.device, job.home)
+        opened = job.cross_encoder and open_model(job.cross_encoder, None, job.dtype, job.device, job.home)
+        cross_encoder = required(opened, PairModel) if opened else None
         model = open_model(job.model, job.pooling, job.dtype, job.device, job.home)
         return required(model, VectorModel), cross_encoder or None
 
