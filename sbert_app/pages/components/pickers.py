@@ -159,9 +159,8 @@ def model_picker(
 ) -> gr.Dropdown:
     """A picker of a bi-encoder, or of none if ``optional``; its list is read anew when the page is opened."""
     none = [("none", NO_MODEL)] if optional else []
-    picker = open_dropdown(
-        label, [*none, *MODELS], value=value, info=HINT + endpoint_hint(services), elem_classes="model", **options
-    )
+    options = {"info": HINT + endpoint_hint(services), "elem_classes": "model", **options}
+    picker = open_dropdown(label, [*none, *MODELS], value=value, **options)
     return fresh(picker, lambda runs: [*none, *model_choices(services, runs)])
 
 
