@@ -145,8 +145,8 @@ def component(start: RunConfig, name: str, **options: Any) -> Any:
     # Gradio's Number turns None into 0 when it becomes visible.
     nothing = "0" if kind is gr.Number else "empty"
     empty = f"; {nothing}: {setting.words}" if setting.words and setting.default in (None, "") and not choices else ""
-    options.setdefault("info", setting.sentence() + several + empty)
-    return kind(value=shown_values(start.to_dict())[name], label=setting.label, **options)
+    options = {"label": setting.label, "info": setting.sentence() + several + empty, **options}
+    return kind(value=shown_values(start.to_dict())[name], **options)
 
 
 def _fold(name: str) -> gr.Accordion:
