@@ -20,7 +20,7 @@ from benchmarks.__main__ import BENCHMARKS
 from sbert_app import __version__, cli
 from sbert_app.services.store import HOME
 from sbert_app.settings import Settings
-from scripts import api_reference
+from scripts import api_reference, lesson_pages
 from training.sources.endpoint import KEY
 
 OTHERS = [ROOT / "tests/README.md", ROOT / "benchmarks/README.md", *(ROOT / ".github").glob("*.md")]
@@ -130,6 +130,11 @@ def test_what_stands_beside_the_calls_of_sentence_transformers_exists():
 def test_the_reference_is_that_of_the_docstrings():
     message = "a docstring or signature has changed: run python -m scripts.api_reference"
     assert (ROOT / "docs/api.md").read_text() == api_reference.reference(), message
+
+
+def test_the_lessons_to_read_are_those_of_the_app():
+    message = "a lesson has changed: run python -m scripts.lesson_pages"
+    assert (ROOT / "docs/lessons.md").read_text(encoding="utf-8") == lesson_pages.lesson_pages(), message
 
 
 @each_page
