@@ -262,7 +262,7 @@ def overrides(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
 
 
 def methods_of(class_name: str) -> set[str]:
-    """What a class has, without the methods of Python's data model."""
+    """The members of a class, without those of Python's data model."""
     module, _, name = class_name.rpartition(".")
     members = dir(getattr(import_module(module), name))
     return {member for member in members if member not in dir(object) and member not in DOCUMENTED_DUNDERS}

@@ -148,7 +148,7 @@ def build_page(name: str, services: Services) -> gr.Blocks:
         if request.session_hash:
             services.tasks.forget(request.session_hash)
 
-    app = WholeSteps(title=f"{name.title()} · SBERT Lab", analytics_enabled=False)
+    app = WholeSteps(title=f"{name.title()} · SBERT Lab", analytics_enabled=False, fill_width=True)
     app.queue(default_concurrency_limit=4, max_size=512)
     with app:
         navigation = render("components/templates/navigation.html", current=name, root="./")

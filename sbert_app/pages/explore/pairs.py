@@ -143,7 +143,7 @@ class _PairsTab:
 
 
 def pairs_note(pairs: SimilarPairs) -> Markup:
-    """What was compared, and what was left out."""
+    """The number of pairs that were compared, and of sentences that were left out."""
     what = f"{format_count(pairs.compared, 'sentence')}, {format_count(pairs.combinations, 'pair')}"
     parts = [f"{what}, compared exactly in {format_duration(pairs.seconds)}"]
     if pairs.same_text:

@@ -101,7 +101,7 @@ class Trained(NamedTuple):
 
 
 def trained_with(runs: PrecomputedTable) -> dict[str, Trained]:
-    """What training with each pooling reaches, by the name of the pooling."""
+    """The mean ρ of the runs with each pooling, by its name."""
     names = dict.fromkeys(run.variant for run in runs.runs)
     trained = {}
     for name in names:
