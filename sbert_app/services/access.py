@@ -130,8 +130,8 @@ class AccessPolicy:
         rows = config.batch_size * config.gradient_accumulation_steps
         if steps * rows > MOST_PUBLIC_ROWS:
             raise InputError(
-                f"{steps:,} steps of {rows:,} rows are {steps * rows:,}, and this app, which is open to everybody, trains "
-                f"on {MOST_PUBLIC_ROWS:,} rows: take fewer steps, smaller batches or less gradient accumulation"
+                f"{steps:,} steps of {rows:,} rows are {steps * rows:,}, and this app, which is open to everybody, "
+                f"trains on {MOST_PUBLIC_ROWS:,} rows: take fewer steps, smaller batches or less gradient accumulation"
             )
         tokens = config.batch_size * (config.max_length or USUAL_TOKENS)
         if tokens > MOST_PUBLIC_TOKENS:
