@@ -35,7 +35,6 @@ EXTRA_OF = dict.fromkeys(("gradio", "fastapi", "fastapi_offline", "uvicorn", "mc
 EXTRA_OF |= dict.fromkeys(("starlette", "anyio", "markupsafe", "segno"), "app")
 EXTRA_OF |= dict.fromkeys(("faiss", "umap", "sklearn", "threadpoolctl"), "maps")
 EXTRA_OF |= {name: name for name in ("ray", "mteb", "tensorboard", "trackio")} | {"webview": "desktop"}
-EXTRA_OF |= dict.fromkeys(("onnxruntime", "onnxscript"), "export")
 
 
 def configure_process() -> None:

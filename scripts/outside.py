@@ -93,7 +93,7 @@ ALLOWED = (
     ),
     Licence(
         "training/inference/fused_bert.py",
-        "self_attn",
+        "attention.self.query",
         "the fused layers, which encoding and training are fast by, take the weights of transformers' layers by the "
         "names of their modules; types are checked first, and tests compare the results",
         "The names are those of the tensors in every published model, so that they cannot change. They are part of no "

@@ -14,7 +14,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 OPTIONAL = PROJECT["optional-dependencies"]
-EXTRAS = ("ray", "tensorboard", "trackio", "mteb", "desktop", "export")  # imported where they are asked for
+EXTRAS = ("ray", "tensorboard", "trackio", "mteb", "desktop")  # imported where they are asked for
 
 
 def imported(package: str) -> set[str]:

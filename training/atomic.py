@@ -31,7 +31,8 @@ from secrets import token_hex
 from typing import IO, Any
 
 # The suffixes of a folder that is being written, and of the one that it replaces.
-FRESH, ASIDE = ".fresh", ".aside"
+FRESH = ".fresh"
+ASIDE = ".aside"
 # The temporary names of `AtomicFile`.
 LEFTOVER = re.compile(r"\..+\.(?P<process>\d{1,9})\.[0-9a-f]{8}\.part")
 # A process may live on another machine that shares the disk; its file is younger than this.
@@ -140,7 +141,7 @@ def create_folder(target: Path, is_complete: Callable[[Path], bool], fill: Calla
 def replace_folder(folder: Path, synchronises: bool = False) -> Iterator[Path]:
     """A temporary folder that takes the place of ``folder`` when the block ends well, and is removed otherwise.
 
-    ``synchronises`` writes its files to the disk before. After a process was killed meanwhile, `recover` restores the old folder.
+    ``synchronises`` writes its files to the disk before. If the process is killed, `recover` restores the old folder.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=FRESH, dir=folder.parent))

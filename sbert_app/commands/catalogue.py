@@ -136,9 +136,11 @@ def data(
 
 
 def _list(as_json: bool) -> None:
-    value, lines = {}, []
+    value = {}
+    lines = []
     for name, entry in DATA_SETS.items():
-        splits, source = list(entry.splits), entry.repo or "package index"
+        splits = list(entry.splits)
+        source = entry.repo or "package index"
         value[name] = {"title": entry.title, "form": entry.form, "splits": splits, "from": source}
         lines.append(f"{name:14} {entry.form:16} {', '.join(splits):18} {source}")
     lines.append("Also hf:org/name for any data set of the Hub, mteb:TASK, beir:FOLDER, nanobeir:SET, and files.")

@@ -51,7 +51,8 @@ def doctor(computing: options.Computing) -> int:
         "package index": lambda: _reach(os.environ.get("PIP_INDEX_URL") or "https://pypi.org/simple/"),
         "speed": lambda: _speed(computing),
     }
-    results, failed = dict[str, str](), list[str]()
+    results = dict[str, str]()
+    failed = list[str]()
     with clean_stdout():
         for name, check in checks.items():
             try:

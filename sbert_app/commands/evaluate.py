@@ -76,10 +76,12 @@ def evaluate(
 def _calibrate(data: str, second: str, model: _ModelOptions, computing: options.Computing) -> None:
     """Fits the calibration of a bi-encoder, and prints how good it is on other pairs."""
     place = computing.prepare()
-    name, models = ModelName.parse(model.name).with_pooling(model.pooling), ModelCache(place)
+    name = ModelName.parse(model.name).with_pooling(model.pooling)
+    models = ModelCache(place)
     with clean_stdout():
         curve = calibrate_on(models, name, data, place, UNWATCHED)
-        report, encoder = check(models, name, second, place, UNWATCHED), models.get(name, VectorModel)
+        report = check(models, name, second, place, UNWATCHED)
+        encoder = models.get(name, VectorModel)
     file = own_curves(place).path(curve_key(encoder.name, encoder.pooling))
     answer = {"model": encoder.name, "pooling": encoder.pooling, "data": data, "n": curve.pairs, "file": str(file)}
     text = f"“x of 5” under {name.label} is fitted on {curve.pairs:,} pairs of {data}; delete {file} to undo that"
@@ -88,7 +90,8 @@ def _calibrate(data: str, second: str, model: _ModelOptions, computing: options.
 
 def _decision(decisions: dict[str, Any]) -> str:
     """Average precision, then a line for each threshold."""
-    ap, n = decisions["average_precision"], decisions["n"]
+    ap = decisions["average_precision"]
+    n = decisions["n"]
     lines = [
         f"{_head(decisions)}: {decisions['match']}",
         f"average precision ×100 {100 * ap['value']:.2f} (95% {100 * ap['low']:.2f} to {100 * ap['high']:.2f}); "
@@ -137,7 +140,8 @@ def _table(result: dict[str, Any]) -> str:
         )
     if "interval" in result:
         low, high = (100 * result["interval"][end] for end in ("low", "high"))
-        how, first = result["interval"]["method"], next(iter(result["spearman"]))
+        how = result["interval"]["method"]
+        first = next(iter(result["spearman"]))
         interval = how if isnan(low) else f"{low:.2f} to {high:.2f} ({how})"
         lines.append(f"95% interval of ρ under {first}: {interval}")
     return "\n".join([head, *lines])

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, get_type_hints
+from typing import Annotated, Any, Self, TypeVar, get_type_hints
 
 from typer import Argument, Option
 
@@ -34,12 +34,9 @@ from training.data.tables.columns import split_names
 from training.data.tables.table import FORMATS, any_of
 from training.errors import InputError
 from training.models.model import Model as AnyModel
-from training.models.model import VectorModel, open_model, required
+from training.models.model import PairModel, VectorModel, open_model, required
 from training.names import READ_AS, DataName, ModelName, absolute_names, names_file
 from training.sources.home import home_folder, set_offline
-
-if TYPE_CHECKING:
-    from training.models.cross_encoder import CrossEncoder
 
 T = TypeVar("T")
 # In the help of commands.
@@ -302,12 +299,13 @@ def load_encoder(model: ModelOptions, computing: Computing) -> VectorModel:
     return required(load_model(model, computing), VectorModel)
 
 
-def load_cross_encoder(name: str | None, computing: Computing) -> CrossEncoder | None:
+def load_cross_encoder(name: str | None, computing: Computing) -> PairModel | None:
     """The cross-encoder of this name; None for none."""
     # It imports torch, which takes seconds.
-    from training.models.cross_encoder import CrossEncoder
 
-    return CrossEncoder.load(name, computing.dtype, computing.device, computing.prepare()) if name else None
+    if not name:
+        return None
+    return required(open_model(name, None, computing.dtype, computing.device, computing.prepare()), PairModel)
 
 
 def open_corpus(source: str, file: FileOptions, home: Path) -> Corpus:

@@ -113,7 +113,8 @@ def error_bars(
     estimates: Sequence[tuple[float, float, float]], colour: str, thickness: float = 1.5, width: float = 4
 ) -> dict[str, Any]:
     """Intervals (value, low, high) as error bars of a trace, in a colour of the palette."""
-    above, below = [high - value for value, _, high in estimates], [value - low for value, low, _ in estimates]
+    above = [high - value for value, _, high in estimates]
+    below = [value - low for value, low, _ in estimates]
     lengths = {"type": "data", "symmetric": False, "array": above, "arrayminus": below}
     return {**lengths, "color": PALETTE[colour], "thickness": thickness, "width": width}
 

@@ -32,7 +32,8 @@ PERCENT = 100
 # The weight of the past in the running mean of the loss.
 SMOOTHING = 0.9
 # The height of a variant of an ablation, and the space for legend and axis.
-ROW_PIXELS, MARGIN_PIXELS = 46, 104
+ROW_PIXELS = 46
+MARGIN_PIXELS = 104
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ def measure(curves: Sequence[Curve]) -> go.Figure:
     values = [value for trace in figure.data for value in trace.y]
     if values and factor == PERCENT:
         # A change of half a point must not look like a cliff.
-        middle, half = (min(values) + max(values)) / 2, max((max(values) - min(values)) * 0.55, LEAST_SPAN / 2)
+        middle = (min(values) + max(values)) / 2
+        half = max((max(values) - min(values)) * 0.55, LEAST_SPAN / 2)
         figure.update_yaxes(range=[middle - half, middle + half])
     return figure
 
@@ -80,7 +82,9 @@ def loss(curves: Sequence[Curve]) -> go.Figure:
             yield _line(curve, steps, values, None, opacity=0.25, line_width=1)
             of = f" of {short_label(name, 40)}" if parts else ""
             # The exponential moving average, bias-corrected.
-            mean, weight, means = 0.0, 0.0, []
+            mean = 0.0
+            weight = 0.0
+            means = []
             for value in values:
                 mean = SMOOTHING * mean + (1 - SMOOTHING) * value
                 weight = SMOOTHING * weight + (1 - SMOOTHING)
@@ -102,8 +106,16 @@ def random(curves: Sequence[Curve]) -> go.Figure:
     figure = _figure("Random pairs (dashed: other domains)", curves, traces, height=230)
     figure.add_hrect(y0=COLLAPSED_FROM, y1=1, fillcolor=PALETTE["vermillion"], opacity=0.12, line_width=0)
     # Most curves begin below the range, and there may be none yet.
-    where = {"x": 0, "xref": "paper", "xanchor": "left", "y": (COLLAPSED_FROM + 1) / 2, "yanchor": "middle"}
-    figure.add_annotation(**where, text="collapsed", showarrow=False, font_size=12)
+    figure.add_annotation(
+        x=0,
+        xref="paper",
+        xanchor="left",
+        y=(COLLAPSED_FROM + 1) / 2,
+        yanchor="middle",
+        text="collapsed",
+        showarrow=False,
+        font_size=12,
+    )
     figure.update_yaxes(range=[-0.1, 1.05])
     return figure
 
@@ -153,7 +165,9 @@ def dots(rows: Sequence[VariantRow], measured: str) -> go.Figure:
     The axis is Spearman ρ ×100 on STSb dev. ``measured`` is the legend entry of the dots. Variants without a run keep
     an empty row.
     """
-    figure, summaries, places = go.Figure(), [row.summary for row in rows], list(range(len(rows)))
+    figure = go.Figure()
+    summaries = [row.summary for row in rows]
+    places = list(range(len(rows)))
 
     def mark(
         values: Sequence[float | None], name: str, marker: dict[str, Any], mode: str = "markers", **more: Any
@@ -177,6 +191,7 @@ def dots(rows: Sequence[VariantRow], measured: str) -> go.Figure:
     intervals = error_bars(ends, "blue", thickness=2.5, width=0)
     mark(means, measured, {"size": 12, "color": PALETTE["blue"]}, "markers+text", error_x=intervals, **text)
     labels = [escape(row.label).replace(": ", ":<br>") for row in rows]
-    height, x = ROW_PIXELS * len(rows) + MARGIN_PIXELS, {"title": "Spearman ρ ×100 on STSb dev"}
+    height = ROW_PIXELS * len(rows) + MARGIN_PIXELS
+    x = {"title": "Spearman ρ ×100 on STSb dev"}
     y = {"tickvals": places, "ticktext": labels, "range": [len(rows) - 0.5, -0.95], "ticks": ""}
     return apply_style(figure, height, "", x, y, showlegend=True, legend_traceorder="reversed")

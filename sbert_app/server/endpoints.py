@@ -41,7 +41,7 @@ from sbert_app.services.results.evaluate import RETRIEVAL
 from sbert_app.services.results.evaluate import evaluate as evaluate_by_name
 from sbert_app.services.runs.estimate import estimate_run
 from sbert_app.services.runs.record import Run
-from sbert_app.services.usage import read_tokens, usage, usage_of_rows, usage_of_search
+from sbert_app.services.usage import usage, usage_of_rows, usage_of_search
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 from training.errors import InputError, without_folders
 from training.evaluation.thresholds import CRITERIA, Criterion
@@ -118,7 +118,7 @@ def encode(call: Call, body: EncodeBody) -> Encoded:
         dimension=encoder.dimension,
         embeddings=vectors.round(7).tolist(),
         warnings=unknown_warnings([encoder], body.sentences),
-        **usage(encoder.name, *read_tokens(encoder, body.sentences)),
+        **usage(encoder.name, *encoder.read_tokens(body.sentences)),
     )
 
 
@@ -342,7 +342,7 @@ def project(call: Call, body: ProjectBody) -> Projection:
         seconds=round(corpus_map.seconds, 3),
         from_cache=corpus_map.from_cache,
         points=corpus_map.maps[0].round(4).tolist(),
-        **usage(model, *read_tokens(encoder, body.sentences)),
+        **usage(model, *encoder.read_tokens(body.sentences)),
     )
 
 
@@ -385,7 +385,7 @@ def search(call: Call, body: SearchBody) -> SearchHits:
         pooling=space.pooling,
         data=space.corpus.name,
         **result.to_json(),
-        **usage(space.model, *read_tokens(query_encoder, [body.query, *(body.sentences or ())])),
+        **usage(space.model, *query_encoder.read_tokens([body.query, *(body.sentences or ())])),
     )
 
 

@@ -29,7 +29,7 @@ from sbert_app.server.errors import error_answer
 from sbert_app.server.gradio_routes import is_open, without_deep_link
 from sbert_app.server.workarounds import WholeSteps
 from sbert_app.services.container import Services
-from training.catalogue import ASSETS
+from training.catalogue import ASSETS, read_asset
 
 FRONT = PAGES[0]
 # Gradio has these files for every page; a browser that has opened one page does not load them again for the next.
@@ -88,7 +88,7 @@ class Pages:
         elif rest.split("/")[0] in SHARED:
             answer = RedirectResponse(f"{root}/{quote(rest)}{query}", 308, KEPT)
         elif not rest and first not in self._apps and _is_navigation(scope):
-            answer = HTMLResponse(_standalone("opening", current=first, root=f"{root}/"))
+            answer = HTMLResponse(standalone("opening", current=first, root=f"{root}/"))
         if answer is not None:
             await answer(scope, receive, send)
             return
@@ -182,9 +182,11 @@ def _not_found(request: Request, root: str) -> Response:
     path = request.url.path
     if "text/html" not in request.headers.get("accept", "") or "/gradio_api/" in path:
         return error_answer(path, 404, f"there is no {path[:100]}; /docs describes what there is")
-    return HTMLResponse(_standalone("not_found", path=path[:200], root=f"{root}/", current=""), 404)
+    return HTMLResponse(standalone("not_found", path=path[:200], root=f"{root}/", current=""), 404)
 
 
-def _standalone(template: str, **values: str) -> Markup:
+def standalone(template: str, **values: str) -> Markup:
     """A page that Gradio does not draw."""
-    return render(f"components/templates/{template}.html", head=theme.head(), **values)
+    style = read_asset("navigation.html")
+    script = read_asset("app.js")
+    return render(f"components/templates/{template}.html", style=style, script=script, **values)

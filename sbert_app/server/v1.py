@@ -23,10 +23,10 @@ from sbert_app.server.errors import error_answer
 from sbert_app.services.container import Services
 from sbert_app.services.models.unknown import check_finite, unknown_warnings
 from sbert_app.services.runs.store import RunStore
-from sbert_app.services.usage import read_tokens, usage
+from sbert_app.services.usage import usage
 from training.catalogue import CROSS_ENCODERS, ENCODERS
 from training.errors import InputError
-from training.models.model import Model, VectorModel, required
+from training.models.model import Model, PairModel, VectorModel, required
 from training.models.texts import ReadReport
 from training.names import ModelName
 from training.pooling import normalize_rows
@@ -138,12 +138,9 @@ class Ranking(BaseModel):
 
 def embeddings(call: Call, body: EmbeddingsBody) -> Embeddings:
     """Texts to vectors of length 1."""
-    # It imports torch, which takes seconds.
-    from training.models.cross_encoder import CrossEncoder
-
     role = body.input_type if body.input_type in ("query", "document") else None
     model = call.services.models.get(body.model, Model, role=role)
-    if isinstance(model, CrossEncoder):
+    if isinstance(model, PairModel):
         sentence = f"{body.model} is a cross-encoder, which scores pairs and has no vectors; ask /v1/rerank"
         raise InputError(sentence, public=sentence)
     encoder = required(model, VectorModel)
@@ -163,20 +160,17 @@ def embeddings(call: Call, body: EmbeddingsBody) -> Embeddings:
         data=[Embedding(index=index, embedding=value) for index, value in enumerate(values)],
         model=body.model,
         warnings=unknown_warnings([encoder], body.input),
-        **usage(body.model, *read_tokens(encoder, body.input)),
+        **usage(body.model, *encoder.read_tokens(body.input)),
     )
 
 
 def rerank(call: Call, body: RerankBody) -> Ranking:
     """Documents by their relevance to a query, best first: a cross-encoder's score, or the cosine of vectors."""
-    # It imports torch, which takes seconds.
-    from training.models.cross_encoder import CrossEncoder
-
     models = call.services.models
     documents = body.documents
     pairs = [(body.query, document) for document in documents]
     model = models.get(body.model, Model, role="document")
-    if isinstance(model, CrossEncoder):
+    if isinstance(model, PairModel):
         report = ReadReport(cut=set())
         scores = model.predict(pairs, should_stop=call.should_stop, report=report)
         tokens = report.tokens
@@ -188,8 +182,8 @@ def rerank(call: Call, body: RerankBody) -> Ranking:
             scores = model.encode(documents, should_stop=call.should_stop) @ query_vector
         else:
             scores = model.score(pairs, should_stop=call.should_stop)
-        query_tokens, is_query_cut = read_tokens(query_model, [body.query])
-        document_tokens, cut = read_tokens(model, documents)
+        query_tokens, is_query_cut = query_model.read_tokens([body.query])
+        document_tokens, cut = model.read_tokens(documents)
         tokens = query_tokens + document_tokens
         if is_query_cut:
             cut = list(range(len(documents)))

@@ -10,8 +10,7 @@ import pytest
 from conftest import show
 from playwright.sync_api import expect
 
-from sbert_app.pages.components import theme
-from sbert_app.pages.components.templates import render
+from sbert_app.server.pages import standalone
 
 pytestmark = pytest.mark.browser
 
@@ -60,8 +59,7 @@ def test_a_page_that_is_still_being_built_shows_the_navigation_and_then_itself(o
     def answer_first(route) -> None:
         shown.append(route.request.method)
         if len(shown) == 1:
-            opening = render("components/templates/opening.html", head=theme.head(), current="label", root="/")
-            route.fulfill(body=opening, content_type="text/html")
+            route.fulfill(body=standalone("opening", current="label", root="/"), content_type="text/html")
         else:
             route.continue_()
 

@@ -36,13 +36,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from training.errors import InputError
-from training.models.model import Model, required
+from training.models.model import Model, PairModel, required
 from training.pooling import POOLINGS
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
     from training.models.tokenization import TokenVectors
 
@@ -125,10 +124,9 @@ def attribute(encoder: Model, a: str, b: str, steps: int = STEPS) -> Attribution
         steps: the steps of the integrated gradients; the more, the smaller the remainder.
     """
     # These modules import torch, which takes seconds.
-    from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
-    if isinstance(encoder, CrossEncoder):
+    if isinstance(encoder, PairModel):
         return leave_one_out(encoder, a, b)
     encoder = required(encoder, Encoder)
     if not has_exact_map(encoder):
@@ -276,11 +274,10 @@ def integrated_gradients(
     return WordAttribution(words_a, words_b, *added, score, kind, tuple(baselines), remainders)
 
 
-def leave_one_out(cross_encoder: CrossEncoder, a: str, b: str) -> WordAttribution:
+def leave_one_out(cross_encoder: PairModel, a: str, b: str) -> WordAttribution:
     """The fall of the score where a word is left out, one word at a time, with all pairs in one batch."""
-    tokenizer = cross_encoder.tokenizer
-    words_a = words_in_text(words_of(a, tokenizer.tokens(a)))
-    words_b = words_in_text(words_of(b, tokenizer.tokens(b)))
+    words_a = words_in_text(words_of(a, cross_encoder.tokens(a)))
+    words_b = words_in_text(words_of(b, cross_encoder.tokens(b)))
     scores = cross_encoder.predict([(a, b), *pairs_without(a, b, words_a, words_b)])
     added = (scores[0] - scores[1:]).astype(np.float64)
     added_a, added_b = np.split(added, [len(words_a)])

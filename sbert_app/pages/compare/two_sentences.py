@@ -103,7 +103,8 @@ class TwoSentences:
         # Enter starts a stopped download again, too.
         again = gr.on([self.a.submit, self.b.submit, self.download.click], lambda: None, None, self.stopped, **UNQUEUED)
         opened = keep_touched(inputs, on_open(self.open_link, [*inputs, self.shown_model, self.stopped], **UNQUEUED))
-        for event in (changed, again.then(**answered), opened.then(**answered)):
+        first = opened.then(**{**answered, "fn": self.answer_first})
+        for event in (changed, again.then(**answered), first.then(**answered)):
             event.then(None, inputs, None, js=REMEMBER_PAIR, trigger_mode="always_last")
             event.then(self.add_reason, self.questions, self.answer, **LATEST)
         self.ask_reason.click(partial(self.add_reason, is_asked=True), self.questions, self.answer, **PRIVATE)
@@ -142,13 +143,18 @@ class TwoSentences:
     def stop_loading(self, request: gr.Request) -> None:
         self.services.tasks.stop(self.loading.owner(request))
 
-    def answer_pair(self, request: gr.Request, *values: Any) -> Update:
+    def answer_first(self, request: gr.Request, *values: Any) -> Update:
+        """The answer of a page that was opened: the cosine alone while the cross-encoder is being loaded."""
+        return self.answer_pair(request, *values, waits=False)
+
+    def answer_pair(self, request: gr.Request, *values: Any, waits: bool = True) -> Update:
         """Shows the scores of a pair, or the error in the inputs; `add_reason` adds the reason.
 
         Missing models are downloaded first, unless that was ``stopped`` for the same inputs. Nothing is updated if a
         later question was asked meanwhile, or the answer is on the page already: an address fills in fields, whose
         changes ask the same question again. ``values`` are the inputs, the last random pair, the model whose pooling
-        was selected last, the inputs whose download was stopped, and the questions.
+        was selected last, the inputs whose download was stopped, and the questions. Unless it ``waits``,
+        the answer has no score of a cross-encoder that is not loaded yet.
         """
         *fields, random_pair, shown_model, stopped, questions = values
         is_newest, models = ask(questions), self.services.models
@@ -165,6 +171,8 @@ class TwoSentences:
             if str(opened) != shown_model:
                 # A model that was selected just now is opened with the pooling in its name, or its own.
                 inputs = replace(inputs, pooling=models.get(opened, VectorModel).pooling)
+            if not waits and inputs.cross and not models.has(inputs.cross):
+                inputs = replace(inputs, cross="")
             last = questions.get(SHOWN)
             is_shown = isinstance(last, Answer) and last.inputs == inputs and not last.errors
             base_url = request.headers.get("referer", "http://127.0.0.1:7860").partition("?")[0]

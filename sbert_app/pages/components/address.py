@@ -113,6 +113,7 @@ def _number(control: gr.Slider | gr.Number, text: str) -> Any:
         value = float(text)
     except ValueError:
         return gr.skip()
-    low, high = control.minimum, control.maximum
+    low = control.minimum
+    high = control.maximum
     is_allowed = (low is None or value >= low) and (high is None or value <= high)
     return (int(value) if value.is_integer() else value) if is_allowed else gr.skip()

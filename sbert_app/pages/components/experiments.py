@@ -45,7 +45,9 @@ class ExperimentPanel:
             label: the label of the picker.
             watches_always: if false, the timer rests while nothing is at work.
         """
-        self.experiments, self.kind, self.watches_always = experiments, kind, watches_always
+        self.experiments = experiments
+        self.kind = kind
+        self.watches_always = watches_always
         self.selected = gr.State(None)
         self.picker = gr.Dropdown([], label=label, visible=False, elem_id=f"{noun}-shown")
         self.status = gr.HTML(elem_id=f"{noun}-status")
@@ -79,10 +81,12 @@ class ExperimentPanel:
 
     def look(self, show: Show, selected: str | None, *name: str) -> dict[Any, Any]:
         """The selected experiment as it is now; the newest, if none is selected."""
-        candidates, damaged = self.experiments.list(self.kind, *name), self.experiments.damaged()
+        candidates = self.experiments.list(self.kind, *name)
+        damaged = self.experiments.damaged()
         by_id = {candidate.id: candidate for candidate in candidates}
         experiment = by_id.get(selected or "") or next(iter(candidates), None)
-        experiment_id, running = experiment and experiment.id, bool(experiment and experiment.state == State.RUNNING)
+        experiment_id = experiment and experiment.id
+        running = bool(experiment and experiment.state == State.RUNNING)
         choices = [(name_of(candidate), candidate.id) for candidate in candidates]
 
         def status() -> str:
@@ -113,14 +117,16 @@ def progress_of(experiment: Experiment | None) -> list[Any]:
 
 def name_of(experiment: Experiment) -> str:
     """The label in the picker: when it was started, its variants or seeds, its progress."""
-    record, done = experiment.record, f"{experiment.counts[State.FINISHED]}/{len(experiment.cells)}"
+    record = experiment.record
+    done = f"{experiment.counts[State.FINISHED]}/{len(experiment.cells)}"
     content = f"{record.name}, {record.by}" if record.by else format_count(len(experiment.seeds), "seed")
     return f"{format_time(record.created)} · {content} · {'finished' if experiment.state == State.FINISHED else done}"
 
 
 def status_of(experiment: Experiment) -> Markup:
     """The progress of an experiment, and its errors."""
-    counts, cells = experiment.counts, experiment.cells
+    counts = experiment.counts
+    cells = experiment.cells
     facts = [f"{counts[State.FINISHED]} of {format_count(len(cells), 'run')} finished"]
     facts += [f"{counts[state]} {state}" for state in ENDED_EARLY if counts[state]]
     if experiment.seconds_left is not None:
@@ -180,7 +186,8 @@ class StartForm:
 
     def estimate_on(self, listen: Callable[..., Any]) -> None:
         """Shows the estimate at events of the fields, or by ``event.then`` when the handler of an event is done."""
-        inputs, outputs = [self.questions, *self.inputs], [self.planned, *self.described]
+        inputs = [self.questions, *self.inputs]
+        outputs = [self.planned, *self.described]
         settled = listen(None, None, None, js=SETTLED, **EVERY)
         settled.then(self._estimate, inputs, outputs, **EVERY)
 

@@ -37,7 +37,8 @@ from sbert_app.services.container import Services
 from training.errors import Stopped, UserFacingError
 
 # The labels of the Stop button.
-IDLE, STOPPING = "Stop", "Stopping …"
+IDLE = "Stop"
+STOPPING = "Stopping …"
 
 
 def visible(value: Any) -> Update:
@@ -146,7 +147,8 @@ class MeasureTab:
             done.then(None, None, None, js=undim, **EVERY)
         if example is None:
             return
-        was_opened, starts = gr.State(False), gr.State({})
+        was_opened = gr.State(False)
+        starts = gr.State({})
         self.start.click(note_action, starts, None, **EVERY)
 
         def first(opened: bool, starts: Questions) -> Update:

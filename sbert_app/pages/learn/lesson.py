@@ -25,12 +25,12 @@ from sbert_app.figures.style import add_bars, add_scatter, apply_style, short_la
 from sbert_app.pages.components.templates import macro
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, asset
 from training.errors import InputError
+from training.models.model import PairModel
 from training.plugins import plugins, tried
 
 if TYPE_CHECKING:
     from sbert_app.services.models.cache import ModelCache
     from sbert_app.services.runs.store import RunStore
-    from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
 DEFAULT_DATA = "stsb:dev"
@@ -70,11 +70,10 @@ class Context:
         return self.encoder_of(self.setup.model)
 
     @property
-    def cross_encoder(self) -> CrossEncoder:
+    def cross_encoder(self) -> PairModel:
         """The default cross-encoder. InputError if it cannot be loaded."""
-        from training.models.cross_encoder import CrossEncoder
 
-        return self.models.get(DEFAULT_CROSS_ENCODER, CrossEncoder)
+        return self.models.get(DEFAULT_CROSS_ENCODER, PairModel)
 
     def encoder_of(self, model: str) -> Encoder:
         """A bi-encoder whose tokens and weights are here, by name. InputError if it cannot be loaded."""

@@ -27,14 +27,16 @@ from training.names import ModelName
 
 REMEMBER_RUN = "() => window.rememberRun()"
 # Seconds between two looks at the runs while one of them is at work, and while none is.
-BUSY_SECONDS, IDLE_SECONDS = 1.0, 4.0
+BUSY_SECONDS = 1.0
+IDLE_SECONDS = 4.0
 FORGET_RUN = """() => window.showAddress(window.location.pathname)"""
 
 
 class RunPanel:
     def __init__(self, services: Services) -> None:
         """Builds the components inside the open column: the open run, then the list of all."""
-        self.services, self.store = services, services.jobs.store
+        self.services = services
+        self.store = services.jobs.store
         self.timer = gr.Timer(BUSY_SECONDS)
         # The id of the run that the user opened; "" follows the running one, else the newest.
         self.opened = gr.State("")
@@ -56,8 +58,7 @@ class RunPanel:
         self.figures = {"measure": gr.Plot(show_label=False, visible=False, elem_id="curve-measure")}
         with gr.Row():
             for name in ("loss", "random"):
-                options = {"visible": False, "min_width": 280, "elem_id": f"curve-{name}"}
-                self.figures[name] = gr.Plot(show_label=False, **options)
+                self.figures[name] = gr.Plot(show_label=False, visible=False, min_width=280, elem_id=f"curve-{name}")
         with gr.Accordion("Rename, delete, push to the Hub, log", open=False, visible=False) as self.more:
             with gr.Row(equal_height=True):
                 self.name = gr.Textbox(label="Name", scale=3, elem_id="new-name")
@@ -76,8 +77,13 @@ class RunPanel:
         gr.HTML(section("All runs"))
         # The tools are hidden while there is no run.
         with gr.Row(equal_height=True, visible=False, elem_classes="list-tools") as self.list_tools:
-            options = {"show_label": False, "container": False, "scale": 4, "elem_id": "filter-runs"}
-            self.filter = gr.Textbox(placeholder="Filter by name, id, state, objective, base, data", **options)
+            self.filter = gr.Textbox(
+                placeholder="Filter by name, id, state, objective, base, data",
+                show_label=False,
+                container=False,
+                scale=4,
+                elem_id="filter-runs",
+            )
             self.delete_listed = gr.Button("Delete the listed runs…", size="sm", scale=1, elem_id="delete-listed")
         self.listed_confirmation, self.listed, self.confirm_listed = _confirmation("", "confirm-delete-listed")
         self.runs = gr.HTML(waiting("Reading the runs …"), js_on_load=read_asset("train.js"), elem_id="run-list")
@@ -106,7 +112,8 @@ class RunPanel:
         slow = {"api_visibility": "private"}
         pushing = [self.current, self.push_repo, self.push_token]
         self.push.click(self._push, pushing, [self.pushed, self.push_token], show_progress_on=self.pushed, **slow)
-        emptied, shows = self.export.click(hidden, None, self.download, **UNQUEUED), [self.error, self.download]
+        emptied = self.export.click(hidden, None, self.download, **UNQUEUED)
+        shows = [self.error, self.download]
         exported = emptied.then(self._export, self.current, shows, show_progress_on=self.error, **slow)
         exported.success(None, None, None, js="() => window.clickDownload()")
         return refresh_on
@@ -137,7 +144,8 @@ class RunPanel:
         with_curves = list(zip([*([run] if run else []), *others], COLOURS, strict=False))
         curves = [curve_of(*one) for one in with_curves]
         version = [(curve.name, curve.colour, len(curve.events), curve.events[-1:]) for curve in curves]
-        at_work, lines = run is not None and run.state in AT_WORK, ""
+        at_work = run is not None and run.state in AT_WORK
+        lines = ""
         # The run may have been deleted since it was listed.
         with suppress(RunNotFound, FileNotFoundError):
             lines = self.store.log(run.id) if run else ""
@@ -174,10 +182,12 @@ class RunPanel:
 
     def _list(self, runs: Sequence[Run], opened: Run | None, colours: dict[str, str], pattern: str | None) -> Output:
         """The list of runs; without a filter, the runs of an experiment share one row."""
-        listed, states = self._listed(runs, pattern), list(map(state_label, runs))
+        listed = self._listed(runs, pattern)
+        states = list(map(state_label, runs))
         opened_id = opened.id if opened else ""
         folded = {} if (pattern or "").strip() else run_groups(self.store.home)
-        problems, count = "".join(map(error_message, self.store.damaged())), self.store.count()
+        problems = "".join(map(error_message, self.store.damaged()))
+        count = self.store.count()
 
         def draw() -> str:
             return problems + run_list(listed, opened_id, colours, folded, count - len(listed))

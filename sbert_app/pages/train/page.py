@@ -79,7 +79,8 @@ def _connect_form(
 ) -> StartForm:
     """Wires the form: presets fill it, the objective shows the fields it needs, an upload selects the objective."""
     config_fields = form.config_fields(fields)
-    names, inputs = list(config_fields), list(config_fields.values())
+    names = list(config_fields)
+    inputs = list(config_fields.values())
     preset, filled, lesson = of_preset
 
     def describe(run: RunEstimate, *values: Any) -> Update:
@@ -90,9 +91,11 @@ def _connect_form(
         changes = {lesson: _lesson(key, form.changed_fields(form_values, start))} if key else {}
         return {**{fields[name]: gr.update(label=title) for name, title in titles.items()}, **changes}
 
-    estimate, described = partial(_estimate, services, names), [lesson, *(fields[name] for name in form.TITLES)]
+    estimate = partial(_estimate, services, names)
+    described = [lesson, *(fields[name] for name in form.TITLES)]
     runs = StartForm(services.jobs.store, [*inputs, filled], planned, estimate, describe, described)
-    fill, questions = [preset, filled, lesson, *inputs], gr.State({})
+    fill = [preset, filled, lesson, *inputs]
+    questions = gr.State({})
 
     def from_link(questions: Questions, request: gr.Request) -> list[Any]:
         """Fills the form from the address: a ?preset with ?changed fields, or the ?settings of a run.
@@ -114,7 +117,8 @@ def _connect_form(
                 return [None, NO_PRESET, note(f"The settings of {run.name}."), *updates]
         except UserFacingError as error:
             return [None, NO_PRESET, error_message(error), *[gr.skip()] * len(names)]
-        opening, changed = next(iter(PRESETS)), from_address(query.get("changed", ""), config_fields)
+        opening = next(iter(PRESETS))
+        changed = from_address(query.get("changed", ""), config_fields)
         if (key := query.get("preset", opening if changed else "")) in PRESETS:
             return _fill(services, names, key, changed)
         return [gr.skip()] * len(fill)
@@ -126,9 +130,12 @@ def _connect_form(
     preset.input(None, preset, None, js=KEEP_PRESET, **EVERY)
     lesson.change(None, lesson, None, js=KEEP_CHANGED, **EVERY)
     runs.estimate_on(preset.input(fill_form, [questions, preset], fill, **EVERY).then)
-    of_objective, objective = [fields[name] for name in form.OF_OBJECTIVE], fields["objective"]
+    of_objective = [fields[name] for name in form.OF_OBJECTIVE]
+    objective = fields["objective"]
     objective.change(form.objective_updates, objective, of_objective, **UNQUEUED)
-    base, rate, pooling = fields["base"], fields["learning_rate"], fields["pooling"]
+    base = fields["base"]
+    rate = fields["learning_rate"]
+    pooling = fields["pooling"]
     base.input(form.base_updates, [base, rate], [rate, pooling], **EVERY)
     _connect_negatives(services, fields, names)
     edited = [component.input for name, component in config_fields.items() if name not in ("name", *TYPED)]

@@ -39,7 +39,8 @@ ADVICE = {
 }
 
 # The last lines of a log, and mined hard negatives beside their anchors and positives.
-log, negatives = macro("train/log"), macro("train/negatives")
+log = macro("train/log")
+negatives = macro("train/negatives")
 
 
 def no_runs(pooling: PrecomputedTable | None) -> Markup:
@@ -62,7 +63,8 @@ def no_runs(pooling: PrecomputedTable | None) -> Markup:
 
 def status(run: Run, ahead: int) -> Markup:
     """The open run: its state, progress, results and their meaning; ``ahead`` is its place in the queue."""
-    progress, errors = run.progress, []
+    progress = run.progress
+    errors = []
     if run.state in ADVICE:
         errors.append(f"{run.reason}. {ADVICE[run.state]}")
     if progress.collapsed:
@@ -76,7 +78,7 @@ def status(run: Run, ahead: int) -> Markup:
     return render(
         "train/templates/status.html",
         run=run,
-        label=state_label(run),
+        label="starting …" if run.state == State.QUEUED and not ahead else state_label(run),
         fraction=progress.step / progress.steps if progress.steps else 0.0,
         facts=_facts(run, ahead),
         errors=[error[:1].upper() + error[1:] for error in errors],
@@ -183,10 +185,11 @@ def _facts(run: Run, ahead: int) -> list[str]:
     """The step, the time left, the throughput, the device; of a run in the queue, its place."""
     progress = run.progress
     if run.state == State.QUEUED:
-        waiting = ["next in the queue"]
+        if ahead:
+            return [f"{format_count(ahead, 'run')} ahead in the queue"]
         if run.waited > MOST_WAITED:
-            waiting.append(f"no worker has begun it for {format_duration(run.waited)}: the worker’s log may say why")
-        return [f"{format_count(ahead, 'run')} ahead in the queue"] if ahead else waiting
+            return [f"no worker has begun it for {format_duration(run.waited)}: the worker’s log may say why"]
+        return []
     facts = [f"step {progress.step:,} of {progress.steps:,}" if progress.steps else "loading data and model"]
     if run.state == State.RUNNING:
         if progress.seconds_left is not None:
@@ -207,8 +210,10 @@ def _facts(run: Run, ahead: int) -> list[str]:
 def _tiles(run: Run) -> list[tuple[str, str, str]]:
     """The (value, label, remark) of the selecting metric, of its gain over the base, and of random pairs."""
     progress = run.progress
-    best, base = progress.figure(progress.best), progress.figure(progress.baseline)
-    latest, digits = progress.latest, _digits(run)
+    best = progress.figure(progress.best)
+    base = progress.figure(progress.baseline)
+    latest = progress.latest
+    digits = _digits(run)
     metric = RUN_METRICS[progress.measure or "loss"]
     tiles = []
     if best is not None and progress.best is not None:
@@ -241,8 +246,10 @@ def _digits(run: Run) -> int:
 
 
 def _row(run: Run) -> dict[str, str]:
-    progress, digits = run.progress, _digits(run)
-    best, base = progress.figure(progress.best), progress.figure(progress.baseline)
+    progress = run.progress
+    digits = _digits(run)
+    best = progress.figure(progress.best)
+    base = progress.figure(progress.baseline)
     return {
         "label": state_label(run),
         "settings": settings(run),
@@ -255,7 +262,9 @@ def _row(run: Run) -> dict[str, str]:
 def run_report(store: RunStore, run_id: str, clean: Callable[[str], str] = without_folders) -> Report:
     """The report of a run: results, curves, evaluations, log; ``clean`` removes paths. RunNotFound without a run."""
     run = store.get(run_id)
-    record, progress, evaluations = run.record, run.progress, [event for event in run.events if event["kind"] == "eval"]
+    record = run.record
+    progress = run.progress
+    evaluations = [event for event in run.events if event["kind"] == "eval"]
     figures = [make([curve_of(run, COLOURS[0])]) for make in FIGURES.values()]
     measured = {name for event in evaluations for name, value in event.items() if value is not None}
     metrics = {name: metric for name, metric in RUN_METRICS.items() if name in measured}

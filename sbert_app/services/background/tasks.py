@@ -29,7 +29,8 @@ POLL_SECONDS = 0.25
 # The time that tasks have to end when the process does.
 CLOSE_SECONDS = 5.0
 # The progress after which the remaining time is estimated.
-MIN_FRACTION, MIN_SECONDS = 0.02, 0.5
+MIN_FRACTION = 0.02
+MIN_SECONDS = 0.5
 
 
 class Superseded(Stopped):
@@ -77,7 +78,9 @@ class Task(threading.Thread):
 
     def __init__(self, description: str, work: Callable[[Watch], Any]) -> None:
         super().__init__(name=f"task: {description}", daemon=True)
-        self._work, self.stopping, self.is_superseded = work, threading.Event(), False
+        self._work = work
+        self.stopping = threading.Event()
+        self.is_superseded = False
         self._outcome: Future[TaskResult] = Future()
         # In the context of a handler a Gradio component is an update. Elsewhere it would become a part of the page that
         # is being built at the time.
@@ -155,7 +158,8 @@ class TaskRunner:
 
     def close(self) -> None:
         """Stop all tasks and wait a while for them to remove half-written files."""
-        tasks, deadline = list(self._at_work), time.monotonic() + CLOSE_SECONDS
+        tasks = list(self._at_work)
+        deadline = time.monotonic() + CLOSE_SECONDS
         for task in tasks:
             task.stopping.set()
         for task in tasks:

@@ -31,13 +31,12 @@ from training.evaluation.attribution import (
     words_in_text,
     words_of,
 )
-from training.models.model import Model, VectorModel, vectors_only
+from training.models.model import Model, PairModel, VectorModel, vectors_only
 from training.models.texts import ReadReport
 from training.names import BY_ROLE, ModelName
 from training.pooling import PAPER_POOLINGS
 
 if TYPE_CHECKING:
-    from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
 THE_PAIR = "this pair"
@@ -142,7 +141,7 @@ class Comparison:
 
 
 def compare(
-    encoder: VectorModel, cross_encoder: CrossEncoder | None, a: str, b: str, second: VectorModel | None = None
+    encoder: VectorModel, cross_encoder: PairModel | None, a: str, b: str, second: VectorModel | None = None
 ) -> Comparison:
     """Compare a pair. Raises InputError if a sentence is empty.
 
@@ -283,7 +282,7 @@ class LeftOut(NamedTuple):
 
 def leave_one_out(
     encoder: VectorModel,
-    cross_encoder: CrossEncoder | None,
+    cross_encoder: PairModel | None,
     comparison: Comparison,
     second: VectorModel | None = None,
 ) -> list[LeftOut]:
@@ -353,7 +352,7 @@ class AllPairs:
 
 
 def compare_all(
-    encoder: VectorModel, cross_encoder: CrossEncoder | None, text: str, should_stop: Callable[[], bool] | None = None
+    encoder: VectorModel, cross_encoder: PairModel | None, text: str, should_stop: Callable[[], bool] | None = None
 ) -> AllPairs:
     """Compare all pairs of lines and measure the time. Raises InputError below 2 or above 500 lines."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]

@@ -167,7 +167,8 @@ class Summary:
         """The summary of some values; None for no values."""
         if not values:
             return None
-        mean, n = statistics.fmean(values), len(values)
+        mean = statistics.fmean(values)
+        n = len(values)
         if n == 1:
             return cls(1, mean, None, None, None)
         from scipy import stats
@@ -205,7 +206,8 @@ class Paired:
     @property
     def words(self) -> str:
         """The result of the test in words."""
-        gap, n = self.difference.mean, self.difference.n
+        gap = self.difference.mean
+        n = self.difference.n
         side = "above" if gap > 0 else "below"
         if n == 1:
             return f"{abs(gap):.1f} {side} in the one seed: nothing to test"

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -30,32 +30,34 @@ from sbert_app.services.files.writers import Writer, cell_text, numbers, open_wr
 from sbert_app.services.models.function_words import other_language
 from training.data.gold import GoldColumn
 from training.data.tables.cells import as_text
-from training.data.tables.columns import PairColumns, free_name, pick_columns, split_column
+from training.data.tables.columns import PairColumns, free_name
+from training.data.tables.reading import SPLIT
 from training.data.tables.rows import EMPTY_LINE, OpenedTable, RowBatch
 from training.data.tables.table import open_table
 from training.errors import InputError, Stopped
 from training.evaluation.thresholds import CRITERIA
 from training.inference.recent import RecentEmbeddings
-from training.models.model import VectorModel
+from training.models.model import PairModel, VectorModel
 from training.models.texts import ReadReport
 
-if TYPE_CHECKING:
-    from training.models.cross_encoder import CrossEncoder
-
-
 # The time of a chunk, its size in rows at first and at least, and its largest growth over the one before.
-CHUNK_SECONDS, FIRST_CHUNK, MIN_CHUNK, MAX_GROWTH = 2.0, 128, 16.0, 4.0
+CHUNK_SECONDS = 2.0
+FIRST_CHUNK = 128
+MIN_CHUNK = 16.0
+MAX_GROWTH = 4.0
 # The states of a sentence beside 0.
-CUT, UNKNOWN = 1, 2
+CUT = 1
+UNKNOWN = 2
 # The scored rows, and the notes, in the summary.
-EXAMPLE_ROWS, EXAMPLE_NOTES = 10, 20
+EXAMPLE_ROWS = 10
+EXAMPLE_NOTES = 20
 
 
 def score_file(
     source: Path | OpenedTable,
     outputs: Sequence[Path],
     encoder: VectorModel,
-    cross_encoder: CrossEncoder | None = None,
+    cross_encoder: PairModel | None = None,
     columns: PairColumns | Sequence[str] | None = None,
     watch: Watch = UNWATCHED,
     criteria: Sequence[str] = CRITERIA,
@@ -87,7 +89,10 @@ def score_file(
             changed while it was read, the outputs hold the rows before.
     """
     table = source if isinstance(source, OpenedTable) else open_table(source)
-    pair_columns = columns if isinstance(columns, PairColumns) else pick_columns(table, columns)
+    if isinstance(columns, PairColumns):
+        columns = columns.names
+    reading = table.reading.with_columns(columns or ())
+    pair_columns = reading.pair()
     kinds = ("cosine", "note") if cross_encoder is None else ("cosine", "cross_encoder", "note")
     summary = ScoreSummary(
         source=table.path.name,
@@ -102,7 +107,7 @@ def score_file(
     )
     if summary.gold and summary.gold.note:
         summary.remarks.append(f"{summary.gold.note}.")
-    if not is_block and (splits := split_column(table)):
+    if not is_block and (splits := reading.first(SPLIT)):
         summary.remarks.append(f"The column {splits} names parts of the file: the rows of all are scored and measured.")
     types = {name: "string" if what == "note" else "float" for what, name in summary.added.items()}
     with open_writers(outputs, table.path, table.fields(), types, layout=Layout.of(table)) as writers:
@@ -122,7 +127,11 @@ class _Scoring:
     def __init__(
         self, table: OpenedTable, scorer: PairScorer, summary: ScoreSummary, writers: list[Writer], watch: Watch
     ) -> None:
-        self.table, self.scorer, self.summary, self.writers, self.watch = table, scorer, summary, writers, watch
+        self.table = table
+        self.scorer = scorer
+        self.summary = summary
+        self.writers = writers
+        self.watch = watch
         self.chunk_rows = float(FIRST_CHUNK)
 
     def run(self, report_folder: Path | None, criteria: Sequence[str]) -> InputError | None:
@@ -130,7 +139,9 @@ class _Scoring:
 
         The report has a temporary file in ``report_folder``, which is None for a block.
         """
-        summary, damage, started = self.summary, None, time.perf_counter()
+        summary = self.summary
+        damage = None
+        started = time.perf_counter()
         with nullcontext() if report_folder is None else ReportBuilder(report_folder) as builder:
             try:
                 for chunk in self._chunks():
@@ -155,17 +166,15 @@ class _Scoring:
 
     def _language(self) -> str:
         """The language of the first rows, if the model was trained on another one; "" also where that is unknown."""
-        encoder, columns = self.scorer.encoder, self.summary.columns
+        encoder = self.scorer.encoder
+        columns = self.summary.columns
         cells = [self.summary.head.get(name, []) for name in (columns.sentence1, columns.sentence2)]
         texts = [text for column in cells for text in column if text.strip()]
-        # It imports torch, which takes seconds.
-        from training.models.encoder import Encoder
-
         # A model whose tokens are not here, such as an endpoint, says nothing of its language.
-        if not texts or not isinstance(encoder, Encoder):
+        if not texts or not encoder.vocabulary_size:
             return ""
         # A special token stands at each end.
-        subwords = sum(len(ids) - 2 for ids in encoder.tokenize(texts))
+        subwords = encoder.read_tokens(texts)[0] - 2 * len(texts)
         return other_language(" ".join(texts), subwords, encoder.vocabulary_size)
 
     def _chunks(self) -> Iterator[RowBatch]:
@@ -180,7 +189,8 @@ class _Scoring:
                 start += size
 
     def _score(self, chunk: RowBatch, builder: ReportBuilder | None) -> None:
-        summary, names = self.summary, (self.summary.columns.sentence1, self.summary.columns.sentence2)
+        summary = self.summary
+        names = (self.summary.columns.sentence1, self.summary.columns.sentence2)
         notes = dict(chunk.notes)
         first, second = ([as_text(cell) for cell in chunk.rows[name]] for name in names)
         complete = [row for row in range(len(chunk)) if first[row] is not None and second[row] is not None]
@@ -244,9 +254,11 @@ class PairScorer:
     """Scores pairs by the cosine of an encoder's embeddings and, if there is one, by a cross-encoder."""
 
     def __init__(
-        self, encoder: VectorModel, cross_encoder: CrossEncoder | None = None, keep_unknown: bool = False
+        self, encoder: VectorModel, cross_encoder: PairModel | None = None, keep_unknown: bool = False
     ) -> None:
-        self.encoder, self.cross_encoder, self.keep_unknown = encoder, cross_encoder, keep_unknown
+        self.encoder = encoder
+        self.cross_encoder = cross_encoder
+        self.keep_unknown = keep_unknown
         self.encoded = 0
         # The last number of each is 1 for a sentence that was cut, and 2 for one of unknown tokens only.
         self._cache = RecentEmbeddings(encoder.dimension + 1)
@@ -272,7 +284,8 @@ class PairScorer:
             return np.column_stack([vectors, states.astype(np.float32)])
 
         embeddings = self._cache.get(list(positions), encode)
-        u, v = embeddings[rows[: len(firsts)]], embeddings[rows[len(firsts) :]]
+        u = embeddings[rows[: len(firsts)]]
+        v = embeddings[rows[len(firsts) :]]
         cosine = np.clip(np.einsum("nd,nd->n", u[:, :-1], v[:, :-1]), -1, 1).astype(np.float32, copy=False)
         notes: dict[int, str] = {}
         for state, words in ((UNKNOWN, "no known token"), (CUT, f"cut at {self.encoder.max_length or 0:,} tokens")):
@@ -293,7 +306,8 @@ class PairScorer:
         cosine[is_left_out] = np.nan
         if self.cross_encoder is None:
             return cosine, None, notes, int(is_unknown.sum())
-        predicting, report = watch.part(0.5, 1), ReadReport(cut=set())
+        predicting = watch.part(0.5, 1)
+        report = ReadReport(cut=set())
         pairs = list(zip(firsts, seconds, strict=True))
         scores = self.cross_encoder.predict(pairs, predicting.on_progress, watch.should_stop, report)
         for at in (at for at, pair in enumerate(pairs) if pair in (report.cut or ())):

@@ -105,7 +105,8 @@ class RunQueue:
         self.starts_workers = True
         self._execute = execute
         self._started: dict[int | str, tuple[float, subprocess.Popen[bytes]]] = {}
-        self._enqueueing, self._starting = threading.Lock(), threading.RLock()
+        self._enqueueing = threading.Lock()
+        self._starting = threading.RLock()
         # The runs of each visitor, grouped or not, that may still be queued.
         self._started_by: dict[tuple[str, bool], list[str]] = {}
         try:

@@ -25,9 +25,11 @@ from training.data.overlap import Overlap
 from training.evaluation.bootstrap import Difference, Estimate, sentence_keys
 from training.names import ModelName
 
-SHIPPED, SHIPPED_SYSTEMS = asset("evaluation.json"), asset("systems.json")
+SHIPPED = asset("evaluation.json")
+SHIPPED_SYSTEMS = asset("systems.json")
 SHIPPED_COST = asset("examples/cost.json")
-SHIPPED_SCORES, SCORED_DATA = asset("examples/scores-stsb-dev.npz"), "stsb:dev"
+SHIPPED_SCORES = asset("examples/scores-stsb-dev.npz")
+SCORED_DATA = "stsb:dev"
 
 Numbers = tuple[Any, ...]
 
@@ -91,7 +93,8 @@ def shipped_scores(home: Path) -> tuple[Dataset, dict[ModelName, EvalResult], st
             model, _, name = key.rpartition("/")
             scores_of.setdefault(model, {})[name] = arrays[key]
         origin = str(arrays["made"])
-    gold, results = np.asarray(data.scores, dtype=np.float64), {}
+    gold = np.asarray(data.scores, dtype=np.float64)
+    results = {}
     for model, scores in scores_of.items():
         sentences, seconds = scores.pop("cost")
         results[ModelName.parse(model)] = EvalResult(

@@ -66,7 +66,8 @@ class RunEstimate:
 
 def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
     """The estimate of a run. Raises InputError if its data or its base cannot be used, with an alternative."""
-    home, objective = store.home, config.objective_class
+    home = store.home
+    objective = config.objective_class
     runs: dict[str, Run] = {}
     for model in filter(None, (config.base, config.teacher)):
         if (run_id := ModelName.parse(model).run_id) is not None:
@@ -89,9 +90,11 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
     if not any(map(is_on_hub, names)):
         stamps = tuple(map(_stamp, (*dev_names, *names)))
         notes += _overlaps(config.eval_data, config.parts, config.seed, home, stamps)
-    columns, kind = max(part.columns for part in parts), " and ".join(dict.fromkeys(part.kind for part in parts))
+    columns = max(part.columns for part in parts)
+    kind = " and ".join(dict.fromkeys(part.kind for part in parts))
     if config.mine_negatives:
-        columns, kind = 3, TRIPLETS
+        columns = 3
+        kind = TRIPLETS
     # A cross-encoder reads a row's sentences as one.
     columns = 1 if objective.scores_pairs else columns
     rows = tuple(part.rows for part in parts if part.rows is not None)
@@ -214,7 +217,8 @@ class TrainingRate(NamedTuple):
 
     def seconds(self, estimate: RunEstimate) -> float | None:
         """The duration of a run; None if the number of steps is unknown."""
-        config, steps = estimate.config, estimate.steps
+        config = estimate.config
+        steps = estimate.steps
         if steps is None:
             return None
         sentences = steps * config.gradient_accumulation_steps * config.batch_size * estimate.columns
@@ -242,5 +246,6 @@ def _other_seconds(run: Run) -> float:
     """The seconds of a run besides steps and evaluations: until its first step, and for the test of its best model."""
     times = {event.get("state") or event["kind"]: event.get("t") or 0.0 for event in run.events}
     test = times["test"] - times["eval"] if {"test", "eval"} <= times.keys() else 0.0
-    running, started = times.get(State.RUNNING), run.record.started
+    running = times.get(State.RUNNING)
+    started = run.record.started
     return test + (STARTING_SECONDS if running is None or started is None else max(0.0, running - started))

@@ -240,7 +240,9 @@ class EventReader:
         return self._events
 
     def _restart(self, inode: int) -> None:
-        self._events, self._position, self._inode = [], 0, inode
+        self._events = []
+        self._position = 0
+        self._inode = inode
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,6 @@ HOME = (
     ),
     HomeEntry("calibration/own/", "what a cosine means by your gold scores", ("*",), is_work=True),
     HomeEntry("data/uploads/", "files that runs learn from", ("*/*",), is_work=True),
-    HomeEntry("models/static/", "static models that were distilled here", ("*/*",), is_work=True),
     HomeEntry("data/", "data sets that were fetched", ("*",)),
     HomeEntry("models/", "models that were fetched", ("*",)),
     HomeEntry("cache/", "embeddings, maps, results", recomputed=("*.npz",)),

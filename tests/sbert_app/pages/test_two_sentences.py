@@ -50,3 +50,20 @@ def test_the_reason_follows_the_answer_unless_another_pair_is_shown_by_then(page
     assert shown[page.ask_reason]["visible"]
     assert "value" not in page.add_reason(questions), "a long pair waits for a click"
     assert "Why?" in page.add_reason(questions, is_asked=True)
+
+
+def test_the_cosine_does_not_wait_for_the_cross_encoder(page):
+    """A page that is opened while the app loads its models shows the cosine first, and the other score after it."""
+    *inputs, shown_model, stopped = page.open_link(SimpleNamespace(query_params={}))
+    inputs = [field.value for field in (page.a, page.b, page.model, page.pooling, page.cross, page.second)]
+    request, questions = SimpleNamespace(headers={}), {}
+    models = page.services.models
+    assert not models.has("minilm-stsb")
+    first = page.answer_first(request, *inputs, None, shown_model, stopped, questions)
+    assert "cosine" in first[page.answer].lower()
+    assert questions["shown"].comparison.cross_score is None
+    assert not models.has("minilm-stsb")
+    page.answer_pair(request, *inputs, None, shown_model, stopped, questions)
+    assert questions["shown"].comparison.cross_score is not None
+    again = page.answer_first(request, *inputs, None, shown_model, stopped, questions)
+    assert again == {page.answer: gr.skip()}

@@ -15,7 +15,6 @@ from openpyxl import Workbook
 from training.catalogue import LABELLED, PAIRS, SCORED, TRIPLETS
 from training.data.gold import GoldColumn
 from training.data.load import load_data
-from training.data.tables.columns import pick_columns
 from training.data.tables.table import opened_file
 from training.errors import InputError
 
@@ -171,7 +170,6 @@ def test_labels_that_their_names_do_not_sort_surely_are_not_read_one_way_in_sile
         ({"anchor": "a", "positive": "b", "negative_1": "c", "negative_2": "d"}, TRIPLETS, "the column negative_2"),
         ({"sent0": "a", "sent1": "b", "hard_neg": "c"}, TRIPLETS, ""),
         ({"query": "a", "positive": "b", "negative": "c", "label": 1}, TRIPLETS, "the column label"),
-        ({"sentence1": "a", "sentence2": "b", "rater1": 4, "rater2": 5}, PAIRS, "the columns rater1, rater2"),
         ({"#1 String": "a", "#2 String": "b", "Quality": "1"}, LABELLED, ""),
         ({"text1": "a", "text2": "b", "label": 1, "label_text": "not_entailment"}, LABELLED, "the column label"),
     ],
@@ -187,11 +185,10 @@ def test_columns_that_are_not_read_are_named(tmp_path, row, kind, note):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"rating": {"value": 4}}, "no usable row; .*objects or lists are in the column rating: write one text"),
         ({"score": "★★★☆☆"}, r"row 1, column score: '★★★☆☆' is not a number; write a number"),
     ],
 )
-def test_scores_that_are_objects_or_stars_are_to_be_written_as_numbers(tmp_path, row, message):
+def test_scores_that_are_stars_are_to_be_written_as_numbers(tmp_path, row, message):
     with pytest.raises(InputError, match=message):
         load_data(lines(tmp_path / "a.jsonl", {"text1": "a", "text2": "b", **row}))
 
@@ -233,7 +230,7 @@ def test_a_sum_below_the_scores_or_a_header_among_labels_does_not_change_how_the
     path.write_text(f"sentence1,sentence2,label\na cat,a dog,1\n{more}\na car,a bus,0\n", encoding="utf-8")
     assert load_data(str(path)).labels == [1, 0]
     with opened_file(path) as table:
-        gold = GoldColumn.in_table(table, pick_columns(table))
+        gold = GoldColumn.in_table(table, table.reading.pair())
     assert gold.read_as == "1 is a match, 0 is not"
 
 
@@ -341,7 +338,7 @@ def test_names_of_columns_in_other_languages(tmp_path, head):
     path.write_text(f"id1;id2;{head}\n{rows}", encoding="utf-8")
     data = load_data(str(path))
     assert (data.columns[1], data.scores) == ([b for _, b in PAIR], [4.5] * 3)
-    path.write_text("rater1,rater2,answer\n4,5,yes it is\n", encoding="utf-8")
+    path.write_text("rater1,rater2,answer\n4,5,12\n", encoding="utf-8")
     with pytest.raises(InputError, match="has the columns rater1, rater2, answer"):
         load_data(str(path))
 

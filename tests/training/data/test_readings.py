@@ -62,7 +62,7 @@ def test_fields_beyond_the_header_are_said_but_for_empty_ones(tmp_path):
     notes = load_data(table(tmp_path / "a.csv", ("sentence1", "sentence2", "score"), rows)).notes
     marked = "2 rows are marked, the first is row 1: 4 fields where the header has 3; beyond the header: 5"
     assert marked in notes
-    trailing = [(*pair, 4.5, "", "") for pair in PAIR]
+    trailing = [(*pair, score, "", "") for pair, score in zip(PAIR, (4.5, 0, 1), strict=True)]
     assert load_data(table(tmp_path / "b.csv", ("sentence1", "sentence2", "score"), trailing)).notes == ()
 
 

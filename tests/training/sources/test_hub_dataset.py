@@ -167,7 +167,7 @@ LOADED = {
 }
 REFUSED = {
     "hf:org/no-such": "it has no data set of this name (misspelt, or private?)",
-    "hf:org/gated": "is a gated dataset on the Hub. You must be authenticated to access it. (if it is gated, accept",
+    "hf:org/gated": "to ask for access. (if it is gated, accept its terms on the Hub and set HF_TOKEN)",
     "hf:org/nli:test": "has no split or configuration 'test'; its splits are train, validation",
     "hf:org/nli:other:train": "data set org/nli has no configuration 'other'; choose default",
     "hf:org/configs": "has several configurations; name one, as in hf:org/configs:en: en, de",

@@ -3,16 +3,17 @@
 A list of positives, of negatives or of sentences gives a row for each of its texts, with the other cells of its row;
 two lists give a row for each two of their texts. Lists of two or three texts under the name of sentences, as in
 {"texts": ["…", "…"]}, are pairs or triplets. Both sentences as lists of one length, as in the older files of mteb, with
-the scores or labels in a third, are as many pairs. A list of one score or label, as tools for annotation write it, is
-that score or label.
+the scores or labels in a third, are as many pairs.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, product
 from typing import Any
 
-from training.data.tables.columns import GOLD, NEGATIVES, PAIR_COLUMN_NAMES, SENTENCES, normalize_name, roles_of
+from training.data.tables.columns import LABELS, NEGATIVES, PAIR_COLUMN_NAMES, SCORES, SENTENCES, normalize_name
+from training.data.tables.reading import LABEL, SCORE, SENTENCE1, SENTENCE2, TableReading
 from training.data.tables.rows import OpenedTable, RowBatch
 from training.errors import InputError
 
@@ -31,10 +32,12 @@ class ListsTable(OpenedTable):
     lists: Mapping[str, tuple[str, ...]]
     # Those of them whose lists have one length, and go side by side.
     parallel: tuple[str, ...] = ()
+    # Whether the columns hold two sentences in each cell, on lines of their own or with a tab between.
+    are_texts: bool = False
 
     @property
     def description(self) -> str:
-        return f"{self.inner.description}, lists as rows"
+        return f"{self.inner.description}, {'two sentences in a cell' if self.are_texts else 'lists as rows'}"
 
     @property
     def is_plain(self) -> bool:
@@ -73,11 +76,10 @@ class ListsTable(OpenedTable):
 
     def _parts(self, name: str, cell: Any) -> list[tuple[Any, ...]]:
         """The cells of each row that a cell gives."""
-        is_gold = normalize_name(name) in GOLD
-        items = _items(cell) if name in self.lists else []
-        if name not in self.lists or (is_gold and len(items) > 1):
+        if name not in self.lists:
             return [(cell,)]
-        texts, width = list(map(_judgement if is_gold else _text, items)), len(self.lists[name])
+        items = _two(cell) if self.are_texts else _items(cell)
+        texts, width = list(map(_text, items)), len(self.lists[name])
         if width == 1:
             return [(text,) for text in texts] or [(None,)]
         return [(*texts, *[None] * width)[:width]]
@@ -93,18 +95,35 @@ def with_rows_of_lists(table: OpenedTable) -> OpenedTable:
         key = normalize_name(name)
         items = [(_items(cell), cell) for cell in cells if cell is not None]
         sizes = {len(part) for part, _ in items}
-        is_list = key in OF_LISTS or (key in GOLD and 1 in sizes)
-        if not is_list or all(part == [cell] for part, cell in items):
+        if key not in OF_LISTS or all(part == [cell] for part, cell in items):
             continue
         is_whole = key in WHOLE_ROWS and len(sizes) == 1
         lists[name] = PARTS.get(sizes.pop(), (name,)) if is_whole else (name,)
     columns = tuple(part for name in table.columns for part in lists.get(name, (name,)))
     if not lists or len(set(columns)) < len(columns):
         return table
-    remarks, names = table.remarks, [name for name in lists if normalize_name(name) not in GOLD]
-    if names:
-        remarks = (*remarks, f"The lists of {' and '.join(names)} are read as rows of their own.")
+    names = [name for name in lists if normalize_name(name) not in (*SCORES, *LABELS)]
+    remarks = (*table.remarks, f"The lists of {' and '.join(names)} are read as rows of their own.")
     return ListsTable(table.path, columns, table.row_estimate, remarks, table, lists, parallel, version=table.version)
+
+
+def with_two_sentences(table: OpenedTable) -> OpenedTable:
+    """The table, or one with two columns in place of one whose cells all hold two sentences, if they are judged."""
+    texts = [
+        name for name in table.columns if (cells := table.sample[name]) and all(len(_two(cell)) == 2 for cell in cells)
+    ]
+    is_judged = any(normalize_name(name) in (*SCORES, *LABELS) for name in table.columns)
+    if len(texts) != 1 or not is_judged or set(PARTS[2]).intersection(table.columns):
+        return table
+    lists = {texts[0]: PARTS[2]}
+    columns = tuple(part for name in table.columns for part in lists.get(name, (name,)))
+    remarks = (*table.remarks, f"{texts[0]} holds both sentences in each cell.")
+    return ListsTable(table.path, columns, table.row_estimate, remarks, table, lists, are_texts=True)
+
+
+def _two(cell: Any) -> list[str]:
+    """The parts of a text at its line ends and tabs."""
+    return [part for part in re.split(r"\s*[\n\t]\s*", cell.strip()) if part] if isinstance(cell, str) else []
 
 
 def _parallel(table: OpenedTable) -> tuple[str, ...]:
@@ -112,10 +131,10 @@ def _parallel(table: OpenedTable) -> tuple[str, ...]:
 
     The lengths are compared in the first row here, and in all of them when they are read.
     """
-    roles = roles_of(table.columns)
-    names = tuple(roles[role] for role in ("sentence1", "sentence2", "score", "label") if role in roles)
+    reading = TableReading.of(table.path.name, dict.fromkeys(table.columns, ()))
+    names = reading.all(SENTENCE1, SENTENCE2, SCORE, LABEL)
     rows = [[len(_items(cell)) for cell in row] for row in zip(*map(table.sample.get, names), strict=True)]
-    is_parallel = {"sentence1", "sentence2"} <= roles.keys() and rows and len(set(rows[0])) == 1
+    is_parallel = len(reading.sentences) == 2 and rows and len(set(rows[0])) == 1
     return names if is_parallel and min(map(min, rows)) > 1 else ()
 
 
@@ -129,10 +148,3 @@ def _text(item: Any) -> Any:
     if not isinstance(item, dict):
         return item
     return " ".join(str(item[key]) for key in ("title", "text", "content") if item.get(key)) or None
-
-
-def _judgement(item: Any) -> str | None:
-    """The text of a score or a label, which may be in an object, such as {"rating": 4} or {"choices": ["similar"]}."""
-    while isinstance(item, dict | list) and len(item) == 1:
-        [item] = item.values() if isinstance(item, dict) else item
-    return None if item is None else str(item)

@@ -15,7 +15,7 @@ from itertools import islice
 
 from python_calamine import CalamineError, CalamineSheet, CalamineWorkbook, PasswordError, SheetVisibleEnum
 
-HEAD_ROWS = 100
+HEAD_ROWS = 500
 MOST_BYTES = 4 << 30
 # Characters; Excel itself allows 32,767.
 LONGEST_CELL = 1 << 20

@@ -20,9 +20,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from training.data.tables.columns import listed, remarks_on
+from training.data.tables.columns import listed
 from training.data.tables.csv import open_delimited, open_lines
 from training.data.tables.json import open_json
+from training.data.tables.lists import with_two_sentences
 from training.data.tables.parquet import open_parquet
 from training.data.tables.rows import OpenedTable, file_version
 from training.data.tables.text import ForeignFileError
@@ -99,10 +100,9 @@ def open_table(
         if not path.is_file():
             raise InputError(f"{path} is not a file.")
         open_file = open_lines if lines and path.suffix.lower() == ".txt" else _format(path).open
-        table = replace(open_file(path, encoding, sheet), version=version)
+        table = replace(with_two_sentences(open_file(path, encoding, sheet)), version=version)
         if len(table.preview(1)):
-            remarks = remarks_on(table.columns, table.sample)
-            return replace(table, remarks=(*table.remarks, *remarks)) if remarks else table
+            return table
     except ForeignFileError as error:
         raise InputError(f"{error} Give a {any_of([file_format.name for file_format in FORMATS])} file.") from error
     except OSError as error:
@@ -116,10 +116,10 @@ def any_of(names: Sequence[str]) -> str:
 
 
 @contextmanager
-def opened_file(path: Path, encoding: str | None = None) -> Iterator[OpenedTable]:
+def opened_file(path: Path, encoding: str | None = None, sheet: str | None = None) -> Iterator[OpenedTable]:
     """The table of a file, or of a .gz file; errors as `open_table`, and for a .gz file that unpacks to too much."""
     with tempfile.TemporaryDirectory() if path.suffix.lower() == ".gz" else nullcontext() as folder:
-        yield open_table(_unpacked(path, Path(folder)) if folder else path, encoding)
+        yield open_table(_unpacked(path, Path(folder)) if folder else path, encoding, sheet)
 
 
 def _format(path: Path) -> Format:
@@ -128,6 +128,8 @@ def _format(path: Path) -> Format:
         head = file.read(4096)
     if foreign := next((words for beginning, words in FOREIGN.items() if head.startswith(beginning)), None):
         raise ForeignFileError(f"{path.name} is {foreign}.")
+    if head[257:262] == b"ustar":
+        raise ForeignFileError(f"{path.name} is a tar archive: unpack it first.")
     start = head.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\0")
     for file_format in FORMATS:
         if start.startswith(file_format.beginnings):

@@ -1,5 +1,5 @@
-"""A workbook of Excel or LibreOffice as a table: the rows of one visible sheet, the first with the most sentences in a
-row unless it is named.
+"""A workbook of Excel or LibreOffice as a table: the rows of one visible sheet, the one with the most sentences in
+a row, and of these the longest, unless it is named.
 
 Cells have types and columns have none, so all values become text, as in a CSV file: 4.2 is "4.2", TRUE is "TRUE", and a
 date is as in ISO 8601. A formula gives the value that was stored with it; without one, it is empty, as errors are.
@@ -18,9 +18,9 @@ from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 from training.data.tables.cells import quoted
-from training.data.tables.columns import canonical_names, header_of, listed
+from training.data.tables.columns import header_of, listed
 from training.data.tables.csv import HEADER_ROWS
-from training.data.tables.guess import sentence_columns
+from training.data.tables.reading import TableReading
 from training.data.tables.rows import HEAD_ROWS, OpenedTable, Record, RowBatch, from_first, gather
 from training.data.tables.text import ForeignFileError
 from training.errors import InputError
@@ -61,7 +61,7 @@ class WorkbookTable(OpenedTable):
 
 
 def open_workbook(path: Path, encoding: str | None = None, sheet: str | None = None) -> WorkbookTable:
-    """Opens a workbook. ``sheet`` names a sheet; None for the first that holds the most sentences a row.
+    """Opens a workbook. ``sheet`` names a sheet; None for that with the most sentences a row and rows.
 
     InputError if the file is no workbook or a damaged one, its sheets are empty, or it has no such sheet.
     """
@@ -76,7 +76,7 @@ def open_workbook(path: Path, encoding: str | None = None, sheet: str | None = N
         raise InputError(f"{path.name} has no sheet with anything in it.")
     if sheet is not None and sheet not in heads:
         raise UnknownSheetError(f"{path.name} has no sheet {quoted(sheet)}; it has {listed(tuple(heads), 'sheet')}.")
-    default = next(iter(heads)) if len(heads) == 1 else max(heads, key=lambda title: _sentences(path, heads[title]))
+    default = max(heads, key=lambda title: _usable(path, heads[title], heights[title]))
     sheet = sheet or default
     columns, header, remarks = _header(path, heads[sheet])
     if len(heights) > 1:
@@ -98,17 +98,15 @@ def _header(path: Path, head: list[Record]) -> tuple[tuple[str, ...], int, list[
     return header_of(path, [[cell or "" for cell in record] for record, _, _ in head[:HEADER_ROWS]])
 
 
-def _sentences(path: Path, head: list[Record]) -> int:
-    """The number of sentences in a row of a sheet, up to two, by the names of its columns or their content."""
+def _usable(path: Path, head: list[Record], height: int) -> tuple[int, int]:
+    """The number of sentences in a row of a sheet, and the number of rows."""
     try:
         columns, header, _ = _header(path, head)
     except InputError:
         # It has far too many columns.
-        return 0
+        return 0, 0
     rows = next(gather(iter(head[header:]), columns, HEAD_ROWS), RowBatch(1, {name: [] for name in columns})).rows
-    names = canonical_names(columns, rows).values()
-    named = {"sentence", "sentence1", "sentence2", "anchor", "positive"}.intersection(names)
-    return min(2, max(len(named), len(sentence_columns(rows))))
+    return min(2, len(TableReading.of(path.name, rows).sentences)), height
 
 
 def _record(cells: list[str | None]) -> Record:

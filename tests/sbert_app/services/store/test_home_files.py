@@ -51,7 +51,6 @@ ELSEWHERE = {
     "runs/*/model/*": "test_folder, test_loading",
     "runs/*/checkpoint/*": "test_resume",
     "runs/*/negatives.jsonl": "test_negatives",
-    "models/static/*/*": "test_folder",
     "models/*": "test_folder",
     "data/*": "test_load",
     "numba/*": "test_projection",
@@ -238,7 +237,7 @@ def written(tmp_path_factory, home) -> Services:
     for kind in ("models", "data"):
         (own / kind).mkdir(parents=True)
         for folder in (home / kind).iterdir():
-            if folder.name not in ("uploads", "static"):  # what other tests have written
+            if folder.name not in ("uploads",):  # what other tests have written
                 (own / kind / folder.name).symlink_to(folder)
     write_home(open_home(own))
     return open_home(own)

@@ -110,7 +110,6 @@ REFUSED = {
     "a header without rows": Refused(
         "a.csv", "sentence1,sentence2\n", "has a header with the columns sentence1, sentence2, but no rows"
     ),
-    "no header, three columns": Refused("a.csv", "He walks home.,She runs.,2.5\n", "column_1, column_2, column_3"),
     "a wall of columns": Refused(
         "a.csv", ",".join(f"c{i}" for i in range(5_000)) + "\n" + "," * 4_999, "5,000 columns"
     ),
@@ -155,6 +154,7 @@ SCORED = {
     "column names twice": Scored("a.csv", "s1,s2,s1,\na,b,c,d\n", 1, 1),
     "ten thousand words": Scored("a.csv", "s1,s2\n" + "word " * 10_000 + ",word\n", 1, 1, {1: "cut at 512 tokens"}),
     "no name at all": Scored("pairs", GOOD, 2, 2),
+    "three columns without a header": Scored("a.csv", "He walks home.,She runs.,2.5\nIt is so.,So it is.,1\n", 2, 2),
     "two columns without a header": Scored("a.csv", "The sun shines today.,It is sunny.\nHe ran.,She ran.\n", 2, 2),
     "emoji and every script": Scored("a.csv", "s1,s2\n👩‍👩‍👧‍👦 💚,שלום\n你好,ไทย\n", 2, 2),
     "a column called cosine": Scored("a.csv", "s1,s2,cosine,note\na,b,mine,mine\n", 1, 1),

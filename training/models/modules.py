@@ -1,23 +1,23 @@
-"""The modules after the pooling, Dense, LayerNorm, Normalize and Dropout, each (B, D) -> (B, D'), float32."""
+"""EncoderParts: what an encoder is made of. Dense, LayerNorm and Normalize: the modules after the pooling.
+
+Each maps sentence vectors (B, D) to (B, D'), float32, and is written under the name that it has in
+sentence-transformers' modules.json.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training.errors import InputError
 from training.models.files import load_weights, read_object, write_json, write_tensors
-from training.models.settings import checked
-from training.models.sizes import check_module_sizes
+from training.models.folder import ModelFormat
 
-# The features that these modules read and write in sentence-transformers.
-SENTENCE, TOKENS = "sentence_embedding", "token_embeddings"
-_FEATURE_NAMES = ("module_input_name", "module_output_name")
-FEATURES = {SENTENCE: "sentence vector", TOKENS: "token vectors"}
 _ACTIVATIONS = ("torch.nn.modules.activation.", "torch.nn.modules.linear.", "torch.nn.")
 
 
@@ -39,14 +39,10 @@ class SentenceModule(nn.Module, ABC):
         """The contents of config.json."""
 
     @classmethod
-    def read(cls, folder: Path, feature: str = SENTENCE) -> SentenceModule:
-        """Open the module in ``folder``. InputError if a file is missing or damaged, or it works on another feature."""
+    def read(cls, folder: Path) -> SentenceModule:
+        """Open the module in ``folder``. InputError if a file is missing or damaged."""
         # A Normalize made before it had settings has no config.json, or no folder at all.
-        config = read_object(folder / "config.json", {})
-        _check_features(config, folder, feature)
-        check_module_sizes(folder, config)
-        module = cls.from_config(config, folder)
-        checked(folder.parent.name, f"{folder.name}/config.json", config, (*module.config(), *_FEATURE_NAMES))
+        module = cls.from_config(read_object(folder / "config.json", {}), folder)
         if module.state_dict():
             load_weights(module, folder)
         return module
@@ -139,35 +135,29 @@ class Normalize(SentenceModule):
     """Scales each vector to length 1; a zero vector stays zero."""
 
     def config(self) -> dict[str, Any]:
-        return dict.fromkeys(_FEATURE_NAMES, SENTENCE)
+        return dict.fromkeys(("module_input_name", "module_output_name"), "sentence_embedding")
 
     def forward(self, x: Tensor) -> Tensor:
         return F.normalize(x, dim=-1)
 
 
-class Dropout(SentenceModule):
-    """Dropout in training; the identity in inference."""
+SENTENCE_MODULES: dict[str, type[SentenceModule]] = {"Dense": Dense, "LayerNorm": LayerNorm, "Normalize": Normalize}
 
-    def __init__(self, p: float) -> None:
-        super().__init__()
-        self.p = p
 
-    @property
-    def is_linear(self) -> bool:
-        return True
+class EncoderParts(NamedTuple):
+    """The modules of an encoder, and the settings under which it is used."""
 
-    @classmethod
-    def from_config(cls, config: dict[str, Any], folder: Path) -> Dropout:
-        p = config.get("dropout", 0.2)
-        if not isinstance(p, int | float) or not 0 <= p < 1:
-            raise InputError(f"{folder / 'config.json'} states the dropout {p!r}; it must be from 0 to below 1")
-        return cls(float(p))
+    backbone: Any  # what comes before the pooling: a module of transformers, or a `WordBackbone`
+    tokenizer: Any
+    model_format: ModelFormat  # with a pooling and a longest input
+    source: str  # where they came from, in words
+    head: nn.Sequential  # the modules after the pooling, without the last Normalize
 
-    def config(self) -> dict[str, Any]:
-        return {"dropout": self.p}
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.p, self.training)
+    @torch.no_grad()
+    def token_width(self, pad_id: int) -> int:
+        """The length of a token vector. The settings of a transformer name that of its layers, which may be another."""
+        ids = torch.tensor([[pad_id]], device=next(self.backbone.parameters()).device)
+        return int(self.backbone(ids).last_hidden_state.shape[-1])
 
 
 def activation_named(name: str) -> nn.Module:
@@ -194,10 +184,3 @@ def _check_input(what: str, takes: int, dimension: int) -> None:
         raise InputError(
             f"{what} takes vectors of {takes} dimensions, but gets {dimension}; choose the model's own pooling"
         )
-
-
-def _check_features(config: dict[str, Any], folder: Path, feature: str) -> None:
-    """InputError if the module is set to read or write anything but ``feature``."""
-    for name in filter(None, map(config.get, _FEATURE_NAMES)):
-        if name != feature:
-            raise InputError(f"{folder} works on {name}; only modules on the {FEATURES[feature]} are supported")
