@@ -131,8 +131,8 @@ class Endpoint:
                 log.exception("%s failed", self.name)
                 raise InternalError(INTERNAL_ERROR) from error
 
-        # A request is counted before it takes a thread, for which others wait. Where there is one thread, each visitor has
-        # a turn: their other requests wait here, not before those of others.
+        # A request is counted before it takes a thread, for which others wait. Where there is one thread, each visitor
+        # has a turn: their other requests wait here, not before those of others.
         with self.quota.held(call.visitor):
             turn = self._turns.setdefault(call.visitor, asyncio.Lock())
             async with turn if self.threads.total_tokens == 1 else nullcontext():
