@@ -40,6 +40,7 @@ class Judged:
         left_out: the rows without one of their own, by the reason.
         notes: how many people judged the pairs, and how well they agree.
         bad: for each row a judgement that is not understood.
+        joined: for each row those that judge the same pair.
     """
 
     gold: GoldColumn
@@ -47,6 +48,7 @@ class Judged:
     left_out: dict[str, set[int]]
     notes: tuple[str, ...]
     bad: dict[int, str]
+    joined: dict[int, list[int]]
 
 
 def rejected_rows(reading: TableReading, cells: Mapping[str, Sequence[Any]]) -> set[int]:
@@ -111,7 +113,7 @@ def judge(
         used_rows = {at for rows in groups for at in rows}
         count = len({str(cells[rater][at]) for at in used_rows}) if rater else most
         notes = (f"{len(values):,} pairs by {count:,} raters, {_agreement(gold, joined, most)}",)
-    return Judged(gold, values, wrong, notes, bad)
+    return Judged(gold, values, wrong, notes, bad, {rows[0]: rows[1:] for rows in groups if rows[1:]})
 
 
 def _counting(judgements: list[Any], states: Any) -> list[Any]:

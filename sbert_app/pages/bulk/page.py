@@ -309,7 +309,8 @@ class _Page:
         """The update for a table, with the columns of this reading or of its own."""
         encoding = (job and job.encoding) or ""
         in_use = reading or table.reading
-        picked = PairColumns(*in_use.sentences[:2], in_use.target) if len(in_use.sentences) > 1 else None
+        first, second, *_ = *in_use.sentences, "", ""
+        picked = PairColumns(first, second, in_use.target) if second else None
         return {
             **self._cleared(),
             self.table: table,

@@ -153,7 +153,7 @@ def link(base_url: str, question: Question) -> str:
 def as_python(question: Question) -> str:
     """The question as a program."""
     lines = [
-        f"from training import {'CrossEncoder, ' if question.cross else ''}open_model\n",
+        f"from sbert_lab import {'CrossEncoder, ' if question.cross else ''}open_model\n",
         f"a, b = {question.a!r}, {question.b!r}",
         f"encoder = open_model({str(question.model)!r}, pooling={question.pooling!r})",
         "u, v = encoder.encode([a, b])",

@@ -134,13 +134,8 @@ def report_button(
     It is visible while a plot or a table among ``inputs`` is.
     """
     parts = [component for component in inputs if isinstance(component, gr.HTML | gr.Plot)]
-    button = gr.Button(
-        "Download a report",
-        size="sm",
-        elem_id=f"report-{name}",
-        visible=any("<table" in str(part.value) for part in parts),
-        **options,
-    )
+    options.setdefault("visible", any("<table" in str(part.value) for part in parts))
+    button = gr.Button("Download a report", size="sm", elem_id=f"report-{name}", **options)
     file = gr.File(visible=False)
 
     def write(request: gr.Request, *values: Any) -> str:

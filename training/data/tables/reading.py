@@ -75,8 +75,6 @@ RATER_COLUMNS = (
 )
 RATING_STEMS = (*RATER_COLUMNS, "rating", "annotation", "vote", "judgement", "judgment", "score", "label")
 STATUS_COLUMNS = ("status", "assignmentstatus", "responsestatus", "wascancelled", "state")
-# What the state of a row says if it does not count.
-REJECTED = ("rejected", "discarded", "cancelled", "canceled", "draft", "skipped", "preview", "survey preview", "true")
 ANSWERS = frozenset(("accept", "reject", "ignore"))
 ID_COLUMNS = ("id", "pairid", "guid", "uid", "idx", "index", "hitid", "assignmentid", "rowid", "no", "nr", "number")
 # Texts that belong to a sentence but are none of a pair, if the other text has a name of sentences.
@@ -250,7 +248,7 @@ class TableReading:
             if column.role in (SCORE, LABEL) and len(self.sentences) == 2
         ]
         if ratings := self.all(RATING):
-            notes.append(f"{listed(ratings)[4:]} are read as the judgements of {len(ratings)} raters.")
+            notes.append(f"The{listed(ratings)[3:]} are read as the judgements of {len(ratings)} raters.")
         return notes + _oddities(self.sentences, self.rows)
 
     def pair(self) -> PairColumns:
@@ -262,7 +260,8 @@ class TableReading:
                 f"{self.name} has {self._listed()}, but two with sentences are needed: call them sentence1 "
                 "and sentence2, or say which they are."
             )
-        return PairColumns(first, second, self.first(SCORE), self.first(LABEL), self.first(NEGATIVE))
+        gold = self.first(SCORE), self.first(LABEL), self.first(NEGATIVE)
+        return PairColumns(first, second, *gold, ratings=self.all(RATING))
 
     def sentence(self) -> str:
         """The one column of sentences, the second of a pair. InputError if there is none."""
@@ -415,14 +414,9 @@ class _Reader:
     def _pair_by_cells(self) -> tuple[str, str] | None:
         columns = list(self.rows)
         may_be_texts = {"sentences", "texts", "few values"} if any(self.rows.values()) else {"empty"}
-        are_unnamed = len(columns) == 2 and not any(
-            is_usual_name(name) or self._has_other_name(name) for name in columns
-        )
-        if (
-            are_unnamed
-            and all(self.cells[column].kind in may_be_texts for column in columns)
-            and self._are_alike(columns)
-        ):
+        are_named = any(is_usual_name(column) or self._has_other_name(column) for column in columns)
+        are_texts = all(self.cells[column].kind in may_be_texts for column in columns)
+        if len(columns) == 2 and not are_named and are_texts and self._are_alike(columns):
             return columns[0], columns[1]
         texts = [column for column in self._texts() if normalize_name(column) not in BESIDE_SENTENCES]
         alike = [pair for pair in combinations(texts, 2) if len({normalize_name(name)[:-1] for name in pair}) == 1]
@@ -461,8 +455,11 @@ class _Reader:
         likely = [column for column in self._all_named(JUDGEMENTS) if column in rest and self._is_likely(column)]
         answer = self.by_key.get("answer")
         if answer in rest and self._values(answer) <= ANSWERS:
-            # Prodigy's label is the question.
-            self.roles[answer] = LABEL, ""
+            # Prodigy's label is the question; where there were options, accept holds those that were chosen.
+            chosen = self.by_key.get("accept")
+            self.roles[answer] = (STATUS, "") if chosen else (LABEL, "")
+            if chosen:
+                self.roles[chosen] = self._kind_of_judgement(chosen), ""
             return
         if not named and (ratings := self._ratings(rest)):
             self.roles |= dict.fromkeys(ratings, (RATING, ""))
