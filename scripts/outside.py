@@ -139,6 +139,13 @@ ALLOWED = (
     ),
     Licence(
         "sbert_app/server/workarounds.py",
+        "WholeSteps.validate_inputs",
+        "each call with too few values would be a traceback in the log",
+        "Gradio raises the error of a fault for what a visitor has sent.",
+        "Gradio answers such a call with a status of 400",
+    ),
+    Licence(
+        "sbert_app/server/workarounds.py",
         "/gradio_api/heartbeat/",
         "a seventh tab of one browser would wait for ever, and work for a page that was left would go on",
         "Each page of Gradio keeps a connection open, and a browser opens six to a host. Gradio has no event for the "

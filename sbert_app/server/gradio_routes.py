@@ -10,6 +10,8 @@ from urllib.parse import parse_qsl, unquote, urlencode
 
 from starlette.types import Scope
 
+from sbert_app.server.endpoints import ENDPOINTS
+
 # Below the address of a page.
 READ = re.compile(
     r"""
@@ -20,8 +22,9 @@ READ = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+# Pages call their events by number, as "predict".
 WRITTEN = re.compile(
-    r"/gradio_api/(queue/join | cancel | upload | heartbeat/[^/]+ | (run|api)/[^/]+)",
+    rf"/gradio_api/(queue/join | cancel | upload | heartbeat/[^/]+ | (run|api)/(predict|{'|'.join(ENDPOINTS)}))",
     re.VERBOSE,
 )
 OPEN = {"GET": READ, "HEAD": READ, "POST": WRITTEN}

@@ -6,9 +6,11 @@ front page, and their addresses contain the name of no page. The other pages are
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
+from typing import Any
 from urllib.parse import quote
 
 import gradio as gr
@@ -30,6 +32,8 @@ from sbert_app.server.gradio_routes import is_open, without_deep_link
 from sbert_app.server.workarounds import WholeSteps
 from sbert_app.services.container import Services
 from training.catalogue import ASSETS, read_asset
+
+log = logging.getLogger("sbert_lab.pages")
 
 FRONT = PAGES[0]
 # Gradio has these files for every page; a browser that has opened one page does not load them again for the next.
@@ -137,7 +141,7 @@ class Pages:
             show_error=False,
             ssr_mode=False,
             mcp_server=False,
-            app_kwargs={"exception_handlers": {404: _no_answer, 405: _no_answer}},
+            app_kwargs={"exception_handlers": EXCEPTION_HANDLERS},
         )
 
 
@@ -175,6 +179,16 @@ async def _no_answer(request: Request, error: HTTPException) -> Response:
     if error.status_code == 404:
         return _not_found(request, request.app.root_path)
     return error_answer(request.url.path, error.status_code, error.detail)
+
+
+async def _misfit(request: Request, error: Exception) -> Response:
+    log.info("a request that fits no event: %r", error)
+    return error_answer(request.url.path, 400, "the request holds what this page does not send; reload it")
+
+
+# Gradio has no errors of its own for the number of an event that there is not, and for a part of an upload that is no
+# file. What goes wrong in an event has an answer of its own, and never gets here.
+EXCEPTION_HANDLERS: dict[Any, Any] = {404: _no_answer, 405: _no_answer, KeyError: _misfit, TypeError: _misfit}
 
 
 def _not_found(request: Request, root: str) -> Response:

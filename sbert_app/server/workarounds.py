@@ -80,6 +80,11 @@ class WholeSteps(gr.Blocks):
         except UserFacingError as error:
             raise gr.Error(summary_of(error), print_exception=False) from error
 
+    def validate_inputs(self, block_fn: Any, inputs: list[Any]) -> None:
+        """Refuses a call with too few values, which Gradio takes for a fault of the app."""
+        if len(inputs) < len(block_fn.inputs):
+            raise gr.Error(WRONG, print_exception=False)
+
     def handle_streaming_diffs(
         self,
         block_fn: Any,

@@ -26,6 +26,7 @@ from torch import nn
 
 from training.device import pick_device, pick_dtype
 from training.errors import InputError, first_line
+from training.models.chat_templates import check_chat_templates
 from training.models.files import WEIGHTS
 from training.models.folder import (
     CROSS_ENCODER,
@@ -178,6 +179,7 @@ def open_library(library_class: str, folder: ModelFolder, dtype: torch.dtype, de
         import sentence_transformers
 
     check_classes(folder)
+    check_chat_templates(folder.path)
     options = {"dtype": dtype, "use_safetensors": True}
     try:
         with quiet():

@@ -127,7 +127,7 @@ class TestUploads:
         (tmp_path / "tmp").mkdir()
         for number in range(1_000):
             (tmp_path / "tmp" / f"{number}.csv").write_bytes(b"a")
-        assert client(tmp_path, folder_total=4 * MB).post(self.path, content=b"a").status_code == 507
+        assert client(tmp_path, folder_total=3 * MB).post(self.path, content=b"a").status_code == 507
         assert client(tmp_path, folder_total=6 * MB).post(self.path, content=b"a").status_code == 200
 
     def test_an_address_may_upload_so_much_in_an_hour_in_announced_sizes_or_the_largest(self, tmp_path):
