@@ -117,24 +117,8 @@ class Cells:
         texts = [text.strip() for value in values if (text := as_text(value)) is not None]
         if not texts:
             return cls("empty")
-        counts = Counter(text.lower() for text in texts)
-        some = ", ".join(f"{text[:40]} {count:,}" for text, count in counts.most_common(4))
-        about = {"values": len(counts), "length": fmean(map(len, texts))}
-        if ALL_SPLITS.issuperset(counts):
-            return cls("split", some, **about)
-        if _are_words_of_judgement(set(counts)):
-            return cls("judging words", f"judging words: {some}", **about)
-        numbers = [number for text in texts if (number := parse_number(text)) is not None]
-        if len(numbers) == len(texts):
-            return cls(_kind_of_numbers(numbers), f"numbers from {min(numbers):g} to {max(numbers):g}", **about)
-        is_repeated = len(texts) >= FEW_ROWS and len(counts) * REPEATS <= len(texts)
-        if is_repeated:
-            return cls("category", f"{len(counts):,} values in {len(texts):,} rows", **about)
-        if _are_sentences(texts):
-            return cls("sentences", "read like sentences", **about)
-        if all(map(_ID.fullmatch, texts)):
-            return cls("ids", "codes or numbers alone", **about)
-        return cls("few values" if len(counts) < len(texts) else "texts", some, **about)
+        kind, words = _kind_of(texts, Counter(text.lower() for text in texts))
+        return cls(kind, words, len({text.lower() for text in texts}), fmean(map(len, texts)))
 
 
 @dataclass(frozen=True)
@@ -573,6 +557,25 @@ class _Reader:
 
 def _typed(name: str) -> str:
     return name.replace(",", "\\,")
+
+
+def _kind_of(texts: Sequence[str], counts: Counter[str]) -> tuple[str, str]:
+    """The kind of a column's cells, and in words why; ``counts`` are those of the texts in lower case."""
+    some = ", ".join(f"{text[:40]} {count:,}" for text, count in counts.most_common(4))
+    if ALL_SPLITS.issuperset(counts):
+        return "split", some
+    if _are_words_of_judgement(set(counts)):
+        return "judging words", f"judging words: {some}"
+    numbers = [number for text in texts if (number := parse_number(text)) is not None]
+    if len(numbers) == len(texts):
+        return _kind_of_numbers(numbers), f"numbers from {min(numbers):g} to {max(numbers):g}"
+    if len(texts) >= FEW_ROWS and len(counts) * REPEATS <= len(texts):
+        return "category", f"{len(counts):,} values in {len(texts):,} rows"
+    if _are_sentences(texts):
+        return "sentences", "read like sentences"
+    if all(map(_ID.fullmatch, texts)):
+        return "ids", "codes or numbers alone"
+    return ("few values" if len(counts) < len(texts) else "texts"), some
 
 
 def _are_words_of_judgement(words: set[str]) -> bool:
