@@ -45,7 +45,7 @@ EXAMPLE, SHIPPED = asset("examples/bulk-example.csv"), asset("examples/bulk")
 PRESS_SCORE = "Press Score."
 CHOOSE_COLUMNS = "Choose the two columns that hold the sentences, below the file"
 ONE_COLUMN = "This file has one column, and pairs need two. Explore maps a list of sentences and removes its duplicates"
-CHECK_COLUMNS = "The columns are guessed from what they hold: check them, then press Score."
+CHECK_COLUMNS = "The columns are read by what they hold: check them, then press Score."
 
 
 def build(services: Services) -> None:

@@ -104,7 +104,7 @@ _ENTITY = re.compile(r"&(?:amp|quot|lt|gt|nbsp|#\d{2,5});")
 
 @dataclass(frozen=True)
 class Cells:
-    """What the cells of a column look like: the ``kind``, and in words why."""
+    """The look of the cells of a column: the ``kind``, and in words why."""
 
     kind: str
     words: str = ""
@@ -217,7 +217,7 @@ class TableReading:
 
     @property
     def notes(self) -> list[str]:
-        """What was read by the cells and not by the names, and what is odd about the sentences; a sentence each."""
+        """Remarks on what the cells and not the names have decided, and on odd sentences; a sentence each."""
         by_cells = [column for column in self.columns if column.evidence and column.evidence != "as you say"]
         texts = [column.name for column in by_cells if column.role in TEXTS]
         notes = []
@@ -262,9 +262,9 @@ class TableReading:
     def question(self, doubt: Doubt) -> str:
         """The question, with three cells of each column, and what to type."""
         columns = " or ".join(f"{name} ({self._examples(name)})" for name in doubt.candidates)
-        said = ",".join(_typed(name) for name in self.sentences if self.form != FORMS[0])
-        answer = ",".join(filter(None, (said, _typed(doubt.candidates[0]))))
-        none = f", or {said},{NO_JUDGEMENT} for none" if said else ""
+        sentences = ",".join(_typed(name) for name in self.sentences if self.form != FORMS[0])
+        answer = ",".join(filter(None, (sentences, _typed(doubt.candidates[0]))))
+        none = f", or {sentences},{NO_JUDGEMENT} for none" if sentences else ""
         return f"{self.name}: {doubt.question} {columns}? Type --columns {answer}{none}, or ?columns= after its name."
 
     def named(self) -> str:
@@ -312,7 +312,7 @@ class _Reader:
         elif third:
             self._take_third(third)
         else:
-            self._find_judgement(asked=bool(requested))
+            self._find_judgement(sentences_are_named=bool(requested))
         self._find_the_rest()
         columns = tuple(Column(column, *self.roles.get(column, ())) for column in self.rows)
         return TableReading(self.name, columns, tuple(self.doubts), self.rows, self.layout)
@@ -428,7 +428,7 @@ class _Reader:
 
     # ------------------------------------------------------------ the judgement
 
-    def _find_judgement(self, asked: bool) -> None:
+    def _find_judgement(self, sentences_are_named: bool) -> None:
         """The columns of judgements of pairs; of single sentences the column of their classes."""
         roles = {role for role, _ in self.roles.values()}
         if not {SENTENCE1, SENTENCE2, ANCHOR} & roles:
@@ -439,11 +439,11 @@ class _Reader:
         likely = [column for column in self._all_named(JUDGEMENTS) if column in rest and self._is_likely(column)]
         answer = self.by_key.get("answer")
         if answer in rest and self._values(answer) <= ANSWERS:
-            # Prodigy's label is the question; where there were options, accept holds those that were chosen.
-            chosen = self.by_key.get("accept")
-            self.roles[answer] = (STATUS, "") if chosen else (LABEL, "")
-            if chosen:
-                self.roles[chosen] = self._kind_of_judgement(chosen), ""
+            # Prodigy's label is the question; where there were options, accept holds those that were taken.
+            options = self.by_key.get("accept")
+            self.roles[answer] = (STATUS, "") if options else (LABEL, "")
+            if options:
+                self.roles[options] = self._kind_of_judgement(options), ""
             return
         if not named and (ratings := self._ratings(rest)):
             self.roles |= dict.fromkeys(ratings, (RATING, ""))
@@ -458,7 +458,7 @@ class _Reader:
             self.roles[column] = self._kind_of_judgement(column), self.cells[column].words
         elif by_cells:
             self.doubts.append(Doubt("which column says how alike the two sentences are?", tuple(by_cells)))
-        elif not asked and (possible := [column for column in rest if self._is_possible(column)]):
+        elif not sentences_are_named and (possible := [column for column in rest if self._is_possible(column)]):
             question = "may one of these columns say which pairs belong together?"
             self.doubts.append(Doubt(question, tuple(possible), is_possible_only=True))
 
