@@ -152,19 +152,17 @@ def _join(gold: GoldColumn, joined: Mapping[int, Sequence[Any]]) -> tuple[dict[i
     divided: set[int] = set()
     bad: dict[int, str] = {}
     if gold.kind == NUMBER:
-        flat = [value for part in joined.values() for value in part]
-        numbers, wrong = gold.read(flat)
-        start = 0
-        for at, part in joined.items():
-            problems = [wrong[place] for place in range(start, start + len(part)) if place in wrong]
-            if problems:
-                bad[at] = problems[0]
-            values[at] = float(np.mean(numbers[start : start + len(part)]))
-            start += len(part)
+        numbers, wrong = gold.read([value for part in joined.values() for value in part])
+        counts = np.array([len(part) for part in joined.values()], dtype=np.int64)
+        ends = np.cumsum(counts)
+        means = np.add.reduceat(numbers, ends - counts) / counts if len(counts) else numbers
+        values = dict(zip(joined, means.tolist(), strict=True))
+        rows = list(joined)
+        bad = {rows[int(np.searchsorted(ends, place, side="right"))]: why for place, why in wrong.items()}
         return values, divided, bad
     for at, part in joined.items():
-        counts = Counter(gold.names[label_text(value)] for value in part)
-        (label, most), *others = counts.most_common(2)
+        votes = Counter(gold.names[label_text(value)] for value in part)
+        (label, most), *others = votes.most_common(2)
         if others and others[0][1] == most:
             divided.add(at)
         else:
