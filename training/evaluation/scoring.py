@@ -164,6 +164,8 @@ def evaluate(
             return evaluate_task(encoder, find_task(task), home, **watch)
         data = load_data(data, home, split="test")
     data = as_dataset(data, "data")
+    if data.kind not in MEASURES and data.question:
+        raise InputError(data.question)
     if data.kind not in MEASURES:
         raise InputError(f"{data.name} holds {data.kind}; an evaluation needs scored pairs, labelled pairs or triplets")
     total, notes = len(data), list[str]()

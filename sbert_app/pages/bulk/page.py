@@ -32,7 +32,7 @@ from sbert_app.services.files.report import ScoreSummary
 from training.catalogue import DEFAULT_MODEL, asset, read_asset
 from training.data.tables.cells import parse_number
 from training.data.tables.columns import PairColumns
-from training.data.tables.reading import TableReading
+from training.data.tables.reading import NO_JUDGEMENT, TableReading
 from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
 from training.errors import InputError, Stopped, UserFacingError
@@ -46,7 +46,7 @@ SHIPPED = asset("examples/bulk")
 PRESS_SCORE = "Press Score."
 CHOOSE_COLUMNS = "Choose the two columns that hold the sentences, below the file"
 ONE_COLUMN = "This file has one column, and pairs need two. Explore maps a list of sentences and removes its duplicates"
-CHECK_COLUMNS = "The columns are guessed from what they hold: check them, then press Score."
+CHECK_COLUMNS = "The columns are read by what they hold: check them, then press Score."
 
 
 def build(services: Services) -> None:
@@ -178,7 +178,9 @@ class _Page:
             return
         names = [query.get(picker.elem_id, "") for picker in self.columns.columns]
         named = [name for name in names if name]
-        reading = table.reading.with_columns(named) if names[0] and set(named) <= set(table.columns) else None
+        reading = (
+            table.reading.with_columns(named) if names[0] and set(named) <= {*table.columns, NO_JUDGEMENT} else None
+        )
         yield {**listed, **self._opened_job(job, table, reading), **self.models.unchanged(model, pooling, cross)}
         if job.state != State.OPENED:
             yield from self._watch(job, table, threshold)
@@ -226,7 +228,7 @@ class _Page:
                 raise InputError(f"{CHOOSE_COLUMNS if len(table.columns) > 1 else ONE_COLUMN}.")
             reading = table.reading
             is_as_read = (first, second, gold or None) == (*reading.sentences, reading.target)
-            picked = (reading if is_as_read else reading.with_columns([first, second, gold or "-"])).pair()
+            picked = (reading if is_as_read else reading.with_columns([first, second, gold or NO_JUDGEMENT])).pair()
         except UserFacingError as error:
             yield {**self._cleared(), self.rows: "", self.status: error_message(error)}
             return
