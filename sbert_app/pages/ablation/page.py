@@ -138,8 +138,8 @@ def _choices(has_table: bool = False) -> list[tuple[str, str]]:
 def _bases(name: str, base: str | None = None) -> gr.Radio:
     """The bases from which an ablation was measured; the first one unless ``base`` is one of them."""
     bases = list(precomputed_tables(name))
-    chosen = base if base in bases else next(iter(bases), None)
-    return gr.Radio(bases, value=chosen, visible=len(bases) > 1)
+    first = next(iter(bases), None)
+    return gr.Radio(bases, value=base if base in bases else first, visible=len(bases) > 1)
 
 
 def _table(name: str, base: str | None) -> PrecomputedTable | None:
@@ -238,7 +238,7 @@ def _differences(
         del fields["training data"]
     if ABLATIONS[name].varies_base:
         del fields["base"]
-    return [field for field, (value, shown) in fields.items() if value != shown]
+    return [field for field, (value, of_figure) in fields.items() if value != of_figure]
 
 
 def source_of(table: PrecomputedTable) -> Markup:

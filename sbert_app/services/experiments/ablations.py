@@ -328,7 +328,7 @@ LEAST_CHANGE = 2.0
 
 
 def outcome(rows: Sequence[VariantRow]) -> str:
-    """What the figure of some variants shows, in one or two sentences that agree with its test.
+    """Describes the figure of some variants in one or two sentences that agree with its test.
 
     "" without two variants that were measured.
     """
