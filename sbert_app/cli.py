@@ -32,7 +32,9 @@ from sbert_app.process import EXTRA_OF, INTERRUPTED, configure_process, interrup
 from sbert_app.terminal import ProgressBar, StderrHandler
 from training.errors import Stopped, UserFacingError, install_command
 
-GOOD, BROKEN, WRONG_INPUT = 0, 1, 2
+GOOD = 0
+BROKEN = 1
+WRONG_INPUT = 2
 
 app = typer.Typer(
     name="sbert-lab",
@@ -67,7 +69,9 @@ for command, example in EXAMPLES.items():
 app.add_typer(runs, name="runs", epilog="\b\nExample:\n  sbert-lab runs show demo")
 app.add_typer(home, name="home", epilog="\b\nExample:\n  sbert-lab home backup lab.zip")
 
-VERBOSE, QUIET, NO_PROGRESS = ("--verbose", "-v"), ("--quiet", "-q"), ("--no-progress",)
+VERBOSE = ("--verbose", "-v")
+QUIET = ("--quiet", "-q")
+NO_PROGRESS = ("--no-progress",)
 # Other spellings of options, by command: other commands call the same option so.
 SPELLINGS = {"train": {"--model": "--base"}, "ablate": {"--model": "--base"}, "worker": {"--device": "--gpu"}}
 

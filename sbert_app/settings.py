@@ -33,6 +33,8 @@ class Settings(BaseModel):
     host: str = Field("127.0.0.1", description="an address to listen on")
     port: int = _whole_number(7860, 0, 65_535)
     auth: tuple[str, str] | None = Field(None, description="USER:PASSWORD")
+    # A login ends by itself.
+    session_days: float = Field(7, gt=0, le=3_650, description="a number of days up to 3650")
     token: str | None = Field(None, min_length=8, description="at least 8 characters")
     allow_hosts: tuple[str, ...] = Field((), description="host names, separated by commas")
     allow_paths: tuple[Path, ...] = Field((), description=f"folders, separated by {os.pathsep}")

@@ -8,10 +8,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from training import *  # noqa: F403 - the names that type checkers and editors know
+from typing import Any
 
 _FOLDER = Path(__file__).parents[1]
 

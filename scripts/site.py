@@ -46,7 +46,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 def lesson_page(lesson: dict[str, Any]) -> str:
     """A lesson as Markdown: what the page Learn shows of it, without the demo, which needs the app."""
-    rows = [f"| {label} | {value} |" for label, value in lesson["paper"]]
+    # A bar would end the cell.
+    cells = [(label.replace("|", "&#124;"), value) for label, value in lesson["paper"]]
+    rows = [f"| {label} | {value} |" for label, value in cells]
     return "\n\n".join(
         [
             f"# {lesson['number']} {lesson['title']}",

@@ -26,7 +26,7 @@ from training.sources.endpoint import KEY
 OTHERS = [ROOT / "tests/README.md", ROOT / "benchmarks/README.md", *(ROOT / ".github").glob("*.md")]
 PAGES = [*sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]), *OTHERS]
 FENCED = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
-OURS = ("training", "sbert_app")
+OURS = ("sbert_lab", "training", "sbert_app")
 COMMAND = re.compile(r"(?:\.venv/bin/)?(?:sbert-lab|python -m sbert_app) +(.+)")
 
 

@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from training.clustering import community_detection as community_detection
+    from sentence_transformers.util import community_detection as community_detection
+
     from training.clustering import near_duplicates as near_duplicates
     from training.data.dataset import Dataset as Dataset
     from training.data.load import RetrievalData as RetrievalData
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _NAMES = {
-    "training.clustering": ("community_detection", "near_duplicates"),
+    "sentence_transformers.util": ("community_detection",),
+    "training.clustering": ("near_duplicates",),
     "training.data.dataset": ("Dataset",),
     "training.data.load": ("RetrievalData", "load_data"),
     "training.errors": ("InputError",),

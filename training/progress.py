@@ -114,7 +114,8 @@ def watch(
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
             future.set_exception(error)
 
-    before, done = folder_size(folder) / 1e6, 0.0
+    before = folder_size(folder) / 1e6
+    done = 0.0
     thread = threading.Thread(target=target, name=f"download {what}", daemon=True)
     thread.start()
     while thread.is_alive():
@@ -151,7 +152,8 @@ class ThroughputMeter:
         return time.perf_counter() - self._started
 
     def end_step(self, sentences: int) -> None:
-        seconds, average = self._lap(), self._seconds_per_step
+        seconds = self._lap()
+        average = self._seconds_per_step
         self._seconds_per_step = seconds if average is None else DECAY * average + (1 - DECAY) * seconds
         self._steps += 1
         self._sentences += sentences
@@ -173,7 +175,8 @@ class ThroughputMeter:
     def sentences_per_second(self) -> float:
         """Throughput of the steps since the last call."""
         rate = self._sentences / max(self._step_seconds, 1e-9)
-        self._sentences, self._step_seconds = 0, 0.0
+        self._sentences = 0
+        self._step_seconds = 0.0
         return round(rate, 1)
 
     def seconds_left(self, steps: int, evaluations: int) -> float | None:
@@ -185,5 +188,6 @@ class ThroughputMeter:
 
     def _lap(self) -> float:
         now = time.perf_counter()
-        seconds, self._last = now - self._last, now
+        seconds = now - self._last
+        self._last = now
         return seconds

@@ -78,7 +78,8 @@ def check_dimensions(first: Tensor | np.ndarray, second: Tensor | np.ndarray) ->
         )
 
 
-QUERIES, ROWS = 128, 65_536
+QUERIES = 128
+ROWS = 65_536
 # The bits of a dimension.
 BITS = (1, 8)
 # The fewest candidates that are rescored, by bits.
@@ -86,7 +87,8 @@ CANDIDATES = {1: 1_000, 8: 100}
 # Candidates for each of the k results, if these are more.
 CANDIDATES_PER_RESULT = {1: 40, 8: 4}
 # The queries that an index of one bit is checked with, and the recall that it must have.
-CHECKED, MIN_RECALL = 20, 0.95
+CHECKED = 20
+MIN_RECALL = 0.95
 # The vectors that are worth a thread of their own.
 MIN_PART = 50_000
 CHUNK = 65_536
@@ -338,7 +340,8 @@ def _cosines(vectors: Tensor, rows: slice, columns: slice) -> np.ndarray:
 
 
 # The most vectors of which all pairs are compared, and the cells that are searched among more.
-MAX_EXACT, PROBED_CELLS = 50_000, 16
+MAX_EXACT = 50_000
+PROBED_CELLS = 16
 SEED = 1_234
 
 

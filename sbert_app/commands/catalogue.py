@@ -115,7 +115,12 @@ def data(
             read = DataName.parse(source)
             if not read.path.is_file():
                 raise InputError(f"{name} is no file, so there is nothing to write --clean from")
-            rows = write_clean(open_table(read.path, read.encoding or file.encoding), clean, dataset, findings)
+            rows = write_clean(
+                open_table(read.path, read.encoding or file.encoding, read.sheet or file.sheet),
+                clean,
+                dataset,
+                findings,
+            )
     columns: list[Any] = [*dataset.columns]
     columns += [dataset.scores] if dataset.scores is not None else []
     columns += [[dataset.label_names[label] for label in dataset.labels]] if dataset.labels is not None else []

@@ -97,7 +97,6 @@ def _decision(decisions: dict[str, Any]) -> str:
         f"average precision ×100 {100 * ap['value']:.2f} (95% {100 * ap['low']:.2f} to {100 * ap['high']:.2f}); "
         f"{decisions['matches']:,} of {n:,} pairs are matches",
     ]
-    place = f"on the other {decisions['reported_on']:,}" if decisions["held_out"] else "on the same pairs"
     for choice in decisions["choices"]:
         at = choice["threshold"]
         if at["value"] != at["value"]:
@@ -108,10 +107,13 @@ def _decision(decisions: dict[str, Any]) -> str:
             f"{name} ×100 {100 * value['value']:.1f} ({100 * value['low']:.1f} to {100 * value['high']:.1f})"
             for name, value in ((key, choice[key.lower()]) for key in ("precision", "recall", "F1"))
         )
-        lines.append(
-            f"{choice['criterion']}: {decisions['similarity']} from {at['value']:.3f}{interval} on, chosen on "
-            f"{decisions['chosen_on']:,} pairs; {place}: {figures}"
-        )
+        measured = f"measured on {choice['measured_on']:,} pairs"
+        if choice["is_held_out"]:
+            measured = f"chosen on {choice['chosen_on']:,} pairs, measured on the other {choice['measured_on']:,}"
+        if not choice["is_tested"]:
+            measured = f"reached on one half, not tested; {measured}"
+        threshold = f"{decisions['similarity']} from {at['value']:.3f}{interval} on"
+        lines.append(f"{choice['criterion']}: {threshold}; {measured}: {figures}")
     return "\n".join(lines)
 
 

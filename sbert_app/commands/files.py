@@ -125,6 +125,8 @@ def encode(
     """
     source, file = file.of(source)
     if parts.are_meant(source, output):
+        if file.sheet:
+            raise InputError("--sheet is for one file, not for parts; leave it out")
         parts.run(
             "encode",
             source,
@@ -141,7 +143,7 @@ def encode(
             path = local_path(input_path)
             target = Path(output_path)
             # This reports what is wrong before the model is loaded.
-            table, column = open_sentences(path, file.columns, file.encoding)
+            table, column = open_sentences(path, file.columns, file.encoding, file.sheet)
             if file.columns is None and len(table.reading.sentences) > 1:
                 print(
                     f"{source} holds pairs: {column} alone is encoded; --columns names another column", file=sys.stderr
@@ -168,7 +170,7 @@ def _check_matching(criterion: Criterion, outputs: MatchOutputs, table: OpenedTa
     """Raises InputError, before anything is scored, if a threshold cannot be chosen or a file cannot be written."""
     for path in filter(None, (*outputs.matched, outputs.groups, outputs.deduplicated)):
         check_output(path, WRITERS)
-    if criterion.kind != FIXED and not (columns.score or columns.label):
+    if criterion.kind != FIXED and not (columns.score or columns.label or columns.ratings):
         raise InputError(
             f"{table.path.name} has no column of gold scores or labels to choose a threshold by; give a number, such "
             "as --threshold 0.8"
@@ -212,8 +214,9 @@ def score(
     computing.prepare()
     source, file = file.of(source)
     if parts.are_meant(source, output):
-        if threshold or file.scale or file.labels:
-            raise InputError("--threshold, --scale and --labels are for one file, not for parts; leave them out")
+        if threshold or file.scale or file.labels or file.raters or file.sheet:
+            of_one = "--threshold, --scale, --labels, --raters and --sheet"
+            raise InputError(f"{of_one} are for one file, not for parts; leave them out")
         parts.run(
             "score",
             source,
@@ -233,7 +236,7 @@ def score(
         criterion = _criterion_of(threshold, outputs)
         with clean_stdout(), ProgressBar("scoring", "rows") as bar:
             # This reports what is wrong before the model is loaded.
-            table = open_table(local_path(input_path), file.encoding)
+            table = open_table(local_path(input_path), file.encoding, file.sheet)
             columns = table.reading.with_columns(requested_columns(file.columns, table.reading)).pair()
             if criterion is not None:
                 _check_matching(criterion, outputs, table, columns)
@@ -256,6 +259,7 @@ def score(
                     scale=file.scale,
                     labels=file.labels,
                     keep_unknown=keep_unknown,
+                    raters=file.raters,
                 )
                 if summary.stopped_at is not None:
                     raise Stopped(f"the {summary.stopped_at:,} rows before are scored in {target}")

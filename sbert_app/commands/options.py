@@ -131,6 +131,7 @@ class ModelOptions:
 class FileOptions:
     columns: Columns = None
     encoding: Encoding = None
+    sheet: Annotated[str | None, Option(metavar="NAME", help="The sheet of a workbook. [the longest]")] = None
 
     def of(self, source: str) -> tuple[str, Self]:
         """The name of a file, and how it is read. Options in its name come first: FILE?columns=A,B&encoding=NAME."""
@@ -163,6 +164,7 @@ class PairFileOptions(FileOptions):
         None
     )
     labels: Annotated[str | None, Option(metavar="NAME:1,…", help="The values of the labels. [by their names]")] = None
+    raters: Annotated[str | None, Option(metavar="NAME,…", help="The people whose judgements count. [all]")] = None
 
 
 @dataclass(frozen=True)
@@ -315,7 +317,7 @@ def open_corpus(source: str, file: FileOptions, home: Path) -> Corpus:
         return Corpus.from_data(file.data(source, "IN"), home)
     if file.columns is not None and split_names(file.columns)[1:]:
         return Corpus.from_dataset(load_data(file.data(source), home))
-    return Corpus.from_file(source, file.columns, file.encoding)
+    return Corpus.from_file(source, file.columns, file.encoding, sheet=file.sheet)
 
 
 def embed(corpus: Corpus, encoder: VectorModel, home: Path, bar: ProgressBar) -> EmbeddedCorpus:

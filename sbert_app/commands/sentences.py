@@ -194,7 +194,7 @@ def export(
     cache = DiskCache(home / "cache")
     with options.received(source, lines=file.columns is None) as path, clean_stdout(), ProgressBar("preparing") as bar:
         check_output(output, PARQUET, local_path(path))
-        corpus = Corpus.from_file(path, file.columns, file.encoding)
+        corpus = Corpus.from_file(path, file.columns, file.encoding, sheet=file.sheet)
         watch = Watch(bar.stage)
         encoder = options.load_encoder(model, computing)
         embedded = encode(corpus, encoder, None, watch.stage("Encoding"), home / "vectors")

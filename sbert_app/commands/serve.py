@@ -30,6 +30,7 @@ def serve(
     home: options.Home = None,
     auth: Annotated[str | None, Option(metavar="USER:PASS", help="Ask for this name and password.")] = None,
     auth_file: Annotated[Path | None, Option(metavar="FILE", help="A file whose first line is USER:PASS.")] = None,
+    session_days: Annotated[float | None, Option(metavar="DAYS", help="When a login ends by itself. [7]")] = None,
     allow_hosts: Annotated[
         list[str] | None,
         Option("--allow-host", metavar="NAME", help="A further host name to answer under, as of a proxy."),

@@ -98,6 +98,8 @@ def train(
             if event.get("state") == State.RUNNING:
                 running.append(run_id)
                 print(f"run {run_id}", file=sys.stderr)
+                for note in event.get("notes", ()):
+                    print(note, file=sys.stderr)
                 for triplet in event.get("negatives", ())[:EXAMPLES]:
                     print(_triplet_lines(triplet), file=sys.stderr)
             elif event["kind"] == "train":

@@ -17,7 +17,8 @@ from training.evaluation.attribution import Attribution
 MOST_WORDS = 30
 SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
 # The horizontal and the vertical axis of a matrix.
-TOP, DOWNWARDS = {"side": "top", "showgrid": False}, {"autorange": "reversed", "showgrid": False}
+TOP = {"side": "top", "showgrid": False}
+DOWNWARDS = {"autorange": "reversed", "showgrid": False}
 # The most numbers that can be read beside one another, on a phone too.
 MOST_NUMBERS = 12
 # The vertical axis of a histogram.

@@ -36,7 +36,8 @@ WITH_LEGEND = {"showlegend": True, "margin_t": 48, "margin_r": 24}
 SHARE_AXIS = {"range": [0, 1.03], "tickformat": ".0%"}
 # The plot area on a tablet, as labels that stand apart there do so on wider screens too, and the approximate width of a
 # letter, in pixels.
-PLOT_SIZE, LETTER_WIDTH = (700, 290), 6.5
+PLOT_SIZE = (700, 290)
+LETTER_WIDTH = 6.5
 # The relative difference between two measurements of the speed of one model.
 SPEED_NOISE = 0.1
 # The anchors of a label and its offsets upwards in pixels; the first position that overlaps no other label is taken.

@@ -122,6 +122,7 @@ class MapData:
         key: figures with the same key share zoom and position, such as after a change of colours.
         rows: (N,) the rows of a sample of the corpus; None for the whole corpus.
         names: the names on each map.
+        has_legend: whether the legend lists the groups.
     """
 
     maps: Sequence[np.ndarray]
@@ -132,6 +133,7 @@ class MapData:
     key: str = ""
     rows: np.ndarray | None = None
     names: Sequence[Sequence[Name]] = ()
+    has_legend: bool = True
 
 
 def map_figure(data: MapData) -> go.Figure:
@@ -170,7 +172,7 @@ def _legend(data: MapData) -> dict[str, Any]:
     Beside one map the legend takes no height; below two, no width.
     """
     names = [lines.title for lines in data.lines]
-    if isinstance(data.colouring, Labels):
+    if isinstance(data.colouring, Labels) and data.has_legend:
         names += [short_label(name, LEGEND_LENGTH) for name in data.colouring.names]
     sides = {"l": MARGIN, "r": COLOUR_BAR if isinstance(data.colouring, Scale) else MARGIN, "t": 28, "b": MARGIN}
     legend = LEGEND | {"tracegroupgap": 1, "itemsizing": "constant", "font": {"size": 12}}
@@ -255,7 +257,7 @@ def _traces(data: MapData, panel: int) -> list[Any]:
 
     if isinstance(colouring, Labels):
         for group, name in enumerate(colouring.names):
-            legend = {"legendgroup": f"group {group}", "showlegend": panel == 0}
+            legend = {"legendgroup": f"group {group}", "showlegend": panel == 0 and data.has_legend}
             rows = np.flatnonzero(colouring.groups == group)
             add(rows, common | colouring.style(group), name=short_label(name, LEGEND_LENGTH), **legend)
         return traces

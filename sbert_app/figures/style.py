@@ -61,8 +61,8 @@ def model_colours(models: Sequence[str]) -> list[str]:
     for model in models:
         start = crc32(model.encode()) % len(OTHER_COLOURS)
         others = OTHER_COLOURS[start:] + OTHER_COLOURS[:start]
-        wanted = [MODEL_COLOURS.get(model, others[0]), *others]
-        free = [colour for colour in wanted if colour not in taken]
+        candidates = [MODEL_COLOURS.get(model, others[0]), *others]
+        free = [colour for colour in candidates if colour not in taken]
         taken.append(next(iter(free), others[0]))
     return taken
 

@@ -14,6 +14,7 @@ from sbert_app import __version__
 from sbert_app.hosts import AllowedHosts
 from sbert_app.server import api, login, v1
 from sbert_app.server.errors import HANDLERS
+from sbert_app.server.events import WAITING, BoundedEvents
 from sbert_app.server.hosts import AnswerHeaders, OwnSite
 from sbert_app.server.limits import BodyLimits
 from sbert_app.server.metrics import CountRequests
@@ -29,7 +30,7 @@ NOT_COMPRESSED = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/json", "applicat
 def create_app(services: Services) -> FastAPI:
     """The app that answers all requests."""
     settings = services.settings
-    account = login.Account(*settings.auth, settings.token) if settings.auth else None
+    account = login.Account(*settings.auth, settings.token, settings.session_days) if settings.auth else None
     tools = None
     if settings.mcp:
         from sbert_app.server.mcp import McpServer
@@ -70,7 +71,8 @@ def create_app(services: Services) -> FastAPI:
 def _middleware(settings: Settings, account: login.Account | None) -> Iterator[tuple[Any, dict[str, Any]]]:
     """The layers of ASGI middleware with their options, from the outside inwards."""
     yield AnswerHeaders, {"on_space": "SPACE_ID" in os.environ}
-    yield OwnSite, {"hosts": AllowedHosts(settings.host, settings.allow_hosts), "origins": settings.allow_origins}
+    hosts = AllowedHosts(settings.host, settings.allow_hosts)
+    yield OwnSite, {"hosts": hosts, "origins": settings.allow_origins, "has_proxy": bool(settings.proxies)}
     if settings.allow_origins:
         yield CORSMiddleware, {"allow_origins": settings.allow_origins, "allow_methods": ["*"], "allow_headers": ["*"]}
     if account:
@@ -79,4 +81,5 @@ def _middleware(settings: Settings, account: login.Account | None) -> Iterator[t
     yield CountRequests, {}
     limits = {"of_upload": settings.upload_limit_mb << 20, "of_folder": settings.temp_limit_mb << 20}
     yield BodyLimits, {"folder": settings.temp_folder, **limits}
+    yield BoundedEvents, {"waiting": WAITING}
     yield ShortHeartbeats, {}

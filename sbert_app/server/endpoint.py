@@ -5,12 +5,15 @@ The body is a pydantic model, and so is the answer. `sbert_app.server.api` makes
 same threads, within the same limits of a visitor.
 """
 
+import asyncio
 import inspect
 import logging
 import math
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any, get_type_hints
+from weakref import WeakValueDictionary
 
 import gradio as gr
 from anyio import CapacityLimiter, to_thread
@@ -100,6 +103,8 @@ class Endpoint:
         self.answer: TypeAdapter[Any] = TypeAdapter(self.answer_type)
         self.threads = CapacityLimiter(threads)
         self.quota = Quota(at_once)
+        # Of each visitor who waits.
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self, call: Call, body: Body) -> Any:
         """The answer as JSON values.
@@ -126,9 +131,12 @@ class Endpoint:
                 log.exception("%s failed", self.name)
                 raise InternalError(INTERNAL_ERROR) from error
 
-        # A request is counted before it takes a thread, for which others wait.
+        # A request is counted before it takes a thread, for which others wait. Where there is one thread, each visitor
+        # has a turn: their other requests wait here, not before those of others.
         with self.quota.held(call.visitor):
-            return await to_thread.run_sync(compute, limiter=self.threads_for(call, body))
+            turn = self._turns.setdefault(call.visitor, asyncio.Lock())
+            async with turn if self.threads.total_tokens == 1 else nullcontext():
+                return await to_thread.run_sync(compute, limiter=self.threads_for(call, body))
 
     def _values(self, answer: Any) -> Any:
         return self.answer.dump_python(answer, mode="json")

@@ -6,9 +6,11 @@ front page, and their addresses contain the name of no page. The other pages are
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
+from typing import Any
 from urllib.parse import quote
 
 import gradio as gr
@@ -26,9 +28,12 @@ from sbert_app.pages.components import pickers, theme
 from sbert_app.pages.components.templates import render
 from sbert_app.server import endpoints
 from sbert_app.server.errors import error_answer
+from sbert_app.server.gradio_routes import is_open, without_deep_link
 from sbert_app.server.workarounds import WholeSteps
 from sbert_app.services.container import Services
 from training.catalogue import ASSETS, read_asset
+
+log = logging.getLogger("sbert_lab.pages")
 
 FRONT = PAGES[0]
 # Gradio has these files for every page; a browser that has opened one page does not load them again for the next.
@@ -68,7 +73,13 @@ class Pages:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
         first, _, rest = path[1:].partition("/")
-        if first not in PAGES:
+        is_page = first in PAGES
+        if not is_open(scope["method"], f"/{rest}" if is_page else path):
+            unknown = _not_found(Request(scope), self._services.settings.root_path)
+            await unknown(scope, receive, send)
+            return
+        scope = without_deep_link(scope)
+        if not is_page:
             app = await self._page(FRONT)
             await app(scope, receive, send)
             return
@@ -130,7 +141,7 @@ class Pages:
             show_error=False,
             ssr_mode=False,
             mcp_server=False,
-            app_kwargs={"exception_handlers": {404: _no_answer, 405: _no_answer}},
+            app_kwargs={"exception_handlers": EXCEPTION_HANDLERS},
         )
 
 
@@ -141,7 +152,7 @@ def build_page(name: str, services: Services) -> gr.Blocks:
         if request.session_hash:
             services.tasks.forget(request.session_hash)
 
-    app = WholeSteps(title=f"{name.title()} · SBERT Lab", analytics_enabled=False)
+    app = WholeSteps(title=f"{name.title()} · SBERT Lab", analytics_enabled=False, fill_width=True)
     app.queue(default_concurrency_limit=4, max_size=512)
     with app:
         navigation = render("components/templates/navigation.html", current=name, root="./")
@@ -164,14 +175,28 @@ def _is_navigation(scope: Scope) -> bool:
     return scope["method"] == "GET" and "text/html" in Headers(scope=scope).get("accept", "")
 
 
-async def _no_answer(request: Request, error: Exception) -> Response:
+async def _no_answer(request: Request, error: HTTPException) -> Response:
+    if error.status_code == 404:
+        return _not_found(request, request.app.root_path)
+    return error_answer(request.url.path, error.status_code, error.detail)
+
+
+async def _misfit(request: Request, error: Exception) -> Response:
+    log.info("a request that fits no event: %r", error)
+    return error_answer(request.url.path, 400, "the request holds what this page does not send; reload it")
+
+
+# Gradio has no errors of its own for the number of an event that there is not, and for a part of an upload that is no
+# file. What goes wrong in an event has an answer of its own, and never gets here.
+EXCEPTION_HANDLERS: dict[Any, Any] = {404: _no_answer, 405: _no_answer, KeyError: _misfit, TypeError: _misfit}
+
+
+def _not_found(request: Request, root: str) -> Response:
     """The answer to an unknown address or method: a page for browsers, JSON for everything else."""
-    status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (404, "Not Found")
-    if status != 404 or "text/html" not in request.headers.get("accept", "") or "/gradio_api/" in request.url.path:
-        detail = f"there is no {request.url.path[:100]}; /docs describes what there is" if status == 404 else detail
-        return error_answer(request.url.path, status, detail)
-    root = f"{request.app.root_path}/"
-    return HTMLResponse(standalone("not_found", path=request.url.path[:200], root=root, current=""), 404)
+    path = request.url.path
+    if "text/html" not in request.headers.get("accept", "") or "/gradio_api/" in path:
+        return error_answer(path, 404, f"there is no {path[:100]}; /docs describes what there is")
+    return HTMLResponse(standalone("not_found", path=path[:200], root=f"{root}/", current=""), 404)
 
 
 def standalone(template: str, **values: str) -> Markup:

@@ -31,7 +31,9 @@ from training.sources.home import make_home
 log = logging.getLogger("sbert_lab.services")
 
 # A look at the queue of 20,000 runs takes 0.15 s.
-CLEANED_SECONDS, IDLE_SECONDS, QUEUE_SECONDS = 3600.0, 30.0, 60.0
+CLEANED_SECONDS = 3600.0
+IDLE_SECONDS = 30.0
+QUEUE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)

@@ -90,9 +90,10 @@ class TestSearch:
 class TestSimilarPairs:
     def test_number_threshold_repeats_and_the_file(self, open_page):
         page = opened(open_page, "Pairs and duplicates")
+        expect(page.locator("#pairs-status")).to_contain_text("Press the button")
+        page.click("#pairs-go")
         expect(page.locator("#pairs-table tbody tr")).to_have_count(20)
         expect(page.locator("#pairs-status")).to_contain_text("458 sentences, 104,653 pairs")
-        expect(page.locator("#pairs-status")).to_contain_text("65 h")
         expect(page.locator("#pairs-stop")).to_be_hidden()
         page.get_by_label("Hide identical text").uncheck()
         expect(page.locator("#pairs-status")).to_contain_text("461 sentences, 106,030 pairs")
@@ -101,8 +102,6 @@ class TestSimilarPairs:
         expect(page.locator("#pairs-table tbody tr")).to_have_count(7)
         slide(page, "#pairs-threshold", 0.99)
         expect(page.locator("#pairs-table tbody tr")).to_have_count(4)
-        page.click("#pairs-go")
-        expect(page.locator("#pairs-status .card")).to_have_count(2)
         rows = downloaded(page, "#pairs-csv")
         assert list(rows[0]) == ["cosine", "row1", "row2", "sentence1", "sentence2"]
         assert [float(row["cosine"]) >= 0.99 for row in rows] == [True] * 4

@@ -37,9 +37,9 @@ def test_which_model_which_threshold_and_the_file_scored_take_six_clicks(open_pa
 
     expect(page.locator("#threshold-status")).to_contain_text("Shipped with the app")
     page.set_input_files("#threshold-file input[type=file]", support)
-    expect(page.locator("#threshold-columns-1 input")).to_have_value("frage_a (guessed)")
-    expect(page.locator("#threshold-columns-2 input")).to_have_value("frage_b (guessed)")
-    expect(page.locator("#threshold-columns-target input")).to_have_value("gleich (guessed)")
+    expect(page.locator("#threshold-columns-1 input")).to_have_value("frage_a")
+    expect(page.locator("#threshold-columns-2 input")).to_have_value("frage_b")
+    expect(page.locator("#threshold-columns-target input")).to_have_value("gleich")
 
     click(page.locator("#threshold-model input"))
     click(page.locator("#threshold-model").get_by_role("option", name="GloVe average, 50 d"))

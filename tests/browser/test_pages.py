@@ -130,8 +130,11 @@ VALUES: dict[str, tuple[dict[str, str | bool], str]] = {
         {"#sentence-a textarea": "A dog barks.", "fieldset:has-text('Pooling') [value=max]": True},
         r"a=A\+dog\+barks\..*pooling=max",
     ),
-    "/train": ({"#preset input": "watch it fail: max pooling"}, "preset=max"),
-    "/evaluate": ({"[role=tab]:has-text('Folds')": True, "#folds-steps input": "80"}, "tab=folds&folds-steps=80"),
+    "/train": ({"#preset input": "Try it: watch it fail: max pooling"}, "preset=max"),
+    "/evaluate": (
+        {"[role=tab]:has-text('More')": True, "[role=tab]:has-text('Folds')": True, "#folds-steps input": "80"},
+        "tab=folds&folds-steps=80",
+    ),
     "/explore": (
         {"[role=tab]:has-text('Search')": True, "#search-query textarea": "A storm is coming."},
         r"search-query=A\+storm",

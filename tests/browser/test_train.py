@@ -197,7 +197,7 @@ def test_what_cannot_work_is_said_before_the_run_with_what_can(open_page):
     expect(page.get_by_label("Concatenation")).to_be_visible()
     unfold(page, "Optimisation")
     page.get_by_label("Learning rate").fill("fast")
-    expect(page.locator("#plan .problem")).to_contain_text("learning_rate is 'fast'", ignore_case=True)
+    expect(page.locator("#plan .problem")).to_contain_text("Learning rate is 'fast'", ignore_case=True)
     assert page.locator("#run-list tbody tr").count() == runs
 
 
@@ -205,7 +205,7 @@ def test_a_file_of_ones_own_chooses_the_objective(open_page, tmp_path):
     file = tmp_path / "mine.csv"
     file.write_text("sentence1,sentence2,label\n" + "A dog barks.,It is loud.,yes\nA cat sleeps.,It runs.,no\n" * 20)
     page = open_page("/train")
-    choose(page, "#preset", "my own data")
+    choose(page, "#preset", "My own data: a file")
     expect(page.locator("#plan .problem")).to_contain_text("no training data yet")
     page.set_input_files("input[type=file] >> nth=0", file)
     expect(page.locator("#plan")).to_contain_text("40 labelled pairs")
@@ -234,7 +234,7 @@ def test_mined_negatives_are_shown_before_they_are_used(open_page):
 
 def test_a_preset_fills_the_form(open_page):
     page = open_page("/train")
-    choose(page, "#preset", "paper: STSb recipe")
+    choose(page, "#preset", "The paper: STSb recipe")
     expect(page.locator("#lesson")).to_contain_text("Section 4.2")
     expect(page.locator("#plan")).to_contain_text("1,440 steps of 16")
     expect(page.locator("#fold-optimisation")).to_contain_text("Optimisation: 4 epochs, batch 16, lr 2e-5, seed 0")

@@ -96,7 +96,7 @@ def test_score_and_evaluate_choose_a_threshold(run: Run, folder: Path, model: Pa
     assert (report["n"], report["matches"], report["match"]) == (16, 8, "1 is a match, 0 is not")
     assert [choice.get("criterion") for choice in report["choices"]][::3] == ["best-f1", "2"]
     assert report["choices"][0]["f1"]["value"] == 1.0
-    assert "chosen on 8 pairs; on the other 8: precision" in run(*evaluate).out
+    assert "chosen on 8 pairs, measured on the other 8: precision" in run(*evaluate).out
     match_from = ("--threshold", "best-f1", "--match-from", "3")
     text = run("evaluate", "--data", "pairs.csv", "--model", model, *match_from).out
     assert "a gold score of at least 3 (of 5) is a match" in text

@@ -196,10 +196,9 @@ def test_only_uploaded_files_are_read(http, pairs, meta):
     foreign = {"path": str(pairs), **meta}
     answer = http.post("/api/score_file", json={"file": foreign})
     assert (answer.status_code, "upload the file first" in answer.text) == (400, True)
-    address = "/gradio_api/call/v2/score_file"
-    asked = http.post(address, json={"file": foreign}).json()
-    answer = http.get(f"/gradio_api/call/score_file/{asked['event_id']}")
-    assert "event: error" in answer.text
+    values = [foreign, "", "all-MiniLM-L6-v2", None, "none", "csv", "", "", False, ""]
+    answer = http.post("/gradio_api/run/score_file", json={"data": values})
+    assert answer.status_code >= 400
     assert "left" not in answer.text, "a column of the file"
 
 

@@ -156,7 +156,7 @@ def test_the_end_of_an_answer_does_not_wait_until_its_beginning_is_acknowledged(
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1/x.csv", " HTTPS://example.org/x.csv", "data:text/csv,a"])
 def test_a_file_is_not_fetched_by_its_address(shared_app, address):
     file = {"path": address, "meta": {"_type": "gradio.FileData"}}
-    for path in ("/gradio_api/run/score_file", "/gradio_api/call/v2/score_file", "/gradio_api/queue/join"):
+    for path in ("/gradio_api/run/score_file", "/bulk/gradio_api/queue/join"):
         answer = shared_app.ask(path, {"data": [[{"x": file}]], "file": file})
         assert (answer.status, "a file is given by its address" in answer.text) == (400, True)
 
@@ -164,14 +164,17 @@ def test_a_file_is_not_fetched_by_its_address(shared_app, address):
 def test_no_event_of_a_page_reads_a_file_that_was_not_uploaded(shared_app, tmp_path):
     secret = tmp_path / "secret.csv"
     secret.write_text(SECRET)
-    config = json.loads(shared_app.ask("/config").text)
-    files = {each["id"] for each in config["components"] if each["type"] == "file"}
-    events = [each for each in config["dependencies"] if each["backend_fn"] and files & {*each["inputs"]}]
-    assert len(events) > 10
-    for event in events:
-        data = [{**FILE, "path": str(secret)} if each in files else None for each in event["inputs"]]
-        body = {"data": data, "fn_index": event["id"], "session_hash": "nobody"}
-        answer = shared_app.ask("/gradio_api/run/predict", body)
-        assert answer.status == 500, answer.text[:300]
-        assert "TOPSECRET" not in answer.text
-        assert json.loads(answer.text)["error"] is None, "refused before a handler sees it"
+    count = 0
+    for page in ("bulk", "train", "evaluate", "explore", "label"):
+        config = json.loads(shared_app.ask(f"/{page}/config").text)
+        files = {each["id"] for each in config["components"] if each["type"] in ("file", "uploadbutton")}
+        events = [each for each in config["dependencies"] if each["backend_fn"] and files & {*each["inputs"]}]
+        count += len(events)
+        for event in events:
+            data = [{**FILE, "path": str(secret)} if each in files else None for each in event["inputs"]]
+            body = {"data": data, "fn_index": event["id"], "session_hash": "nobody"}
+            answer = shared_app.ask(f"/{page}/gradio_api/run/predict", body)
+            assert answer.status == 500, answer.text[:300]
+            assert "TOPSECRET" not in answer.text
+            assert json.loads(answer.text)["error"] is None, "refused before a handler sees it"
+    assert count > 10

@@ -245,7 +245,7 @@ def test_the_figures_of_the_guides_are_those_of_their_example(workplace: Path, r
     measured = run("evaluate", example, "--threshold", "best-f1", "--match-from", "4", "--json").json
     [choice] = measured["choices"]
     precision, recall = choice["precision"], choice["recall"]
-    assert f"at a cosine of {choice['threshold']['value']:.3f}, chosen on {measured['chosen_on']} pairs" in decision
+    assert f"at a cosine of {choice['threshold']['value']:.3f}, chosen on {choice['chosen_on']} pairs" in decision
     share, low, high = (100 * precision[name] for name in ("value", "low", "high"))
     assert f"{share:.0f}% of what it calls a match is one ({low:.0f} to {high:.0f}%)" in decision
     assert f"it finds {100 * recall['value']:.0f}% of the matches" in decision

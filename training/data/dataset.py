@@ -56,6 +56,8 @@ class Dataset:
     rows: Sequence[int] = field(default=(), repr=False)
     # The question that has to be answered before all pairs are taken for such that belong together; "" without one.
     question: str = field(default="", repr=False)
+    # For each of the ``rows`` the further ones that judge the same pair.
+    joined: Mapping[int, Sequence[int]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if not self.rows:
@@ -370,7 +372,8 @@ def parse_dataset(
     values = [judged.values[i] for i in keep]
     if len(values) > 1 and len(set(values)) == 1:
         remarks.append(f"the judgement of all {len(values):,} rows is {values[0]}: is it the right column?")
-    data = data.select(keep, *notes, *remarks, *judged.notes)
+    joined = {row + 1: [other + 1 for other in others] for row, others in judged.joined.items()}
+    data = replace(data.select(keep, *notes, *remarks, *judged.notes), joined=joined)
     if gold.kind == NUMBER:
         return replace(data, scores=gold.gold(np.array(values)).tolist())
     label_names = gold.label_names(values)

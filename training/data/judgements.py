@@ -40,6 +40,7 @@ class Judged:
         left_out: the rows without one of their own, by the reason.
         notes: how many people judged the pairs, and how well they agree.
         bad: for each row a judgement that is not understood.
+        joined: for each row those that judge the same pair.
     """
 
     gold: GoldColumn
@@ -47,6 +48,7 @@ class Judged:
     left_out: dict[str, set[int]]
     notes: tuple[str, ...]
     bad: dict[int, str]
+    joined: dict[int, list[int]]
 
 
 def rejected_rows(reading: TableReading, cells: Mapping[str, Sequence[Any]]) -> set[int]:
@@ -81,20 +83,20 @@ def judge(
             )
         return None
     rater = reading.first(RATER)
-    chosen = {name.strip() for name in (raters or "").split(",") if name.strip()}
+    named_raters = {name.strip() for name in (raters or "").split(",") if name.strip()}
     people = {str(cell) for cell in cells[rater]} if rater else set(columns)
-    if unknown := chosen - people:
+    if unknown := named_raters - people:
         raise InputError(f"{reading.name} has no rater {min(unknown)!r}; it has {', '.join(sorted(people)[:10])}")
-    if chosen and not rater:
-        columns = [name for name in columns if name in chosen]
+    if named_raters and not rater:
+        columns = [name for name in columns if name in named_raters]
     of_rows: list[list[Any]] = [[] for _ in pairs]
     for column in columns:
         # Argilla writes the states of a list of responses beside it.
         states = cells.get(f"{column}.status", repeat(None))
         for judgements, cell, state in zip(of_rows, cells[column], states, strict=False):
             judgements += _counting(judgement_of(cell), state)
-    if chosen and rater:
-        of_rows = [part if str(cell) in chosen else [] for part, cell in zip(of_rows, cells[rater], strict=True)]
+    if named_raters and rater:
+        of_rows = [part if str(cell) in named_raters else [] for part, cell in zip(of_rows, cells[rater], strict=True)]
     used = (part for at, part in enumerate(of_rows) if at not in left_out)
     gold = GoldColumn.of(columns[0], chain.from_iterable(used), reading.sentences, scale, labels)
     valid = [[value for value in part if not gold.is_missing(value)] for part in of_rows]
@@ -111,7 +113,7 @@ def judge(
         used_rows = {at for rows in groups for at in rows}
         count = len({str(cells[rater][at]) for at in used_rows}) if rater else most
         notes = (f"{len(values):,} pairs by {count:,} raters, {_agreement(gold, joined, most)}",)
-    return Judged(gold, values, wrong, notes, bad)
+    return Judged(gold, values, wrong, notes, bad, {rows[0]: rows[1:] for rows in groups if rows[1:]})
 
 
 def _counting(judgements: list[Any], states: Any) -> list[Any]:
@@ -125,8 +127,8 @@ def _counting(judgements: list[Any], states: Any) -> list[Any]:
 def _why_missing(gold: GoldColumn, of_rows: Sequence[Sequence[Any]], rows: Collection[int]) -> str:
     values = (as_text(value) or "" for at in rows for value in of_rows[at])
     words = Counter(value for value in values if value[:1].isalpha())
-    said = f" ({', '.join(f'{word}: {count:,}' for word, count in words.most_common(3))})" if words else ""
-    return f"without a {'score' if gold.kind == NUMBER else 'gold label'}{said}"
+    words_in_brackets = f" ({', '.join(f'{word}: {count:,}' for word, count in words.most_common(3))})" if words else ""
+    return f"without a {'score' if gold.kind == NUMBER else 'gold label'}{words_in_brackets}"
 
 
 def _groups(
@@ -150,19 +152,17 @@ def _join(gold: GoldColumn, joined: Mapping[int, Sequence[Any]]) -> tuple[dict[i
     divided: set[int] = set()
     bad: dict[int, str] = {}
     if gold.kind == NUMBER:
-        flat = [value for part in joined.values() for value in part]
-        numbers, wrong = gold.read(flat)
-        start = 0
-        for at, part in joined.items():
-            problems = [wrong[place] for place in range(start, start + len(part)) if place in wrong]
-            if problems:
-                bad[at] = problems[0]
-            values[at] = float(np.mean(numbers[start : start + len(part)]))
-            start += len(part)
+        numbers, wrong = gold.read([value for part in joined.values() for value in part])
+        counts = np.array([len(part) for part in joined.values()], dtype=np.int64)
+        ends = np.cumsum(counts)
+        means = np.add.reduceat(numbers, ends - counts) / counts if len(counts) else numbers
+        values = dict(zip(joined, means.tolist(), strict=True))
+        rows = list(joined)
+        bad = {rows[int(np.searchsorted(ends, place, side="right"))]: why for place, why in wrong.items()}
         return values, divided, bad
     for at, part in joined.items():
-        counts = Counter(gold.names[label_text(value)] for value in part)
-        (label, most), *others = counts.most_common(2)
+        votes = Counter(gold.names[label_text(value)] for value in part)
+        (label, most), *others = votes.most_common(2)
         if others and others[0][1] == most:
             divided.add(at)
         else:
@@ -179,5 +179,5 @@ def _agreement(gold: GoldColumn, joined: Mapping[int, Sequence[Any]], most: int)
         ratings[: len(part), item] = read
     alpha = krippendorff_alpha(ratings, level)
     joined_by = "means" if gold.kind == NUMBER else "majorities"
-    said = "without variation" if math.isnan(alpha) else f"α {alpha:.2f}"
-    return f"{said} ({level}); their {joined_by} are read"
+    alpha_in_words = "without variation" if math.isnan(alpha) else f"α {alpha:.2f}"
+    return f"{alpha_in_words} ({level}); their {joined_by} are read"

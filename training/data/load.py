@@ -181,10 +181,10 @@ def _load_saved(name: DataName, split: str) -> Dataset:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{name.path.name} is a damaged folder of save_to_disk: {first_line(error)}") from error
     if isinstance(data, datasets.DatasetDict):
-        chosen = name.rows or (split if split in data else next(iter(data), ""))
-        if chosen not in data:
-            raise InputError(f"{name.path.name} has no split {chosen!r}; it has {', '.join(data)}")
-        data = data[chosen]
+        part = name.rows or (split if split in data else next(iter(data), ""))
+        if part not in data:
+            raise InputError(f"{name.path.name} has no split {part!r}; it has {', '.join(data)}")
+        data = data[part]
     elif name.rows:
         raise InputError(f"{name.path.name} has no splits; leave out ?split=")
     return replace(Dataset.from_datasets(data, name.path.name, name.columns), source=str(name.path))

@@ -255,7 +255,8 @@ def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.n
         matches = np.asarray(data.scores) >= match_from
         note = f"a gold score of at least {match_from:g} (of 5) is a match"
     else:
-        raise InputError(f"{data.name} holds {data.kind}; a threshold needs pairs with labels or gold scores")
+        needs = f"{data.name} holds {data.kind}; a threshold needs pairs with labels or gold scores"
+        raise InputError(data.question or needs)
     if matches.all() or not matches.any():
         raise InputError(
             f"{data.name} has {'only' if matches.all() else 'no'} matches ({note}); a threshold needs both"

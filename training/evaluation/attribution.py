@@ -1,4 +1,4 @@
-"""Attribution: the share of each word in the score of two sentences, by the first of three methods that applies.
+"""Attribution: the share of each word in the score of two sentences, by the first of two methods that applies.
 
 **Exact**, for mean and max pooling: the cosine as a sum over pairs of words.
 
@@ -13,14 +13,8 @@ a bias is shared equally by the tokens. Cutting the vector to its first dimensio
 *Max pooling.* Each dimension d of u is the value of one token, and likewise of v, so u_d v_d / (|u| |v|) belongs to
 the pair of tokens whose values are largest. This map sums to the cosine too.
 
-**Integrated gradients** (Sundararajan et al. 2017, equation 1), where the words act on one another within the network:
-CLS and last-token pooling, or a module after the pooling that is not linear. To the cosine with the other sentence,
-which stays as it is, a token adds (x − x')·∫ ∂cos/∂x dα along x' + α (x − x') from α = 0 to 1: x is its embedding, and
-x', the baseline, that of the padding token; special tokens stay. The integral is a sum over Gauss-Legendre nodes, the
-steps. Up to a remainder, which shrinks as they grow, the words add the cosine minus the baseline's (completeness).
-
-**Leave-one-out** (Li et al. 2016), for cross-encoders: the fall of the score where a word is left out. A mask in its
-place would tell the model that something stands there, and it would fill the gap.
+**Leave-one-out** (Li et al. 2016), for every other encoder and for cross-encoders: the fall of the score where a word
+is left out. A mask in its place would tell the model that something stands there, and it would fill the gap.
 
 Sub-words are added up to words. In an exact map [CLS] and [SEP] have rows of their own: they are pooled too.
 """
@@ -28,26 +22,19 @@ Sub-words are added up to words. In an exact map [CLS] and [SEP] have rows of th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from training.errors import InputError
 from training.models.model import Model, PairModel, required
 from training.pooling import POOLINGS
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from training.models.encoder import Encoder
     from training.models.tokenization import TokenVectors
-
-STEPS = 32
-# The tokens whose activations are in memory for a backward pass, on each core.
-TOKENS_AT_ONCE = 512
 
 
 def has_exact_map(encoder: Encoder) -> bool:
@@ -88,23 +75,14 @@ class Attribution:
 
 @dataclass(frozen=True)
 class WordAttribution:
-    """The amount that each word of two sentences adds to their score, while the other sentence stays as it is."""
+    """The amount by which the score of two sentences falls without each of their words."""
 
     words_a: list[str]
     words_b: list[str]
     added_a: np.ndarray  # (A,) float64
     added_b: np.ndarray  # (B,)
     score: float
-    # Leave-one-out; or integrated gradients, with their steps and the larger remainder.
     kind: str = "leave-one-out"
-    # The cosines with the first sentence and with the second one at its baseline.
-    baselines: tuple[float, ...] = ()
-    # The cosine minus the baseline's and minus the sum over the words, of each sentence.
-    remainders: tuple[float, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        added = {"added_a": self.added_a.round(6).tolist(), "added_b": self.added_b.round(6).tolist()}
-        return {**asdict(self), **added}
 
     def __repr__(self) -> str:
         return f"WordAttribution({self.kind}, of {len(self.words_a)} and {len(self.words_b)} words, {self.score:.4f})"
@@ -114,24 +92,26 @@ class WordAttribution:
         return first + heat_map(["second"], self.words_b, self.added_b[None], "")
 
 
-def attribute(encoder: Model, a: str, b: str, steps: int = STEPS) -> Attribution | WordAttribution:
+def attribute(encoder: Model, a: str, b: str) -> Attribution | WordAttribution:
     """The words that make the score of ``a`` and ``b``; ``kind`` names the method.
 
     Args:
         encoder: an encoder with mean or max pooling and linear modules gives a matrix of word pairs that sums to the
-            cosine exactly; any other gives the share of each word in the cosine, by integrated gradients; and a
-            cross-encoder the fall of its score without each word. InputError for another model.
-        steps: the steps of the integrated gradients; the more, the smaller the remainder.
+            cosine exactly; any other, and a cross-encoder, the fall of the score without each word. InputError for
+            another model.
     """
     # These modules import torch, which takes seconds.
     from training.models.encoder import Encoder
 
     if isinstance(encoder, PairModel):
-        return leave_one_out(encoder, a, b)
+        words_a = words_of(a, encoder.tokens(a))
+        words_b = words_of(b, encoder.tokens(b))
+        return leave_one_out(encoder, a, b, words_a, words_b)
     encoder = required(encoder, Encoder)
-    if not has_exact_map(encoder):
-        return integrated_gradients(encoder, a, b, steps)
-    return attribute_tokens(encoder, a, b, *encoder.token_vectors([a, b]))
+    first, second = encoder.token_vectors([a, b])
+    if has_exact_map(encoder):
+        return attribute_tokens(encoder, a, b, first, second)
+    return leave_one_out(encoder, a, b, words_of(a, first), words_of(b, second))
 
 
 def attribute_tokens(encoder: Encoder, a: str, b: str, first: TokenVectors, second: TokenVectors) -> Attribution:
@@ -212,73 +192,10 @@ def _max_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> np.
     return tokens
 
 
-class _Path:
-    """The straight line from a sentence's baseline to the sentence, both as the embeddings of its T tokens."""
-
-    def __init__(self, encoder: Encoder, text: str) -> None:
-        import torch
-
-        (vectors,), (ids,) = encoder.token_vectors([text]), encoder.tokenize([text])
-        is_special = [word is None for word in vectors.words] or [True]
-        start = [token if special else encoder.pad_id for token, special in zip(ids, is_special, strict=True)]
-        embed = encoder.backbone.get_input_embeddings()
-        with torch.no_grad():
-            self.start, self.end = embed(torch.tensor([start, ids], device=encoder.device))  # (T, E) float32
-        self.encoder, self.words = encoder, words_of(text, vectors)
-
-    def vectors(self, points: Tensor) -> Tensor:
-        """Points of the path (S, T, E) -> sentence vectors (S, D), differentiable."""
-        hidden = self.encoder.backbone(inputs_embeds=points).last_hidden_state
-        return self.encoder.pool(hidden, None)[:, : self.encoder.dimension]
-
-    def added(self, other: Tensor, steps: int) -> np.ndarray:
-        """The amount that each word adds to the cosine with ``other`` (D,) along the path: (W,) float64."""
-        import torch
-        from torch.nn.functional import cosine_similarity
-
-        from training import parallel
-
-        nodes, weights = np.polynomial.legendre.leggauss(steps)
-        way = self.end - self.start
-
-        def gradient(part: np.ndarray) -> Tensor:
-            alphas, shares = (torch.from_numpy(values[part] / 2).to(way) for values in (nodes + 1, weights))
-            points = (self.start + alphas[:, None, None] * way).requires_grad_()
-            cosines = cosine_similarity(self.vectors(points), other[None])
-            return torch.autograd.grad((shares * cosines).sum(), points)[0].sum(0)
-
-        at_once = max(1, TOKENS_AT_ONCE // len(way))
-        parts = np.array_split(np.arange(steps), -(-steps // at_once))
-        total = torch.stack(list(parallel.imap(gradient, parts))).sum(0)
-        return _merger(self.words, len(way)) @ (way * total).sum(1).double().cpu().numpy()
-
-
-def integrated_gradients(
-    encoder: Encoder, a: str, b: str, steps: int = STEPS, second: Encoder | None = None
-) -> WordAttribution:
-    """The amount that each word adds to the cosine of ``a`` and ``b``, which ``second``, if any, reads."""
-    import torch
-    from torch.nn.functional import cosine_similarity
-
-    if steps < 1:
-        raise InputError(f"integrated gradients take at least 1 step, not {steps}")
-    paths = _Path(encoder, a), _Path(second or encoder, b)
-    with torch.no_grad():
-        (u0, u), (v0, v) = (path.vectors(torch.stack([path.start, path.end])) for path in paths)
-        pairs = torch.stack([u, u0, u]), torch.stack([v, v, v0])
-    score, *baselines = cosine_similarity(*pairs).tolist()
-    added = paths[0].added(v, steps), paths[1].added(u, steps)
-    remainders = tuple(score - base - float(shares.sum()) for base, shares in zip(baselines, added, strict=True))
-    kind = f"integrated gradients, {steps} steps, remainder {max(map(abs, remainders)):.3f}"
-    words_a, words_b = ([word.text for word in path.words] for path in paths)
-    return WordAttribution(words_a, words_b, *added, score, kind, tuple(baselines), remainders)
-
-
-def leave_one_out(cross_encoder: PairModel, a: str, b: str) -> WordAttribution:
+def leave_one_out(model: Model, a: str, b: str, words_a: Sequence[Word], words_b: Sequence[Word]) -> WordAttribution:
     """The fall of the score where a word is left out, one word at a time, with all pairs in one batch."""
-    words_a = words_in_text(words_of(a, cross_encoder.tokens(a)))
-    words_b = words_in_text(words_of(b, cross_encoder.tokens(b)))
-    scores = cross_encoder.predict([(a, b), *pairs_without(a, b, words_a, words_b)])
+    words_a, words_b = words_in_text(words_a), words_in_text(words_b)
+    scores = model.score([(a, b), *pairs_without(a, b, words_a, words_b)])
     added = (scores[0] - scores[1:]).astype(np.float64)
     added_a, added_b = np.split(added, [len(words_a)])
     texts_a, texts_b = ([word.text for word in words] for words in (words_a, words_b))

@@ -32,23 +32,20 @@ from training.evaluation.bootstrap import (
 from training.evaluation.metrics import PrecisionRecall, precision_recall
 
 BEST_F1, PRECISION, FIXED = "best-f1", "precision", "fixed"
-# The confidence that the precision of a threshold is reached.
-CONFIDENCE = 0.9
+# The error of the test that a threshold has a precision: that a threshold at which it is just missed passes.
+TEST_ERROR = 0.08
 # The factor between the numbers of pairs above two thresholds that are tested in turn.
 NEXT_TESTED = 1.05
-# The factor between the numbers of pairs above two thresholds at which the tests start afresh.
-NEXT_START = 4
 # The fewest pairs above a threshold whose precision is estimated, unless fewer match.
 LEAST_ABOVE = 20
-# The resamples of the pairs by which the number of missing pairs is estimated, and the share that it suffices for.
-FORECASTS, NINE_OF_TEN = 200, 0.9
-# The share of these resamples that reach a precision with more pairs, where it counts as within reach: one that these
-# pairs reach needs fewer.
-REACHING, REACHING_HERE = 0.7, 0.5
-# The best threshold of a sample looks better than it is. By simulation so many times the pairs of a forecast suffice.
-MARGIN = 2.5
-# The multiple of the pairs from which on a precision counts as out of reach.
-OUT_OF_REACH = 100
+# The quantiles of the test's error, and of its success in nine of ten samples.
+ERROR_QUANTILE, POWER_QUANTILE = NORMAL.inv_cdf(1 - TEST_ERROR), NORMAL.inv_cdf(0.9)
+# The pairs that are added before a number of missing pairs is named, as a multiple of the fewest that show a precision.
+CAUTION = 2
+# The factor by which the number is larger, so that it suffices in nine of ten samples (`scripts.measure_thresholds`).
+MARGIN = 2
+# The multiple of the pairs from which on a precision is not well within reach, and the least share that is missing.
+OUT_OF_REACH, LEAST_MORE = 20, 0.1
 # The number of pairs from which on the interval of the best F1's threshold has its coverage.
 INTERVAL_FROM = 150
 # The number of pairs from which on the bootstrap interval of average precision covers more than Wilson's.
@@ -140,7 +137,7 @@ class MatchScores:
         if criterion.kind == FIXED:
             return Estimate(*(criterion.value,) * 3)
         if criterion.kind == PRECISION:
-            place = _most_recall(self.curve, criterion.value, self.effect)
+            place = self._most_recall(criterion.value)
             return NO_ESTIMATE if place < 0 else NO_ESTIMATE._replace(value=float(self.curve.threshold[place]))
         threshold = float(self.curve.threshold[int(self.curve.f1.argmax())])
         if len(self.scores) < INTERVAL_FROM:
@@ -151,9 +148,50 @@ class MatchScores:
         _, influence = ratio(2.0 * (above & self.matches), above.astype(float) + self.matches)
         return Statistic(threshold, self.curve.threshold[f1.argmax(axis=1)], influence, self.keys).estimate()
 
+    def _most_recall(self, precision: float) -> int:
+        """The place in the curve of the lowest threshold that is shown to have this precision; −1 where none is.
+
+        Thresholds are tested from high to low, each with 5% more pairs above it than the one before, until one fails
+        after one has passed. The test is an exact binomial one (Clopper-Pearson's bound; Wilson's is too lenient near
+        1): given the scores, matches among the pairs above a threshold are independent.
+
+        Tests in a fixed order need no correction if they end at the first failure (Angelopoulos et al. 2021, "Learn
+        then Test"). The first success is looked for here instead, since no place to begin is right for all scores:
+        the highest thresholds have too few pairs, and those further down are missed where few pairs match.
+        `scripts.measure_thresholds` measures what that costs and gains.
+        """
+        # betainc(k, n - k + 1, p) is P(X >= k) of a binomial distribution, also for parts of pairs.
+        from scipy.special import betainc
+
+        predicted = self.curve.predicted
+        best = -1
+        above = float(_fewest(precision))
+        while above <= len(self.scores):
+            place = int(np.searchsorted(predicted, int(above)))
+            effect = self._effect_above(int(predicted[place]))
+            hits = self.curve.hits[place] / effect
+            misses = predicted[place] / effect - hits
+            if hits and betainc(hits, misses + 1, precision) <= TEST_ERROR:
+                best = place
+            elif best >= 0:
+                break
+            above = max(above * NEXT_TESTED, above + 1)
+        return best
+
+    def _effect_above(self, count: int) -> float:
+        """`effect` for the ``count`` pairs with the highest scores, which share fewer sentences than all pairs do."""
+        if self.keys is None or self.effect == 1:
+            return 1.0
+        partners = _partners(self.keys[self._order[:count]]) / _partners(self.keys)
+        return 1 + (self.effect - 1) * partners
+
+    @cached_property
+    def _order(self) -> np.ndarray:
+        return np.argsort(-self.scores, kind="stable")
+
     def _resampled_counts(self, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """For blocks of resamples: matches, and pairs, from each threshold of the curve on; (R, T) each."""
-        order, last = np.argsort(-self.scores, kind="stable"), self.curve.predicted - 1
+        order, last = self._order, self.curve.predicted - 1
         for draws in resample_weights(len(order), affordable_resamples(len(order)), seed):
             # Weights belong to pairs and not to ranks, so that all models have the same resamples.
             weights = draws[:, order]
@@ -164,33 +202,31 @@ class MatchScores:
         places = np.flatnonzero((self.curve.precision >= precision) & (self.curve.predicted >= self.least_above))
         return NO_ESTIMATE._replace(value=float(self.curve.threshold[places[-1]])) if len(places) else NO_ESTIMATE
 
-    def more_pairs(self, precision: float, seed: int = 0) -> int:
-        """About the number of pairs that are missing beside these for a threshold that is sure to have a precision.
+    def more_pairs(self, precision: float) -> int:
+        """About the number of pairs that are missing beside these for a threshold that is shown to have a precision.
 
-        Each resample of these pairs gives a curve of precisions that never fall as the threshold rises, and so the
-        number of pairs from which on the test of its best threshold succeeds in nine of ten samples. Of the resamples
-        for which that is at most 100 times as many pairs as these, the result suffices for nine of ten, with a margin;
-        it is 0 where they are fewer than 70% of all, or than half of all if these pairs reach it.
+        A threshold of a small sample looks better than it is. The precision of each counts therefore as that of more
+        pairs, of which the additional ones just have the precision that is asked for. The result follows from the
+        number with which the test of the best threshold succeeds in nine of ten samples; it is 0 where that is more
+        than 20 times as many pairs as there are, so that the precision is not well within reach.
         """
-        n, order = len(self.scores), np.argsort(self.scores, kind="stable")
-        z, power, needed = NORMAL.inv_cdf(1 - (1 - CONFIDENCE) / 3), NORMAL.inv_cdf(NINE_OF_TEN), []
-        random = np.random.default_rng(seed)
-        above = np.arange(n, 0, -1)
-        for _ in range(FORECASTS):
-            rows = order[np.sort(random.integers(n, size=n))]
-            shares = isotonic(self.scores[rows], self.matches[rows])[::-1].cumsum()[::-1] / above
-            better = shares - precision
-            error = z * np.sqrt(precision * (1 - precision)) + power * np.sqrt(shares * (1 - shares))
-            is_better = (better > 0) & (above >= self.least_above)
-            enough = np.where(is_better, (error / np.maximum(better, 1e-9)) ** 2, np.inf)
-            needed.append(float((np.maximum(enough, _fewest(precision, (1 - CONFIDENCE) / 3)) * n / above).min()))
-        reaching = np.sort([number for number in needed if number <= OUT_OF_REACH * n])
-        is_here = not np.isnan(self.reached(precision).value)
-        if len(reaching) < (REACHING_HERE if is_here else REACHING) * FORECASTS:
+        fewest = _fewest(precision)
+        above = self.curve.predicted / self.effect
+        hits = self.curve.hits / self.effect
+        added = CAUTION * fewest
+        shares = (hits + precision * added) / (above + added)
+        is_better = (shares > precision) & (above >= fewest)
+        if not is_better.any():
             return 0
-        missing = max(MARGIN * self.effect * reaching[int(NINE_OF_TEN * (len(reaching) - 1))] - n, n / 10, 1)
+        above = above[is_better]
+        shares = shares[is_better]
+        errors = ERROR_QUANTILE * np.sqrt(precision * (1 - precision)) + POWER_QUANTILE * np.sqrt(shares * (1 - shares))
+        enough = np.maximum((errors / (shares - precision)) ** 2, fewest)
+        factor = float((enough / above).min())
+        if factor > OUT_OF_REACH:
+            return 0
         # More than two digits would not be true of it.
-        return int(float(f"{missing:.1e}"))
+        return int(float(f"{len(self.scores) * max(MARGIN * factor - 1, LEAST_MORE):.1e}")) or 1
 
     def measure(self, threshold: Estimate, seed: int) -> tuple[Estimate, Estimate, Estimate]:
         """Precision, recall and F1 of a threshold on these pairs, with their intervals."""
@@ -225,40 +261,15 @@ def isotonic(scores: np.ndarray, matches: np.ndarray) -> np.ndarray:
     return isotonic_regression(shares, weights=counts).x[place]
 
 
-def _most_recall(curve: PrecisionRecall, precision: float, effect: float = 1.0) -> int:
-    """The place in the curve of the lowest threshold that is shown to have this precision; −1 where none is.
-
-    Exact binomial tests (Clopper-Pearson's bound; Wilson's is too lenient near 1) of hypotheses in a fixed order, from
-    the highest threshold on which a test can succeed downwards, each with 5% more pairs above it than the one before.
-    A test is made with the error of those before it, as long as they succeed (the fallback procedure, Wiens 2003), so
-    that the search costs nothing: the probability that any threshold is accepted wrongly stays below 1 - `CONFIDENCE`.
-    The error is divided equally among the starts, each with 4 times the pairs, so that one bad pair at the top does not
-    end the search. Given the scores, matches among the pairs above a threshold are independent, so the test is exact;
-    where they share sentences, ``effect`` pairs count as one.
-    """
-    # betainc(k, n - k + 1, p) is P(X >= k) of a binomial distribution, also for parts of pairs.
-    from scipy.special import betainc
-
-    predicted, hits = curve.predicted / effect, curve.hits / effect
-    n, error, starts = int(predicted[-1]), 1 - CONFIDENCE, 1
-    while _fewest(precision, error / (starts + 1)) * NEXT_START**starts <= n:
-        starts += 1
-    first = _fewest(precision, error / starts)
-    start_at = {first * NEXT_START**start for start in range(starts)}
-    steps = (first * NEXT_TESTED ** np.arange(np.log(max(n / first, 1)) / np.log(NEXT_TESTED) + 1)).astype(int)
-    best, level = -1, 0.0
-    for pairs in sorted(start_at.union(steps.tolist())):
-        if pairs > n:
-            break
-        place = int(np.searchsorted(predicted, pairs))
-        level += error / starts if pairs in start_at else 0
-        if level and hits[place] and betainc(hits[place], predicted[place] - hits[place] + 1, precision) <= level:
-            best = place
-        else:
-            level = 0.0
-    return best
-
-
-def _fewest(precision: float, error: float) -> int:
+def _fewest(precision: float) -> int:
     """The least number of pairs, all of them matches, that shows a precision."""
-    return int(np.ceil(np.log(error) / np.log(precision)))
+    return int(np.ceil(np.log(TEST_ERROR) / np.log(precision)))
+
+
+def _partners(keys: np.ndarray) -> float:
+    """The mean number of other pairs with which a pair shares a sentence, by the `sentence_keys` (N, 3) of N pairs."""
+    rows = np.bincount(keys[:, :2].ravel())
+    equal = np.bincount(keys[:, 2])
+    # Equal pairs share two sentences, and count once.
+    shared = (rows * (rows - 1)).sum() - (equal * (equal - 1)).sum()
+    return float(shared / len(keys))

@@ -17,12 +17,21 @@ from typing import NamedTuple
 
 import numpy as np
 
+# No model is so bad by chance.
+CLEARLY_NEGATIVE = -0.3
+
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
     """Spearman's rank correlation in -1..1; NaN when either side is constant or shorter than two."""
     from scipy.stats import rankdata
 
     return pearson(rankdata(x), rankdata(y))
+
+
+def remarks_on_correlation(rho: float) -> list[str]:
+    """A remark on a correlation with gold scores that is clearly negative, as it is if low scores mean similar."""
+    question = "does the lowest gold score mean most similar? ?scale=4-1 after the name of a file turns a scale round"
+    return [f"ρ is clearly negative: {question}"] if rho < CLEARLY_NEGATIVE else []
 
 
 def pearson(x: np.ndarray, y: np.ndarray) -> float:

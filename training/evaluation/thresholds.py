@@ -5,22 +5,23 @@
     decision.choices[0].precision                         on the pairs that the threshold was not chosen on
     choose_threshold(scores, matches, precision=0.95)     0.74, or InputError: too few pairs: about 120 more needed
 
-A criterion names a threshold: ``best-f1``; ``precision=0.95``, the one with the highest recall among those that have
-this precision with 90% confidence, and not in the sample alone (`_most_recall`); or the threshold itself, a number.
+A criterion names a threshold: ``best-f1``; ``precision=0.95``, the one with the highest recall among those that are
+shown to have this precision, and not in the sample alone (`MatchScores.choose`); or the threshold itself, a number.
 
-A threshold is chosen on one half of the pairs, and its precision, recall and F1 are those of the other, with the same
-share of matches, so that nothing is reported on the pairs that it was fitted to. Average precision needs no threshold;
-it is that of all pairs. Where no threshold is sure to reach a precision, a second choice is the one that reached it on
-its own half. Equal scores are on the same side of every threshold (`training.evaluation.metrics`).
+A threshold for a precision is tested, so that it is chosen and measured on all pairs. That of the best F1 is chosen on
+one half of the pairs, and its precision, recall and F1 are those of the other, with the same share of matches. Where no
+threshold passes the test of a precision, a second choice is the one that reached it on that half. Average precision
+needs no threshold; it is that of all pairs. Equal scores are on the same side of every threshold
+(`training.evaluation.metrics`).
 
 Intervals are 95% percentile bootstrap intervals; Wilson's where a precision or recall is 0 or 1, as resamples cannot
 differ, and for average precision below 300 pairs. The threshold of the best F1 has an interval from 150 pairs of its
-half on: with fewer it covers less than it says. That of a precision has none, as its precision is bounded instead. With
+half on: with fewer it covers less than it says. That of a precision has none, as its precision is tested instead. With
 the sentences of the pairs all intervals and tests allow for those that pairs share (`training.evaluation.bootstrap`).
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,7 +45,7 @@ MOST_CRITERIA = 20
 
 @dataclass(frozen=True)
 class Choice:
-    """A threshold, and its figures on the pairs that it was not chosen on; NaN where none fulfils the criterion."""
+    """A threshold, and its figures; NaN where none fulfils the criterion."""
 
     criterion: str
     # Its interval is NaN where it would cover too little.
@@ -52,10 +53,17 @@ class Choice:
     precision: Estimate = NO_ESTIMATE
     recall: Estimate = NO_ESTIMATE
     f1: Estimate = NO_ESTIMATE
-    # About the number of pairs that are missing; 0 where a threshold exists or the scores do not seem to reach it.
+    # The pairs that it was chosen on, none for a given threshold, and those that it was measured on.
+    chosen_on: int = 0
+    measured_on: int = 0
+    # Whether these are different pairs.
+    is_held_out: bool = False
+    # About the number of pairs that are missing; 0 where a threshold exists or the precision is not well within reach.
     more_pairs: int = 0
-    # False for a threshold that reached the precision on the pairs that it was chosen on, and may miss it on others.
-    is_guaranteed: bool = True
+    # Whether the pairs that it was chosen on reach the precision at some threshold, where none is shown to have it.
+    is_reached: bool = False
+    # False for a threshold that reached the precision on the pairs that it was chosen on, and has passed no test.
+    is_tested: bool = True
 
     @property
     def exists(self) -> bool:
@@ -67,7 +75,10 @@ class Choice:
         """Why no threshold fulfils the criterion, in words."""
         if self.more_pairs:
             return f"too few pairs to be sure of it: about {self.more_pairs:,} more needed"
-        return "these scores do not seem to reach it"
+        percent = 100 * Criterion.parse(self.criterion).value
+        if self.is_reached:
+            return f"these {self.chosen_on:,} pairs reach {percent:g}%, but are too few to show that others will"
+        return f"{percent:g}% is out of reach of these scores, as far as these {self.chosen_on:,} pairs show"
 
 
 @dataclass(frozen=True)
@@ -78,10 +89,6 @@ class Decision:
     matches: int
     average_precision: Estimate
     choices: tuple[Choice, ...]
-    chosen_on: int
-    # All pairs, the same, where there are too few for two halves.
-    reported_on: int
-    held_out: bool
     interval_method: str
     curve: list[tuple[float, float, float]]  # (threshold, precision, recall) of all pairs, thinned out
 
@@ -149,29 +156,35 @@ def decide_data(
 def decide(
     scores: np.ndarray, matches: np.ndarray, criteria: Sequence[str] = CRITERIA, seed: int = 0, keys: Keys = None
 ) -> Decision:
-    """Chooses a threshold for each criterion on one half of the pairs, and measures it on the other.
+    """Chooses a threshold for each criterion, and measures it: that of the best F1 on pairs that it was not chosen on.
 
     ``scores`` (N,) are larger for more similar pairs, ``matches`` (N,) true for pairs that belong together. A criterion
     is ``best-f1``, ``precision=0.95`` or a number. InputError if a criterion is none of these, or there are more than
     20; ValueError if there are only matches, or none, or a score is not a number.
     """
-    parsed, pairs = parse_criteria(criteria), MatchScores(scores, matches, keys)
-    whole, n, positives = pairs.curve, len(pairs.scores), int(pairs.matches.sum())
-    chosen_on = reported_on = np.arange(n)
-    is_chosen = any(criterion.kind != FIXED for criterion in parsed)
-    held_out = is_chosen and min(positives, n - positives) >= EACH_FOR_HALVES
-    if held_out:
-        chosen_on, reported_on = halves(pairs.matches, seed)
-    inside, outside = pairs.select(chosen_on), pairs.select(reported_on)
+    parsed = parse_criteria(criteria)
+    pairs = MatchScores(scores, matches, keys)
+    whole = pairs.curve
+    n = len(pairs.scores)
+    positives = int(pairs.matches.sum())
+    inside, outside = pairs, pairs
+    if min(positives, n - positives) >= EACH_FOR_HALVES:
+        inside, outside = (pairs.select(rows) for rows in halves(pairs.matches, seed))
     choices = []
     for criterion in parsed:
-        threshold, more_pairs = inside.choose(criterion, seed), 0
-        if np.isnan(threshold.value):
-            # The number of all pairs, of which a half chooses.
-            more_pairs = inside.more_pairs(criterion.value, seed) * (n // len(chosen_on))
-        choices.append(Choice(str(criterion), threshold, *outside.measure(threshold, seed), more_pairs=more_pairs))
-        if np.isnan(threshold.value) and not np.isnan((here := inside.reached(criterion.value)).value):
-            choices.append(Choice(str(criterion), here, *outside.measure(here, seed), is_guaranteed=False))
+        if criterion.kind == FIXED:
+            choices.append(_choice(criterion, pairs.choose(criterion), None, pairs, seed))
+        elif criterion.kind == BEST_F1:
+            choices.append(_choice(criterion, inside.choose(criterion, seed), inside, outside, seed))
+        else:
+            choice = _choice(criterion, pairs.choose(criterion, seed), pairs, pairs, seed)
+            if choice.exists:
+                choices.append(choice)
+                continue
+            choices.append(_missing(choice, pairs, criterion.value))
+            reached = inside.reached(criterion.value)
+            if not np.isnan(reached.value):
+                choices.append(replace(_choice(criterion, reached, inside, outside, seed), is_tested=False))
     # Evenly spaced in rank where there are too many points to draw.
     places = np.unique(np.linspace(0, len(whole.threshold) - 1, min(len(whole.threshold), CURVE_POINTS)).round())
     points = np.stack(whole[:3], axis=1)[places.astype(int)].tolist()
@@ -180,13 +193,33 @@ def decide(
         matches=positives,
         average_precision=pairs.estimate_average_precision(),
         choices=tuple(choices),
-        chosen_on=len(chosen_on),
-        reported_on=len(reported_on),
-        held_out=held_out,
         interval_method=f"bootstrap, {affordable_resamples(n):,} resamples"
         + ("" if keys is None else ", allows for shared sentences"),
         curve=[(threshold, precision, recall) for threshold, precision, recall in points],
     )
+
+
+def _choice(
+    criterion: Criterion, threshold: Estimate, inside: MatchScores | None, outside: MatchScores, seed: int
+) -> Choice:
+    """A threshold that was chosen on the pairs ``inside``, with its figures on those ``outside``."""
+    precision, recall, f1 = outside.measure(threshold, seed)
+    return Choice(
+        str(criterion),
+        threshold,
+        precision,
+        recall,
+        f1,
+        chosen_on=len(inside.scores) if inside else 0,
+        measured_on=len(outside.scores),
+        is_held_out=inside is not None and inside is not outside,
+    )
+
+
+def _missing(choice: Choice, pairs: MatchScores, precision: float) -> Choice:
+    """The choice with what is missing, where no threshold is shown to have a precision."""
+    is_reached = not np.isnan(pairs.reached(precision).value)
+    return replace(choice, more_pairs=pairs.more_pairs(precision), is_reached=is_reached)
 
 
 def halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -198,20 +231,21 @@ def halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def choose_threshold(scores: np.ndarray, labels: np.ndarray, precision: float = 0.95) -> float:
-    """The threshold with the highest recall whose precision is at least ``precision``, with 90% confidence.
+    """The threshold with the highest recall that is shown to have a precision of at least ``precision``.
 
     It is in units of the scores; pairs from it on are matches. InputError if there are too few pairs (the message says
-    how many more are needed), or no threshold reaches it; ValueError if there are only matches, or none, or a score is
-    not a number.
+    how many more are needed), or the precision is out of reach; ValueError if there are only matches, or none, or a
+    score is not a number.
 
     Args:
         scores: (N,), larger = more similar.
         labels: (N,), 1 for pairs that belong together, 0 for others.
         precision: above 0, below 1; that of all pairs of this kind. The share in this sample is higher.
     """
-    criterion, pairs = Criterion.parse(f"{PRECISION}={precision}"), MatchScores(scores, labels)
+    criterion = Criterion.parse(f"{PRECISION}={precision}")
+    pairs = MatchScores(scores, labels)
     threshold = pairs.choose(criterion)
     if np.isnan(threshold.value):
-        choice = Choice(str(criterion), threshold, more_pairs=pairs.more_pairs(precision))
-        raise InputError(f"{criterion}: {choice.why_none}")
+        choice = Choice(str(criterion), threshold, chosen_on=len(pairs.scores))
+        raise InputError(f"{criterion}: {_missing(choice, pairs, precision).why_none}")
     return threshold.value

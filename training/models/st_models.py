@@ -26,6 +26,7 @@ from torch import nn
 
 from training.device import pick_device, pick_dtype
 from training.errors import InputError, first_line
+from training.models.chat_templates import check_chat_templates
 from training.models.files import WEIGHTS
 from training.models.folder import (
     CROSS_ENCODER,
@@ -178,6 +179,7 @@ def open_library(library_class: str, folder: ModelFolder, dtype: torch.dtype, de
         import sentence_transformers
 
     check_classes(folder)
+    check_chat_templates(folder.path)
     options = {"dtype": dtype, "use_safetensors": True}
     try:
         with quiet():
@@ -198,7 +200,7 @@ def open_library(library_class: str, folder: ModelFolder, dtype: torch.dtype, de
     _check_numbers(folder, model)
     tables = [module.num_embeddings for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag)]
     tokens = len(model.tokenizer.get_vocab())
-    if tables and tokens > max(tables):
+    if model.transformers_model is None and tables and tokens > max(tables):
         raise InputError(f"{folder.path} has {tokens:,} tokens, but vectors for {max(tables):,} only; fetch it again")
     for module in model.modules():
         backbone = getattr(module, "model", None)

@@ -94,8 +94,11 @@ class Objective:
         """Whether it trains sentence vectors, and neither a cross-encoder nor a language model."""
         return not (cls.scores_pairs or cls.predicts_tokens)
 
-    def guess(self, rows: int) -> float | None:
-        """The loss of an answer that does not look at the ``rows`` of a batch; None if that depends on the data."""
+    def guess(self, rows: int, scores: Sequence[float] | None) -> float | None:
+        """The loss of the best answer that does not look at the sentences; None if that is not known.
+
+        ``rows`` is the number of rows of a batch, ``scores`` are the gold scores of the data, from 0 to 5.
+        """
         return None
 
     @classmethod

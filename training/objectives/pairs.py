@@ -6,11 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
+
 from training.data.transforms import CLASS_ROWS, JUDGED_ROWS, RANKED_ROWS, SCORED_ROWS, TOGETHER_ROWS
 from training.objectives.base import LABELS, SCORES, Objective, Vectors, required
 from training.similarities import SIMILARITIES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
 COSINE = SIMILARITIES["cosine"].tensor_rows
@@ -59,7 +63,7 @@ class Classification(Objective):
     def build(cls, config: object, dimension: int, labels: int) -> Self:
         return cls(dimension, labels, *(getattr(config, field) for field in cls.fields))
 
-    def guess(self, rows: int) -> float:
+    def guess(self, rows: int, scores: Sequence[float] | None) -> float:
         return math.log(self.classifier.out_features)
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
@@ -85,6 +89,10 @@ class Regression(Objective):
     help = "(cos(u, v) − gold)²; scored pairs"
     rows = SCORED_ROWS
     target = SCORES
+
+    def guess(self, rows: int, scores: Sequence[float] | None) -> float | None:
+        # The variance of the gold scores is the error of their mean.
+        return None if scores is None else float(np.var(scores)) / 25
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
         u, v = vectors

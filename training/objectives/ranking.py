@@ -11,6 +11,8 @@ from training.objectives.base import TEACHER_MARGINS, TEACHER_OUTPUT, TEXTS, Obj
 from training.similarities import SIMILARITIES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
 
@@ -64,7 +66,7 @@ class MultipleNegativesRanking(Objective):
     scale: float = 20.0
     symmetric: bool = False
 
-    def guess(self, rows: int) -> float:
+    def guess(self, rows: int, scores: Sequence[float] | None) -> float:
         return math.log(rows)
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:

@@ -56,6 +56,8 @@ def mask_tokens(
     is_masked = draws < MASKED
     if not is_masked.any() and can_be_masked.any():
         is_masked = draws == draws.min()
+        # It is hidden with the same probabilities as others.
+        draws[is_masked] = MASKED * generator.random()
     share = draws / MASKED
     random_ids = generator.integers(vocabulary_size, size=ids.shape)
     inputs = np.where(is_masked & (share < REPLACED_BY_MASK + REPLACED_AT_RANDOM), random_ids, ids)

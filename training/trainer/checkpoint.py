@@ -59,7 +59,7 @@ def save_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.O
         for key, value in optimiser.state[weight].items()
         if value is not None
     }
-    with replace_folder(folder) as fresh:
+    with replace_folder(folder, synchronises=True) as fresh:
         (fresh / "state.json").write_text(json.dumps(asdict(state), indent=2), encoding="utf-8")
         tensors = {name: weight.detach().contiguous() for name, weight in weights.items()}
         save_file(tensors, fresh / "weights.safetensors")

@@ -48,7 +48,8 @@ load_plugins()
 # Defaults for how often a run is evaluated. An evaluation costs as much as 20 steps, and a curve needs its points.
 STEPS_PER_EVALUATION = 100
 # The evaluation of the base comes on top.
-MIN_EVALUATIONS, MAX_EVALUATIONS = 4, 20
+MIN_EVALUATIONS = 4
+MAX_EVALUATIONS = 20
 
 LEARNING_RATE = 2e-5
 # For masked language modelling: from random weights, and from trained ones.
@@ -70,7 +71,8 @@ def names_of(data: str) -> tuple[DataName, ...]:
 
 
 # The heads of a cross-encoder, see `training.trainer.cross_encoder`.
-JOINT, CLASSIFIER = "joint", "classifier"
+JOINT = "joint"
+CLASSIFIER = "classifier"
 # The names are those of sentence-transformers.
 PROPORTIONAL, ROUND_ROBIN = MIXES = ("proportional", "round-robin")
 

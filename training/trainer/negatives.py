@@ -37,7 +37,8 @@ from training.trainer.config import RunConfig
 MAX_CANDIDATES = 100_000
 ANCHORS = 1_024
 # The examples of a run's first event, and of a preview.
-EXAMPLES, PREVIEWED = 20, 12
+EXAMPLES = 20
+PREVIEWED = 12
 
 DAMAGED = "{} is damaged ({}); remove it, and the negatives are mined again"
 # In the run's folder, so that a resumed run learns from the same triplets.

@@ -47,8 +47,11 @@ MAIN_METRICS = {name: metric for name, metric in RUN_METRICS.items() if metric.h
 # The fields of an eval event that an evaluator of the caller's may not return: all but the figures of retrieval.
 RESERVED = {"t", "step", "kind", "best", "seconds", "seconds_left", "collapsed", "undefined", "by_dimension"}
 RESERVED |= {"random_cosine_std", "plain_cosine_std", *(name for name in RUN_METRICS if "@" not in name)}
-# Steps before the first warning, and a difference of losses that is no difference.
-MIN_STEPS, TOLERANCE = 20, 0.005
+# Steps before the first warning, and a difference of losses or correlations that is no difference.
+MIN_STEPS = 20
+TOLERANCE = 0.005
+# The mean cosine of random pairs from which on vectors count as alike before a run: that of raw-bert-mini is 0.70.
+ALIKE = 0.8
 
 
 def main_metric(figures: Mapping[str, Any], first: str | None = None) -> str | None:
@@ -72,8 +75,8 @@ def line_of_figures(event: Mapping[str, Any]) -> dict[str, float]:
 def warnings(events: Sequence[dict[str, Any]]) -> list[str]:
     """The warnings about a run so far, a sentence each with the next thing to look at, by its events.
 
-    They are about the second half of its training steps, so that a slow beginning is none. The loss of guessing is
-    that of the objective (`training.objectives.base.Objective.guess`).
+    Those of the loss, the rate and the gradients are about the second half of its training steps, so that a slow
+    beginning is none. The loss of guessing is that of the objective (`training.objectives.base.Objective.guess`).
     """
     steps = [event for event in events if event["kind"] == "train" and event["step"] > 1]
     if not steps or steps[-1]["step"] < MIN_STEPS:
@@ -97,5 +100,28 @@ def warnings(events: Sequence[dict[str, Any]]) -> list[str]:
         sentences.append(
             f"The loss, {loss:.3f}, is not below {guess:.3f}, that of guessing: look at the learning rate, at the "
             "labels, and at whether the base knows the words"
+        )
+    evaluations = [event for event in events if event["kind"] == "eval"]
+    if evaluations and evaluations[0]["step"] == 0:
+        sentences += _since_the_start(evaluations)
+    return sentences
+
+
+def _since_the_start(evaluations: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The warnings about the vectors before the first step, and about a correlation that has not risen since."""
+    first = evaluations[0]
+    sentences = []
+    if (first.get("random_cosine") or 0) > ALIKE:
+        sentences.append(
+            f"All vectors were much alike before the first step, with a mean cosine of {first['random_cosine']:.2f} of "
+            "random pairs: look at whether the base was trained, and whether padding is masked"
+        )
+    later = [event["spearman"] for event in evaluations[1:] if event.get("spearman") is not None]
+    before = first.get("spearman")
+    if later and before is not None and max(later) < before + TOLERANCE:
+        sentences.append(
+            f"Spearman's ρ ×100 has not risen: it was {100 * before:.1f} before the first step, and "
+            f"{100 * max(later):.1f} at best since: look at the learning rate, and at whether the objective fits the "
+            "evaluation"
         )
     return sentences

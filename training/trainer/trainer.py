@@ -150,7 +150,7 @@ class Trainer:
             pooling=encoder.pooling,
             notes=list(self.notes),
             negatives=[asdict(triplet) for triplet in negatives],
-            guess=objectives[0].guess(self.config.batch_size) if is_single else None,
+            guess=objectives[0].guess(self.config.batch_size, self.data[0].scores) if is_single else None,
             resumed_from=resumed_from,
         )
 

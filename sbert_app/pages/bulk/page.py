@@ -32,7 +32,7 @@ from sbert_app.services.files.report import ScoreSummary
 from training.catalogue import DEFAULT_MODEL, asset, read_asset
 from training.data.tables.cells import parse_number
 from training.data.tables.columns import PairColumns
-from training.data.tables.reading import TableReading
+from training.data.tables.reading import NO_JUDGEMENT, TableReading
 from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
 from training.errors import InputError, Stopped, UserFacingError
@@ -41,11 +41,12 @@ from training.errors import InputError, Stopped, UserFacingError
 MOST_LISTED = 20
 REMEMBER_JOB = "() => window.rememberJob()"
 # The example and its shipped scores.
-EXAMPLE, SHIPPED = asset("examples/bulk-example.csv"), asset("examples/bulk")
+EXAMPLE = asset("examples/bulk-example.csv")
+SHIPPED = asset("examples/bulk")
 PRESS_SCORE = "Press Score."
 CHOOSE_COLUMNS = "Choose the two columns that hold the sentences, below the file"
 ONE_COLUMN = "This file has one column, and pairs need two. Explore maps a list of sentences and removes its duplicates"
-CHECK_COLUMNS = "The columns are guessed from what they hold: check them, then press Score."
+CHECK_COLUMNS = "The columns are read by what they hold: check them, then press Score."
 
 
 def build(services: Services) -> None:
@@ -177,7 +178,9 @@ class _Page:
             return
         names = [query.get(picker.elem_id, "") for picker in self.columns.columns]
         named = [name for name in names if name]
-        reading = table.reading.with_columns(named) if names[0] and set(named) <= set(table.columns) else None
+        reading = (
+            table.reading.with_columns(named) if names[0] and set(named) <= {*table.columns, NO_JUDGEMENT} else None
+        )
         yield {**listed, **self._opened_job(job, table, reading), **self.models.unchanged(model, pooling, cross)}
         if job.state != State.OPENED:
             yield from self._watch(job, table, threshold)
@@ -225,7 +228,7 @@ class _Page:
                 raise InputError(f"{CHOOSE_COLUMNS if len(table.columns) > 1 else ONE_COLUMN}.")
             reading = table.reading
             is_as_read = (first, second, gold or None) == (*reading.sentences, reading.target)
-            picked = (reading if is_as_read else reading.with_columns([first, second, gold or "-"])).pair()
+            picked = (reading if is_as_read else reading.with_columns([first, second, gold or NO_JUDGEMENT])).pair()
         except UserFacingError as error:
             yield {**self._cleared(), self.rows: "", self.status: error_message(error)}
             return
@@ -308,7 +311,8 @@ class _Page:
         """The update for a table, with the columns of this reading or of its own."""
         encoding = (job and job.encoding) or ""
         in_use = reading or table.reading
-        picked = PairColumns(*in_use.sentences[:2], in_use.target) if len(in_use.sentences) > 1 else None
+        first, second, *_ = *in_use.sentences, "", ""
+        picked = PairColumns(first, second, in_use.target) if second else None
         return {
             **self._cleared(),
             self.table: table,

@@ -27,8 +27,10 @@ from training.errors import InputError
 from training.evaluation.thresholds import BEST_F1, Estimate
 
 # The characters of a cell and of a note on the page.
-LONGEST_TEXT, LONGEST_NOTE = 500, 300
-SHOWN_ROWS, SHOWN_COLUMNS = 5, 12
+LONGEST_TEXT = 500
+LONGEST_NOTE = 300
+SHOWN_ROWS = 5
+SHOWN_COLUMNS = 12
 # The threshold of a file without gold scores.
 USUAL = 0.8
 REMEMBER = "(threshold) => window.nameInAddress(['bulk-threshold'], [threshold])"

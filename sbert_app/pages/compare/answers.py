@@ -153,7 +153,7 @@ def link(base_url: str, question: Question) -> str:
 def as_python(question: Question) -> str:
     """The question as a program."""
     lines = [
-        f"from training import {'CrossEncoder, ' if question.cross else ''}open_model\n",
+        f"from sbert_lab import {'CrossEncoder, ' if question.cross else ''}open_model\n",
         f"a, b = {question.a!r}, {question.b!r}",
         f"encoder = open_model({str(question.model)!r}, pooling={question.pooling!r})",
         "u, v = encoder.encode([a, b])",
@@ -304,7 +304,7 @@ class Reason(NamedTuple):
 
 
 def reason(answer: Answer) -> Reason | None:
-    """What happens to the scores without a word; None where nothing can be left out, or it takes a click."""
+    """Returns the scores without each word; None where nothing can be left out, or it takes a click."""
     comparison = answer.comparison
     scores = comparison.cosine, comparison.cross_score
     if answer.changes is None:
@@ -338,7 +338,7 @@ def reason(answer: Answer) -> Reason | None:
 def is_automatic(answer: Answer) -> bool:
     """Whether each word is left out without a click: the pair is short, and stays on this machine."""
     comparison = answer.comparison
-    is_blind = any(each.is_blind for each in answer.comparisons)
+    is_blind = any(item.is_blind for item in answer.comparisons)
     return 0 < answer.words <= MOST_AUTOMATIC and not comparison.sent_to and not is_blind
 
 

@@ -13,13 +13,14 @@ from training.names import ModelName
 
 MEANING = (
     "Precision: the share of the pairs above the threshold that are matches. Recall: the share of the matches that are "
-    "above the threshold. A curve shows all pairs. A point, with its 95% intervals, shows the pairs that its threshold "
-    "was not chosen on."
+    "above the threshold. A curve shows all pairs, a point a threshold with its 95% intervals; that of the best F1 on "
+    "the pairs that it was not chosen on."
 )
 # The HTML that applies the threshold of a model; "" where it cannot be applied.
 Use = Callable[[ModelName, Choice], str]
 
-use_link, use_button = macro("use_link"), macro("use_button")
+use_link = macro("use_link")
+use_button = macro("use_button")
 
 
 def criterion_label(criterion: str) -> str:

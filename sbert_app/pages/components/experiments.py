@@ -31,7 +31,7 @@ from training.trainer.config import RunConfig
 POLL_SECONDS = 2.0
 ENDED_EARLY = (State.FAILED, State.STOPPED, State.INTERRUPTED, DELETED)
 # The state of each component that a page adds, as for `events.follow`.
-Show = Callable[[Experiment | None], Mapping[Any, Any]]
+Show = Callable[..., Mapping[Any, Any]]
 
 
 class ExperimentPanel:
@@ -58,11 +58,14 @@ class ExperimentPanel:
             self.confirm = gr.Button("Delete it and all its runs", size="sm", variant="stop", visible=False)
         self.timer = gr.Timer(POLL_SECONDS, active=watches_always)
 
-    def wire(self, show: Show, outputs: Sequence[Any], name: Any = None) -> Callable[..., Any]:
+    def wire(
+        self, show: Show, outputs: Sequence[Any], name: Any = None, others: Sequence[Any] = ()
+    ) -> Callable[..., Any]:
         """Connects the components with their handlers.
 
         Args:
-            show: returns the states of ``outputs``, the further components of the page, for an experiment.
+            show: returns the states of ``outputs``, the further components of the page, for an experiment and the
+                values of ``others``.
             name: the component with the name of the ablation; without one, experiments of all names are offered.
 
         Returns:
@@ -70,7 +73,8 @@ class ExperimentPanel:
         """
         own = [self.selected, self.picker, self.status, self.stop, self.resume, self.delete, self.confirm, self.timer]
         names = [] if name is None else [name]
-        show_on = follow(self.timer, partial(self.look, show), [self.selected, *names], [*own, *outputs])
+        look = partial(self.look, show, len(names))
+        show_on = follow(self.timer, look, [self.selected, *names, *others], [*own, *outputs])
         show_on(self.picker.input(lambda experiment_id: experiment_id, self.picker, self.selected, **EVERY).then)
         actions = {self.stop: "stop", self.resume: "resume", self.confirm: "delete"}
         for button, action in actions.items():
@@ -79,9 +83,9 @@ class ExperimentPanel:
         self.delete.click(lambda: gr.update(visible=True), None, self.confirm, **UNQUEUED)
         return show_on
 
-    def look(self, show: Show, selected: str | None, *name: str) -> dict[Any, Any]:
-        """The selected experiment as it is now; the newest, if none is selected."""
-        candidates = self.experiments.list(self.kind, *name)
+    def look(self, show: Show, names: int, selected: str | None, *values: Any) -> dict[Any, Any]:
+        """The selected experiment as it is now; the newest, if none is selected. ``names`` of the values are names."""
+        candidates = self.experiments.list(self.kind, *values[:names])
         damaged = self.experiments.damaged()
         by_id = {candidate.id: candidate for candidate in candidates}
         experiment = by_id.get(selected or "") or next(iter(candidates), None)
@@ -101,7 +105,7 @@ class ExperimentPanel:
             self.delete: Output(gr.update(visible=experiment is not None and not running)),
             self.confirm: Output((experiment_id, running), gr.update(visible=False)),
             self.timer: Output(running or self.watches_always, gr.Timer(active=running or self.watches_always)),
-            **show(experiment),
+            **show(experiment, *values),
         }
 
 
@@ -154,7 +158,7 @@ def shared_settings(experiment: Experiment) -> str:
 # Gradio fills in a form field by field, and fields in closed folds some ticks after the next event. Questions asked
 # before that would see old values.
 SETTLED = "() => new Promise((settled) => setTimeout(settled, 150))"
-# ``plan(rate, unknown)`` describes the runs, and without a rate the reason why their time is unknown.
+# ``plan(rate)`` describes the runs; ``rate`` is None if no run of their kind was made on this machine.
 Plan = Callable[..., Markup]
 
 

@@ -36,7 +36,8 @@ NAMED_MODELS = [(name, name) for name in MODELS]
 WORD_ENCODER_LABELS = {BILSTM: "InferSent: BiLSTM over GloVe", DAN: "Deep Averaging Network over GloVe"}
 POOLINGS = [(pooling_label(name), name) for name in PAPER_POOLINGS]
 HINT = "or a Hugging Face id, or a run"
-NO_CROSS_ENCODER, NO_MODEL = "none", ""
+NO_CROSS_ENCODER = "none"
+NO_MODEL = ""
 CROSS_ENCODER_REMARKS = {"minilm-stsb": "built in", "mpnet-stsb": f"stronger; {DOWNLOADS['mpnet-stsb']}"}
 CROSS_ENCODER_CHOICES = [
     (NO_CROSS_ENCODER, NO_CROSS_ENCODER),
@@ -197,7 +198,9 @@ def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER, **options: Any) -> 
 
 # ---------------------------------------------------------------- dimensions, prompt and precision of a model
 
-ALL, AS_FOLDER, NO_PROMPT = "all", "as the model's folder says", "none"
+ALL = "all"
+AS_FOLDER = "as the model's folder says"
+NO_PROMPT = "none"
 DIMENSIONS = (ALL, "512", "256", "128", "64", "32")
 ROLES_LABEL = "first: query, second: document"
 

@@ -54,7 +54,8 @@ from training.names import DataName
 MOST_OPENED = 16
 # The suffix of the id of each column picker, and its label.
 COLUMNS = {"1": "Sentence 1", "2": "Sentence 2", "target": "Score or label"}
-NONE, CHOOSE = "", "choose a column"
+NONE = ""
+CHOOSE = "choose a column"
 # The roles that the pickers show.
 READ = (*TEXTS, SCORE, LABEL, RATING)
 
@@ -291,21 +292,22 @@ def chosen_name(services: Services, path: str, encoding: str, sheet: str | None,
     first, second, target, read_as = (name or None for name in (*names, *[None] * (4 - len(names))))
     scale, labels = parse_reading(read_as)
     own_sheet = None if table.is_default_sheet else table.sheet
-    name = DataName(
-        path, encoding if encoding and not table.is_plain else None, scale=scale, labels=labels, sheet=own_sheet
-    )
-    chosen = [column for column in (first, second, target) if column]
-    if not set(chosen) <= {*table.columns, NO_JUDGEMENT}:
+    own_encoding = encoding if encoding and not table.is_plain else None
+    name = DataName(path, own_encoding, scale=scale, labels=labels, sheet=own_sheet)
+    named = [column for column in (first, second, target) if column]
+    if not set(named) <= {*table.columns, NO_JUDGEMENT}:
         # This is another of several files, and its columns are found by themselves.
         return str(name)
     reading = table.reading
-    if first is None and (chosen or not reading.sentences):
+    if first is None and (named or not reading.sentences):
         has = f"{table.path.name} has {listed(table.columns)}"
         raise InputError(f"choose the column of sentence 1, below the file: {has}")
     is_as_read = (first, second) == (*reading.sentences, None)[:2] and target == reading.target
     if first is None or is_as_read:
         return str(name)
-    columns = ",".join(column.replace(",", "\\,") for column in chosen)
+    if second and not target and not reading.doubts:
+        named.append(NO_JUDGEMENT)
+    columns = ",".join(column.replace(",", "\\,") for column in named)
     # What cannot be is an error now, and not when a run begins.
     reading.with_columns(requested_columns(columns, reading))
     return str(replace(name, columns=columns))

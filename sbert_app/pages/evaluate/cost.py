@@ -46,7 +46,7 @@ def build(services: Services) -> None:
         near = costs.smallest_within(NEAR)
         labels = {name: precision.label for name, precision in PRECISIONS.items()}
         return {
-            tab.status: macro("evaluate/cost_summary")(costs, model.label, near, labels[near.precision], NEAR),
+            tab.status: macro("evaluate/cost_summary")(costs, model.label, near, labels, NEAR),
             figure: visible(quality_and_size(costs)),
             table: render(
                 "evaluate/templates/cost_table.html", table=costs, precisions=list(labels.items()), measured=measured

@@ -1,4 +1,4 @@
-"""The tab Error analysis: pairs that a model scores far too high or too low, and slices on which it is weak."""
+"""The tab Errors: pairs that a model scores far too high or too low, and slices on which it is weak."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -20,7 +20,8 @@ from sbert_app.services.experiments.experiment import FOLDS, Experiment, Experim
 from sbert_app.services.results.transfer import pairs_by_genre
 from training.errors import UserFacingError
 
-BY_TOPIC, K_FOLDS = "leave one topic out", "k folds"
+BY_TOPIC = "leave one topic out"
+K_FOLDS = "k folds"
 DEFAULT_STEPS = 60
 INTRO = (
     "Start trains one run for each fold and scores it on the pairs of that fold, which it has not seen. The runs also "

@@ -1,7 +1,7 @@
-"""The tab Sentence similarity: models × data sets as in the paper's Tables 1 and 2, and quality against speed.
+"""The tab Quality: models × data sets as in the paper's Tables 1 and 2, and quality against speed.
 
-The tab opens with a shipped table. "Measure" fills another one cell by cell; cells that were measured before come from
-the cache.
+The tab opens with a shipped table. "Measure others" fills another one cell by cell; cells that were measured before
+come from the cache.
 """
 
 from collections.abc import Iterator
@@ -104,26 +104,9 @@ class _SimilarityTab:
         self.services = services
         self.shipped = shipped
         self.grid = gr.State(None)
-        with gr.Row(elem_classes="evaluate"):
-            options: dict[str, Any] = {"scale": 3, "min_width": 300, "elem_id": "evaluate-models"}
-            self.models = model_dropdown(services, FIRST_MODELS, " or NAME:cls", **options)
-            self.data = open_dropdown(
-                "Data sets", DATA, OR_HUB, value=["stsb:test"], multiselect=True, scale=2, elem_id="evaluate-data"
-            )
-            self.files = gr.File(
-                label="Your own files",
-                file_count="multiple",
-                height=120,
-                scale=2,
-                min_width=280,
-                elem_id="evaluate-files",
-            )
-        self.how = UploadOptions(services, self.files, "evaluate")
-        ids = ("measure", "stop-measure", "evaluate-status")
-        stopped = "stopped: the table has what was measured until then"
-        self.tab = MeasureTab.build(services, "evaluate", "Measure", ids, stopped=stopped)
-        with self.tab.buttons:
-            self.back = gr.Button("Show the shipped table", visible=False, elem_id="shipped-again")
+        table = tabulate(shipped, Metric())
+        first, second = _two_best(table)
+        self.table = gr.HTML(score_table(shipped, table), elem_id="scores")
         with gr.Accordion(_Display().title, open=False, elem_id="evaluate-display") as self.display:
             with gr.Row():
                 similarities = [(similarity.label, name) for name, similarity in SIMILARITIES.items()]
@@ -140,9 +123,27 @@ class _SimilarityTab:
                 )
             label = "Pearson r instead of Spearman ρ"
             self.pearson = gr.Checkbox(False, label=label, container=False, elem_id="pearson")
-        table = tabulate(shipped, Metric())
-        first, second = _two_best(table)
-        self.table = gr.HTML(score_table(shipped, table), elem_id="scores")
+        with gr.Accordion("Measure others", open=False, elem_id="measure-others"):
+            with gr.Row(elem_classes="evaluate"):
+                options: dict[str, Any] = {"scale": 3, "min_width": 300, "elem_id": "evaluate-models"}
+                self.models = model_dropdown(services, FIRST_MODELS, " or NAME:cls", **options)
+                self.data = open_dropdown(
+                    "Data sets", DATA, OR_HUB, value=["stsb:test"], multiselect=True, scale=2, elem_id="evaluate-data"
+                )
+                self.files = gr.File(
+                    label="Your own files",
+                    file_count="multiple",
+                    height=120,
+                    scale=2,
+                    min_width=280,
+                    elem_id="evaluate-files",
+                )
+            self.how = UploadOptions(services, self.files, "evaluate")
+            ids = ("measure", "stop-measure", "evaluate-status")
+            stopped = "stopped: the table has what was measured until then"
+            self.tab = MeasureTab.build(services, "evaluate", "Measure", ids, stopped=stopped)
+            with self.tab.buttons:
+                self.back = gr.Button("Show the shipped table", visible=False, elem_id="shipped-again")
         # Hidden while fewer than two models have a figure.
         with gr.Accordion("Is the difference real?", open=False, elem_id="two-models") as self.two:
             with gr.Row():

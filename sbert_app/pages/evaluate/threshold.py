@@ -29,7 +29,8 @@ from training.models.model import VectorModel, opener_of
 from training.names import ModelName
 
 FIRST_MODELS = ("all-MiniLM-L6-v2", "tfidf")
-LEAST_PRECISION, MATCH_FROM = 0.95, 4.0
+LEAST_PRECISION = 0.95
+MATCH_FROM = 4.0
 INTRO = (
     "Which model finds matches best, and how similar must the sentences of a match be? Upload pairs with labels (1 and "
     "0, yes and no, entailment) or gold scores."

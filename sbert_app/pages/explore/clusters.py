@@ -29,8 +29,7 @@ CLUSTERING_NOTES = {
     K_MEANS: "Mini-batch k-means divides all sentences into the given number of clusters, each around its centre. No "
     "sentence is left out, even where nothing is dense.",
     HIERARCHICAL: "Average linkage on the cosines of all pairs: the two most similar groups are merged, again and "
-    "again. With BERT this took 65 hours for 10,000 sentences (the paper's conclusion). The tree is kept: cutting it "
-    "elsewhere takes no time.",
+    "again. The tree is kept: cutting it elsewhere takes no time.",
 }
 OF_TREE = "Hierarchical (average linkage)"
 METHODS = [("Density (HDBSCAN)", HDBSCAN), ("k-means (mini-batch)", K_MEANS), (OF_TREE, HIERARCHICAL)]

@@ -124,7 +124,7 @@ class _MapTab:
                 status = gr.HTML(messages.waiting("Waiting for the corpus …"), elem_id="map-status")
             # A lasso opens the first list, a click on a point the second one.
             with (
-                gr.Column(scale=4, min_width=320, elem_id="map-side"),
+                gr.Column(scale=0, min_width=320, elem_id="map-side"),
                 gr.Tabs(selected=SEARCH, elem_id="map-lists") as lists,
             ):
                 with gr.Tab("Selected", id=SELECTED):

@@ -7,7 +7,7 @@ import numpy as np
 from markupsafe import Markup
 
 from sbert_app.figures import map as figures
-from sbert_app.figures.map import BLANK, MAX_LABELS, Colouring, Labels, Scale, make_colouring, make_labels
+from sbert_app.figures.map import BLANK, Colouring, Labels, Scale, make_colouring, make_labels
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.explore.open_corpus import OpenCorpus, current_clusters, shorten
 from sbert_app.services.background.watch import Watch
@@ -72,8 +72,10 @@ def make_figure(result: MapResult, controls: MapControls, colouring: Colouring, 
         [name for depth, labels in enumerate(named) for name in figures.names_at(points, labels, depth)]
         for points in result.maps
     ]
+    # Topics are named where they are.
+    has_legend = controls.colour != TOPIC or not topics
     data = figures.MapData(
-        result.maps, map_titles(result), corpus.sentences, colouring, lines, result.key, result.rows, names
+        result.maps, map_titles(result), corpus.sentences, colouring, lines, result.key, result.rows, names, has_legend
     )
     return figures.map_figure(data)
 
@@ -116,14 +118,9 @@ def compute_colouring(
 
 
 def first_colour(corpus: Corpus) -> str:
-    """The first colouring of a corpus: none for pairs, else a column with few values, else the topics."""
-    if corpus.gold is not None:
-        return NOTHING
-    for name, values in corpus.columns.items():
-        colouring = make_colouring(name, values)
-        if isinstance(colouring, Labels) and 2 <= len(set(map(str, values))) <= MAX_LABELS:
-            return COLUMN + name
-    return TOPIC if len(corpus) >= FEWEST else NOTHING
+    """The first colouring of a corpus: its topics, as they lie together; none for pairs, whose lines have colours."""
+    has_topics = corpus.gold is None and len(corpus) >= FEWEST
+    return TOPIC if has_topics else NOTHING
 
 
 def map_status(result: MapResult, pairs: PairDistances | None, run: dict[str, object] | None) -> Markup:

@@ -37,6 +37,7 @@ from training.errors import InputError, UserFacingError
 from training.models.model import VectorModel
 from training.names import DataName
 
+TAGLINE = "See what a collection of sentences is about: similar sentences lie close together."
 # The length of the list of a browser's corpora.
 MOST_LISTED = 20
 # (function that builds the tab, title, id)
@@ -50,7 +51,7 @@ EXAMPLE, TEXT, FILE, DATA, YOURS = "example", "text", "file", "data", "yours"
 SOURCES = (("Example", EXAMPLE), ("Paste", TEXT), ("File", FILE), ("Data set", DATA), ("Your corpora", YOURS))
 ENCODED = ("encoded by the model below", "")
 # Values that some corpora open with; like the values of the page itself they are left out of the address.
-PASSING = {"map-colour": ["column:domain"], "map-words": [""], "search-query": [""]}
+PASSING = {"map-colour": ["topic"], "map-words": [""], "search-query": [""]}
 DIM = "() => window.dim(['explore-tabs'], {})"
 # The name of a corpus from pasted text.
 PASTED = "pasted text.txt"
@@ -95,8 +96,8 @@ class _ExplorePage:
         # The ids, the newest first. The secret is fixed, so that they can be read after a restart of the app.
         self.corpus_ids = gr.BrowserState([], storage_key="sbert-lab-corpora", secret="sbert-lab")  # noqa: S106 - hides nothing
         self.shared = Shared(self.open_corpus, gr.State(ClusterSettings()), self.corpus_ids)
+        gr.HTML(messages.heading("Explore", TAGLINE))
         with gr.Row(elem_classes="explore-head"):
-            gr.HTML('<h1 class="title">Explore</h1>', min_width=90)
             status = gr.HTML(messages.note("Opening the corpus …"), elem_id="corpus-status", min_width=260)
             self.fold = gr.Accordion("Another corpus or model", open=False, elem_id="corpus-choice")
             with self.fold, gr.Row():

@@ -1,10 +1,13 @@
-"""The tabs Similar pairs, with near-duplicates, and Hubs and outliers: each sentence compared with all others."""
+"""The tabs Pairs and duplicates, and Hubs and outliers: each sentence compared with all others."""
+
+from collections import Counter
+from collections.abc import Mapping
 
 import gradio as gr
 import numpy as np
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from sbert_app.formats import format_count, format_duration, format_estimate
+from sbert_app.formats import format_count, format_duration
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Update
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
@@ -24,32 +27,20 @@ MAX_PAIRS_SHOWN = 200
 THIS_CORPUS = ("this corpus: near-duplicates of an earlier sentence", "")
 # The list shows so many sentences of a group of duplicates.
 MOST_OF_GROUP = 5
-# The pairs of so many sentences are found without a press of the button.
-MAX_AUTOMATIC = 20_000
 # The tables show so many hubs and outliers.
 MAX_UNUSUAL, MOST_REMOTE = 200, 10
+PRESS_PAIRS = messages.note("Press the button to compare each sentence with all others.")
 PRESS_UNUSUAL = messages.lead("Press the button to compare each sentence with its nearest ones.")
 
 
 def build(services: Services, shared: Shared) -> None:
-    """Builds the tab Similar pairs inside the open gr.Tab; the pairs of a corpus are found when it is opened."""
+    """Builds the tab Pairs and duplicates inside the open gr.Tab."""
     _PairsTab(services, shared).wire()
 
 
 class _PairsTab:
     def __init__(self, services: Services, shared: Shared) -> None:
         self.services, self.open_corpus, self.corpus_ids = services, shared.open_corpus, shared.corpus_ids
-        with gr.Row(elem_classes="explore-controls"):
-            self.k = gr.Slider(1, MAX_PAIRS, 20, step=1, label="Number of pairs", elem_id="pairs-k", min_width=240)
-            options = {"label": "Minimum cosine", "elem_id": "pairs-threshold", "min_width": 240}
-            self.threshold = gr.Slider(0, 1, 0.5, step=0.01, **options)
-            label, hint = "Hide identical text", "Pairs that differ only in case, spaces or punctuation"
-            self.hide = gr.Checkbox(True, label=label, info=hint, elem_id="pairs-hide", container=True, min_width=240)
-        ids, waiting = ("pairs-go", "pairs-stop", "pairs-status"), messages.waiting("Waiting for the corpus …")
-        self.pairs = MeasureTab.build(services, "pairs", "Find the most similar pairs", ids, waiting)
-        with self.pairs.buttons:
-            self.download = gr.DownloadButton("Download CSV", visible=False, elem_id="pairs-csv")
-        self.table = gr.HTML(elem_id="pairs-table")
         gr.HTML(messages.section("Duplicates, within this corpus or of another one"))
         with gr.Row(elem_classes="explore-controls"):
             label, hint = "Look for each sentence in", "One of your corpora, or a named data set such as stsb:train"
@@ -57,10 +48,23 @@ class _PairsTab:
             options = {"label": "Minimum cosine of a duplicate", "elem_id": "repeats-threshold", "min_width": 240}
             self.duplicate_threshold = gr.Slider(0.5, 1, 0.95, step=0.01, **options)
         ids = ("repeats-go", "repeats-stop", "repeats-status")
-        self.duplicates = MeasureTab.build(services, "near-duplicates", "Find duplicates", ids, "", variant="secondary")
+        self.duplicates = MeasureTab.build(services, "near-duplicates", "Find duplicates", ids, "")
         with self.duplicates.buttons:
             self.download_kept = gr.DownloadButton("Download without duplicates", visible=False, elem_id="repeats-csv")
             self.download_shared = gr.DownloadButton("Download the duplicates", visible=False, elem_id="shared-csv")
+        gr.HTML(messages.section("The most similar pairs"))
+        with gr.Row(elem_classes="explore-controls"):
+            self.k = gr.Slider(1, MAX_PAIRS, 20, step=1, label="Number of pairs", elem_id="pairs-k", min_width=240)
+            options = {"label": "Minimum cosine", "elem_id": "pairs-threshold", "min_width": 240}
+            self.threshold = gr.Slider(0, 1, 0.5, step=0.01, **options)
+            label, hint = "Hide identical text", "Pairs that differ only in case, spaces or punctuation"
+            self.hide = gr.Checkbox(True, label=label, info=hint, elem_id="pairs-hide", container=True, min_width=240)
+        ids = ("pairs-go", "pairs-stop", "pairs-status")
+        find = "Find the most similar pairs"
+        self.pairs = MeasureTab.build(services, "pairs", find, ids, PRESS_PAIRS, variant="secondary")
+        with self.pairs.buttons:
+            self.download = gr.DownloadButton("Download CSV", visible=False, elem_id="pairs-csv")
+        self.table = gr.HTML(elem_id="pairs-table")
         # The two corpora whose sentences were compared; a new threshold is applied to them at once.
         self.compared = gr.State(None)
 
@@ -68,10 +72,8 @@ class _PairsTab:
         inputs = [self.open_corpus, self.k, self.threshold, self.hide]
         no_pairs = {self.table: "", self.download: hidden()}
         no_duplicates = {self.download_kept: hidden(), self.download_shared: hidden(), self.compared: None}
-        cleared = {**no_pairs, **no_duplicates, self.duplicates.status: ""}
-        emptied = self.open_corpus.change(lambda: cleared, None, list(cleared), **PRIVATE)
-        find = self.pairs.handler(self.find_at_once, no_pairs, unless=lambda open_corpus, *_: open_corpus is None)
-        self.pairs.on(emptied.then, find, inputs, no_pairs)
+        cleared = {**no_pairs, **no_duplicates, self.pairs.status: PRESS_PAIRS, self.duplicates.status: ""}
+        self.open_corpus.change(lambda: cleared, None, list(cleared), **PRIVATE)
         edits = [self.pairs.start.click, self.k.release, self.threshold.release, self.hide.input]
         self.pairs.on(edits, self.pairs.handler(self.find_pairs, no_pairs), inputs, no_pairs)
         options = [self.open_corpus, self.against, self.duplicate_threshold]
@@ -89,25 +91,13 @@ class _PairsTab:
         records = self.services.corpora.list(corpus_ids)
         return gr.Dropdown([THIS_CORPUS, *(kept_choice(*item) for item in records.items())])
 
-    def find_at_once(self, watch: Watch, open_corpus: OpenCorpus, k: int, threshold: float, hide: bool) -> Update:
-        """Finds the pairs of a corpus that was just opened, or says how many pairs there would be to compare."""
-        n = len(self.services.embeddings.corpus(open_corpus.corpus))
-        if n <= MAX_AUTOMATIC:
-            return self.find_pairs(watch, open_corpus, k, threshold, hide)
-        # Importing torch takes seconds.
-        from training.search import estimate_seconds
-
-        text = f"{n:,} sentences make {n * (n - 1) // 2:,} pairs: press the button to compare them"
-        estimate = format_estimate(estimate_seconds(open_corpus.embed(self.services.embeddings).vectors))
-        return {self.pairs.status: messages.lead(f"{text} exactly, in about {estimate} on this machine.")}
-
     def find_pairs(self, watch: Watch, open_corpus: OpenCorpus | None, k: int, threshold: float, hide: bool) -> Update:
         embedded = opened(open_corpus).embed(self.services.embeddings)
         comparing = watch.stage(f"Comparing {len(embedded):,} sentences, each with each")
         pairs = search.similar_pairs(embedded, int(k), float(threshold), hide, comparing)
         path = save_pairs(pairs, embedded.corpus, self.services.temp.new_folder("explore"))
         return {
-            self.pairs.status: pairs_cards(pairs, embedded),
+            self.pairs.status: pairs_note(pairs),
             self.table: pairs_table(pairs, embedded.corpus, float(threshold)),
             self.download: visible(path if pairs.pairs else None),
         }
@@ -152,17 +142,15 @@ class _PairsTab:
         return embeddings.embed(embeddings.add(corpus), open_corpus.model, watch=encoding)
 
 
-def pairs_cards(pairs: SimilarPairs, embedded: EmbeddedCorpus) -> Markup:
-    """The time of comparing all pairs here, beside the paper's hours."""
-    parts = [
-        f"{format_count(pairs.compared, 'sentence')}, {format_count(pairs.combinations, 'pair')}, exactly",
-        f"encoding took {format_duration(embedded.seconds)}" if embedded.seconds else "embeddings from the cache",
-    ]
+def pairs_note(pairs: SimilarPairs) -> Markup:
+    """The number of pairs that were compared, and of sentences that were left out."""
+    what = f"{format_count(pairs.compared, 'sentence')}, {format_count(pairs.combinations, 'pair')}"
+    parts = [f"{what}, compared exactly in {format_duration(pairs.seconds)}"]
     if pairs.same_text:
         parts.append(f"{format_count(pairs.same_text, 'exact duplicate')} left out")
     if pairs.unknown:
         parts.append(f"{format_count(pairs.unknown, 'sentence')} without a token that the model knows left out")
-    return macro("explore/pairs_cards")(pairs=pairs, foot=" · ".join(parts))
+    return messages.note(" · ".join(parts))
 
 
 def pairs_table(pairs: SimilarPairs, corpus: Corpus, threshold: float) -> Markup:
@@ -221,15 +209,28 @@ def build_unusual(services: Services, shared: Shared) -> None:
 
 def unusual_tables(unusual: Unusual, corpus: Corpus) -> Markup:
     """The numbers of hubs and outliers, and the first of each."""
-    hubs = unusual.hubs[:MAX_UNUSUAL].tolist()
+    texts = Counter(corpus.sentences[row] for row in unusual.hubs.tolist())
+    # Rows of the same text are listed once, by the first of them.
+    first_rows: dict[str, int] = {}
+    for row in unusual.hubs.tolist():
+        first_rows.setdefault(corpus.sentences[row], row)
+    hubs = list(first_rows.values())[:MAX_UNUSUAL]
     # Where none is unusually far, the most remote are listed all the same.
     remote = unusual.outliers if len(unusual.outliers) else unusual.remotest[:MOST_REMOTE]
     outliers = remote[:MAX_UNUSUAL].tolist()
     counts = {"k": unusual.k, "sentences": len(corpus), "counts": (len(unusual.hubs), len(unusual.outliers))}
     return render(
         "explore/templates/unusual.html",
-        hubs=[(int(unusual.found_by[row]), shorten(corpus.sentences[row])) for row in hubs],
+        hubs=[(int(unusual.found_by[row]), times(corpus.sentences[row], texts)) for row in hubs],
         outliers=[(float(unusual.closeness[row]), shorten(corpus.sentences[row])) for row in outliers],
-        rows=(hubs, outliers),
+        rows=(unusual.hubs[:MAX_UNUSUAL].tolist(), outliers),
+        texts=len(texts),
         **counts,
     )
+
+
+def times(text: str, counts: Mapping[str, int]) -> Markup:
+    """A text, escaped, and how often it occurs if that is more than once."""
+    count = counts[text]
+    often = Markup(" <small>{} times</small>").format(count) if count > 1 else ""
+    return escape(shorten(text)) + often

@@ -73,7 +73,8 @@ SCALES = {"0 to 5": GRADED, "yes or no": YES_NO}
 Refused = dict[tuple[str, str, int], str]
 # The pairs after a card that it has with it, so that a rating shows the next one at once.
 MOST_AHEAD = 8
-NO_SCORE, NOT_JUDGED = "none", "not judged"
+NO_SCORE = "none"
+NOT_JUDGED = "not judged"
 REMEMBER = """window.nameInAddress(["project", "rater"], [project, rater])"""
 # Digits judge unless a field has the focus. A field that was reached by Tab keeps it.
 BLUR = """if (document.activeElement?.closest("#%s")) document.activeElement.blur()"""

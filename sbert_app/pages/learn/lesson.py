@@ -114,11 +114,13 @@ class Demo:
 class Lesson:
     """The text of a lesson: ``short`` labels its button, ``opens`` is its link's text.
 
-    ``key`` names its module in `lessons`, or the function of a plug-in that builds it, as "module:function".
+    ``key`` names its module in `lessons`, or the function of a plug-in that builds it, as "module:function". Lessons of
+    one ``chapter`` stand together.
     """
 
     number: int
     key: str
+    chapter: str
     short: str
     title: str
     idea: str
@@ -151,6 +153,14 @@ def lessons() -> tuple[Lesson, ...]:
         replace(lesson, number=number) for number, lesson in enumerate(plugins(Lesson).values(), len(built_in) + 1)
     ]
     return (*built_in, *added)
+
+
+def chapters() -> dict[str, list[Lesson]]:
+    """The lessons of each chapter, in order."""
+    grouped: dict[str, list[Lesson]] = {}
+    for lesson in lessons():
+        grouped.setdefault(lesson.chapter, []).append(lesson)
+    return grouped
 
 
 def lesson_number(text: str | None) -> int:

@@ -23,7 +23,7 @@ from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.report import Report, of_page, report_button
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.learn import samples, teacher
-from sbert_app.pages.learn.lesson import Context, Demo, Lesson, lesson_number, lessons
+from sbert_app.pages.learn.lesson import Context, Demo, Lesson, chapters, lesson_number, lessons
 from sbert_app.pages.learn.teacher import ClassLink, read_class
 from sbert_app.services.container import Services
 from training.errors import InputError, UserFacingError
@@ -66,10 +66,16 @@ class _LearnPage:
         # The lesson in the address or the storage of the browser.
         self.requested = gr.Textbox(visible=False)
         self.current, self.class_link = gr.State(0), gr.State(ClassLink())
-        with gr.Row(elem_classes="chips rail", elem_id="rail"):
-            names = {lesson.number: f"{lesson.number} {lesson.short}" for lesson in lessons()}
-            options = {"size": "sm", "elem_classes": "chip"}
-            self.chips = [gr.Button(name, elem_id=f"go-{number}", **options) for number, name in names.items()]
+        with gr.Row(elem_classes="rail", elem_id="rail"):
+            buttons = {}
+            for chapter, members in chapters().items():
+                with gr.Column(elem_classes="chapter", min_width=0):
+                    gr.HTML(macro("learn/chapter")(chapter))
+                    with gr.Row(elem_classes="chips"):
+                        for lesson in members:
+                            name, place = f"{lesson.number} {lesson.short}", f"go-{lesson.number}"
+                            buttons[lesson.number] = gr.Button(name, size="sm", elem_id=place, elem_classes="chip")
+            self.chips = [buttons[lesson.number] for lesson in lessons()]
         self.count = gr.HTML(messages.waiting("Opening the lesson …"), elem_id="lesson-count")
         self.views = [self._build_lesson(lesson) for lesson in lessons()]
         parts = [part for view in self.views for part in view.outputs[:2]]

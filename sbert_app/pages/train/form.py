@@ -33,7 +33,8 @@ from training.objectives import OBJECTIVES
 from training.objectives.base import HELD_OUT
 from training.trainer.config import CHOICES, REPORTERS, SETTINGS, RunConfig, default_learning_rate
 
-TRAIN_DATA, DEV_DATA = data_choices("train"), [*data_choices("dev"), ("a tenth of the training data", HELD_OUT)]
+TRAIN_DATA = data_choices("train")
+DEV_DATA = [*data_choices("dev"), ("a tenth of the training data", HELD_OUT)]
 POOLING_CHOICES = [*POOLINGS, ("as the base", "base")]
 TEACHERS = [
     ("minilm-stsb: cross-encoder, built in", "minilm-stsb"),
@@ -144,8 +145,8 @@ def component(start: RunConfig, name: str, **options: Any) -> Any:
     # Gradio's Number turns None into 0 when it becomes visible.
     nothing = "0" if kind is gr.Number else "empty"
     empty = f"; {nothing}: {setting.words}" if setting.words and setting.default in (None, "") and not choices else ""
-    options.setdefault("info", setting.sentence() + several + empty)
-    return kind(value=shown_values(start.to_dict())[name], label=setting.label, **options)
+    options = {"label": setting.label, "info": setting.sentence() + several + empty, **options}
+    return kind(value=shown_values(start.to_dict())[name], **options)
 
 
 def _fold(name: str) -> gr.Accordion:
@@ -212,12 +213,25 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
             try:
                 settings[name] = float(text.replace(",", "."))
             except ValueError:
-                raise InputError(f"{name} is {text!r}; it must be a number such as 2e-5") from None
+                raise InputError(f"{setting.label} is {text!r}; it must be a number such as 2e-5") from None
         if setting.range and setting.is_optional:
             settings[name] = settings[name] or None
     if not settings["train_data"]:
         raise InputError("there is no training data yet; upload a file or choose a data set")
-    return access.check_run(RunConfig(**settings))
+    try:
+        return access.check_run(RunConfig(**settings))
+    except InputError as error:
+        raise InputError(_in_words_of_form(str(error))) from error
+
+
+def _in_words_of_form(message: str) -> str:
+    """A message with the label of the field that it begins with, and what 0 means where that is not a number."""
+    name, _, rest = message.partition(" ")
+    if name not in SETTINGS:
+        return message
+    setting = SETTINGS[name]
+    nothing = f"; 0: {setting.words}" if setting.words and setting.default is None else ""
+    return f"{setting.label} {rest}{nothing}"
 
 
 def base_choices(runs: Sequence[Run]) -> list[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """The live half of the Train page: the open run, its curves, and the list of all runs, which follow their progress."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -27,8 +27,13 @@ from training.names import ModelName
 
 REMEMBER_RUN = "() => window.rememberRun()"
 # Seconds between two looks at the runs while one of them is at work, and while none is.
-BUSY_SECONDS, IDLE_SECONDS = 1.0, 4.0
+BUSY_SECONDS = 1.0
+IDLE_SECONDS = 4.0
 FORGET_RUN = """() => window.showAddress(window.location.pathname)"""
+KEEP_OVERLAID = """() => {
+  const ticked = document.querySelectorAll("#run-list tr:not(.open) [data-overlay]:checked");
+  window.nameInAddress(["overlay"], [[...ticked].map((tick) => tick.dataset.overlay).join(",")]);
+}"""
 
 
 class RunPanel:
@@ -94,9 +99,13 @@ class RunPanel:
         refresh_on = follow(self.timer, self.look, [self.opened, self.overlaid, self.filter], outputs)
 
         def open_link(request: gr.Request) -> Any:
-            return request.query_params.get("run") or gr.skip()
+            """The run and the overlaid runs in the address, or a message that there is no such run."""
+            query = request.query_params
+            overlaid = list(filter(None, query.get("overlay", "").split(",")))[: len(COLOURS)]
+            run_id = query.get("run", "")
+            return run_id, overlaid, error_of(self.store.get, run_id) if run_id else ""
 
-        refresh_on(on_open(open_link, self.opened, **UNQUEUED).then)
+        refresh_on(on_open(open_link, [self.opened, self.overlaid, self.error], **UNQUEUED).then)
         self._wire_list(refresh_on)
         for button, action in ((self.stop, self.store.stop), (self.resume, self._resume)):
             refresh_on(button.click(partial(error_of, action), self.current, self.error, **UNQUEUED).then)
@@ -132,12 +141,14 @@ class RunPanel:
         deleted = self.confirm_listed.click(delete_listed, self.filter, outputs, **UNQUEUED)
         refresh_on(deleted.then)
         deleted.then(None, None, None, js=FORGET_RUN)
-        refresh_on(self.runs.overlay_run(_overlay, self.overlaid, self.overlaid, **UNQUEUED).then)
+        ticked = self.runs.overlay_run(_overlay, self.overlaid, self.overlaid, **UNQUEUED)
+        ticked.then(None, None, None, js=KEEP_OVERLAID)
+        refresh_on(ticked.then)
 
     def look(self, opened: str, overlaid: Sequence[str], pattern: str | None = None) -> dict[Any, Output]:
         """The current state of every component; ``pattern`` is the filter of the list."""
         runs = self.store.list() if (pattern or "").strip() else self.store.recent([opened, *overlaid], PAGE)
-        run = select_run(runs, opened)
+        run = select_run(runs, opened, run_groups(self.store.home))
         others = [other for other in runs if other.id in overlaid and other is not run]
         # The curves of the open run come first.
         with_curves = list(zip([*([run] if run else []), *others], COLOURS, strict=False))
@@ -245,11 +256,12 @@ def _confirmation(question: str, elem_id: str) -> tuple[gr.Group, gr.HTML, gr.Bu
     return group, text, confirm
 
 
-def select_run(runs: Sequence[Run], opened: str) -> Run | None:
-    """The run that the user opened, else the running one, else the newest."""
+def select_run(runs: Sequence[Run], opened: str, groups: Container[str] = ()) -> Run | None:
+    """The run that the user opened, else the running one, else the newest; one of no experiment in ``groups`` first."""
     by_id = [run for run in runs if run.id == opened]
     at_work = [run for run in runs if run.state == State.RUNNING] or [run for run in runs if run.state in AT_WORK]
-    return next(iter([*by_id, *at_work, *runs]), None)
+    own = [run for run in runs if run.id not in groups]
+    return next(iter([*by_id, *at_work, *own, *runs]), None)
 
 
 def _status(run: Run | None, runs: Sequence[Run]) -> str:

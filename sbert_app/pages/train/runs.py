@@ -39,7 +39,8 @@ ADVICE = {
 }
 
 # The last lines of a log, and mined hard negatives beside their anchors and positives.
-log, negatives = macro("train/log"), macro("train/negatives")
+log = macro("train/log")
+negatives = macro("train/negatives")
 
 
 def no_runs(pooling: PrecomputedTable | None) -> Markup:
@@ -186,9 +187,10 @@ def _facts(run: Run, ahead: int) -> list[str]:
     if run.state == State.QUEUED:
         if ahead:
             return [f"{format_count(ahead, 'run')} ahead in the queue"]
+        waiting = ["starting …"]
         if run.waited > MOST_WAITED:
-            return [f"no worker has begun it for {format_duration(run.waited)}: the worker’s log may say why"]
-        return []
+            waiting.append(f"no worker has begun it for {format_duration(run.waited)}: the worker’s log may say why")
+        return waiting
     facts = [f"step {progress.step:,} of {progress.steps:,}" if progress.steps else "loading data and model"]
     if run.state == State.RUNNING:
         if progress.seconds_left is not None:

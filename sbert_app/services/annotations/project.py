@@ -33,9 +33,11 @@ from training.names import slug
 log = logging.getLogger("sbert_lab.annotations")
 
 FOLDER = "annotations"
-LOWEST, HIGHEST = 0, 5
+LOWEST = 0
+HIGHEST = 5
 MOST_PROJECTS = 500
-RATINGS, AGREED = "ratings.jsonl", "agreed.jsonl"
+RATINGS = "ratings.jsonl"
+AGREED = "agreed.jsonl"
 MOST_LINES = 500_000
 # The most raters of a project, each two of whom are compared.
 MOST_RATERS = 50

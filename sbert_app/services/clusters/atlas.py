@@ -20,7 +20,10 @@ from training.atomic import replace_file
 from training.errors import unwritable
 
 NEIGHBOURS = 10
-TEXT, X, Y, NEAREST = "sentence", "projection_x", "projection_y", "neighbors"
+TEXT = "sentence"
+X = "projection_x"
+Y = "projection_y"
+NEAREST = "neighbors"
 # The options of embedding-atlas 0.26.
 OPTIONS = f"--text {TEXT} --x {X} --y {Y} --neighbors {NEAREST}"
 

@@ -31,13 +31,17 @@ from sbert_app.services.store.cache import DiskCache, digest
 from training.errors import InputError
 
 NOISE = -1
-HDBSCAN, K_MEANS, HIERARCHICAL = "hdbscan", "k-means", "hierarchical"
+HDBSCAN = "hdbscan"
+K_MEANS = "k-means"
+HIERARCHICAL = "hierarchical"
 MIN_SENTENCES = {HDBSCAN: 5, K_MEANS: 2, HIERARCHICAL: 2}
 # The most sentences of a tree: they have 112 million distances, which take 1.9 GB.
 MAX_TREE_SENTENCES = 15_000
 CENTRES = 20
 # The smallest cluster is one sentence of so many, or more if there would be more clusters than a reader takes in.
-FEWEST_IN_CLUSTER, SENTENCES_OF_SIZE, MOST_CLUSTERS = 5, 200, 40
+FEWEST_IN_CLUSTER = 5
+SENTENCES_OF_SIZE = 200
+MOST_CLUSTERS = 40
 # The neighbours that make a sentence a core point of HDBSCAN.
 MIN_SAMPLES = 5
 BLOCK = 1_024

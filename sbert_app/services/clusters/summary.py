@@ -223,7 +223,8 @@ FEWEST = 60
 # The sentences of a fine region, on average.
 SENTENCES = 15
 # The fewest and the most regions of each depth.
-FINE, COARSE = (4, 120), (3, 14)
+FINE = (4, 120)
+COARSE = (3, 14)
 
 
 class Topics(NamedTuple):

@@ -210,7 +210,8 @@ def sample_of(embedded: EmbeddedCorpus, size: int) -> Sample:
 # The vectors of a large corpus are a file of N · D float32, row by row, without a header. It is written as they are
 # computed, and mapped into memory when it is complete. Until then its name ends with ``.incomplete``, and an encoding
 # that was stopped or killed continues from its last complete row.
-SUFFIX, INCOMPLETE = ".f32", ".incomplete"
+SUFFIX = ".f32"
+INCOMPLETE = ".incomplete"
 CHUNK = 16_384
 BYTES = 4
 POLL_SECONDS = 0.2

@@ -191,7 +191,8 @@ MAX_PAIRED = 500
 # The most characters of all pairs together, as sentences may be long.
 MOST_CHARACTERS = 100_000_000
 TOKEN = re.compile(r"[0-9a-f]{32}")
-SENTENCES, PAIRS = "selected-sentences.jsonl", "selected-pairs.jsonl"
+SENTENCES = "selected-sentences.jsonl"
+PAIRS = "selected-pairs.jsonl"
 
 
 class SharedSentences:

@@ -26,7 +26,8 @@ from training.models.model import PairModel, VectorModel
 
 MAX_K = 100
 # A sentence is similar from this cosine on, and if it is so far above that of random pairs.
-UNLIKE, ABOVE_RANDOM = 0.25, 0.1
+UNLIKE = 0.25
+ABOVE_RANDOM = 0.1
 # The cross-encoder reads so many times k sentences.
 CANDIDATES = 4
 

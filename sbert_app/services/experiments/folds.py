@@ -72,7 +72,15 @@ def split(path: Path | str, k: int | None) -> tuple[Dataset, Folds]:
     """
     file = DataName.parse(str(path))
     with opened_file(file.path, file.encoding, file.sheet) as table:
-        data = Dataset.from_table(table, *file.read_as[1:2], file.path.name, *file.read_as[2:-1])
+        data = Dataset.from_table(
+            table,
+            file.columns,
+            file.path.name,
+            split=file.rows,
+            scale=file.scale,
+            labels=file.labels,
+            raters=file.raters,
+        )
         if data.kind != SCORED:
             raise InputError(f"{data.name} holds {data.kind}; folds need sentence1, sentence2, score")
         if k is not None:

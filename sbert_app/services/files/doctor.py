@@ -124,6 +124,7 @@ def clean(table: OpenedTable, output: Path, data: Dataset, findings: list[Findin
     """
     left_out = {row for finding in findings if finding.is_left_out for row in finding.rows}
     keep = set(data.rows) - left_out
+    keep = keep.union(*(data.joined.get(row, ()) for row in keep))
     with open_writers([output], table.path, table.fields(), {}, layout=Layout.of(table)) as [writer]:
         for batch in table.batches():
             for at in range(len(batch)):

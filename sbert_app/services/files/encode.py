@@ -134,10 +134,12 @@ def _first(waiting: deque[RowBatch], rows: int) -> Iterator[RowBatch]:
         yield batch
 
 
-def open_sentences(source: Path, column: str | None = None, encoding: str | None = None) -> tuple[OpenedTable, str]:
+def open_sentences(
+    source: Path, column: str | None = None, encoding: str | None = None, sheet: str | None = None
+) -> tuple[OpenedTable, str]:
     """Open a file of sentences. Returns its table and its column of sentences, by default the one that is named so.
 
     InputError if the file cannot be used, or has no such column.
     """
-    table = open_table(source, encoding, lines=column is None)
+    table = open_table(source, encoding, sheet, lines=column is None)
     return table, table.reading.with_columns([column] if column else []).sentence()

@@ -46,7 +46,9 @@ from training.names import is_id
 log = logging.getLogger("sbert_lab.services")
 
 # The most jobs that are computed at the same time, that are computed or wait, and of these those of one visitor.
-AT_ONCE, MOST_WAITING, MOST_OF_ONE = 2, 50, 20
+AT_ONCE = 2
+MOST_WAITING = 50
+MOST_OF_ONE = 20
 # The results of a file may take so many times its size.
 COPIES = 2
 FAULT = "this failed because of a fault in the app; its log has the details"

@@ -26,7 +26,8 @@ from training.errors import InputError
 from training.evaluation.thresholds import FIXED, Criterion
 
 # The groups in the summary, and the sentences of each.
-EXAMPLES, EXAMPLE_SENTENCES = 10, 5
+EXAMPLES = 10
+EXAMPLE_SENTENCES = 5
 # The matching rows among which false ones are listed.
 LOOKED_AT = 2_000
 

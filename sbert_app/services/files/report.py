@@ -26,7 +26,9 @@ from training.evaluation.thresholds import CRITERIA, DataDecision, decide
 
 BINS = 80
 # The most rows of the sample, points of the scatter plot, and disagreements.
-SAMPLE, SCATTER, WORST = 1_000_000, 2_000, 20
+SAMPLE = 1_000_000
+SCATTER = 2_000
+WORST = 20
 # The bins of the histograms by label, each a hundredth wide.
 FINE_BINS = 200
 # The rows that a threshold is measured on; more make it slower and no surer.

@@ -27,9 +27,11 @@ from training.errors import InputError, unwritable
 _FORMULA = re.compile(rf"[\t\r\n]|[{UNSEEN}]*[=+\-@＝＋－＠﹦﹢﹣﹫]")
 ADVICE = "write to another folder"
 # The rows in a row group of a Parquet file, or the bytes if they are vectors.
-GROUP_ROWS, GROUP_BYTES = 65_536, 64 << 20
+GROUP_ROWS = 65_536
+GROUP_BYTES = 64 << 20
 # The rows of a sheet of Excel with its header, and the characters of a cell.
-MOST_EXCEL_ROWS, LONGEST_EXCEL_CELL = 1_048_576, 32_767
+MOST_EXCEL_ROWS = 1_048_576
+LONGEST_EXCEL_CELL = 32_767
 # Marks a column of Parquet whose numbers are text of six digits in CSV.
 DIGITS = {b"digits": b"6"}
 

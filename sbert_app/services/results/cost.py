@@ -74,10 +74,13 @@ class CostTable:
         """The numbers of dimensions, the largest first."""
         return list(dict.fromkeys(cell.dimension for cell in self.cells))
 
-    def smallest_within(self, points: float) -> Cell:
-        """The smallest size whose ρ ×100 is at most ``points`` below that of the full vectors."""
-        near = [cell for cell in self.cells if cell.rho.value >= self.cells[0].rho.value - points]
-        return min(near, key=lambda cell: (cell.bytes, -cell.rho.value))
+    def smallest_within(self, points: float) -> Cell | None:
+        """The smallest size that is shown to lose at most ``points`` of ρ ×100 against the full vectors.
+
+        Shown is what the 95% interval of the change lies above (non-inferiority). None where no smaller size is.
+        """
+        near = [cell for cell in self.cells[1:] if cell.change.low >= -points]
+        return min(near, key=lambda cell: (cell.bytes, -cell.rho.value), default=None)
 
 
 def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostTable:

@@ -153,8 +153,8 @@ class Decisions:
 
 def safest(choices: Sequence[Choice]) -> Choice:
     """The threshold for a precision where there is one, as it is safe for removing duplicates; else the first."""
-    sure = [choice for choice in choices if choice.is_guaranteed]
-    return min(sure, key=lambda choice: (not choice.exists, Criterion.parse(choice.criterion).kind != PRECISION))
+    tested = [choice for choice in choices if choice.is_tested]
+    return min(tested, key=lambda choice: (not choice.exists, Criterion.parse(choice.criterion).kind != PRECISION))
 
 
 def decide_models(

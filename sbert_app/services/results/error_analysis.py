@@ -17,7 +17,7 @@ from training.data.dataset import Dataset
 from training.evaluation.bootstrap import Estimate, correlation, sentence_keys
 from training.evaluation.metrics import why_undefined
 
-MAX_ERRORS = 15
+MAX_ERRORS = 5
 # The fewest pairs of a slice that has a ρ.
 MIN_PAIRS = 10
 NEGATIONS = frozenset(

@@ -24,7 +24,10 @@ from training.models.retrievers import load_retriever
 from training.names import DataName, ModelName
 from training.progress import Progress, ShouldStop
 
-PAIRS, THRESHOLD, RETRIEVAL, MTEB = "pairs", "threshold", "retrieval", "mteb"
+PAIRS = "pairs"
+THRESHOLD = "threshold"
+RETRIEVAL = "retrieval"
+MTEB = "mteb"
 
 
 @dataclass(frozen=True)

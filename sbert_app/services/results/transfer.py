@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from training.models.model import Vectors
 
 
-FOLDS, SEED = 10, 0
+FOLDS = 10
+SEED = 0
 # The mean squared norm of the features, about 1 for each dimension of a small encoder.
 MEAN_SQUARED_NORM = 400.0
 C_VALUES = (0.01, 0.1, 1.0)
@@ -253,7 +254,10 @@ def load_task(name: str, home: Path) -> ClassificationData:
 
 
 NAMES = {"main-news": "news", "main-captions": "captions", "main-forums": "forums", "main-forum": "forums"}
-GENRE, SCORE, FIRST, SECOND = 0, 4, 5, 6
+GENRE = 0
+SCORE = 4
+FIRST = 5
+SECOND = 6
 
 
 def sentences_by_genre(home: Path) -> ClassificationData:

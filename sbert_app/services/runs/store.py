@@ -62,7 +62,8 @@ PROCESS_LOST = "its process ended unexpectedly: killed, out of memory, or the ma
 # So many bytes of the disk are held while a run is running, to record its end on a full disk.
 RESERVED_BYTES = 64 * 1024
 # The runs of a page of the list, and of a picker.
-PAGE, PICKED = 50, 200
+PAGE = 50
+PICKED = 200
 # Runs at work that another process has begun are looked for so often.
 SCAN_SECONDS = 20.0
 

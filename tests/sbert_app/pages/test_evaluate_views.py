@@ -67,17 +67,18 @@ def test_a_decision_says_what_was_chosen_where_and_escapes_its_data():
     html = decision_table(HOSTILE, found, [HOSTILE])
     assert_escaped(html)
     assert "average precision <b>100.0</b>" in html
-    assert "Thresholds are chosen on 20 pairs. Precision, recall and F1 are measured on the other 20" in html
+    assert "best F1 is chosen on 20 pairs. Its precision, recall and F1 are measured on the other 20" in html
+    assert "A threshold for a precision is tested and measured on all pairs" in html
     assert "Only 20 pairs are matches." in html
     assert "precision ≥ 95%" in html
-    assert "too few pairs to be sure of it: about" in html
-    assert "<small>100% here, not guaranteed</small>" in html
+    assert "these 40 pairs reach 95%, but are too few to show that others will" in html
+    assert "<small>reached on one half, not tested</small>" in html
 
 
 def test_a_threshold_that_does_not_exist_and_too_few_pairs_are_said():
     decision = decide(np.array([0.9, 0.8]), np.array([False, True]), ("precision=0.95",))
     html = decision_table("mine", DataDecision("cosine", "1 is a match, 0 is not", decision))
-    assert "these scores do not seem to reach it" in html
+    assert "95% is out of reach of these scores, as far as these 2 pairs show" in html
     assert "it takes 4 matches and 4 others" in html
     figure = figures.precision_recall(decision, criterion_labels(decision))
     assert [trace.name for trace in figure.data] == ["all pairs"]

@@ -94,6 +94,21 @@ def test_without_outliers_the_ten_most_remote_are_listed():
     assert html.count("<td>sentence ") == 10
 
 
+def test_hubs_of_the_same_text_are_listed_once_with_their_number():
+    corpus = Corpus("copies", ["Yes.", "Yes.", "Yes.", *(f"sentence {n}" for n in range(57))])
+    html = pairs.unusual_tables(Unusual(np.array([9, 8, 9] + [0] * 57), np.linspace(0.6, 0.5, 60), 2), corpus)
+    assert "Hubs: 3 of 60 sentences, 1 different text" in html
+    assert html.count("Yes. <small>3 times</small>") == html.count("Yes.") == 1
+    assert 'data-layer="hubs" data-rows="0,2,1"' in html
+
+
+def test_the_first_colours_are_those_of_the_topics_whatever_the_columns_are():
+    sentences = [f"sentence {n}" for n in range(60)]
+    with_column = Corpus("mine", sentences, {"channel": ["mail", "phone"] * 30})
+    assert map_figure.first_colour(with_column) == map_figure.TOPIC
+    assert map_figure.first_colour(Corpus("few", sentences[:3])) == map_figure.NOTHING
+
+
 def test_a_value_of_a_column_names_the_region_where_most_of_its_points_are_if_it_prevails_there():
     colouring = Labels("domain", ["law", "news", "(none)"], np.array([0, 0, 0, 1, 1, 2, 2, 2]))
     regions = Topics(np.array([0, 0, 0, 0, 1, 1, 1, 1]), {0: "court", 1: "today"})

@@ -197,6 +197,34 @@ def test_a_visitor_has_so_many_requests_at_once_and_may_ask_again():
         assert client.post("/api/search", json={"query": "q"}).status_code == 200
 
 
+def test_where_one_request_is_computed_at_a_time_each_visitor_has_a_turn():
+    order: list[str] = []
+    entered, release = threading.Event(), threading.Event()
+
+    def slow(call: Call, body: SearchBody) -> Found:
+        entered.set()
+        assert release.wait(30)
+        order.append(call.visitor)
+        return search(call, body)
+
+    endpoint = Endpoint(slow, threads=1)
+
+    async def ask(visitor: str) -> None:
+        await endpoint.run(Call(SERVICES, visitor), SearchBody(query="q"))
+
+    async def everybody() -> None:
+        asked = []
+        for visitor in ("many", "many", "many", "one"):
+            asked.append(asyncio.create_task(ask(visitor)))
+            await asyncio.sleep(0.01)
+        assert await asyncio.to_thread(entered.wait, 30)
+        release.set()
+        await asyncio.gather(*asked)
+
+    asyncio.run(everybody())
+    assert order == ["many", "one", "many", "many"]
+
+
 def test_what_is_stopped_as_the_app_ends_is_a_503():
     def stopped(call: Call, body: SearchBody) -> Found:
         raise Stopped

@@ -90,6 +90,14 @@ def test_masks_have_the_rates_of_bert_and_leave_special_tokens_and_padding():
     assert mask_tokens(np.array([[2, 9, 3]]), can, 4, 10, np.random.default_rng(0))[1].tolist() == [1]
 
 
+def test_a_token_that_is_masked_since_chance_hides_none_is_hidden_like_others():
+    """Of a short text alone in its batch."""
+    ids, can = np.array([[2, 9, 3]]), np.array([[False, True, False]])
+    hidden = [int(mask_tokens(ids, can, 4, 1_000, np.random.default_rng(seed))[0][0, 1]) for seed in range(1_000)]
+    assert hidden.count(4) == pytest.approx(800, abs=65)
+    assert hidden.count(9) == pytest.approx(100, abs=50)
+
+
 def test_a_step_masks_other_tokens_in_each_epoch_and_the_same_when_it_is_repeated(tmp_path: Path):
     model = TrainingModel(load(make_model(tmp_path)), MaskedLanguageModelling())
     ids = [model.encoder.tokenize(SENTENCES)]

@@ -202,7 +202,7 @@ def word_model(kind: str) -> Encoder:
     torch.manual_seed(0)
     backbone = WordBackbone(WordEmbeddings(tokenizer, table, update_embeddings=kind == "updated"), LSTM(12, 6))
     parts = EncoderParts(backbone, tokenizer, ModelFormat(pooling="max", max_length=100), "", nn.Sequential())
-    return Encoder("words", parts, torch.float32)
+    return Encoder("words", parts, torch.float32).eval()
 
 
 def test_lora_is_refused_for_word_vectors():

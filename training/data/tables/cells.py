@@ -24,7 +24,12 @@ UNSURE = frozenset(
     )
 )
 # The states of a judgement that does not count, as annotation tools name them.
-REJECTED = ("rejected", "discarded", "cancelled", "canceled", "draft", "skipped", "preview", "survey preview", "true")
+REJECTED = frozenset(
+    (
+        *("rejected", "discarded", "cancelled", "canceled", "draft", "skipped", "preview", "survey preview", "true"),
+        *("reject", "ignore"),
+    )
+)
 # The fields of a judgement in the objects of annotation tools.
 VALUE_FIELDS = ("result", "value", "rating", "choices", "label", "score", "answer", "text")
 # The characters of a bad value that a note or an error quotes.

@@ -5,6 +5,7 @@ Names are compared without case, spaces, dots, dashes and underscores: ``Sentenc
 """
 
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
@@ -96,11 +97,14 @@ class PairColumns:
     score: str | None = None
     label: str | None = None
     negative: str | None = None
+    # Those of several raters, in place of a score or a label.
+    ratings: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns as a user would name them: the sentences and, last, the judgement or "-"."""
-        return self.sentence1, self.sentence2, self.score or self.label or self.negative or "-"
+        third = self.score or self.label or self.negative or "-"
+        return (self.sentence1, self.sentence2) if self.ratings else (self.sentence1, self.sentence2, third)
 
 
 def split_names(text: str | None, existing: Collection[str] = ()) -> tuple[str, ...]:
@@ -202,7 +206,9 @@ def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...
         if above:
             remarks.insert(0, f"The header seems to be in row {above + 1}; the rows above it are left out.")
         return columns, above + 1, remarks
-    columns, _ = unique_names([""] * len(first))
+    # A first row may be longer or shorter than the others.
+    width, _ = Counter(map(len, filter(None, rows))).most_common(1)[0]
+    columns, _ = unique_names([""] * width)
     called = f"columns are called {columns[0]} to {columns[-1]}" if columns[1:] else f"column is called {columns[0]}"
     return columns, 0, [f"The first line is data, not a header, so the {called}."]
 

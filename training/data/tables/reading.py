@@ -75,8 +75,6 @@ RATER_COLUMNS = (
 )
 RATING_STEMS = (*RATER_COLUMNS, "rating", "annotation", "vote", "judgement", "judgment", "score", "label")
 STATUS_COLUMNS = ("status", "assignmentstatus", "responsestatus", "wascancelled", "state")
-# What the state of a row says if it does not count.
-REJECTED = ("rejected", "discarded", "cancelled", "canceled", "draft", "skipped", "preview", "survey preview", "true")
 ANSWERS = frozenset(("accept", "reject", "ignore"))
 ID_COLUMNS = ("id", "pairid", "guid", "uid", "idx", "index", "hitid", "assignmentid", "rowid", "no", "nr", "number")
 # Texts that belong to a sentence but are none of a pair, if the other text has a name of sentences.
@@ -106,7 +104,7 @@ _ENTITY = re.compile(r"&(?:amp|quot|lt|gt|nbsp|#\d{2,5});")
 
 @dataclass(frozen=True)
 class Cells:
-    """What the cells of a column look like: the ``kind``, and in words why."""
+    """The look of the cells of a column: the ``kind``, and in words why."""
 
     kind: str
     words: str = ""
@@ -119,24 +117,8 @@ class Cells:
         texts = [text.strip() for value in values if (text := as_text(value)) is not None]
         if not texts:
             return cls("empty")
-        counts = Counter(text.lower() for text in texts)
-        some = ", ".join(f"{text[:40]} {count:,}" for text, count in counts.most_common(4))
-        about = {"values": len(counts), "length": fmean(map(len, texts))}
-        if ALL_SPLITS.issuperset(counts):
-            return cls("split", some, **about)
-        if _are_words_of_judgement(set(counts)):
-            return cls("judging words", f"judging words: {some}", **about)
-        numbers = [number for text in texts if (number := parse_number(text)) is not None]
-        if len(numbers) == len(texts):
-            return cls(_kind_of_numbers(numbers), f"numbers from {min(numbers):g} to {max(numbers):g}", **about)
-        is_repeated = len(texts) >= FEW_ROWS and len(counts) * REPEATS <= len(texts)
-        if is_repeated:
-            return cls("category", f"{len(counts):,} values in {len(texts):,} rows", **about)
-        if _are_sentences(texts):
-            return cls("sentences", "read like sentences", **about)
-        if all(map(_ID.fullmatch, texts)):
-            return cls("ids", "codes or numbers alone", **about)
-        return cls("few values" if len(counts) < len(texts) else "texts", some, **about)
+        kind, words = _kind_of(texts, Counter(text.lower() for text in texts))
+        return cls(kind, words, len({text.lower() for text in texts}), fmean(map(len, texts)))
 
 
 @dataclass(frozen=True)
@@ -235,7 +217,7 @@ class TableReading:
 
     @property
     def notes(self) -> list[str]:
-        """What was read by the cells and not by the names, and what is odd about the sentences; a sentence each."""
+        """Remarks on what the cells and not the names have decided, and on odd sentences; a sentence each."""
         by_cells = [column for column in self.columns if column.evidence and column.evidence != "as you say"]
         texts = [column.name for column in by_cells if column.role in TEXTS]
         notes = []
@@ -250,7 +232,7 @@ class TableReading:
             if column.role in (SCORE, LABEL) and len(self.sentences) == 2
         ]
         if ratings := self.all(RATING):
-            notes.append(f"{listed(ratings)[4:]} are read as the judgements of {len(ratings)} raters.")
+            notes.append(f"The{listed(ratings)[3:]} are read as the judgements of {len(ratings)} raters.")
         return notes + _oddities(self.sentences, self.rows)
 
     def pair(self) -> PairColumns:
@@ -262,7 +244,8 @@ class TableReading:
                 f"{self.name} has {self._listed()}, but two with sentences are needed: call them sentence1 "
                 "and sentence2, or say which they are."
             )
-        return PairColumns(first, second, self.first(SCORE), self.first(LABEL), self.first(NEGATIVE))
+        gold = self.first(SCORE), self.first(LABEL), self.first(NEGATIVE)
+        return PairColumns(first, second, *gold, ratings=self.all(RATING))
 
     def sentence(self) -> str:
         """The one column of sentences, the second of a pair. InputError if there is none."""
@@ -279,9 +262,9 @@ class TableReading:
     def question(self, doubt: Doubt) -> str:
         """The question, with three cells of each column, and what to type."""
         columns = " or ".join(f"{name} ({self._examples(name)})" for name in doubt.candidates)
-        said = ",".join(_typed(name) for name in self.sentences if self.form != FORMS[0])
-        answer = ",".join(filter(None, (said, _typed(doubt.candidates[0]))))
-        none = f", or {said},{NO_JUDGEMENT} for none" if said else ""
+        sentences = ",".join(_typed(name) for name in self.sentences if self.form != FORMS[0])
+        answer = ",".join(filter(None, (sentences, _typed(doubt.candidates[0]))))
+        none = f", or {sentences},{NO_JUDGEMENT} for none" if sentences else ""
         return f"{self.name}: {doubt.question} {columns}? Type --columns {answer}{none}, or ?columns= after its name."
 
     def named(self) -> str:
@@ -329,7 +312,7 @@ class _Reader:
         elif third:
             self._take_third(third)
         else:
-            self._find_judgement(asked=bool(requested))
+            self._find_judgement(sentences_are_named=bool(requested))
         self._find_the_rest()
         columns = tuple(Column(column, *self.roles.get(column, ())) for column in self.rows)
         return TableReading(self.name, columns, tuple(self.doubts), self.rows, self.layout)
@@ -415,14 +398,9 @@ class _Reader:
     def _pair_by_cells(self) -> tuple[str, str] | None:
         columns = list(self.rows)
         may_be_texts = {"sentences", "texts", "few values"} if any(self.rows.values()) else {"empty"}
-        are_unnamed = len(columns) == 2 and not any(
-            is_usual_name(name) or self._has_other_name(name) for name in columns
-        )
-        if (
-            are_unnamed
-            and all(self.cells[column].kind in may_be_texts for column in columns)
-            and self._are_alike(columns)
-        ):
+        are_named = any(is_usual_name(column) or self._has_other_name(column) for column in columns)
+        are_texts = all(self.cells[column].kind in may_be_texts for column in columns)
+        if len(columns) == 2 and not are_named and are_texts and self._are_alike(columns):
             return columns[0], columns[1]
         texts = [column for column in self._texts() if normalize_name(column) not in BESIDE_SENTENCES]
         alike = [pair for pair in combinations(texts, 2) if len({normalize_name(name)[:-1] for name in pair}) == 1]
@@ -450,7 +428,7 @@ class _Reader:
 
     # ------------------------------------------------------------ the judgement
 
-    def _find_judgement(self, asked: bool) -> None:
+    def _find_judgement(self, sentences_are_named: bool) -> None:
         """The columns of judgements of pairs; of single sentences the column of their classes."""
         roles = {role for role, _ in self.roles.values()}
         if not {SENTENCE1, SENTENCE2, ANCHOR} & roles:
@@ -461,8 +439,11 @@ class _Reader:
         likely = [column for column in self._all_named(JUDGEMENTS) if column in rest and self._is_likely(column)]
         answer = self.by_key.get("answer")
         if answer in rest and self._values(answer) <= ANSWERS:
-            # Prodigy's label is the question.
-            self.roles[answer] = LABEL, ""
+            # Prodigy's label is the question; where there were options, accept holds those that were taken.
+            options = self.by_key.get("accept")
+            self.roles[answer] = (STATUS, "") if options else (LABEL, "")
+            if options:
+                self.roles[options] = self._kind_of_judgement(options), ""
             return
         if not named and (ratings := self._ratings(rest)):
             self.roles |= dict.fromkeys(ratings, (RATING, ""))
@@ -477,7 +458,7 @@ class _Reader:
             self.roles[column] = self._kind_of_judgement(column), self.cells[column].words
         elif by_cells:
             self.doubts.append(Doubt("which column says how alike the two sentences are?", tuple(by_cells)))
-        elif not asked and (possible := [column for column in rest if self._is_possible(column)]):
+        elif not sentences_are_named and (possible := [column for column in rest if self._is_possible(column)]):
             question = "may one of these columns say which pairs belong together?"
             self.doubts.append(Doubt(question, tuple(possible), is_possible_only=True))
 
@@ -576,6 +557,25 @@ class _Reader:
 
 def _typed(name: str) -> str:
     return name.replace(",", "\\,")
+
+
+def _kind_of(texts: Sequence[str], counts: Counter[str]) -> tuple[str, str]:
+    """The kind of a column's cells, and in words why; ``counts`` are those of the texts in lower case."""
+    some = ", ".join(f"{text[:40]} {count:,}" for text, count in counts.most_common(4))
+    if ALL_SPLITS.issuperset(counts):
+        return "split", some
+    if _are_words_of_judgement(set(counts)):
+        return "judging words", f"judging words: {some}"
+    numbers = [number for text in texts if (number := parse_number(text)) is not None]
+    if len(numbers) == len(texts):
+        return _kind_of_numbers(numbers), f"numbers from {min(numbers):g} to {max(numbers):g}"
+    if len(texts) >= FEW_ROWS and len(counts) * REPEATS <= len(texts):
+        return "category", f"{len(counts):,} values in {len(texts):,} rows"
+    if _are_sentences(texts):
+        return "sentences", "read like sentences"
+    if all(map(_ID.fullmatch, texts)):
+        return "ids", "codes or numbers alone"
+    return ("few values" if len(counts) < len(texts) else "texts"), some
 
 
 def _are_words_of_judgement(words: set[str]) -> bool:

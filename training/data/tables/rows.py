@@ -126,7 +126,7 @@ class OpenedTable:
 
     @cached_property
     def reading(self) -> TableReading:
-        """What each column is, by the names and the first cells."""
+        """The reading of the columns by their names and first cells."""
         return TableReading.of(self.path.name, self.sample, layout=self.description)
 
     def in_memory(self, names: Sequence[str], faults: dict[int, str] | None = None) -> dict[str, list[Any]]:

@@ -27,7 +27,7 @@ from training.data.tables.lists import with_two_sentences
 from training.data.tables.parquet import open_parquet
 from training.data.tables.rows import OpenedTable, file_version
 from training.data.tables.text import ForeignFileError
-from training.data.tables.workbook import open_workbook
+from training.data.tables.workbook import UnknownSheetError, open_workbook
 from training.errors import InputError
 
 # A function of a file, its encoding and its sheet.
@@ -101,6 +101,8 @@ def open_table(
             raise InputError(f"{path} is not a file.")
         open_file = open_lines if lines and path.suffix.lower() == ".txt" else _format(path).open
         table = replace(with_two_sentences(open_file(path, encoding, sheet)), version=version)
+        if sheet and not table.sheets:
+            raise UnknownSheetError(f"{path.name} is no workbook and has no sheet {sheet}; leave it out.")
         if len(table.preview(1)):
             return table
     except ForeignFileError as error:

@@ -114,7 +114,7 @@ def _record(cells: list[str | None]) -> Record:
 
 
 def _lines(path: Path, *sheet: str) -> Iterator[Any]:
-    """What `sheets` prints of a workbook. InputError if it cannot be read."""
+    """Yields the lines that `sheets` prints of a workbook. InputError if it cannot be read."""
     command = [sys.executable, "-I", str(SHEETS), str(path.resolve()), *sheet]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL

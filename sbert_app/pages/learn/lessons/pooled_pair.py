@@ -1,11 +1,11 @@
-"""Lesson 2: one pair under mean, max and CLS pooling, and which words contribute to the cosine.
+"""Lesson 2: one pair under mean, max and CLS pooling, which words contribute to the cosine, and why mean beats CLS.
 
 Uses `sbert_app.services.compare.comparison`: exact attribution for mean and max, leave-one-out for CLS. The quality of
-each pooling is measured on pairs of STSb dev. Paper: section 3 and Table 6.
+each pooling is measured on pairs of STSb dev; what training with each reaches is in the shipped ablation. Paper:
+section 3 and Table 6.
 """
 
 from typing import NamedTuple
-from urllib.parse import urlencode
 
 import gradio as gr
 import numpy as np
@@ -17,16 +17,21 @@ from sbert_app.figures.style import PALETTE, short_label
 from sbert_app.formats import format_number
 from sbert_app.pages.components.messages import lead
 from sbert_app.pages.components.pickers import POOLINGS
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement, measured, styled, table
+from sbert_app.pages.components.templates import macro
+from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, measured, styled, table
 from sbert_app.pages.learn.samples import EncodedSample, encode_sample
 from sbert_app.services.compare import examples
 from sbert_app.services.compare.comparison import Comparison, LeftOut, compare_by_name, leave_one_out
+from sbert_app.services.experiments.ablations import PrecomputedTable, precomputed_tables
 from sbert_app.services.results.results import data_label
-from training.catalogue import DEFAULT_MODEL
 from training.names import ModelName
 from training.pooling import pooling_label
 
+shipped = macro("learn/shipped")
+
 PAIRS = 200
+# The base of the shipped ablation from which no pooling has been trained before.
+RAW_BASE = "raw-bert-mini"
 
 
 class PooledPair(NamedTuple):
@@ -88,19 +93,65 @@ def describe(result: PooledPair, pooling: str) -> Markup:
     )
 
 
+class Trained(NamedTuple):
+    """The mean ρ ×100 over seeds, before and after training with a pooling."""
+
+    before: float
+    after: float
+
+
+def trained_with(runs: PrecomputedTable) -> dict[str, Trained]:
+    """The mean ρ of the runs with each pooling, by its name."""
+    names = dict.fromkeys(run.variant for run in runs.runs)
+    trained = {}
+    for name in names:
+        own = [run for run in runs.runs if run.variant == name]
+        before = float(np.mean([100 * run.before for run in own]))
+        after = float(np.mean([100 * run.after for run in own]))
+        trained[name] = Trained(before, after)
+    return trained
+
+
+def compare_trained(trained: dict[str, Trained]) -> str:
+    """Why mean beats CLS, or that it does not, by the figures."""
+    mean, cls = trained["mean"], trained["cls"]
+    start = f"Before training, mean has a ρ of {mean.before:.1f} and CLS {cls.before:.1f}"
+    gains = f"training adds {mean.after - mean.before:+.1f} and {cls.after - cls.before:+.1f}"
+    if mean.after <= cls.after:
+        return f"{start}; {gains}: here CLS ends at {cls.after:.1f}, no worse than mean at {mean.after:.1f}."
+    is_further_back = cls.before < mean.before and cls.after - cls.before > mean.after - mean.before
+    why = "CLS learns more, but from further back" if is_further_back else "mean stays ahead"
+    return f"{start}; {gains}: {why}, and ends at {cls.after:.1f} where mean ends at {mean.after:.1f}."
+
+
+def describe_trained(runs: PrecomputedTable) -> Markup:
+    """A table of what training with each pooling reaches, and what it says about mean and CLS."""
+    trained = trained_with(runs)
+    rows = [
+        (pooling_label(name), f"{values.before:.1f}", f"{values.after:.1f}")
+        for name, values in sorted(trained.items(), key=lambda item: -item[1].after)
+    ]
+    base, seeds = runs.settings["base"], len(runs.seeds)
+    header = (f"trained with, from {base}", "ρ before", "ρ after")
+    where = f"regression on STSb train, {seeds} seeds, ρ ×100 on STSb dev, {runs.machine['device']}"
+    return table(header, rows) + findings([compare_trained(trained)]) + shipped(where)
+
+
 def show(context: Context, a: str, b: str, pooling: str) -> Measurement:
-    """The figure and the result, and a link that compares the pair."""
-    result, model = measure(context, a, b, pooling), context.setup.model
+    """The figure and the result."""
+    result = measure(context, a, b, pooling)
     exact = result.comparison.attribution
     figure = left_out_bars(result.left_out) if exact is None else compare.word_map(exact)
-    other_model = {} if model == DEFAULT_MODEL else {"model": model}  # than the one that Compare opens with
-    link = "./?" + urlencode({"a": a, "b": b, "pooling": pooling, **other_model})
-    return Measurement(figure, describe(result, pooling), link)
+    html = describe(result, pooling)
+    runs = precomputed_tables("pooling").get(RAW_BASE)
+    if runs is not None:
+        html += describe_trained(runs)
+    return Measurement(figure, html)
 
 
 def build() -> Demo:
     first = examples.pairs()[0]
     a = gr.Textbox(first.a, label="First sentence", max_lines=3, elem_id="learn-a")
     b = gr.Textbox(first.b, label="Second sentence", max_lines=3, elem_id="learn-b")
-    pooling = gr.Radio(POOLINGS, value="max", label="Pooling", elem_id="learn-pooling")
+    pooling = gr.Radio(POOLINGS, value="mean", label="Pooling", elem_id="learn-pooling")
     return Demo([a, b, pooling], show)

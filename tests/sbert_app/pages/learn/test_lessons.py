@@ -29,7 +29,7 @@ from sbert_app.pages.learn.lessons import (
     whitening,
     without_tuning,
 )
-from sbert_app.services.experiments.ablations import ABLATIONS
+from sbert_app.services.experiments.ablations import ABLATIONS, precomputed_tables
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.record import PRESETS
 from sbert_app.services.runs.store import RunStore
@@ -101,6 +101,14 @@ def test_2_cells_add_up_and_cls_leaves_words_out_instead(context):
     cls = pooled_pair.measure(context, "A man plays.", "Someone plays.", "cls")
     assert cls.strongest is None
     assert len(cls.left_out) == len(["A", "man", "plays", ".", "Someone", "plays", "."])
+
+
+def test_2_says_why_mean_beats_cls_by_the_figures_of_trained_models():
+    trained = pooled_pair.trained_with(precomputed_tables("pooling")[pooled_pair.RAW_BASE])
+    assert trained["cls"].before < trained["max"].before and trained["cls"].after < trained["mean"].after
+    assert "CLS learns more, but from further back" in pooled_pair.compare_trained(trained)
+    reversed_order = {"mean": trained["cls"], "cls": trained["mean"]}
+    assert "no worse than mean" in pooled_pair.compare_trained(reversed_order)
 
 
 def test_3_a_head_on_u_and_v_alone_only_memorises(context):

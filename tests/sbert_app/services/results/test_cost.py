@@ -13,7 +13,7 @@ from sbert_app.services.results.cost import measure_cost
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.errors import InputError, Stopped
-from training.evaluation.bootstrap import correlation, sentence_keys
+from training.evaluation.bootstrap import Estimate, correlation, sentence_keys
 from training.models.encoder import Encoder
 from training.models.lexical import TfIdf
 
@@ -67,10 +67,16 @@ def test_pairs_of_unknown_text_are_left_out_and_counted(table, encoder, pairs, m
     assert table.note == ""
 
 
-def test_the_smallest_that_comes_near_and_what_has_no_vectors_or_scores(table, encoder, pairs):
+def test_the_smallest_that_is_shown_to_come_near(table):
+    """The interval of its change lies above the margin: these pairs need not show that of a size with a higher ρ."""
     near = table.smallest_within(1.0)
-    assert near.rho.value >= table.cells[0].rho.value - 1
-    assert all(cell.rho.value < table.cells[0].rho.value - 1 for cell in table.cells if cell.bytes < near.bytes)
+    assert near.change.low >= -1
+    assert all(cell.change.low < -1 for cell in table.cells if cell.bytes < near.bytes)
+    unsure = [dataclasses.replace(cell, change=Estimate(0.5, -1.1, 2.0)) for cell in table.cells[1:]]
+    assert dataclasses.replace(table, cells=(table.cells[0], *unsure)).smallest_within(1.0) is None
+
+
+def test_models_without_vectors_and_data_without_scores_are_refused(encoder, pairs):
     with pytest.raises(InputError, match="tfidf is a sparse encoder, without dense sentence vectors"):
         measure_cost(TfIdf(), pairs)
     with pytest.raises(InputError, match="needs a score or a label"):

@@ -1,0 +1,149 @@
+"""Measures how often a threshold for a precision is offered, and how often it falls short, by simulation.
+
+Scores are normal, those of matches higher than those of others, so that the true precision of every threshold is
+known. In "flat" settings a pair is a match with the same probability whatever its score, just too low for the
+precision: the hardest case, in which every threshold that is offered falls short. `docs/measurements.md` has the
+figures.
+"""
+
+import argparse
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from training.evaluation.bootstrap import Keys, sentence_keys
+from training.evaluation.match_scores import PRECISION, Criterion, MatchScores
+
+# The share of the variance of a score that its two sentences have, where pairs share sentences, and the number of pairs
+# for each sentence.
+OF_SENTENCES, PAIRS_EACH = 0.5, 5
+# The pairs on which the true precision of a threshold is measured.
+POPULATION = 2_000_000
+
+
+class Kind(NamedTuple):
+    """The mean and the standard deviation of the scores of matches and of others, and the share of matches."""
+
+    matches: tuple[float, float] = (0.75, 0.12)
+    others: tuple[float, float] = (0.45, 0.15)
+    share: float = 0.3
+    # The probability that a pair matches whatever its score; None where the score says something.
+    flat: float | None = None
+
+    def draw(self, n: int, random: np.random.Generator, has_shared: bool = False) -> MatchScores:
+        """``n`` pairs of this kind."""
+        noise = random.normal(size=n)
+        keys: Keys = None
+        if has_shared:
+            sentences = n // PAIRS_EACH
+            effects = random.normal(size=sentences)
+            columns = random.integers(sentences, size=(2, n))
+            keys = sentence_keys(columns.tolist())
+            noise = np.sqrt(OF_SENTENCES) * effects[columns].sum(0) / np.sqrt(2) + np.sqrt(1 - OF_SENTENCES) * noise
+        is_match = random.random(n) < (self.share if self.flat is None else self.flat)
+        if self.flat is not None:
+            return MatchScores(noise, is_match, keys)
+        mean, deviation = np.where(is_match[:, None], self.matches, self.others).T
+        return MatchScores(mean + deviation * noise, is_match, keys)
+
+    def precision_at(self) -> Callable[[float], float]:
+        """A function that returns the true precision of a threshold."""
+        if self.flat is not None:
+            flat = self.flat
+            return lambda threshold: flat
+        pairs = self.draw(POPULATION, np.random.default_rng(1))
+        return lambda threshold: float(pairs.matches[pairs.scores >= threshold].mean())
+
+
+EASY = Kind((0.72, 0.12), (0.45, 0.16))
+WIDE = Kind((0.75, 0.12), (0.45, 0.2))
+OFFERS = [
+    ("scores of the docs", Kind(), 0.95, False),
+    ("… with shared sentences", Kind(), 0.95, True),
+    ("flat, 0.949", Kind(flat=0.949), 0.95, False),
+    ("flat, 0.94", Kind(flat=0.94), 0.95, False),
+    ("flat, 0.93", Kind(flat=0.93), 0.95, False),
+]
+FORECASTS = [
+    ("well within reach", EASY, 0.8),
+    ("well within reach", WIDE, 0.7),
+    ("hardly within reach", EASY, 0.9),
+    ("out of reach", WIDE, 0.9),
+    ("hardly within reach", Kind(), 0.95),
+]
+
+
+def most_offered(kind: Kind, n: int, precision: float, error: float, random: np.random.Generator) -> float:
+    """The share of samples in which the most powerful test finds that some threshold has a precision.
+
+    It knows the distributions, and is wrong in a share of ``error`` of samples in which every pair matches with just
+    that probability (Neyman and Pearson): no test that looks at scores and matches offers a threshold more often.
+    """
+    from scipy.stats import norm
+
+    scores = kind.draw(n, random).scores
+    densities = [norm.pdf(scores, *of_one) for of_one in (kind.matches, kind.others)]
+    chances = kind.share * densities[0] / (kind.share * densities[0] + (1 - kind.share) * densities[1])
+    chances = chances[chances > precision]
+    drawn = random.random((4_000, len(chances)))
+    hit, miss = np.log(chances / precision), np.log((1 - chances) / (1 - precision))
+    null, true = (np.where(drawn < rate, hit, miss).sum(axis=1) for rate in (precision, chances))
+    return float((true > np.quantile(null, 1 - error)).mean())
+
+
+def joined(pairs: MatchScores, others: MatchScores) -> MatchScores:
+    """The pairs of both, as independent ones."""
+    scores = np.concatenate([pairs.scores, others.scores])
+    return MatchScores(scores, np.concatenate([pairs.matches, others.matches]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, default=60)
+    samples = range(parser.parse_args().samples)
+    for name, kind, precision, has_shared in OFFERS:
+        criterion, precision_at = Criterion(PRECISION, precision), kind.precision_at()
+        for n in (1_000, 4_000, 16_000):
+            thresholds = []
+            covered = 0
+            for seed in samples:
+                pairs = kind.draw(n, np.random.default_rng(seed), has_shared)
+                threshold = pairs.choose(criterion)
+                if np.isnan(threshold.value):
+                    continue
+                thresholds.append(threshold.value)
+                measured = pairs.measure(threshold, seed)[0]
+                covered += measured.low <= precision_at(threshold.value) <= measured.high
+            short = sum(precision_at(threshold) < precision for threshold in thresholds)
+            print(
+                f"{name}, {n:,} pairs: offered in {len(thresholds)} of {len(samples)}, falls short in {short}; its "
+                f"precision is in its interval in {covered}",
+                flush=True,
+            )
+    for n in (4_000, 16_000):
+        share = most_offered(Kind(), n, 0.95, 0.1, np.random.default_rng(1))
+        print(f"{n:,} pairs: a test that errs in 10% of flat samples offers one in {share:.2f} of samples at most")
+    for name, kind, precision in FORECASTS:
+        criterion = Criterion(PRECISION, precision)
+        for n in (100, 300, 1_000):
+            numbers, enough, none = [], 0, 0
+            for seed in samples:
+                random = np.random.default_rng(seed)
+                pairs = kind.draw(n, random)
+                if not np.isnan(pairs.choose(criterion).value):
+                    continue
+                more = pairs.more_pairs(precision)
+                none += not more
+                if more:
+                    numbers.append(more)
+                    enough += not np.isnan(joined(pairs, kind.draw(more, random)).choose(criterion).value)
+            print(
+                f"{precision:g}, {name}, {n} pairs: missing pairs are named in {len(numbers)} (median "
+                f"{np.median(numbers or [0]):,.0f}), which suffice in {enough}; called out of reach in {none}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
