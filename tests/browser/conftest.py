@@ -91,11 +91,11 @@ def open_page(window: BrowserContext, app_url: str, app_log: Path) -> Iterator[C
     loads: list[Page] = []
     opened = 0
 
-    def open_tab(path: str = "/", width: int = 1280, dark: bool = False) -> Page:
+    def open_tab(path: str = "/", width: int = 1280, dark: bool = False, height: int | None = None) -> Page:
         nonlocal opened
         opened += 1
         page = window.new_page()
-        show(page, width, dark)
+        show(page, width, dark, height)
         page.on("console", lambda message: faults.append(_where(message)) if message.type == "error" else None)
         page.on("domcontentloaded", lambda loaded: loads.append(loaded))
         page.on("pageerror", lambda error: faults.append(str(error)))
@@ -115,9 +115,10 @@ def open_page(window: BrowserContext, app_url: str, app_log: Path) -> Iterator[C
     assert faults == [], f"the app has printed: {app_log.read_text()[-8000:]}"
 
 
-def show(page: Page, width: int = 1280, dark: bool = False) -> None:
+def show(page: Page, width: int = 1280, dark: bool = False, height: int | None = None) -> None:
     """Give the page a telephone's or a desk's size, and the colours of the day or the night."""
-    page.set_viewport_size({"width": width, "height": 844 if width < 600 else 900})
+    usual = 844 if width < 600 else 900
+    page.set_viewport_size({"width": width, "height": height or usual})
     page.emulate_media(color_scheme="dark" if dark else "light")
 
 

@@ -29,7 +29,7 @@ SHIFTS = """() => new Promise((resolve) => {
 LOW_CONTRAST = Path(__file__).with_name("contrast.js").read_text(encoding="utf-8")
 # page -> what has to be there before it is complete
 PAGES = {
-    "/": "#answer .card.first .place.wrong",  # the small orange
+    "/": "#answer .card .place.wrong",  # the small orange
     "/?tab=many": "#times .lead",
     "/bulk": "#histogram .js-plotly-plot",
     "/train": "#run-status .card",
@@ -56,9 +56,7 @@ def test_it_opens_can_be_read_in_both_themes_and_fits_a_telephone(open_page, pat
 
 @pytest.mark.parametrize("path", PAGES)
 def test_nothing_jumps_while_it_opens(open_page, path):
-    page = open_page(path)
-    page.set_viewport_size({"width": 1280, "height": 720})
-    page.reload()
+    page = open_page(path, height=720)
     expect(page.locator(PAGES[path]).first).to_be_visible()
     page.wait_for_timeout(3_000)  # what stands below follows
     shifts = page.evaluate(SHIFTS)
