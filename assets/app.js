@@ -202,12 +202,26 @@
   }, true);
   addEventListener("popstate", () => location.search !== shown && location.reload());
 
+  // A page is open when it no longer changes, and no visible part waits for its first answer. Parts that wait may come
+  // late, as Gradio loads the script of each kind of component.
+  const STILL_MS = 400, LATE_MS = 2000;
+  let opening = 0, hasWaited = false;
+  function noteOpened() {
+    const main = document.querySelector("main h1");
+    const isWaiting = [...document.querySelectorAll("main .waiting")].some((part) => part.checkVisibility());
+    hasWaited ||= isWaiting;
+    clearTimeout(opening);
+    if (!main || isWaiting) return;
+    opening = setTimeout(() => document.body.classList.add("opened"), hasWaited ? STILL_MS : LATE_MS);
+  }
+
   let due = 0;
   function complete() {
     if (due) return;
     due = setTimeout(() => {
       due = 0;
       applyTheme();
+      noteOpened();
       bringIntoSight(document.querySelector(".site-nav nav"), document.querySelector(".site-nav [aria-current]"));
       nameRadioGroups();
       rove();

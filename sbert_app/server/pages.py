@@ -159,7 +159,7 @@ def build_page(name: str, services: Services) -> gr.Blocks:
         gr.HTML(navigation, apply_default_css=False)
         import_module(f"sbert_app.pages.{name}.page").build(services)
         pickers.read_anew(services, app)
-        gr.HTML(FOOTER)
+        gr.HTML(FOOTER, elem_id="page-footer")
         if name == FRONT:
             endpoints.build(services)
         app.unload(leave)

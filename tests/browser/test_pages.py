@@ -14,6 +14,18 @@ from sbert_app.server.pages import standalone
 
 pytestmark = pytest.mark.browser
 
+# Google's Web Vitals call a cumulative layout shift below 0.1 good.
+MOST_SHIFT = 0.1
+# Each layout shift of the page so far: when, how much, and what has moved.
+SHIFTS = """() => new Promise((resolve) => {
+  const named = ({node, previousRect, currentRect}) =>
+    `${node?.id || node?.className || node?.nodeName} ${previousRect.top} -> ${currentRect.top}`;
+  const observer = new PerformanceObserver((list) => resolve(list.getEntries()
+    .filter((shift) => !shift.hadRecentInput)
+    .map((shift) => [shift.startTime, shift.value, shift.sources.map(named)])));
+  observer.observe({type: "layout-shift", buffered: true});
+  setTimeout(resolve, 1000, []);
+})"""
 LOW_CONTRAST = Path(__file__).with_name("contrast.js").read_text(encoding="utf-8")
 # page -> what has to be there before it is complete
 PAGES = {
@@ -40,6 +52,17 @@ def test_it_opens_can_be_read_in_both_themes_and_fits_a_telephone(open_page, pat
     assert page.evaluate(LOW_CONTRAST) == []
     show(page, width=390)
     page.wait_for_function("document.documentElement.scrollWidth <= 390")  # figures follow a moment later
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_nothing_jumps_while_it_opens(open_page, path):
+    page = open_page(path)
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.reload()
+    expect(page.locator(PAGES[path]).first).to_be_visible()
+    page.wait_for_timeout(3_000)  # what stands below follows
+    shifts = page.evaluate(SHIFTS)
+    assert sum(value for _, value, _ in shifts) < MOST_SHIFT, shifts
 
 
 @pytest.mark.slow
