@@ -1,11 +1,12 @@
 # syntax=docker/dockerfile:1
 # SBERT Lab in a container: docker build -t sbert-lab . && docker run -p 127.0.0.1:7860:7860 -v sbert-home:/home/sbert/data sbert-lab
-# For a GPU: --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu128, and docker run --gpus all
+# For a GPU: --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu130, and docker run --gpus all
 ARG BASE=python:3.12-slim-bookworm
 # hadolint ignore=DL3006
 FROM ${BASE} AS wheel
 WORKDIR /src
 COPY pyproject.toml hatch_build.py README.md CHANGELOG.md LICENSE THIRD_PARTY.md ./
+COPY sbert_lab sbert_lab
 COPY training training
 COPY sbert_app sbert_app
 COPY assets assets
@@ -21,14 +22,14 @@ ARG MODELS=""
 ENV PYTHONUNBUFFERED=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
     SBERT_HOME=/home/sbert/data \
-    SBERT_HOST=0.0.0.0 \
-    SBERT_PORT=7860
+    SBERT_HOST=0.0.0.0
 SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 RUN useradd --create-home --uid 1000 sbert && mkdir -p "$SBERT_HOME" && chown sbert:sbert "$SBERT_HOME"
 COPY --from=wheel /wheels /wheels
+COPY requirements.lock /wheels/
 # hadolint ignore=DL3013
-RUN python -m pip install --no-cache-dir --index-url "$TORCH_INDEX" torch \
-    && python -m pip install --no-cache-dir "$(echo /wheels/*.whl)[${EXTRAS}]" \
+RUN python -m pip install --no-cache-dir --constraint /wheels/requirements.lock --index-url "$TORCH_INDEX" torch \
+    && python -m pip install --no-cache-dir --constraint /wheels/requirements.lock "$(echo /wheels/*.whl)[${EXTRAS}]" \
     && rm -rf /wheels
 USER 1000
 WORKDIR /home/sbert
@@ -41,6 +42,6 @@ VOLUME /home/sbert/data
 EXPOSE 7860
 # The model is fetched at the first start: until then /health answers that it is missing.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=5m --retries=3 \
-    CMD ["python", "-c", "import os, urllib.request as u; u.urlopen(f'http://127.0.0.1:{os.environ[\"SBERT_PORT\"]}/health')"]
+    CMD ["python", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ.get('SBERT_PORT', os.environ.get('PORT', '7860')) + '/health')"]
 ENTRYPOINT ["sbert-lab"]
 CMD ["serve"]

@@ -1,5 +1,7 @@
 # make app: install the app and run it.   make test: install the rest and pass the checks.   make help: all targets.
 PYTHON ?= python3
+# What is tested is what is installed. `make test TESTED=` takes the newest version of every range.
+TESTED ?= --constraint requirements.lock
 VENV := .venv
 PY := $(VENV)/bin/python
 # The tests' home folder: never the user's own. It is kept, so that the model and the data are fetched once.
@@ -31,17 +33,17 @@ help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
 
 # The packages of the app, and on top of them those of the checks.
-$(VENV)/.app: requirements.txt pyproject.toml
+$(VENV)/.app: requirements.txt requirements.lock pyproject.toml
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	# The pip that comes with Python 3.11 takes twice as long for the rest.
 	$(PY) -m pip install --quiet --upgrade pip
-	$(PY) -m pip install --quiet --no-compile --requirement requirements.txt
+	$(PY) -m pip install --quiet --no-compile --requirement requirements.txt $(TESTED)
 	$(COMPILE)
 	$(PY) -m pip install --quiet --no-deps --editable .
 	touch $@
 
 $(VENV)/.installed: $(VENV)/.app requirements-dev.txt
-	$(PY) -m pip install --quiet --no-compile --requirement requirements-dev.txt
+	$(PY) -m pip install --quiet --no-compile --requirement requirements-dev.txt $(TESTED)
 	$(COMPILE)
 	touch $@
 

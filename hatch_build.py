@@ -30,7 +30,7 @@ class ProjectMetadata(MetadataHookInterface):
 
 
 def for_pypi(text: str, url: str, tag: str) -> str:
-    """The README of a release, which is installed by name; links lead to the files of a tag, or are text alone."""
+    """The README of a release; links lead to the files of a tag, or are text alone."""
 
     def absolute(link: re.Match[str]) -> str:
         is_image, label, path = link.groups()
@@ -38,5 +38,4 @@ def for_pypi(text: str, url: str, tag: str) -> str:
             return f"{is_image}[{label}]({url}/{'raw' if is_image else 'blob'}/{tag}/{path})"
         return "" if is_image else label
 
-    text = text.replace("In a clone, with", "With").replace("'.[app]'", "'sbert-lab[app]'")
     return RELATIVE_LINK.sub(absolute, text)

@@ -165,11 +165,12 @@
   document.addEventListener("click", ({target}) => pressedTabs.push(target.closest?.("[role=tab]")?.textContent.trim()), true);
   window.rememberTab = (tab) => { if (isRestored) window.nameInAddress(["tab"], [tab], true); };
   const UNCHANGED = {__type__: "update"}, touched = {};
-  window.openTab = (tabs) => { // [title, id] of each
+  window.openTab = (tabs) => { // [title, id, ids of the tabs within] of each
     const pressed = pressedTabs.map((pressedTitle) => tabs.find(([title]) => title === pressedTitle)?.[1]).findLast(Boolean);
     if (pressed !== undefined) window.nameInAddress(["tab"], [pressed === tabs[0][1] ? "" : pressed], true);
     const tab = pressed ?? new URLSearchParams(location.search).get("tab");
-    return tabs.some(([, id]) => id === tab) ? {...UNCHANGED, selected: tab} : UNCHANGED;
+    const opened = tabs.find(([, id, within]) => id === tab || within.includes(tab));
+    return opened ? {...UNCHANGED, selected: opened[1]} : UNCHANGED;
   };
   window.noteTouched = (group, initial, values) => {
     touched[group] = values.map((value, n) => (JSON.stringify(value) === JSON.stringify(initial[n]) ? UNCHANGED : value));

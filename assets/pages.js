@@ -68,7 +68,7 @@
   window.dim = (ids, isStale) => ids.forEach((id) => document.getElementById(id)?.classList.toggle("stale", isStale));
 
   // Compare: the answer names its sentences. It is dimmed while others stand in the fields, or other models.
-  const ANSWER = ["answer", "lesson", "poolings", "why"];
+  const ANSWER = ["answer"];
   let otherModels = false;
   function followQuestion() {
     const answer = document.querySelector("#answer .answer");
@@ -81,6 +81,20 @@
     if (event.target.closest?.("#compare-models, #sentence-a, #sentence-b")) followQuestion();
   });
   document.addEventListener("click", (event) => event.target.closest?.(".chip") && [50, 400].forEach((delay) => setTimeout(followQuestion, delay)));
+
+  // Compare: folds that are open stay open when another answer takes the place of the last one.
+  const openFolds = new Set();
+  document.addEventListener("toggle", ({target}) => {
+    const name = target.dataset?.fold;
+    if (name && target.isConnected) openFolds[target.open ? "add" : "delete"](name);
+  }, true);
+  new MutationObserver(() => openFolds.forEach((name) => document.querySelectorAll(`[data-fold="${name}"]`).forEach((fold) => { fold.open = true; })))
+    .observe(document.body, {childList: true, subtree: true});
+  document.addEventListener("click", ({target}) => {
+    if (target.dataset?.copy === undefined) return;
+    navigator.clipboard.writeText(target.dataset.copy);
+    target.textContent = "Copied";
+  });
 
   // Compare: what is typed in one go is one step of the history; so is each example.
   window.rememberPair = (longest, a, b, model, pooling, cross, second) => {

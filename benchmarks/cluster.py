@@ -35,6 +35,7 @@ import psutil
 
 from benchmarks import machine
 from benchmarks.bulk import StubEncoder, write_pairs
+from benchmarks.static import static_model
 from sbert_app.services.background.ray_cluster import MISSING, RayCluster, disconnect
 from sbert_app.services.background.watch import State
 from sbert_app.services.files import shards
@@ -46,8 +47,6 @@ from sbert_app.services.runs import on_ray as runs_on_ray
 from sbert_app.services.runs.store import RunStore
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
-from training.models.distill import distill
-from training.models.encoder import Encoder
 from training.trainer.config import RunConfig
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def run_cluster(
     about = machine.describe()
     with tempfile.TemporaryDirectory(prefix="sbert-lab-") as name:
         folder = Path(name)
-        distill(Encoder.load(DEFAULT_MODEL)).save(folder / "static")
+        static_model(folder / "static")
         scaling = [_sleeping(count, blocks, folder / f"nodes-{count}") for count in nodes]
         static = _overhead(str(folder / "static"), rows, rounds, folder / "static-rows")
         default = _overhead(DEFAULT_MODEL, rows, model_rounds, folder / "default-rows") if model_rounds else []

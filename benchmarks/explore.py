@@ -30,6 +30,7 @@ import numpy as np
 import psutil
 
 from benchmarks import machine
+from benchmarks.static import static_model
 from sbert_app.services.clusters.clustering import HDBSCAN, K_MEANS, ClusterSettings, cluster
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode, sample_of
@@ -38,7 +39,6 @@ from sbert_app.services.maps.corpus_map import place_between
 from sbert_app.services.maps.projection import MapSettings, project
 from sbert_app.services.store.cache import DiskCache
 from training.data.load import load_data
-from training.models.distill import distill
 from training.models.encoder import Encoder
 from training.search import QuantizedIndex, SearchIndex, estimate_seconds
 from training.sources.home import home_folder
@@ -58,8 +58,8 @@ def run_explore(rounds: int = SENTENCES) -> dict[str, Any]:
         rounds: sentences in the corpus.
     """
     about = machine.describe()
-    encoder = distill(Encoder.load("all-MiniLM-L6-v2"))
     home = home_folder()
+    encoder = static_model(home / "models/static")
     seconds: dict[str, float] = {}
 
     def timed(step: str, work: Callable[[], Any]) -> Any:

@@ -22,7 +22,7 @@ from typing import Any
 from playwright.sync_api import Browser, CDPSession, sync_playwright
 
 from benchmarks import machine
-from benchmarks.start_up import ARGUMENTS, ROOT, copy_home, process_of, request, started
+from benchmarks.start_up import ARGUMENTS, CLIENT, ROOT, copy_home, process_of, processor_seconds, request, started
 from scripts.running import FLAGS, chromium_path, end_workers
 
 PAGES = ("", "bulk", "train", "ablation", "evaluate", "explore", "label", "learn")
@@ -78,6 +78,8 @@ def run(rounds: int = 7, runs: int = 300, against: str | None = None) -> dict[st
                     if turn == 0:
                         # This loads the models of the app.
                         request(url, ARGUMENTS)
+                        # A page is built when it is first asked for.
+                        CLIENT.get(f"{url}/{page}").raise_for_status()
                     row = open_page(browser, f"{url}/{page}", process_of(url))
                     # The first opening is not counted.
                     if turn > 0:
@@ -134,12 +136,6 @@ def open_page(browser: Browser, url: str, app: int) -> Row:
     row["again"] = settle()["interactive"]
     context.close()
     return row
-
-
-def processor_seconds(process: int) -> float:
-    """The seconds that a process has used of all processors, in user and system mode."""
-    after_name = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, after_name[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def renderer_seconds(browser: CDPSession) -> float:

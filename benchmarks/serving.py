@@ -26,7 +26,7 @@ import httpx2
 import numpy as np
 
 from benchmarks import machine
-from benchmarks.start_up import CLIENT, copy_home, request, started
+from benchmarks.start_up import CLIENT, MODELS, copy_home, request, started
 from scripts.running import end_workers
 from training.data.load import load_data
 from training.errors import InputError
@@ -113,9 +113,6 @@ def _spearman(vectors: np.ndarray, gold: np.ndarray) -> float:
     return round(100 * spearman((u * v).sum(axis=1), gold), 2)
 
 
-MODELS = ["all-MiniLM-L6-v2", "mean", "minilm-stsb"]
-
-
 def run_users(rounds: int = 10, users: int = 32) -> dict[str, Any]:
     """Milliseconds, as a table: p50, p95, maximum, answers per second, number of failures.
 
@@ -131,13 +128,13 @@ def run_users(rounds: int = 10, users: int = 32) -> dict[str, Any]:
         home = copy_home(Path(folder))
         with started(["app.py", "--home", str(home), "--port"]) as (_, url):
             for pair in pairs[:20]:
-                request(url, [*pair, *MODELS])
+                _compare(url, pair)
             for busy in (False, True):
                 run_id = _start_run(url) if busy else None
                 for concurrent in (1, users):
                     rows.append({"users": concurrent, "training": busy, **_measure(url, pairs, concurrent, rounds)})
                 if run_id is not None:
-                    request(url, [run_id], "stop_run")
+                    request(url, {"run_id": run_id}, "stop_run")
         end_workers(home)
     return {"benchmark": "users", "pairs_each": rounds, "rows": rows, "machine": about}
 
@@ -160,11 +157,15 @@ def _measure(url: str, pairs: list[tuple[str, ...]], concurrent: int, rounds: in
     }
 
 
+def _compare(url: str, pair: tuple[str, ...]) -> None:
+    request(url, {"sentence_a": pair[0], "sentence_b": pair[1], **MODELS})
+
+
 def _timed(url: str, pair: tuple[str, ...]) -> float | None:
     """Milliseconds of a request; None if it failed."""
     started_at = time.perf_counter()
     try:
-        request(url, [*pair, *MODELS])
+        _compare(url, pair)
     except httpx2.HTTPError:
         return None
     return (time.perf_counter() - started_at) * 1000
@@ -172,8 +173,9 @@ def _timed(url: str, pair: tuple[str, ...]) -> float | None:
 
 def _start_run(url: str) -> str:
     """Start a run that outlasts the measurement, and wait for its first steps."""
-    settings = ["regression", "stsb:train", "stsb:dev", MODELS[0], "mean", "uv+diff", 10, 0, 16, 2e-5, 0, "busy", None]
-    run_id = request(url, settings, "start_run")["id"]
-    while not any(event["kind"] == "train" for event in request(url, [run_id, 0], "run_status")["events"]):
+    run_id = request(url, {"objective": "regression", "pooling": "mean", "epochs": 10, "name": "busy"}, "start_run")[
+        "id"
+    ]
+    while not any(event["kind"] == "train" for event in request(url, {"run_id": run_id}, "run_status")["events"]):
         time.sleep(0.5)
     return run_id

@@ -28,7 +28,7 @@ from benchmarks.start_up import copy_home, process_of, started
 from scripts.running import end_workers
 from training.data.load import load_data
 
-MODELS = ["all-MiniLM-L6-v2", "mean", "minilm-stsb"]
+MODEL = {"model": "all-MiniLM-L6-v2", "pooling": "mean"}
 # The memory after so many minutes is compared with that at the end.
 SETTLED_MINUTES = 5.0
 # Points of the curve.
@@ -138,27 +138,24 @@ class _Soak:
         for turn in count():
             at = (user * 7_919 + turn * 131) % (size - 600)
             some = texts[at : at + 1 + turn % 200]
-            yield "compare", partial(self._post, "compare", [texts[at], texts[at + 1], *MODELS])
-            yield "encode", partial(self._post, "encode", [some, MODELS[0], "mean", True])
-            yield (
-                "search",
-                partial(self._post, "search", [texts[at], "stsb:dev"]),
-            )
-            body = {"model": MODELS[0], "input": some}
+            yield "compare", partial(self._post, "compare", sentence_a=texts[at], sentence_b=texts[at + 1], **MODEL)
+            yield "encode", partial(self._post, "encode", sentences=some, **MODEL)
+            yield "search", partial(self._post, "search", query=texts[at], data="stsb:dev")
+            body = {"model": MODEL["model"], "input": some}
             yield "/v1/embeddings", partial(self._request, "/v1/embeddings", body)
-            yield "list_runs", partial(self._post, "list_runs", [])
+            yield "list_runs", partial(self._post, "list_runs")
             yield "page", partial(self._request, "/train")
             self._ended.wait(THINKING_SECONDS)
 
     def _training(self) -> Iterator[tuple[str, Callable[[], object]]]:
-        settings = ["regression", "stsb:train", "stsb:dev", MODELS[0], "mean", "uv+diff", 1, RUN_STEPS, 16, 2e-5]
+        settings = {"base": MODEL["model"], "pooling": "mean", "max_steps": RUN_STEPS}
 
         def one(seed: int) -> None:
-            run_id = self._post("start_run", [*settings, seed, f"soak {seed}", None])["id"]
+            run_id = self._post("start_run", **settings, seed=seed, name=f"soak {seed}")["id"]
             while not self._ended.wait(2):
-                if self._post("run_status", [run_id, 0])["state"] not in ("queued", "running"):
+                if self._post("run_status", run_id=run_id)["state"] not in ("queued", "running"):
                     return
-            self._post("stop_run", [run_id])
+            self._post("stop_run", run_id=run_id)
 
         for seed in count():
             yield "run", partial(one, seed)
@@ -171,13 +168,13 @@ class _Soak:
             kind = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
             [path] = self._send("/gradio_api/upload", body, kind)
             file = {"path": path, "meta": {"_type": "gradio.FileData"}}
-            self._post("score_file", [file, "", MODELS[0], "mean", "none", "csv"])
+            self._post("score_file", file=file, **MODEL)
 
         while True:
             yield "bulk", one
 
-    def _post(self, name: str, values: list[Any]) -> Any:
-        return self._request(f"/gradio_api/run/{name}", {"data": values})["data"][0]
+    def _post(self, name: str, /, **arguments: Any) -> Any:
+        return self._request(f"/api/{name}", arguments)
 
     def _request(self, path: str, body: dict[str, Any] | None = None) -> Any:
         if body is None:

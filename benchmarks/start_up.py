@@ -1,8 +1,11 @@
 """Start-up and latency: the time until the first page, until the first answer, and of a request once warm.
 
-``python app.py`` is started several times, alternating with a bare Gradio app with one text box. Over HTTP the first
-page is requested, then ``compare``, which waits for the models. Once warm, the same pair is requested repeatedly,
-alternating with an endpoint that returns immediately: the difference is the time of SBERT Lab itself.
+``python app.py`` is started several times, in turn with a bare Gradio app whose one page has as many components and
+events as the front page, and with another tree of the app (``--against FOLDER``). Over HTTP the first page is
+requested, then the cosine of a pair, which waits for the encoder, then both scores. The seconds of processor time
+depend little on how busy the machine is, the times do. New sessions then each send the first event of the front page:
+what that costs, and how much memory a session takes. Once warm, the same pair is requested repeatedly, alternating
+with an endpoint of the bare app that returns immediately: the difference is the time of SBERT Lab itself.
 """
 
 import os
@@ -14,65 +17,127 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import psutil
 
 from benchmarks import machine
 from training.sources.home import home_folder
 
 ROOT = Path(__file__).parents[1]
-PAIR = ["The medicine is safe for children.", "The medicine is not safe for children."]
-ARGUMENTS = [*PAIR, "all-MiniLM-L6-v2", "mean", "minilm-stsb"]
+PAIR = {
+    "sentence_a": "The medicine is safe for children.",
+    "sentence_b": "The medicine is not safe for children.",
+}
+MODELS = {"model": "all-MiniLM-L6-v2", "pooling": "mean", "cross_encoder": "minilm-stsb"}
+ARGUMENTS = {**PAIR, **MODELS}
+COSINE_ALONE = {**ARGUMENTS, "cross_encoder": "none"}
+# The front page has 88 components, 64 events and 12 endpoints.
 BARE = """
 import sys
 import gradio as gr
 with gr.Blocks(analytics_enabled=False) as app:
-    box = gr.Textbox()
+    for number in range(22):
+        with gr.Row():
+            text = gr.Textbox(label=f"text {number}")
+            choice = gr.Dropdown(["one", "two"], value="one", label=f"choice {number}")
+            button = gr.Button(f"button {number}")
+        gr.on([text.change, choice.change], lambda *values: values, [text, choice], [text, choice], queue=False)
+        button.click(lambda: "", None, text, queue=False)
+        app.load(lambda: "", None, text, queue=False)
     def compare(sentence_a: str) -> dict:
         return {"cosine": 0.0}
-    gr.api(compare, api_name="compare", queue=False)
+    for number in range(12):
+        gr.api(compare, api_name=f"compare{number or ''}", queue=False)
 app.launch(server_port=int(sys.argv[1]), quiet=True, ssr_mode=False)
 """
+# What any app with a transformer has to import.
+IMPORTS = "import time, torch, transformers.models.bert.modeling_bert; print(time.process_time())"
+SESSIONS = 40
 # Its connections stay open, as those of browsers and of OpenAI's clients do.
 CLIENT = httpx2.Client(timeout=300, trust_env=False)
-APPS = {"SBERT Lab": (["app.py", "--port"], ARGUMENTS), "bare Gradio": (["-c", BARE], PAIR[:1])}
+LAB = ["app.py", "--port"]
 
 
-def run(rounds: int = 3, pairs: int = 100) -> dict[str, Any]:
+def run(rounds: int = 3, pairs: int = 100, against: str | None = None) -> dict[str, Any]:
     """Medians in seconds (start) and milliseconds (a request), for SBERT Lab and for a bare Gradio app.
 
     Args:
         rounds: starts of each app.
         pairs: requests to each app once warm.
+        against: the folder of another version of the app, which is started in turn with this one.
     """
     about = {**machine.describe(), **machine.rate()}
-    starts: dict[str, list[dict[str, float]]] = {name: [] for name in APPS}
+    trees = {"SBERT Lab": ROOT, **({"other": Path(against)} if against else {})}
+    starts: dict[str, list[dict[str, float]]] = {name: [] for name in (*trees, "bare Gradio")}
+    imports: list[float] = []
     for _ in range(rounds):
-        for name, (command, arguments) in APPS.items():
-            with started(command) as (first_page, url):
-                started_at = time.perf_counter()
-                request(url, arguments)
-                starts[name].append({"page": first_page, "answer": first_page + time.perf_counter() - started_at})
-    with started(APPS["SBERT Lab"][0]) as (_, lab), started(APPS["bare Gradio"][0]) as (_, bare):
-        http = {"SBERT Lab": lambda: request(lab, ARGUMENTS), "bare Gradio": lambda: request(bare, PAIR[:1])}
+        for name, tree in trees.items():
+            starts[name].append(_start(tree))
+        with started(["-c", BARE]) as (seconds, url):
+            starts["bare Gradio"].append({"page": seconds, "page_cpu": processor_seconds(process_of(url))})
+        imported = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, check=True, text=True)
+        imports.append(float(imported.stdout))
+    with started(LAB) as (_, lab), started(["-c", BARE]) as (_, bare):
+        http = {"SBERT Lab": lambda: request(lab, ARGUMENTS), "bare Gradio": lambda: _request_bare(bare)}
         warm = _alternate(http, pairs)
         memory = _memory_mb(lab)
     return {
         "start_seconds": {
-            name: {key: round(statistics.median(run[key] for run in runs), 2) for key in ("page", "answer")}
+            name: {key: round(statistics.median(run[key] for run in runs), 2) for key in runs[0]}
             for name, runs in starts.items()
         },
+        "imports_cpu_seconds": round(statistics.median(imports), 2),
         "warm_pair_over_http_ms": {name: _quantiles(times) for name, times in warm.items()},
         "warm_pair_in_the_server_ms": _quantiles(_in_process(pairs)),
-        "idle_memory_mb": memory,
+        "idle_memory_mb": round(memory),
         "rounds": rounds,
         "pairs": pairs,
         "machine": about,
     }
+
+
+def _start(tree: Path) -> dict[str, float]:
+    """Seconds from the command to the page, to the cosine of a pair and to both scores, also of processor time.
+
+    Also what the first event of a session costs, in milliseconds of processor time, and its memory in megabytes.
+    """
+    with started(LAB, folder=tree) as (seconds, url):
+        app = process_of(url)
+        figures = {"page": seconds, "page_cpu": processor_seconds(app)}
+        began = time.perf_counter() - seconds
+        request(url, COSINE_ALONE)
+        figures["cosine"] = time.perf_counter() - began
+        figures["cosine_cpu"] = processor_seconds(app)
+        request(url, ARGUMENTS)
+        figures["answer"] = time.perf_counter() - began
+        figures["answer_cpu"] = processor_seconds(app)
+        _settle(app)
+        config = CLIENT.get(f"{url}/config").raise_for_status().json()
+        event = next(
+            event["id"]
+            for event in config["dependencies"]
+            if event["backend_fn"] and not event["inputs"] and event["queue"] is False
+        )
+        memory, used = _memory_mb(url), processor_seconds(app)
+        for number in range(SESSIONS):
+            body = {"data": [], "fn_index": event, "session_hash": f"session{number}"}
+            CLIENT.post(f"{url}/gradio_api/run/predict", json=body).raise_for_status()
+        figures["first_event_cpu_ms"] = (processor_seconds(app) - used) / SESSIONS * 1_000
+        figures["session_mb"] = (_memory_mb(url) - memory) / SESSIONS
+    return figures
+
+
+def _settle(app: int) -> None:
+    """Waits until the app has been idle for two seconds: it has built its pages and compiled umap-learn."""
+    before = -1.0
+    while processor_seconds(app) - before > 0.1:
+        before = processor_seconds(app)
+        time.sleep(2)
 
 
 def _in_process(pairs: int) -> list[float]:
@@ -83,7 +148,7 @@ def _in_process(pairs: int) -> list[float]:
     from training.names import ModelName
 
     models = ModelCache(Settings.gather().home)
-    a, b, model, pooling, cross_encoder = ARGUMENTS
+    a, b, model, pooling, cross_encoder = ARGUMENTS.values()
     name = ModelName.parse(model)
     return _alternate({"pair": lambda: compare_by_name(models, a, b, name, pooling, cross_encoder)}, pairs)["pair"]
 
@@ -141,16 +206,24 @@ def process_of(url: str) -> int:
     return _PROCESSES[url]
 
 
-def _memory_mb(url: str) -> int | None:
-    status = Path(f"/proc/{_PROCESSES[url]}/status")
-    if not status.exists():
-        return None
-    return next(int(line.split()[1]) // 1024 for line in status.read_text().splitlines() if line.startswith("VmRSS"))
+def processor_seconds(process: int) -> float:
+    """The seconds that a process has used of all processors, in user and system mode."""
+    times = psutil.Process(process).cpu_times()
+    return times.user + times.system
 
 
-def request(url: str, values: list[Any], endpoint: str = "compare") -> Any:
+def _memory_mb(url: str) -> float:
+    return psutil.Process(_PROCESSES[url]).memory_info().rss / 2**20
+
+
+def request(url: str, arguments: Mapping[str, Any], endpoint: str = "compare") -> Any:
     """The answer of an endpoint of the app at ``url``."""
-    answer = CLIENT.post(f"{url}/gradio_api/run/{endpoint}", json={"data": values})
+    answer = CLIENT.post(f"{url}/api/{endpoint}", json=dict(arguments))
+    return answer.raise_for_status().json()
+
+
+def _request_bare(url: str) -> Any:
+    answer = CLIENT.post(f"{url}/gradio_api/run/compare", json={"data": [PAIR["sentence_a"]]})
     return answer.raise_for_status().json()["data"][0]
 
 

@@ -13,6 +13,8 @@ def run(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs one command, by default that of the process, and ends the process with its exit code."""
     try:
         hide_password()
+        if is_serving(sys.argv[1:] if arguments is None else arguments):
+            print("SBERT Lab is starting ...", flush=True)
         # This takes a second, on a busy machine more, in which Ctrl-C is no traceback either.
         from sbert_app.cli import main
 
@@ -20,6 +22,11 @@ def run(arguments: Sequence[str] | None = None) -> NoReturn:
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         sys.exit(INTERRUPTED)
+
+
+def is_serving(arguments: Sequence[str]) -> bool:
+    """Whether these are the arguments of ``serve``, whose imports and pages take seconds."""
+    return arguments[:1] == ["serve"] and not {"-h", "--help"} & set(arguments)
 
 
 def hide_password() -> None:

@@ -27,12 +27,14 @@ from sbert_app.commands.home import home
 from sbert_app.commands.runs import report, runs, worker
 from sbert_app.commands.sentences import cluster, compare, export, search
 from sbert_app.commands.serve import desktop, serve
-from sbert_app.commands.train import distill, train
+from sbert_app.commands.train import train
 from sbert_app.process import EXTRA_OF, INTERRUPTED, configure_process, interrupt, on_ending_signal
 from sbert_app.terminal import ProgressBar, StderrHandler
-from training.errors import Stopped, UserFacingError
+from training.errors import Stopped, UserFacingError, install_command
 
-GOOD, BROKEN, WRONG_INPUT = 0, 1, 2
+GOOD = 0
+BROKEN = 1
+WRONG_INPUT = 2
 
 app = typer.Typer(
     name="sbert-lab",
@@ -54,7 +56,6 @@ EXAMPLES: dict[Callable[..., Any], str] = {
     export: "export reviews.csv atlas.parquet --columns text",
     evaluate: "evaluate --data judged.csv --columns left,right,gold",
     train: "train --objective regression --pooling mean --train-data stsb:train --eval-data stsb:dev --name demo",
-    distill: "distill my-static-model --model all-mpnet-base-v2 --dim 256",
     ablate: "ablate --preset pooling --seeds 3",
     report: "report run:demo report.html",
     models: "models",
@@ -68,7 +69,9 @@ for command, example in EXAMPLES.items():
 app.add_typer(runs, name="runs", epilog="\b\nExample:\n  sbert-lab runs show demo")
 app.add_typer(home, name="home", epilog="\b\nExample:\n  sbert-lab home backup lab.zip")
 
-VERBOSE, QUIET, NO_PROGRESS = ("--verbose", "-v"), ("--quiet", "-q"), ("--no-progress",)
+VERBOSE = ("--verbose", "-v")
+QUIET = ("--quiet", "-q")
+NO_PROGRESS = ("--no-progress",)
 # Other spellings of options, by command: other commands call the same option so.
 SPELLINGS = {"train": {"--model": "--base"}, "ablate": {"--model": "--base"}, "worker": {"--device": "--gpu"}}
 
@@ -139,8 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name not in EXTRA_OF:
             return _fail(f"ModuleNotFoundError: {error}", BROKEN, debug)
         extra = EXTRA_OF[name]
-        what = f"this needs {name}, which is not installed: pip install 'sbert-lab[{extra}]' installs it"
-        return _fail(what, WRONG_INPUT, debug)
+        return _fail(f"this needs {name}: {install_command(extra)} installs it", WRONG_INPUT, debug)
     except Exception as error:  # noqa: BLE001 - the last place to turn a fault of the program into one line
         # Errors of usage: typer has no name for their common class, which formats them by a method of this name.
         if hasattr(error, "format_message"):

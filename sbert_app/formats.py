@@ -21,7 +21,10 @@ from training.names import ModelName
 # This stands in place of a figure that does not exist.
 MISSING = "–"
 
-MINUTE, HOUR, DAY, YEAR = 60, 3_600, 86_400, 365.25 * 86_400
+MINUTE = 60
+HOUR = 3_600
+DAY = 86_400
+YEAR = 365.25 * 86_400
 
 
 def model_label(model: str | None) -> str:
@@ -83,9 +86,12 @@ def _json_value(value: Any, text: Callable[[str], str]) -> Any:
 
 def format_time(seconds: float) -> str:
     """A moment (seconds since 1970) in the server's time zone: "14:05" today, else "21 Nov 23:30"."""
-    moment, today = time.localtime(seconds), time.localtime()
+    moment = time.localtime(seconds)
+    today = time.localtime()
     is_today = (moment.tm_year, moment.tm_yday) == (today.tm_year, today.tm_yday)
-    return time.strftime("%H:%M" if is_today else "%-d %b %H:%M", moment)
+    clock = time.strftime("%H:%M", moment)
+    # "%-d", the day without a zero before it, is unknown to Windows.
+    return clock if is_today else f"{moment.tm_mday} {time.strftime('%b', moment)} {clock}"
 
 
 def _format_whole_seconds(seconds: int) -> str:

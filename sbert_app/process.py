@@ -31,11 +31,10 @@ GC_THRESHOLD = 100_000
 # Once it is set, what is computed for an answer stops, and what fails is no fault.
 is_ending = threading.Event()
 # The extra that brings what is not part of every installation, by the module that is imported.
-EXTRA_OF = dict.fromkeys(("gradio", "fastapi", "uvicorn", "mcp", "plotly"), "app")
+EXTRA_OF = dict.fromkeys(("gradio", "fastapi", "fastapi_offline", "uvicorn", "mcp", "plotly"), "app")
 EXTRA_OF |= dict.fromkeys(("starlette", "anyio", "markupsafe", "segno"), "app")
 EXTRA_OF |= dict.fromkeys(("faiss", "umap", "sklearn", "threadpoolctl"), "maps")
 EXTRA_OF |= {name: name for name in ("ray", "mteb", "tensorboard", "trackio")} | {"webview": "desktop"}
-EXTRA_OF |= dict.fromkeys(("onnxruntime", "onnxscript"), "export")
 
 
 def configure_process() -> None:

@@ -33,6 +33,8 @@ class Settings(BaseModel):
     host: str = Field("127.0.0.1", description="an address to listen on")
     port: int = _whole_number(7860, 0, 65_535)
     auth: tuple[str, str] | None = Field(None, description="USER:PASSWORD")
+    # A login ends by itself.
+    session_days: float = Field(7, gt=0, le=3_650, description="a number of days up to 3650")
     token: str | None = Field(None, min_length=8, description="at least 8 characters")
     allow_hosts: tuple[str, ...] = Field((), description="host names, separated by commas")
     allow_paths: tuple[Path, ...] = Field((), description=f"folders, separated by {os.pathsep}")
@@ -70,6 +72,8 @@ class Settings(BaseModel):
     def gather(cls, auth_file: str | Path | None = None, **flags: Any) -> Settings:
         """Builds the settings: a flag that is not None wins over $SBERT_<NAME>, and that over the default.
 
+        The port is also read from $PORT.
+
         ``flags`` are fields of this class, as values or as text; ``auth_file`` has USER:PASSWORD in its first line.
         InputError names the setting whose value cannot be used, the value and what would do.
         """
@@ -78,6 +82,9 @@ class Settings(BaseModel):
             value = flags.get(name)
             if value in (None, [], ()):
                 value = os.environ.get(f"SBERT_{name.upper()}")
+            # Cloud Run, Railway, Render and Heroku say where to listen.
+            if name == "port" and not value:
+                value = os.environ.get("PORT")
             if value not in (None, ""):
                 values[name] = value
         if str(values.get("public", "")).lower() in ("true", "1", "yes", "on"):

@@ -97,7 +97,8 @@ class ProgressBar:
             return
         now = time.monotonic()
         if self._start is None:
-            self._start, self._last_update = (now, done), now
+            self._start = (now, done)
+            self._last_update = now
         if now - self._last_update < UPDATE_SECONDS[self.is_terminal]:
             return
         self._last_update = now
@@ -113,7 +114,8 @@ class ProgressBar:
     def stage(self, done: float, description: str | None = None, total: float = 1.0, /) -> None:
         """Shows work in stages, as `Watch.report` takes it; another description begins another stage."""
         if description is not None and description != self.description:
-            self.description, self._start = description, None
+            self.description = description
+            self._start = None
         self(done, total or 1.0)
 
     def _open(self) -> Progress:

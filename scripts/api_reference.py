@@ -1,4 +1,4 @@
-"""docs/api.md: the public names of ``training`` with their signatures and docstrings.
+"""docs/api.md: the public names of ``sbert_lab`` with their signatures and docstrings.
 
 python -m scripts.api_reference     writes it; tests/test_docs.py compares
 """
@@ -13,7 +13,7 @@ import training
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 INTRODUCTION = """# Reference
 
-The public names of `training`, from their docstrings, by `python -m scripts.api_reference`. [Python](python.md) has
+The public names of `sbert_lab`, from their docstrings, by `python -m scripts.api_reference`. [Python](python.md) has
 examples. Arguments that mean the same everywhere are listed here and not repeated:
 
 - `dtype`: auto, float32, bfloat16 or int8; auto is bfloat16 where the hardware does that natively.

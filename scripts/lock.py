@@ -6,9 +6,10 @@ from pathlib import Path
 
 LOCK = Path(__file__).parents[1] / "requirements.lock"
 HEADER = """\
-# The exact versions of the last tested environment: requirements-dev.txt, resolved by pip for Python {python}
-# on {platform}. Written by `make lock`. `pip install -r requirements.lock` repeats it. Left out are build suffixes
-# (torch 2.13.0+cpu reads 2.13.0) and what torch's CUDA builds add on Linux (nvidia-*, triton): they follow from torch.
+# The exact versions of the last tested environment, resolved by pip for Python {python} on {platform}: the
+# constraints of `make app`, `make test`, the containers and docs/install.md. Written by `make lock`.
+# Left out are pip itself, build suffixes (torch 2.13.0+cpu reads 2.13.0), and what torch's CUDA builds add on Linux
+# (nvidia-*, triton), which follow from torch.
 """
 LEFT_OUT = ("nvidia-", "triton==", "pip==", "sbert-lab")
 

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FILES = ("pyproject.toml", "hatch_build.py", "CHANGELOG.md", "LICENSE", "THIRD_PARTY.md")
-PACKAGE = (*FILES, "training", "sbert_app", "assets")
+FILES = ("pyproject.toml", "hatch_build.py", "CHANGELOG.md", "LICENSE", "THIRD_PARTY.md", "requirements.lock")
+PACKAGE = (*FILES, "sbert_lab", "training", "sbert_app", "assets")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "screenshots")
 
 

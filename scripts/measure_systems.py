@@ -21,12 +21,12 @@ from typing import Any
 from sbert_app.services.results.grid import load_scored_pairs
 from sbert_app.services.results.precomputed import SHIPPED_SYSTEMS, System, Systems
 from sbert_app.services.store.documents import read_document, write_document
-from training.catalogue import DEFAULT_MODEL, RAW_BERT
+from training.catalogue import RAW_BERT
 from training.data.dataset import Dataset
 from training.errors import InputError
 from training.evaluation.scoring import evaluate
-from training.models.distill import distill
 from training.models.encoder import Encoder
+from training.models.model import open_model
 from training.sources.home import home_folder
 
 DATA = ("stsb:test", "stsb:dev")
@@ -37,8 +37,6 @@ TRAINED = {
     "stsb": ("raw-bert-mini: STSb", "5,749 scored pairs of STSb train"),
     "two-stage": ("raw-bert-mini: NLI by ranking, then STSb", "SNLI dev and test, then STSb train"),
 }
-# This is the default of `distill`.
-STATIC_DIMENSION = 256
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,13 +74,11 @@ def _trained(folder: Path, data: dict[str, Dataset], before: dict[str, System]) 
             raise InputError(
                 f"{folder} has no model {variant}-{missing}; train the seeds in order with measure_ablation --keep"
             )
-        yield _measured(system, [Encoder.load(str(models[seed])) for seed in seeds], data)
+        yield _measured(system, [open_model(models[seed]) for seed in seeds], data)
 
 
 def _untrained(data: dict[str, Dataset]) -> Iterator[System]:
-    static = distill(Encoder.load(DEFAULT_MODEL), STATIC_DIMENSION)
     models = {
-        f"static, {STATIC_DIMENSION} d: distilled from {DEFAULT_MODEL}": ("no sentences", static),
         "raw-bert-mini: mean": ("no labels: masked words alone", Encoder.load(RAW_BERT)),
         "raw-bert-mini: CLS": ("no labels: masked words alone", Encoder.load(RAW_BERT, "cls")),
     }

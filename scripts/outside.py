@@ -50,7 +50,9 @@ DOCUMENTED_METHODS = {
     "torch.nn.Module": {"forward"},
     "huey.serializer.Serializer": {"_serialize", "_deserialize"},
     # A protocol of asyncio.
-    "uvicorn.protocols.http.auto.AutoHTTPProtocol": {"connection_made", "data_received", "connection_lost"},
+    "uvicorn.protocols.http.auto.AutoHTTPProtocol": {
+        *("connection_made", "data_received", "connection_lost", "pause_writing", "resume_writing")
+    },
 }
 INSIDE_OF_SCRIPTS = re.compile(r"[\w)\]]\??\.(_[a-zA-Z]\w*)|\b(__\w+__)\b")
 # Gradio's own classes, which its releases rename. It documents `.gradio-container` and `.dark`.

@@ -92,7 +92,7 @@ class Shot:
 
 
 SHOTS = (
-    Shot("compare", "/", "#word-map .js-plotly-plot", whole=True),
+    Shot("compare", "/", "#answer .decides", whole=True),
     Shot("compare-dark-phone", "/", "#answer .card", width=390, height=844, dark=True),
     Shot("many", "/", "#cosine-matrix .js-plotly-plot", many, height=1500),
     Shot("bulk", "/bulk", ".js-plotly-plot", height=1500),

@@ -1,8 +1,9 @@
-"""The hook of mkdocs.yml: README and its neighbours become pages of the site, and links lead to where things are there.
+"""The hook of mkdocs.yml: README, its neighbours and the lessons become pages, and links lead to their places there.
 
 make docs     builds the site into .cache/site, and fails at a broken link
 """
 
+import json
 import posixpath
 import re
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 BESIDE = {"README.md": "index.md", **{name: name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")}}
+LESSONS = ROOT / "assets/lessons"
 LINK = re.compile(r"(\]\()([^)\s]+)")
 
 
@@ -22,9 +24,12 @@ def on_files(files: Files, config: Any) -> Files:
     pages = {ROOT / name: page for name, page in BESIDE.items()}
     for source, place in pages.items():
         files.append(File.generated(config, place, abs_src_path=str(source)))
+    for lesson in LESSONS.glob("*.json"):
+        content, inclusion = lesson_page(json.loads(lesson.read_text(encoding="utf-8"))), InclusionLevel.NOT_IN_NAV
+        files.append(File.generated(config, f"lessons/{lesson.stem}.md", content=content, inclusion=inclusion))
     linked = {target for text in (*pages, *DOCS.glob("*.md")) for target in _linked(text)}
     for target in sorted(linked - pages.keys()):
-        if DOCS not in target.parents:
+        if not {DOCS, LESSONS} & {*target.parents}:
             place, inclusion = target.relative_to(ROOT).as_posix(), InclusionLevel.NOT_IN_NAV
             files.append(File.generated(config, place, abs_src_path=str(target), inclusion=inclusion))
     return files
@@ -32,8 +37,29 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Rewrite a page's relative links from the layout of the repository to that of the site."""
+    if not page.file.abs_src_path:
+        # A lesson, which links to nothing.
+        return markdown
     folder, place = Path(page.file.abs_src_path).parent, posixpath.dirname(page.file.src_uri)
     return LINK.sub(lambda match: match[1] + _on_the_site(match[2], folder, place), markdown)
+
+
+def lesson_page(lesson: dict[str, Any]) -> str:
+    """A lesson as Markdown: what the page Learn shows of it, without the demo, which needs the app."""
+    rows = [f"| {label} | {value} |" for label, value in lesson["paper"]]
+    return "\n\n".join(
+        [
+            f"# {lesson['number']} {lesson['title']}",
+            f"**{lesson['idea']}**",
+            *lesson["text"],
+            f"**Try it** in the app, on the page Learn. {lesson['try_it']}",
+            "\n".join(["| Published | |", "|---|---|", *rows]),
+            lesson["paper_note"],
+            f"**Question.** {lesson['question']}",
+            f"<details><summary>Answer</summary>{lesson['answer']}</details>",
+            f"*{lesson['section']}*",
+        ]
+    )
 
 
 def _linked(text: Path) -> Iterator[Path]:
@@ -45,5 +71,7 @@ def _on_the_site(link: str, folder: Path, place: str) -> str:
     path, sign, anchor = link.partition("#")
     if "://" in link or not path:
         return link
-    target = (folder / path).resolve().relative_to(ROOT).as_posix()
-    return posixpath.relpath(BESIDE.get(target, target.removeprefix("docs/")), place or ".") + sign + anchor
+    file = (folder / path).resolve()
+    target = file.relative_to(ROOT).as_posix()
+    there = f"lessons/{file.stem}.md" if file.parent == LESSONS else BESIDE.get(target, target.removeprefix("docs/"))
+    return posixpath.relpath(there, place or ".") + sign + anchor

@@ -23,6 +23,7 @@ PAIRS = [
     ("A cat sleeps.", "Prices rose.", 0.2),
     ("Rain.", "It rains.", 4),
 ]
+DAY = 86_400
 # The app starts within so many seconds.
 WAIT = 120.0
 
@@ -72,9 +73,16 @@ def train(folder: Path, home: Path) -> str:
     )
     settings = ("--objective", "regression", "--base", "scratch:1x32", "--name", "smoke", "--max-steps", 10)
     result = run("train", *settings, *data, home=home)
+    # Moments of another day are written in another way.
+    record = home / "runs" / result["id"] / "run.json"
+    values = json.loads(record.read_text(encoding="utf-8"))
+    record.write_text(json.dumps({**values, "created": values["created"] - DAY}), encoding="utf-8")
+    report = folder / "report.html"
+    run("report", f"run:{result['id']}", report, home=home)
+    assert "smoke" in report.read_text(encoding="utf-8")
     run("runs", "delete", result["id"], "--yes", home=home)
     assert (result["status"], result["steps"]) == ("finished", 10), result
-    return "10 steps trained"
+    return "10 steps trained, and reported a day later"
 
 
 def page(folder: Path, home: Path) -> str:

@@ -1,7 +1,7 @@
 """A real app on a free port of loopback, with a home folder of its own that borrows models and data.
 
 with running_app(home, tmp_path, "--auth", "teacher:right") as app:
-    app.ask("/gradio_api/run/list_runs", {"data": []}) -> Answer(status, headers, text)
+    app.call("list_runs") -> Answer(status, headers, text)
 """
 
 import http.client
@@ -31,7 +31,6 @@ from scripts.running import end_workers
 START_UP_SECONDS = 240
 # From a signal on. The app gives itself two.
 PROCESSOR_SECONDS_TO_END = 5.0
-RUN = "/gradio_api/run/"
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Answer:
     @property
     def data(self) -> Any:
         """The value of an endpoint."""
-        return json.loads(self.text)["data"][0]
+        return json.loads(self.text)
 
 
 @dataclass(frozen=True)
@@ -86,9 +85,9 @@ class RunningApp:
         finally:
             connection.close()
 
-    def call(self, name: str, *arguments: object, **headers: str) -> Answer:
+    def call(self, name: str, **arguments: object) -> Answer:
         """An endpoint."""
-        return self.ask(f"{RUN}{name}", {"data": list(arguments)}, headers)
+        return self.ask(f"/api/{name}", arguments)
 
     def end(self, number: int) -> int:
         """The exit code after this signal. The test fails if the app uses more than its processor time to end."""

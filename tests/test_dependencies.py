@@ -14,7 +14,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 OPTIONAL = PROJECT["optional-dependencies"]
-EXTRAS = ("ray", "tensorboard", "trackio", "mteb", "desktop", "export")  # imported where they are asked for
+EXTRAS = ("ray", "tensorboard", "trackio", "mteb", "desktop")  # imported where they are asked for
 
 
 def imported(package: str) -> set[str]:
@@ -64,7 +64,8 @@ def test_what_is_imported_is_declared_and_the_other_way_round():
     distributions = packages_distributions()
     modules = (imported("training") | imported("sbert_app")) - {"webview"}
     needed = {canonicalize_name(distributions[module][0]) for module in modules}
-    needed |= {"pywebview"}  # of the extra desktop, which the tests do not need
+    # The extra desktop, which the tests do not need, and a program that is run, not imported.
+    needed |= {"pywebview", "pip"}
     optional = {name for extra in EXTRAS for name in by_name(OPTIONAL[extra])}
     assert needed - optional == set(declared())
 
@@ -82,6 +83,9 @@ def test_the_lock_file_satisfies_every_requirement():
     locked, dev = in_file("requirements.lock"), in_file("requirements-dev.txt")
     assert by_name(OPTIONAL["dev"]) == dev
     for requirement in [*in_file("requirements.txt").values(), *dev.values()]:
+        if requirement.name == "pip":
+            # The program that installs the others.
+            continue
         [pin] = locked[canonicalize_name(requirement.name)].specifier
         assert pin.operator == "=="
         assert pin.version in requirement.specifier

@@ -69,10 +69,10 @@ def run(command: list[object], cwd: Path, home: Path) -> subprocess.CompletedPro
     )
 
 
-def test_the_wheel_holds_both_packages_and_every_asset_but_the_screenshots(wheel: Path):
+def test_the_wheel_holds_the_packages_and_every_asset_but_the_screenshots(wheel: Path):
     packages = {
         path.relative_to(ROOT).as_posix()
-        for package in ("training", "sbert_app")
+        for package in ("sbert_lab", "training", "sbert_app")
         for path in (ROOT / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
@@ -81,7 +81,7 @@ def test_the_wheel_holds_both_packages_and_every_asset_but_the_screenshots(wheel
         for path in (ROOT / "assets").rglob("*")
         if path.is_file() and "screenshots" not in path.parts
     }
-    assert {"training/py.typed", "sbert_app/py.typed"} <= packages
+    assert {"sbert_lab/py.typed", "training/py.typed", "sbert_app/py.typed"} <= packages
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {name for name in names if ".dist-info/" not in name} == packages | assets
 
@@ -93,7 +93,7 @@ def test_on_pypi_every_link_of_the_readme_is_absolute_and_it_is_installed_by_nam
     links = re.findall(r"\]\(([^)]+)\)", readme)
     assert len(links) > 20 and all(link.startswith("https://") for link in links)
     assert f"https://example.org/lab/raw/v{__version__}/assets/screenshots/compare.png" in links
-    assert "pip install 'sbert-lab[app]'" in readme and "clone" not in readme
+    assert 'pip install --constraint requirements.lock ".[app]"' in readme, "nothing is installed by a name on PyPI"
     assert "Project-URL: Repository, https://example.org/lab" in head
     text = "A [page](docs/a.md), ![a picture](a.png)and [PyPI](https://pypi.org)."
     assert for_pypi(text, "", "v1") == "A page, and [PyPI](https://pypi.org).", "without an address links are text"
@@ -111,6 +111,36 @@ def test_a_script_in_another_folder_and_its_child_import_the_installed_package(
     assert Path(app_file).is_relative_to(installed)
     assert has_asset == "True"
     assert "Execute queued runs" in "".join(child)
+
+
+IN_A_PROJECT = """
+import sbert_lab
+from sbert_lab import Encoder
+
+assert Encoder.__module__ == "training.models.encoder" and "Encoder" in dir(sbert_lab)
+print(sbert_lab.__version__)
+"""
+
+
+def test_a_package_called_training_in_the_users_project_does_not_hide_the_core(
+    installed: Path, tmp_path: Path, home: Path
+):
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training" / "__init__.py").write_text("raise RuntimeError('the package of the project')")
+    (tmp_path / "script.py").write_text(IN_A_PROJECT)
+    done = run([installed / "bin" / "python", tmp_path / "script.py"], tmp_path, home)
+    assert (done.returncode, done.stdout.strip()) == (0, __version__), done.stderr
+
+
+def test_a_package_called_training_that_was_imported_first_is_named(installed: Path, tmp_path: Path, home: Path):
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training" / "__init__.py").touch()
+    (tmp_path / "script.py").write_text("import training, sbert_lab")
+    done = run([installed / "bin" / "python", tmp_path / "script.py"], tmp_path, home)
+    assert done.returncode == 1
+    assert (
+        "another package called training was imported before" in done.stderr and "import sbert_lab first" in done.stderr
+    )
 
 
 def test_the_command_scores_a_file(installed: Path, elsewhere: Path, home: Path):

@@ -304,7 +304,7 @@ def test_a_format_of_files_is_a_reader_and_a_line(answers):
     assert ".moses" in moses["upload"] and ".moses" in moses["file"]
     assert moses["folder"] == ["pairs.moses"]
     assert moses["help"].endswith(".xlsx or .moses")
-    assert moses["refusal"].endswith("XLSX or Moses file.")
+    assert moses["refusal"].endswith("Excel or Moses file.")
 
 
 def test_a_data_set_is_a_line(answers):

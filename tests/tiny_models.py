@@ -15,7 +15,7 @@ import transformers
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from training.models.encoder import Encoder
-from training.models.modules.words import WordBackbone
+from training.models.word_networks import WordBackbone
 
 WORDS = ("the", "a", "man", "woman", "cat", "dog", "is", "was", "playing", "eating", "guitar", "food", "on", "in")
 SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
@@ -165,7 +165,8 @@ def make_model(folder: Path, architecture: str = "bert", seed: int = 0, **settin
 
 def module_names(encoder: Encoder) -> tuple[str, ...]:
     """The names of an encoder's modules, in order, as in modules.json."""
-    layers = encoder.backbone.layers if isinstance(encoder.backbone, WordBackbone) else ()
-    before, after = ([type(module).__name__ for module in part] for part in (layers, encoder.head))
-    first, normalize = encoder.model_format.input_module, ["Normalize"] * encoder.normalizes
-    return (first, *before, *(["Pooling"] if first != "StaticEmbedding" else []), *after, *normalize)
+    backbone = encoder.backbone
+    before = backbone.modules_before_pooling if isinstance(backbone, WordBackbone) else []
+    first = [type(module).__name__ for module in before] or ["Transformer"]
+    after = [type(module).__name__ for module in encoder.head]
+    return (*first, "Pooling", *after, *["Normalize"] * encoder.normalizes)

@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from training.clustering import community_detection as community_detection
+    from sentence_transformers.util import community_detection as community_detection
+
     from training.clustering import near_duplicates as near_duplicates
     from training.data.dataset import Dataset as Dataset
     from training.data.load import RetrievalData as RetrievalData
@@ -19,12 +20,11 @@ if TYPE_CHECKING:
     from training.evaluation.scoring import evaluate as evaluate
     from training.evaluation.thresholds import choose_threshold as choose_threshold
     from training.models.cross_encoder import CrossEncoder as CrossEncoder
-    from training.models.distill import distill as distill
     from training.models.encoder import Encoder as Encoder
-    from training.models.late_interaction import LateInteraction as LateInteraction
+    from training.models.maxsim import LateInteraction as LateInteraction
     from training.models.model import open_model as open_model
     from training.models.retrievers import load_retriever as load_retriever
-    from training.models.sparse import SparseEncoder as SparseEncoder
+    from training.models.st_models import SparseEncoder as SparseEncoder
     from training.quantization import quantize as quantize
     from training.search import QuantizedIndex as QuantizedIndex
     from training.search import SearchIndex as SearchIndex
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _NAMES = {
-    "training.clustering": ("community_detection", "near_duplicates"),
+    "sentence_transformers.util": ("community_detection",),
+    "training.clustering": ("near_duplicates",),
     "training.data.dataset": ("Dataset",),
     "training.data.load": ("RetrievalData", "load_data"),
     "training.errors": ("InputError",),
@@ -46,12 +47,11 @@ _NAMES = {
     "training.evaluation.scoring": ("evaluate",),
     "training.evaluation.thresholds": ("choose_threshold",),
     "training.models.cross_encoder": ("CrossEncoder",),
-    "training.models.distill": ("distill",),
     "training.models.encoder": ("Encoder",),
-    "training.models.late_interaction": ("LateInteraction",),
+    "training.models.maxsim": ("LateInteraction",),
     "training.models.model": ("open_model",),
     "training.models.retrievers": ("load_retriever",),
-    "training.models.sparse": ("SparseEncoder",),
+    "training.models.st_models": ("SparseEncoder",),
     "training.quantization": ("quantize",),
     "training.search": ("QuantizedIndex", "SearchIndex", "paraphrase_mining", "semantic_search", "similarity"),
     "training.trainer.config": ("RunConfig",),

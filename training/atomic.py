@@ -10,8 +10,9 @@
     folder_size(folder)                                 the bytes in it, while others write and remove
 
 Everything is written under a hidden name beside its destination and renamed when it is complete, so a reader sees
-the old content or the new one, never a part. An error, Ctrl-C included, removes the temporary file. Nothing is
-synchronised to the disk (fsync): the guarantee is against killed processes, not against a power cut.
+the old content or the new one, never a part. An error, Ctrl-C included, removes the temporary file. `write_bytes`, and
+`replace_folder` where it is asked to, synchronise what they write to the disk (fsync), so that a power cut leaves no
+empty record; with the others the guarantee is against killed processes.
 
 No operating system that is supported here exchanges two folders in one step: `replace_folder` moves the old one
 aside and then renames the new one, and `recover` undoes the case that the process was killed between the two.
@@ -30,7 +31,8 @@ from secrets import token_hex
 from typing import IO, Any
 
 # The suffixes of a folder that is being written, and of the one that it replaces.
-FRESH, ASIDE = ".fresh", ".aside"
+FRESH = ".fresh"
+ASIDE = ".aside"
 # The temporary names of `AtomicFile`.
 LEFTOVER = re.compile(r"\..+\.(?P<process>\d{1,9})\.[0-9a-f]{8}\.part")
 # A process may live on another machine that shares the disk; its file is younger than this.
@@ -87,6 +89,8 @@ def write_text(path: Path, text: str) -> None:
 def write_bytes(path: Path, data: bytes) -> None:
     with open_atomic(path, "wb") as file:
         file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS, name: str = "*") -> bool:
@@ -134,16 +138,20 @@ def create_folder(target: Path, is_complete: Callable[[Path], bool], fill: Calla
 
 
 @contextmanager
-def replace_folder(folder: Path) -> Iterator[Path]:
+def replace_folder(folder: Path, synchronises: bool = False) -> Iterator[Path]:
     """A temporary folder that takes the place of ``folder`` when the block ends well, and is removed otherwise.
 
-    After a process was killed meanwhile, `recover` restores the old folder.
+    ``synchronises`` writes its files to the disk before. If the process is killed, `recover` restores the old folder.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=FRESH, dir=folder.parent))
     try:
         yield fresh
         fresh.chmod(folder.parent.stat().st_mode & 0o777)
+        if synchronises:
+            for file in fresh.iterdir():
+                with file.open("rb+") as opened:
+                    os.fsync(opened.fileno())
         if folder.exists():
             _exchange(folder, fresh)
         else:
@@ -166,14 +174,17 @@ def recover(folder: Path) -> None:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def folder_size(folder: Path) -> int:
-    """The bytes of all files below ``folder``, while others write and remove; links, and what cannot be read, are 0."""
+def folder_size(folder: Path, least: int = 0) -> int:
+    """The bytes of all files below ``folder``, while others write and remove; links, and what cannot be read, are 0.
+
+    A file counts ``least`` bytes, where it has fewer.
+    """
     total = 0
     # Path.rglob fails if a folder is removed while it is read.
     for parent, _, names in os.walk(folder):
         for file in (Path(parent, name) for name in names):
             with suppress(OSError):
-                total += 0 if file.is_symlink() else file.stat().st_size
+                total += 0 if file.is_symlink() else max(least, file.stat().st_size)
     return total
 
 

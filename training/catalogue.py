@@ -52,13 +52,15 @@ NLI_LABELS: tuple[str, ...] = ("entailment", "neutral", "contradiction")
 # Labels of pairs for sentences that mean the same and for others, in lower case without spaces and dashes. The word
 # "not" and the like before one of the former makes one of the latter.
 _SAME = (
-    "entailment 1 true yes y t same similar identical equal match matched matching duplicate duplicated equivalent "
-    "paraphrase paraphrased positive related relevant ja wahr gleich ähnlich oui vrai identique similaire sí si vero "
+    "entailment 1 true yes y t accept accepted same similar identical equal match matched matching duplicate "
+    "duplicated equivalent paraphrase paraphrased "
+    "positive related relevant ja wahr gleich ähnlich oui vrai identique similaire sí si vero "
     "verdadero igual sim verdadeiro да истина правда верно evet doğru tak prawda ano igen áno 是 真 对 相似 はい 예 네 "
     "pos ✓ ✔ ✅ waar igaz sant sand sann tosi pravda istina adevărat αληθησ істина cert 相同 ○"
 )
 _OTHER = (
-    "contradiction 0 -1 false no n f different distinct mismatch unmatched unique negative unrelated irrelevant "
+    "contradiction 0 -1 false no n f reject rejected different distinct mismatch unmatched unique negative unrelated "
+    "irrelevant "
     "nein falsch ungleich verschieden unähnlich non faux différent falso diferente diverso não нет ложь неправда "
     "неверно hayır yanlış nie fałsz ne nem 否 假 不 错 不相似 いいえ 아니오 아니요 neg ✗ ✘ ❌ "
     "onwaar hamis falskt falsk usann epätosi nepravda neistina fals ψευδησ хибність 不同 ×"

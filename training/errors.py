@@ -69,13 +69,21 @@ def unwritable(path: str | Path, error: OSError, advice: str = "") -> InputError
     return InputError(f"{path} cannot be written: {error.strerror or error}{advice and f'; {advice}'}")
 
 
+def install_command(extra: str) -> str:
+    """The command that installs an extra of SBERT Lab, for the end of an error message.
+
+    It names the clone: the package is not on PyPI, and a stranger could publish one under its name. Double quotes work
+    in the shells of Windows too.
+    """
+    return f'in the clone of SBERT Lab, pip install ".[{extra}]"'
+
+
 def import_optional(module: str, extra: str, what: str) -> Any:
     """A module of the package ``extra``, which ``what`` needs. InputError if it is not installed."""
     try:
         return import_module(module)
     except ImportError as error:
-        message = f"{what} needs the package {extra}, which is not installed: pip install 'sbert-lab[{extra}]'"
-        raise InputError(message) from error
+        raise InputError(f"{what} needs the package {extra}: {install_command(extra)} installs it") from error
 
 
 def first_line(error: BaseException) -> str:

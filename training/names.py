@@ -21,6 +21,8 @@ pairs.csv?columns=left,right,gold                a file, with its columns if the
 pairs.csv?split=test                             the rows whose column split says so
 pairs.csv?scale=1-7                              with the scale of its scores
 pairs.csv?labels=similar:1,different:0           with the values of its labels
+pairs.csv?raters=anna,boris                      with the judgements of these people
+pairs.xlsx?sheet=Pairs                           a sheet of a workbook
 a.csv?encoding=koi8-r+b.csv                      several, joined
 stsb:train=cosent+pairs.csv=mnrl                 several to train on, with an objective each
 beir:scifact:test                                retrieval: a folder in BEIR's layout and its split
@@ -41,7 +43,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from training.catalogue import DATA_SETS, DEFAULT_MODEL, MODEL_LABELS, DataSet
 from training.errors import InputError
-from training.pooling import POOLINGS, pooling_label
+from training.pooling import POOLINGS, pooling_label, poolings
 
 RUN, SCRATCH, ENDPOINT, HUB, MTEB, MAXSIM = "run:", "scratch:", "endpoint:", "hf:", "mteb:", "maxsim:"
 # The names of runs that are not called as at first any more, by id; the store of runs keeps them up to date.
@@ -59,7 +61,7 @@ LONGEST_PATH, LONGEST_PART = 4_000, 250
 _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,127}", re.ASCII)
 _SHAPE = re.compile(r"scratch:(\d{1,2})x(\d{1,4})", re.ASCII)
 # The name of data and its objective.
-READ_AS = "encoding", "columns", "split", "scale", "labels"
+READ_AS = "encoding", "columns", "split", "scale", "labels", "raters", "sheet"
 _WITH_OBJECTIVE = re.compile(rf"(.+{''.join(f'(?<![?&]{key})' for key in READ_AS)})=([a-z]+(?:-[a-z]+)*)", re.DOTALL)
 _READ_AS = re.compile(r"(.+)\?((?:{0})=[^&]*(?:&(?:{0})=[^&]*)*)".format("|".join(READ_AS)), re.DOTALL)
 # Written as %2B, … in the names of columns.
@@ -126,7 +128,7 @@ class ModelName:
             return replace(ModelName.parse(text.lstrip().removeprefix(MAXSIM)), maxsim=True)
         whole, pooling = text.strip(), None
         before, _, last = whole.rpartition(":")
-        if last in POOLINGS and not whole.startswith(ENDPOINT):
+        if (last in POOLINGS or (before and last in poolings())) and not whole.startswith(ENDPOINT):
             whole, pooling = before, last
         if not whole:
             raise InputError(f"{text!r} names no model; write a name such as {DEFAULT_MODEL} or {DEFAULT_MODEL}:cls")
@@ -227,7 +229,7 @@ class DataName:
     ``objective`` is that of a run on this data; None is the run's. The others describe a file: ``columns`` are names
     separated by commas, ``rows`` is the split of a file that has a column of splits, ``scale`` the lowest and the
     highest gold score, such as 1-7, ``labels`` the values of labels, such as similar:1,different:0. None detects them;
-    for ``rows`` it takes all.
+    for ``rows`` it takes all. ``raters`` are those that count, ``sheet`` is that of a workbook.
     """
 
     name: str
@@ -237,6 +239,8 @@ class DataName:
     rows: str | None = None
     scale: str | None = None
     labels: str | None = None
+    raters: str | None = None
+    sheet: str | None = None
 
     @staticmethod
     def parse(text: DataName | Path | str) -> DataName:
@@ -275,7 +279,7 @@ class DataName:
     @property
     def read_as(self) -> tuple[str | None, ...]:
         """The settings of a file, in the order of `READ_AS`."""
-        return self.encoding, self.columns, self.rows, self.scale, self.labels
+        return self.encoding, self.columns, self.rows, self.scale, self.labels, self.raters, self.sheet
 
     @property
     def built_in(self) -> DataSet | None:

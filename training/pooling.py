@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from training.errors import InputError
+from training.plugins import plugins
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -139,17 +140,24 @@ POOLINGS = {
 }
 
 
+def poolings() -> dict[str, Pooling]:
+    """The built-in poolings and those of plug-ins, by name."""
+    return POOLINGS | {name: pooling for name, pooling in plugins(Pooling).items() if name not in POOLINGS}
+
+
 def pooling_label(name: str) -> str:
     """A pooling in words, such as "CLS", or "mean + max" for a concatenation."""
-    return " + ".join(POOLINGS[part].label if part in POOLINGS else part for part in name.split("+"))
+    by_name = poolings()
+    return " + ".join(by_name[part].label if part in by_name else part for part in name.split("+"))
 
 
 def parse_pooling(name: str) -> tuple[str, ...]:
     """The poolings that ``name`` concatenates, in order; mostly one. InputError if one is unknown."""
     parts = tuple(name.split("+"))
-    for part in parts:
-        if part not in POOLINGS:
-            raise InputError(f"pooling {name!r} is unknown; choose {', '.join(POOLINGS)}, or several joined by +")
+    if any(part not in POOLINGS for part in parts):
+        by_name = poolings()
+        if not set(parts) <= set(by_name):
+            raise InputError(f"pooling {name!r} is unknown; choose {', '.join(by_name)}, or several joined by +")
     return parts
 
 
@@ -159,8 +167,9 @@ def pooling_function(name: str, skipped: int = 0) -> Pool:
     The first ``skipped`` tokens of each sentence, those of a prompt, do not enter the vector.
     """
     parts = parse_pooling(name)
+    functions = [POOLINGS[part] if part in POOLINGS else poolings()[part] for part in parts]
     if len(parts) == 1 and not skipped:
-        return POOLINGS[name].pool
+        return functions[0].pool
 
     import torch
 
@@ -168,8 +177,8 @@ def pooling_function(name: str, skipped: int = 0) -> Pool:
         if skipped:
             mask = _without_first(hidden, mask, skipped)
         vectors = [
-            weighted_mean(hidden, mask, skipped) if part == "weightedmean" else POOLINGS[part](hidden, mask)
-            for part in parts
+            weighted_mean(hidden, mask, skipped) if function.pool is weighted_mean else function(hidden, mask)
+            for function in functions
         ]
         return torch.cat(vectors, dim=1)
 

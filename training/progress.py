@@ -114,7 +114,8 @@ def watch(
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
             future.set_exception(error)
 
-    before, done = folder_size(folder) / 1e6, 0.0
+    before = folder_size(folder) / 1e6
+    done = 0.0
     thread = threading.Thread(target=target, name=f"download {what}", daemon=True)
     thread.start()
     while thread.is_alive():
@@ -130,6 +131,10 @@ def watch(
     return future.result()
 
 
+# The first steps of a run are slower than the others, so the time left is unknown until this many have been made.
+STEPS_BEFORE_ESTIMATE = 20
+
+
 class ThroughputMeter:
     """The times of steps, evaluations and checkpoints; a method is called at the end of each, and ends its time."""
 
@@ -137,6 +142,7 @@ class ThroughputMeter:
         self._started = time.perf_counter() - seconds_before
         self._last = self._last_checkpoint = time.perf_counter()
         self._seconds_per_step: float | None = None
+        self._steps = 0
         self._evaluations: list[float] = []
         self._sentences = 0
         self._step_seconds = 0.0
@@ -146,8 +152,10 @@ class ThroughputMeter:
         return time.perf_counter() - self._started
 
     def end_step(self, sentences: int) -> None:
-        seconds, average = self._lap(), self._seconds_per_step
+        seconds = self._lap()
+        average = self._seconds_per_step
         self._seconds_per_step = seconds if average is None else DECAY * average + (1 - DECAY) * seconds
+        self._steps += 1
         self._sentences += sentences
         self._step_seconds += seconds
 
@@ -167,17 +175,19 @@ class ThroughputMeter:
     def sentences_per_second(self) -> float:
         """Throughput of the steps since the last call."""
         rate = self._sentences / max(self._step_seconds, 1e-9)
-        self._sentences, self._step_seconds = 0, 0.0
+        self._sentences = 0
+        self._step_seconds = 0.0
         return round(rate, 1)
 
     def seconds_left(self, steps: int, evaluations: int) -> float | None:
-        """Estimated seconds for steps, by the recent rate, and evaluations, by the mean; None before the first step."""
-        if self._seconds_per_step is None:
+        """Estimated seconds for steps, by the recent rate, and evaluations, by the mean; None after too few steps."""
+        if self._seconds_per_step is None or self._steps < STEPS_BEFORE_ESTIMATE:
             return None
         evaluation = sum(self._evaluations) / len(self._evaluations) if self._evaluations else 0.0
         return round(steps * self._seconds_per_step + evaluations * evaluation, 1)
 
     def _lap(self) -> float:
         now = time.perf_counter()
-        seconds, self._last = now - self._last, now
+        seconds = now - self._last
+        self._last = now
         return seconds

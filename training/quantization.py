@@ -73,13 +73,15 @@ def _to_bfloat16(vectors: np.ndarray, _: Ranges) -> np.ndarray:
 
 
 def _to_int8(vectors: np.ndarray, calibration: Ranges) -> np.ndarray:
-    start, step = calibration[0], (calibration[1] - calibration[0]) / STEPS
+    start = calibration[0]
+    step = (calibration[1] - calibration[0]) / STEPS
     steps = np.floor((vectors - start) / np.where(step == 0, 1, step))
     return (np.clip(steps, 0, STEPS) - 128).astype(np.int8)
 
 
 def _from_int8(codes: np.ndarray, calibration: Ranges) -> np.ndarray:
-    start, step = calibration[0], (calibration[1] - calibration[0]) / STEPS
+    start = calibration[0]
+    step = (calibration[1] - calibration[0]) / STEPS
     return (start + (codes.astype(np.float32) + np.float32(128.5)) * step).astype(np.float32)
 
 

@@ -12,14 +12,9 @@ which they differ (Hamming distance). One byte divides the range of a dimension 
 
 **Pairs.** For unit vectors the cosines of all pairs are one matrix product (section 1 of the paper). It is computed in
 blocks of the upper triangle, so memory is bounded: 10,000 sentences have 50 million cosines, 100,000 have five billion.
-Most rows of a block cannot improve on the k best pairs so far. A bfloat16 product, four times as fast on processors
-that support it, identifies the rows that may; only those are recomputed in float32.
-
-TOLERANCE makes that exact. Rounding to bfloat16 has a relative error of at most u = 2⁻⁸. The product of two rounded
-unit vectors is therefore within 2u + u² of their cosine, and rounding the product adds u(1 + u)²: together less than
-0.0118. The remaining 0.0038 of TOLERANCE exceeds the error of summing in float32 below 60,000 dimensions.
 """
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -33,7 +28,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from training import parallel
-from training.device import has_native_bfloat16
 from training.errors import InputError
 from training.pooling import normalize_rows
 from training.progress import steps
@@ -51,7 +45,8 @@ def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
         v: NumPy or tensor; InputError if its vectors have another length.
         function: cosine, dot, or a negative distance, euclidean or manhattan (`SIMILARITIES`). InputError for another.
     """
-    first, second = as_rows(u), as_rows(v)
+    first = as_rows(u)
+    second = as_rows(v)
     check_dimensions(first, second)
     similarities = _score_function(function)(first, second)
     return similarities if isinstance(u, Tensor) else similarities.numpy()
@@ -74,7 +69,7 @@ def as_rows(vectors: np.ndarray | Tensor) -> Tensor:
     return rows.float() if rows.ndim == 2 else rows.float()[None]
 
 
-def check_dimensions(first: Tensor, second: Tensor) -> None:
+def check_dimensions(first: Tensor | np.ndarray, second: Tensor | np.ndarray) -> None:
     """InputError unless the rows of both have the same length."""
     if first.shape[1] != second.shape[1]:
         raise InputError(
@@ -83,7 +78,8 @@ def check_dimensions(first: Tensor, second: Tensor) -> None:
         )
 
 
-QUERIES, ROWS = 128, 65_536
+QUERIES = 128
+ROWS = 65_536
 # The bits of a dimension.
 BITS = (1, 8)
 # The fewest candidates that are rescored, by bits.
@@ -91,7 +87,8 @@ CANDIDATES = {1: 1_000, 8: 100}
 # Candidates for each of the k results, if these are more.
 CANDIDATES_PER_RESULT = {1: 40, 8: 4}
 # The queries that an index of one bit is checked with, and the recall that it must have.
-CHECKED, MIN_RECALL = 20, 0.95
+CHECKED = 20
+MIN_RECALL = 0.95
 # The vectors that are worth a thread of their own.
 MIN_PART = 50_000
 CHUNK = 65_536
@@ -123,7 +120,8 @@ class SearchIndex:
         neighbours = [self._nearest(part, k) for part in rows_of_queries.split(QUERIES)]
         scores, rows = (np.concatenate(parts) for parts in zip(*neighbours, strict=True))
         order = np.lexsort((rows, -scores))
-        scores, rows = np.take_along_axis(scores, order, 1), np.take_along_axis(rows, order, 1)
+        scores = np.take_along_axis(scores, order, 1)
+        rows = np.take_along_axis(rows, order, 1)
         return np.minimum(scores, 1) if self._is_cosine else scores, rows
 
     def _nearest(self, queries: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -132,7 +130,8 @@ class SearchIndex:
         for start in range(0, len(self), ROWS):
             block = self._score(queries, self._vectors[start : start + ROWS])
             best = block.topk(min(k, block.shape[1]))
-            scores, rows = torch.cat([scores, best.values], 1), torch.cat([rows, best.indices + start], 1)
+            scores = torch.cat([scores, best.values], 1)
+            rows = torch.cat([rows, best.indices + start], 1)
             scores, places = scores.topk(min(k, scores.shape[1]))
             rows = rows.gather(1, places)
         return scores.cpu().numpy(), rows.cpu().numpy()
@@ -152,7 +151,8 @@ class QuantizedIndex:
         self.note = ""
         if bits not in BITS:
             raise ValueError(f"vectors are quantized to {' or '.join(map(str, BITS))} bits a dimension, not {bits}")
-        self._vectors, self.bits = vectors, bits
+        self._vectors = vectors
+        self.bits = bits
         self._mean = vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
         parts = max(1, min(parallel.num_threads(), len(vectors) // MIN_PART))
         edges = np.linspace(0, len(vectors), parts + 1, dtype=np.int64)
@@ -259,8 +259,6 @@ def semantic_search(
 BLOCK = 1_024
 # The time of all blocks is estimated from those of so many rows of blocks.
 SAMPLED_BLOCKS = 4
-# A bound on the error of a bfloat16 cosine.
-TOLERANCE = 2**-6
 
 
 def paraphrase_mining(
@@ -289,29 +287,29 @@ def most_similar_pairs(
     """
     if k < 1:
         raise InputError(f"the number of pairs is {k:,}; it must be at least 1.")
-    products = _Products(vectors)
-    blocks = _triangle(len(vectors))
+    exact = as_rows(np.ascontiguousarray(vectors, dtype=np.float32))
     cosine = np.empty(0, dtype=np.float32)
     pairs = np.empty((2, 0), dtype=np.int64)
-    for rows_of, columns in steps(blocks, **watch):
+    for rows, columns in steps(_triangle(len(vectors)), **watch):
         full = len(cosine) == k
         bound = float(cosine.min()) if full else threshold
-        rows, block = products.rows_from(bound, rows_of, columns)
+        block = _cosines(exact, rows, columns)
         is_better = block > bound if full else block >= bound
         # Each pair counts once, and no sentence is paired with itself.
-        if rows_of == columns:
-            is_better &= np.arange(block.shape[1]) > rows[:, None] - columns.start
+        if rows == columns:
+            is_better = np.triu(is_better, 1)
         better = np.flatnonzero(is_better)
         if len(better):
             i, j = np.divmod(better, block.shape[1])
             cosine = np.concatenate([cosine, block.ravel()[better]])
-            pairs = np.concatenate([pairs, np.stack([rows[i], j + columns.start])], axis=1)
+            pairs = np.concatenate([pairs, np.stack([i + rows.start, j + columns.start])], axis=1)
             if len(cosine) > k:
                 lowest = np.partition(cosine, len(cosine) - k)[len(cosine) - k]
                 above = np.flatnonzero(cosine > lowest)
                 # The first of equal ones stay.
                 highest = np.concatenate([above, np.flatnonzero(cosine == lowest)[: k - len(above)]])
-                cosine, pairs = cosine[highest], pairs[:, highest]
+                cosine = cosine[highest]
+                pairs = pairs[:, highest]
     order = np.lexsort((pairs[1], pairs[0], -cosine))
     best = (pairs[0, order], pairs[1, order], cosine[order])
     return list(zip(*(column.tolist() for column in best), strict=True))
@@ -320,11 +318,11 @@ def most_similar_pairs(
 def estimate_seconds(vectors: np.ndarray) -> float:
     """About how long comparing each vector with each takes on this machine, from the time of a few blocks."""
     n = min(len(vectors), SAMPLED_BLOCKS * BLOCK)
-    sample = np.array(vectors[:n])
+    sample = as_rows(np.array(vectors[:n]))
     started = time.perf_counter()
-    products = _Products(sample)
-    for block, columns in (blocks := _triangle(n)):
-        products.rows_from(1.0, block, columns)
+    blocks = _triangle(n)
+    for rows, columns in blocks:
+        _cosines(sample, rows, columns)
     count = -(-len(vectors) // BLOCK)
     return (time.perf_counter() - started) / max(len(blocks), 1) * count * (count + 1) / 2
 
@@ -335,25 +333,36 @@ def _triangle(n: int) -> list[tuple[slice, slice]]:
     return [(block, columns) for i, block in enumerate(parts) for columns in parts[i:]]
 
 
-class _Products:
-    """Blocks of the matrix of cosines; rows that cannot reach a bound are skipped after a bfloat16 product."""
+@torch.inference_mode()
+def _cosines(vectors: Tensor, rows: slice, columns: slice) -> np.ndarray:
+    """The cosines of some unit vectors with others, float32 (R, C), at most 1."""
+    return (vectors[rows] @ vectors[columns].T).clamp_(max=1).numpy()
 
-    def __init__(self, vectors: np.ndarray) -> None:
-        self.exact = as_rows(np.ascontiguousarray(vectors, dtype=np.float32))
-        self.bfloat16: Tensor | None = self.exact.bfloat16() if has_native_bfloat16("cpu") else None
 
-    def rows_from(self, bound: float, block: slice, columns: slice) -> tuple[np.ndarray, np.ndarray]:
-        """The rows that may have a cosine of at least ``bound`` with one of ``columns``, themselves excepted.
+# The most vectors of which all pairs are compared, and the cells that are searched among more.
+MAX_EXACT = 50_000
+PROBED_CELLS = 16
+SEED = 1_234
 
-        Returns their positions int64 (R,) and their cosines with ``columns``, float32 (R, C), at most 1.
-        """
-        with torch.inference_mode():
-            rows = torch.arange(block.start, min(block.stop, len(self.exact)))
-            if self.bfloat16 is not None and bound > -1:
-                product = self.bfloat16[block] @ self.bfloat16[columns].T
-                if block == columns:
-                    product.fill_diagonal_(-2)
-                rows = rows[product.amax(1).float() >= bound - TOLERANCE]
-            all_rows = len(rows) == min(block.stop, len(self.exact)) - block.start
-            cosines = (self.exact[block] if all_rows else self.exact[rows]) @ self.exact[columns].T
-            return rows.numpy(), cosines.clamp_(max=1).numpy()
+
+def neighbour_index(vectors: np.ndarray, queries: int, is_filled: bool = True) -> Any:
+    """A FAISS index of float32 (N, D) by dot product for so many queries; empty, but trained, unless ``is_filled``.
+
+    It is exact up to as many comparisons as those of all pairs of 50,000 vectors. Beyond, it is an inverted file
+    (k-means cells, 16 of them probed), which finds 92 of 100 neighbours (k = 15, 26,745 sentences of STS) in a tenth of
+    the time, and is deterministic.
+    """
+    import faiss
+
+    n, dimension = vectors.shape
+    index: Any = faiss.IndexFlatIP(dimension)
+    if n * queries > MAX_EXACT**2:
+        index = faiss.IndexIVFFlat(index, dimension, round(3.2 * math.sqrt(n)), faiss.METRIC_INNER_PRODUCT)
+        index.cp.niter = 6
+        index.cp.max_points_per_centroid = 64
+        index.cp.seed = SEED
+        index.train(vectors)
+        index.nprobe = PROBED_CELLS
+    if is_filled:
+        index.add(vectors)
+    return index

@@ -87,7 +87,9 @@ def run_experiment(
     A signal to end raises Stopped, which says how ``command`` resumes them. A run that trains writes its checkpoint
     first; before that, as while its model is loaded, there is nothing to wait for.
     """
-    execute, store, training = executor(cluster), experiments.store, set[str]()
+    execute = executor(cluster)
+    store = experiments.store
+    training = set[str]()
     stopped = Stopped(f"resume it with: {command} --resume {experiment_id}")
 
     def execute_run(run_id: str) -> None:
@@ -129,7 +131,8 @@ def _table(sweep: Experiment, ranking: Ranking) -> str:
 
 
 def _line(row: VariantRow) -> str:
-    summary, against = row.summary, row.against
+    summary = row.summary
+    against = row.against
     before, paper = ("" if value is None else f"{value:.2f}" for value in (row.before, row.paper))
     mean = "" if summary is None else f"{summary.mean:.2f}"
     mean += "" if summary is None or summary.deviation is None else f" ± {summary.deviation:.2f}"

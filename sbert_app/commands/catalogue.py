@@ -115,7 +115,12 @@ def data(
             read = DataName.parse(source)
             if not read.path.is_file():
                 raise InputError(f"{name} is no file, so there is nothing to write --clean from")
-            rows = write_clean(open_table(read.path, read.encoding or file.encoding), clean, dataset, findings)
+            rows = write_clean(
+                open_table(read.path, read.encoding or file.encoding, read.sheet or file.sheet),
+                clean,
+                dataset,
+                findings,
+            )
     columns: list[Any] = [*dataset.columns]
     columns += [dataset.scores] if dataset.scores is not None else []
     columns += [[dataset.label_names[label] for label in dataset.labels]] if dataset.labels is not None else []
@@ -136,9 +141,11 @@ def data(
 
 
 def _list(as_json: bool) -> None:
-    value, lines = {}, []
+    value = {}
+    lines = []
     for name, entry in DATA_SETS.items():
-        splits, source = list(entry.splits), entry.repo or "package index"
+        splits = list(entry.splits)
+        source = entry.repo or "package index"
         value[name] = {"title": entry.title, "form": entry.form, "splits": splits, "from": source}
         lines.append(f"{name:14} {entry.form:16} {', '.join(splits):18} {source}")
     lines.append("Also hf:org/name for any data set of the Hub, mteb:TASK, beir:FOLDER, nanobeir:SET, and files.")

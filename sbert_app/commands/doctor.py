@@ -51,7 +51,8 @@ def doctor(computing: options.Computing) -> int:
         "package index": lambda: _reach(os.environ.get("PIP_INDEX_URL") or "https://pypi.org/simple/"),
         "speed": lambda: _speed(computing),
     }
-    results, failed = dict[str, str](), list[str]()
+    results = dict[str, str]()
+    failed = list[str]()
     with clean_stdout():
         for name, check in checks.items():
             try:
@@ -82,7 +83,24 @@ def _device(computing: options.Computing) -> str:
 
     device = pick_device(computing.device)
     dtype = str(pick_dtype(computing.dtype, device)).removeprefix("torch.")
-    return f"{describe_device(device)}, {dtype}, {torch.get_num_threads()} threads of {os.cpu_count()} cores"
+    threads = f"{torch.get_num_threads()} threads of {os.cpu_count()} cores"
+    reason = f"; {_why_no_gpu()}" if device.type == "cpu" else ""
+    return f"{describe_device(device)}, {dtype}, {threads}{reason}"
+
+
+def _why_no_gpu() -> str:
+    """Why PyTorch does not offer a GPU here, in a clause."""
+    import torch
+
+    if torch.version.cuda is None and torch.version.hip is None:
+        return f"no GPU, because PyTorch {torch.__version__} is built for the CPU alone"
+    if torch.cuda.is_available():
+        return "there is a GPU, which --device cpu leaves unused"
+    try:
+        torch.cuda.init()
+    except (AssertionError, RuntimeError) as error:
+        return f"no GPU for PyTorch {torch.__version__}: {first_line(error)}"
+    return "no GPU"
 
 
 def _home(computing: options.Computing) -> str:

@@ -24,7 +24,8 @@ from sbert_app.services.files.report import ScoreReport
 from sbert_app.services.files.score import score_file
 from sbert_app.services.files.writers import VECTORS, WRITERS, check_output
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
-from training.data.tables.columns import PairColumns, has_pairs, pick_columns, split_names
+from training.data.tables.columns import PairColumns, split_names
+from training.data.tables.reading import requested_columns
 from training.data.tables.rows import OpenedTable
 from training.data.tables.table import SUFFIXES, open_table
 from training.errors import InputError, Stopped
@@ -124,15 +125,26 @@ def encode(
     """
     source, file = file.of(source)
     if parts.are_meant(source, output):
-        read = {"columns": (file.columns,) if file.columns else (), "encoding": file.encoding}
-        parts.run("encode", source, output, model, computing, normalize=normalize, **read)
+        if file.sheet:
+            raise InputError("--sheet is for one file, not for parts; leave it out")
+        parts.run(
+            "encode",
+            source,
+            output,
+            model,
+            computing,
+            normalize=normalize,
+            columns=(file.columns,) if file.columns else (),
+            encoding=file.encoding,
+        )
         return
     with pipe.files(source, output, computing.as_json, lines=file.columns is None) as (input_path, output_path):
         with clean_stdout(), ProgressBar("encoding", "sentences") as bar:
-            path, target = local_path(input_path), Path(output_path)
+            path = local_path(input_path)
+            target = Path(output_path)
             # This reports what is wrong before the model is loaded.
-            table, column = open_sentences(path, file.columns, file.encoding)
-            if file.columns is None and has_pairs(table):
+            table, column = open_sentences(path, file.columns, file.encoding, file.sheet)
+            if file.columns is None and len(table.reading.sentences) > 1:
                 print(
                     f"{source} holds pairs: {column} alone is encoded; --columns names another column", file=sys.stderr
                 )
@@ -158,7 +170,7 @@ def _check_matching(criterion: Criterion, outputs: MatchOutputs, table: OpenedTa
     """Raises InputError, before anything is scored, if a threshold cannot be chosen or a file cannot be written."""
     for path in filter(None, (*outputs.matched, outputs.groups, outputs.deduplicated)):
         check_output(path, WRITERS)
-    if criterion.kind != FIXED and not (columns.score or columns.label):
+    if criterion.kind != FIXED and not (columns.score or columns.label or columns.ratings):
         raise InputError(
             f"{table.path.name} has no column of gold scores or labels to choose a threshold by; give a number, such "
             "as --threshold 0.8"
@@ -202,19 +214,30 @@ def score(
     computing.prepare()
     source, file = file.of(source)
     if parts.are_meant(source, output):
-        if threshold or file.scale or file.labels:
-            raise InputError("--threshold, --scale and --labels are for one file, not for parts; leave them out")
-        read = {"columns": split_names(file.columns), "encoding": file.encoding, "keep_unknown": keep_unknown}
-        parts.run("score", source, output, model, computing, cross_encoder=cross_encoder, **read)
+        if threshold or file.scale or file.labels or file.raters or file.sheet:
+            of_one = "--threshold, --scale, --labels, --raters and --sheet"
+            raise InputError(f"{of_one} are for one file, not for parts; leave them out")
+        parts.run(
+            "score",
+            source,
+            output,
+            model,
+            computing,
+            cross_encoder=cross_encoder,
+            columns=split_names(file.columns),
+            encoding=file.encoding,
+            keep_unknown=keep_unknown,
+        )
         return
     with pipe.files(source, output, computing.as_json) as (input_path, output_path):
-        target, matches = Path(output_path), None
+        target = Path(output_path)
+        matches = None
         outputs = MatchOutputs([target], groups, deduplicated)
         criterion = _criterion_of(threshold, outputs)
         with clean_stdout(), ProgressBar("scoring", "rows") as bar:
             # This reports what is wrong before the model is loaded.
-            table = open_table(local_path(input_path), file.encoding)
-            columns = pick_columns(table, split_names(file.columns, table.columns) or None)
+            table = open_table(local_path(input_path), file.encoding, file.sheet)
+            columns = table.reading.with_columns(requested_columns(file.columns, table.reading)).pair()
             if criterion is not None:
                 _check_matching(criterion, outputs, table, columns)
             encoder = options.load_encoder(model, computing)
@@ -236,6 +259,7 @@ def score(
                     scale=file.scale,
                     labels=file.labels,
                     keep_unknown=keep_unknown,
+                    raters=file.raters,
                 )
                 if summary.stopped_at is not None:
                     raise Stopped(f"the {summary.stopped_at:,} rows before are scored in {target}")
@@ -244,7 +268,8 @@ def score(
                         limit = threshold_of(summary, criterion)
                     except InputError as error:
                         raise InputError(f"{error}; the scores without a column match are in {target}") from error
-                    outputs, cosine = replace(outputs, layout=Layout.of(table)), summary.added["cosine"]
+                    outputs = replace(outputs, layout=Layout.of(table))
+                    cosine = summary.added["cosine"]
                     matches = apply_threshold(files[1], summary.columns, cosine, limit, outputs, gold=summary.gold)
         summary.outputs = matches.outputs if matches else summary.outputs[:1]
         values = summary.to_dict()

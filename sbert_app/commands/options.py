@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, get_type_hints
+from typing import Annotated, Any, Self, TypeVar, get_type_hints
 
 from typer import Argument, Option
 
@@ -34,19 +34,16 @@ from training.data.tables.columns import split_names
 from training.data.tables.table import FORMATS, any_of
 from training.errors import InputError
 from training.models.model import Model as AnyModel
-from training.models.model import VectorModel, open_model, required
+from training.models.model import PairModel, VectorModel, open_model, required
 from training.names import READ_AS, DataName, ModelName, absolute_names, names_file
 from training.sources.home import home_folder, set_offline
-
-if TYPE_CHECKING:
-    from training.models.cross_encoder import CrossEncoder
 
 T = TypeVar("T")
 # In the help of commands.
 TABLES = any_of([file_format.suffixes[0] for file_format in FORMATS])
 # The name of standard input and of standard output.
 PIPE = "-"
-# JSON, Parquet and XLSX begin so; other standard input is plain text.
+# JSON, Parquet and workbooks begin so; other standard input is plain text.
 PACKED = (b"{", b"PAR1", b"PK\x03\x04")
 
 
@@ -134,6 +131,7 @@ class ModelOptions:
 class FileOptions:
     columns: Columns = None
     encoding: Encoding = None
+    sheet: Annotated[str | None, Option(metavar="NAME", help="The sheet of a workbook. [the longest]")] = None
 
     def of(self, source: str) -> tuple[str, Self]:
         """The name of a file, and how it is read. Options in its name come first: FILE?columns=A,B&encoding=NAME."""
@@ -166,6 +164,7 @@ class PairFileOptions(FileOptions):
         None
     )
     labels: Annotated[str | None, Option(metavar="NAME:1,…", help="The values of the labels. [by their names]")] = None
+    raters: Annotated[str | None, Option(metavar="NAME,…", help="The people whose judgements count. [all]")] = None
 
 
 @dataclass(frozen=True)
@@ -204,7 +203,7 @@ class Pipe:
 def received(source: str, lines: bool = False) -> Iterator[str]:
     """Yields the name of a file; for ``-`` that of a file with the content of standard input.
 
-    With ``lines`` it holds a sentence a line, unless it begins as JSON, Parquet or XLSX do.
+    With ``lines`` it holds a sentence a line, unless it begins as JSON, Parquet or a workbook do.
     """
     if source != PIPE:
         yield source
@@ -302,12 +301,13 @@ def load_encoder(model: ModelOptions, computing: Computing) -> VectorModel:
     return required(load_model(model, computing), VectorModel)
 
 
-def load_cross_encoder(name: str | None, computing: Computing) -> CrossEncoder | None:
+def load_cross_encoder(name: str | None, computing: Computing) -> PairModel | None:
     """The cross-encoder of this name; None for none."""
     # It imports torch, which takes seconds.
-    from training.models.cross_encoder import CrossEncoder
 
-    return CrossEncoder.load(name, computing.dtype, computing.device, computing.prepare()) if name else None
+    if not name:
+        return None
+    return required(open_model(name, None, computing.dtype, computing.device, computing.prepare()), PairModel)
 
 
 def open_corpus(source: str, file: FileOptions, home: Path) -> Corpus:
@@ -317,7 +317,7 @@ def open_corpus(source: str, file: FileOptions, home: Path) -> Corpus:
         return Corpus.from_data(file.data(source, "IN"), home)
     if file.columns is not None and split_names(file.columns)[1:]:
         return Corpus.from_dataset(load_data(file.data(source), home))
-    return Corpus.from_file(source, file.columns, file.encoding)
+    return Corpus.from_file(source, file.columns, file.encoding, sheet=file.sheet)
 
 
 def embed(corpus: Corpus, encoder: VectorModel, home: Path, bar: ProgressBar) -> EmbeddedCorpus:

@@ -1,7 +1,6 @@
 """compare, search, cluster and export: sentences under a model, by their similarity."""
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,8 +23,6 @@ from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.store.cache import DiskCache
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result
 from training.catalogue import DEFAULT_CROSS_ENCODER
-from training.errors import InputError
-from training.models.model import required
 from training.names import ModelName
 
 
@@ -153,7 +150,8 @@ def cluster(
     ]
     lines = []
     for row in rows:
-        words, example = ", ".join(row["keywords"][:4]), "".join(row["typical"][:1])
+        words = ", ".join(row["keywords"][:4])
+        example = "".join(row["typical"][:1])
         lines.append(f"{row['cluster'] or 'none':>7}  {row['sentences']:>9,}  {words:40}  {example}".rstrip())
     count = format_count(sum(row["cluster"] > 0 for row in rows), "cluster")
     head = f"{format_count(len(corpus), 'sentence')} of {corpus.name} in {count} by {method}"
@@ -170,16 +168,11 @@ def export(
         str,
         Argument(
             metavar="IN",
-            help="Sentences: .txt (one a line), .csv, .tsv, .jsonl, .parquet, .xlsx; or -. With --to onnx: a model.",
+            help="Sentences: .txt (one a line), .csv, .tsv, .jsonl, .parquet, .xlsx; or -.",
         ),
     ],
-    output: Annotated[
-        Path, Argument(metavar="OUT", help="A .parquet file for Apple's embedding-atlas; or a model's folder.")
-    ],
+    output: Annotated[Path, Argument(metavar="OUT", help="A .parquet file for Apple's embedding-atlas.")],
     *,
-    to: Annotated[
-        str, Option(metavar="atlas|onnx", help="Sentences for embedding-atlas, or a model as ONNX.")
-    ] = "atlas",
     model: options.ModelOptions,
     file: options.FileOptions,
     clusters: Annotated[int, Option(min=0, metavar="N", help="So many by k-means; 0: by density (HDBSCAN).")] = 0,
@@ -188,33 +181,21 @@ def export(
     ] = 50_000,
     computing: options.Computing,
 ) -> None:
-    """Write sentences with map and clusters, or a model as ONNX.
+    """Write sentences with map and clusters for embedding-atlas.
 
-    The file of sentences is for embedding-atlas; a model gets a graph in float32 and one in int8. After an interruption
-    the same command goes on from the vectors that are there.
+    After an interruption the same command goes on from the vectors that are there.
     """
     # It imports pyarrow.
     from sbert_app.services.clusters.atlas import OPTIONS, export_atlas
 
-    if to == "onnx":
-        from training.models.encoder import Encoder
-        from training.models.onnx_graph import export_onnx
-
-        with clean_stdout():
-            encoder = options.load_model(replace(model, model=source), replace(computing, dtype="float32"))
-            cosines = export_onnx(required(encoder, Encoder), output)
-        what = "its vectors have a cosine of {:.4f} or more with the model's"
-        lines = [f"{path}: {what.format(cosine)}" for path, cosine in cosines.items()]
-        print_result({"output": str(output), "graphs": cosines}, computing.as_json, "\n".join(lines))
-        return
-    if to != "atlas":
-        raise InputError(f"--to {to} is unknown; choose atlas or onnx")
     home, (source, file) = computing.prepare(), file.of(source)
     clustering = ClusterSettings(K_MEANS, num_clusters=clusters) if clusters else ClusterSettings(HDBSCAN)
-    limits, cache = CorpusLimits(map_points=map_points, clustered=map_points), DiskCache(home / "cache")
+    limits = CorpusLimits(map_points=map_points, clustered=map_points)
+    cache = DiskCache(home / "cache")
     with options.received(source, lines=file.columns is None) as path, clean_stdout(), ProgressBar("preparing") as bar:
         check_output(output, PARQUET, local_path(path))
-        corpus, watch = Corpus.from_file(path, file.columns, file.encoding), Watch(bar.stage)
+        corpus = Corpus.from_file(path, file.columns, file.encoding, sheet=file.sheet)
+        watch = Watch(bar.stage)
         encoder = options.load_encoder(model, computing)
         embedded = encode(corpus, encoder, None, watch.stage("Encoding"), home / "vectors")
         labels = group(embedded, clustering, cache, home, watch, limits)

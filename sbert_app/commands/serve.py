@@ -15,7 +15,7 @@ from sbert_app.hosts import LOOPBACK
 from sbert_app.services.background.ray_cluster import MISSING
 from sbert_app.settings import Settings
 from training.catalogue import asset
-from training.errors import InputError
+from training.errors import InputError, install_command
 from training.sources.home import make_home
 
 OPEN_TO_ALL = (
@@ -30,6 +30,7 @@ def serve(
     home: options.Home = None,
     auth: Annotated[str | None, Option(metavar="USER:PASS", help="Ask for this name and password.")] = None,
     auth_file: Annotated[Path | None, Option(metavar="FILE", help="A file whose first line is USER:PASS.")] = None,
+    session_days: Annotated[float | None, Option(metavar="DAYS", help="When a login ends by itself. [7]")] = None,
     allow_hosts: Annotated[
         list[str] | None,
         Option("--allow-host", metavar="NAME", help="A further host name to answer under, as of a proxy."),
@@ -107,7 +108,7 @@ def desktop(home: options.Home = None, offline: options.Offline = False) -> None
                 try:
                     webview.start(icon=str(asset("icon.png")))
                 except webview.errors.WebViewException as error:
-                    message = "neither Qt nor GTK is installed: pip install 'sbert-lab[desktop]' installs Qt"
+                    message = f"neither Qt nor GTK is installed: {install_command('desktop')} installs Qt"
                     raise InputError(message) from error
                 raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""train and distill: a model that is fine-tuned, and a static one that is made from another.
+"""train: a model that is fine-tuned.
 
 `train` executes one run in the foreground, in a folder of its own among the home folder's runs. Ctrl-C writes a
 checkpoint and ends; ``train --resume ID`` resumes from it. The runs that the app queues are in the same folder;
@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import inspect
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from sbert_app.commands import options
 from sbert_app.commands.ablate import run_experiment
@@ -29,10 +27,7 @@ from sbert_app.services.runs.estimate import estimate_run
 from sbert_app.services.runs.on_ray import executor
 from sbert_app.services.runs.store import RunStore
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
-from training.catalogue import DEFAULT_MODEL
-from training.data.load import load_data
 from training.errors import InputError, Stopped
-from training.models.files import check_replaceable
 from training.names import absolute_names, names_file
 from training.sources.resolve import find_run
 from training.trainer.config import SETTINGS, RunConfig
@@ -139,7 +134,8 @@ def _with_settings(command: Callable[..., None]) -> None:
     """Makes an option of each field of `RunConfig`, in place of the command's ``**settings``, its last parameter."""
     kind = inspect.Parameter.KEYWORD_ONLY
     whole = inspect.signature(command, eval_str=True)
-    own, parameters = dict(whole.parameters), []
+    own = dict(whole.parameters)
+    parameters = []
     own.popitem()
     for setting in SETTINGS.values():
         option = Option(
@@ -166,7 +162,8 @@ def _preview(store: RunStore, settings: dict[str, Any], as_json: bool) -> None:
         raise InputError("--preview shows mined negatives; add --mine-negatives")
     with clean_stdout(), ProgressBar("mining negatives", "sentences") as bar:
         mined = mine_for(config, store.home, on_progress=bar)
-    triplets, note = [asdict(triplet) for triplet in mined.examples(PREVIEWED)], mined.data.notes[-1]
+    triplets = [asdict(triplet) for triplet in mined.examples(PREVIEWED)]
+    note = mined.data.notes[-1]
     preview = {"triplets": triplets, "rows": len(mined.data), "note": note}
     print_result(preview, as_json, "\n".join([*map(_triplet_lines, triplets), note]))
 
@@ -249,37 +246,3 @@ def _summary(result: RunResult, warnings: Sequence[str]) -> str:
     if result.path:
         lines.append(f"model   {result.path}  (run:{result.id})")
     return "\n".join(lines)
-
-
-@options.grouped
-def distill(
-    output: Annotated[Path, Argument(metavar="OUT", help="The folder of the new model.")],
-    *,
-    model: options.Model = DEFAULT_MODEL,
-    dimension: Annotated[int, Option("--dim", metavar="N", min=2, help="Dimensions of the new vectors.")] = 256,
-    data: Annotated[
-        str | None, Option(metavar="NAME_OR_FILE", help="Sentences to count the frequencies of tokens in.")
-    ] = None,
-    file: options.FileOptions,
-    computing: options.Computing,
-) -> None:
-    """Distil an encoder into a static model.
-
-    It has no network to compute and is a hundred times as fast.
-    """
-    place = computing.prepare()
-    from training.models.distill import distill as make_static
-
-    data = None if data is None and file == options.FileOptions() else file.data(data or "")
-    started = time.perf_counter()
-    with clean_stdout(), ProgressBar("distilling", "tokens") as bar:
-        # This reports what is wrong before the model is loaded.
-        check_replaceable(output.expanduser().absolute())
-        corpus = None if data is None else [text for column in load_data(data, place).columns for text in column]
-        encoder = options.load_encoder(options.ModelOptions(model), computing)
-        static = make_static(encoder, dimension, corpus, on_progress=bar)
-        static.save(output)
-    tokens, seconds = static.vocabulary_size, round(time.perf_counter() - started, 2)
-    figures = {"model": str(output), "teacher": model, "dimension": dimension, "tokens": tokens, "seconds": seconds}
-    sentence = f"{output}: {tokens:,} tokens of {dimension} dimensions from {model}, in {seconds:.1f} s"
-    print_result(figures, computing.as_json, sentence)

@@ -1,6 +1,7 @@
 """Figures of comparisons: a cosine by words, the cosines of many sentences, and the scores of a file."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -10,12 +11,14 @@ import plotly.graph_objects as go
 from sbert_app.figures.style import DIVERGING, PALETTE, add_bars, add_scatter, apply_style, short_label
 from sbert_app.formats import format_number
 from sbert_app.services.files.report import ScoreReport
+from training.evaluation.attribution import Attribution
 
 # The most words of a sentence that can be read beside one another.
 MOST_WORDS = 30
 SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
 # The horizontal and the vertical axis of a matrix.
-TOP, DOWNWARDS = {"side": "top", "showgrid": False}, {"autorange": "reversed", "showgrid": False}
+TOP = {"side": "top", "showgrid": False}
+DOWNWARDS = {"autorange": "reversed", "showgrid": False}
 # The most numbers that can be read beside one another, on a phone too.
 MOST_NUMBERS = 12
 # The vertical axis of a histogram.
@@ -24,27 +27,45 @@ PAIRS = {"title": "pairs", "rangemode": "tozero"}
 BINS_MERGED = ((300, 4), (3_000, 2), (float("inf"), 1))
 
 
-def starts_of_parts(words: Sequence[str]) -> list[int]:
+def condensed(exact: Attribution) -> Attribution:
+    """A map that can be read: longer texts summed by sentence, and of many parts those that count most."""
+    starts_a = _starts_of_parts(exact.words_a)
+    starts_b = _starts_of_parts(exact.words_b)
+    by_row = np.add.reduceat(exact.matrix, starts_a, axis=0)
+    matrix = np.add.reduceat(by_row, starts_b, axis=1)
+    rows = _largest(matrix.sum(axis=1))
+    columns = _largest(matrix.sum(axis=0))
+    parts_a = _joined(exact.words_a, starts_a)
+    parts_b = _joined(exact.words_b, starts_b)
+    return replace(
+        exact,
+        words_a=[parts_a[row] for row in rows],
+        words_b=[parts_b[column] for column in columns],
+        matrix=matrix[np.ix_(rows, columns)],
+    )
+
+
+def _starts_of_parts(words: Sequence[str]) -> list[int]:
     """The places of the words at which the parts of a text begin: its words, or the sentences of a longer text."""
     starts = [0, *(n for n in range(1, len(words) - 1) if words[n - 1].endswith(SENTENCE_ENDS))]
     return starts if len(words) > MOST_WORDS and len(starts) > 1 else list(range(len(words)))
 
 
-def word_map(words_a: Sequence[str], words_b: Sequence[str], matrix: np.ndarray) -> go.Figure:
-    """A heat map of the contribution of each word pair to the cosine; rows are the words of the first sentence.
+def _joined(words: Sequence[str], starts: Sequence[int]) -> list[str]:
+    """The texts of the parts that begin at ``starts``."""
+    return [" ".join(words[start:end]) for start, end in pairwise([*starts, len(words)])]
 
-    Longer texts are summed by sentence. Of many parts it has those that count most.
-    """
-    alt = f"Word map: the share of each of {len(words_a)} × {len(words_b)} word pairs in the cosine"
-    starts_a, starts_b = starts_of_parts(words_a), starts_of_parts(words_b)
-    matrix = np.add.reduceat(np.add.reduceat(matrix, starts_a, axis=0), starts_b, axis=1)
-    words_a, words_b = (
-        [" ".join(words[start:end]) for start, end in pairwise([*starts, len(words)])]
-        for words, starts in ((words_a, starts_a), (words_b, starts_b))
-    )
-    rows, columns = (np.sort(np.argsort(-np.abs(matrix.sum(axis=axis)))[:MOST_WORDS]) for axis in (1, 0))
-    words_a, words_b = [words_a[row] for row in rows], [words_b[column] for column in columns]
-    matrix = matrix[np.ix_(rows, columns)]
+
+def _largest(sums: np.ndarray) -> list[int]:
+    """The places of the parts that count most, in the order of the text."""
+    return sorted(np.argsort(-np.abs(sums))[:MOST_WORDS].tolist())
+
+
+def word_map(exact: Attribution) -> go.Figure:
+    """A heat map of the contribution of each word pair to the cosine; rows are the words of the first sentence."""
+    alt = f"Word map: the share of each of {len(exact.words_a)} × {len(exact.words_b)} word pairs in the cosine"
+    parts = condensed(exact)
+    words_a, words_b, matrix = parts.words_a, parts.words_b, parts.matrix
     bound = max(float(np.abs(matrix).max()), 1e-6)
     labels = [[[short_label(a), short_label(b)] for b in words_b] for a in words_a]
     end = f"{bound:.2g}"
@@ -59,7 +80,8 @@ def word_map(words_a: Sequence[str], words_b: Sequence[str], matrix: np.ndarray)
 
 def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.Figure:
     """A heat map of the similarities (N, N) of all sentences."""
-    n, short = len(labels), [short_label(label) for label in labels]
+    n = len(labels)
+    short = [short_label(label) for label in labels]
     names = [[[a, b] for b in short] for a in short] if n <= 150 else None
     hover = "%{customdata[0]}<br>%{customdata[1]}<br>%{z:.3f}" if names else "line %{y} × line %{x}: %{z:.3f}"
     options = {"customdata": names, "colorbar": {"thickness": 10, "outlinewidth": 0}, "x0": 1, "y0": 1}
@@ -67,7 +89,8 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
     figure = _heatmap(np.round(matrix, 3), 1, 1 if n <= 60 else 0, hover, **options, **numbers)
     # Few lines are all numbered; of many lines Plotly numbers those that fit.
     ticks: dict[str, Any] = {"tick0": 1, "dtick": 1} if n <= MOST_NUMBERS else {"nticks": MOST_NUMBERS}
-    alt, below = f"{title}: every pair of {n} sentences", {"text": title, "font": {"size": 14}, "y": 0.02, "x": 0.5}
+    alt = f"{title}: every pair of {n} sentences"
+    below = {"text": title, "font": {"size": 14}, "y": 0.02, "x": 0.5}
     return apply_style(figure, 480, alt, TOP | ticks, DOWNWARDS | ticks, title=below, margin_b=44)
 
 
@@ -88,24 +111,30 @@ def _word_ticks(words: Sequence[str]) -> dict[str, Any]:
 
 def histogram(report: ScoreReport) -> go.Figure:
     """A histogram of the cosines of a file from zero, or the lowest one, with a line at their mean."""
-    counts, edges = np.array(report.counts), np.array(report.edges)
+    counts = np.array(report.counts)
+    edges = np.array(report.edges)
     merged = next(bins for limit, bins in BINS_MERGED if counts.sum() < limit)
-    counts, edges = counts.reshape(-1, merged).sum(1), edges[::merged]
+    counts = counts.reshape(-1, merged).sum(1)
+    edges = edges[::merged]
     first = int(np.flatnonzero(counts)[0]) if counts.any() else 0
     left = min(edges[first], 0.0)
     in_range = edges[:-1] >= left - 1e-9
-    lows, highs, counts = edges[:-1][in_range], edges[1:][in_range], counts[in_range]
+    lows = edges[:-1][in_range]
+    highs = edges[1:][in_range]
+    counts = counts[in_range]
     hover = "cosine %{customdata[0]} to %{customdata[1]}: %{y:,} pairs<extra></extra>"
     bounds = np.stack([lows, highs], axis=1).round(3).tolist()
-    middles, widths = ((lows + highs) / 2).round(4).tolist(), (highs - lows).tolist()
+    middles = ((lows + highs) / 2).round(4).tolist()
+    widths = (highs - lows).tolist()
     figure = add_bars(go.Figure(), middles, counts.tolist(), "blue", hover, width=widths, customdata=bounds)
     _titled(figure, "Distribution of the cosines", _cosines_from(left), PAIRS, bargap=0.08)
     if report.mean is not None:
         figure.add_vline(x=report.mean, line={"color": PALETTE["orange"], "width": 2})
         # At the edge of the figure the text would be cut.
         anchor = "right" if report.mean > 0.9 else "center"
-        text = {"text": f"mean {report.mean:.2f}", "showarrow": False, "xanchor": anchor}
-        figure.add_annotation(x=report.mean, y=1.08, yref="paper", **text)
+        figure.add_annotation(
+            x=report.mean, y=1.08, yref="paper", text=f"mean {report.mean:.2f}", showarrow=False, xanchor=anchor
+        )
     return figure
 
 
@@ -115,23 +144,40 @@ def label_histogram(by_label: tuple[Sequence[int], Sequence[int]], threshold: fl
     counts = np.array(by_label).reshape(2, -1, merged).sum(2)
     lows = np.linspace(-1, 1, counts.shape[1] + 1)[:-1]
     first = min(int(np.flatnonzero(counts.sum(0))[0]), int(np.searchsorted(lows, -1e-9)))
-    figure, middles = go.Figure(), (lows[first:] + merged / 200).round(4).tolist()
+    figure = go.Figure()
+    middles = (lows[first:] + merged / 200).round(4).tolist()
     hover = "cosine %{x:.2f}: %{y:,}<extra>%{fullData.name}</extra>"
     for values, name, colour in zip(counts, ("match", "no match"), ("blue", "orange"), strict=True):
-        options = {"name": f"{name} ({values.sum():,})", "width": merged / 100, "opacity": 0.65}
-        add_bars(figure, middles, values[first:].tolist(), colour, hover, **options)
+        add_bars(
+            figure,
+            middles,
+            values[first:].tolist(),
+            colour,
+            hover,
+            name=f"{name} ({values.sum():,})",
+            width=merged / 100,
+            opacity=0.65,
+        )
     figure.add_vline(x=threshold, line={"color": PALETTE["grey"], "width": 3})
     alt = "Histograms of the cosines of pairs that match and of pairs that do not"
-    options = {"barmode": "overlay", "bargap": 0.08, "showlegend": True, "alt": alt}
-    return _titled(figure, "Cosines by label", _cosines_from(lows[first]), PAIRS, **options)
+    return _titled(
+        figure,
+        "Cosines by label",
+        _cosines_from(lows[first]),
+        PAIRS,
+        barmode="overlay",
+        bargap=0.08,
+        showlegend=True,
+        alt=alt,
+    )
 
 
 def scatter(report: ScoreReport, gold_name: str) -> go.Figure:
     """The cosines of a file against its gold scores, a point for each pair or for a sample of them."""
     size, opacity = (8, 0.75) if len(report.scatter) < 300 else (4, 0.4)
     gold, cosines = zip(*report.scatter, strict=True)
-    hover, points = "gold %{x}, cosine %{y:.3f}<extra></extra>", {"marker_size": size, "marker_opacity": opacity}
-    figure = add_scatter(go.Figure(), gold, cosines, "blue", hover, "markers", **points)
+    hover = "gold %{x}, cosine %{y:.3f}<extra></extra>"
+    figure = add_scatter(go.Figure(), gold, cosines, "blue", hover, "markers", marker_size=size, marker_opacity=opacity)
     return _titled(figure, "Gold score and cosine", {"title": f"gold score ({gold_name})"}, {"title": "cosine"})
 
 

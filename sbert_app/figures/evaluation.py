@@ -36,7 +36,8 @@ WITH_LEGEND = {"showlegend": True, "margin_t": 48, "margin_r": 24}
 SHARE_AXIS = {"range": [0, 1.03], "tickformat": ".0%"}
 # The plot area on a tablet, as labels that stand apart there do so on wider screens too, and the approximate width of a
 # letter, in pixels.
-PLOT_SIZE, LETTER_WIDTH = (700, 290), 6.5
+PLOT_SIZE = (700, 290)
+LETTER_WIDTH = 6.5
 # The relative difference between two measurements of the speed of one model.
 SPEED_NOISE = 0.1
 # The anchors of a label and its offsets upwards in pixels; the first position that overlaps no other label is taken.
@@ -79,9 +80,11 @@ def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
 
     The paper's points, measured on another machine, are grey and hollow.
     """
-    figure, measured = go.Figure(), [point for point in points if not point.is_paper]
+    figure = go.Figure()
+    measured = [point for point in points if not point.is_paper]
     optimal = frontier(measured)
-    x, y = [point.speed for point in optimal], [point.quality for point in optimal]
+    x = [point.speed for point in optimal]
+    y = [point.quality for point in optimal]
     add_scatter(figure, x, y, "grey", name="frontier", line_dash="dot", line_width=1.5)
     groups: list[tuple[str, list[Point], str, dict[str, Any]]] = []
     for key, (name, colour, symbol) in GROUPS.items():
@@ -92,7 +95,8 @@ def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
     hover = "%{customdata}<br>%{y:.2f}, %{x:,.0f} sentences/s<extra></extra>"
     for name, group, colour, marker in groups:
         if group:
-            x, y = [point.speed for point in group], [point.quality for point in group]
+            x = [point.speed for point in group]
+            y = [point.quality for point in group]
             labels = [short_label(point.label, 34) for point in group]
             add_scatter(figure, x, y, colour, hover, "markers", name=name, customdata=labels, **marker)
     decades = [log10(point.speed) for point in points] or [2.0]
@@ -122,8 +126,16 @@ def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float
         free = (position for position, box in boxes.items() if not any(_overlap(box, other) for other in placed))
         anchor, offset = position = next(free, LABEL_POSITIONS[0])
         placed.append(boxes[position])
-        where = {"xanchor": anchor, "xshift": 8 if anchor == "left" else -8, "yshift": offset, "showarrow": False}
-        figure.add_annotation(x=log10(point.speed), y=point.quality, text=label, font_size=12, **where)
+        figure.add_annotation(
+            x=log10(point.speed),
+            y=point.quality,
+            text=label,
+            font_size=12,
+            xanchor=anchor,
+            xshift=8 if anchor == "left" else -8,
+            yshift=offset,
+            showarrow=False,
+        )
 
 
 def _overlap(a: Box, b: Box) -> bool:
@@ -137,7 +149,8 @@ def label_histograms(by_label: dict[str, np.ndarray]) -> go.Figure:
     for (label, values), colour in zip(by_label.items(), ("blue", "orange", "vermillion"), strict=False):
         counts, edges = np.histogram(values, bins=40, range=(-0.2, 1.0))
         middles = ((edges[:-1] + edges[1:]) / 2).round(3).tolist()
-        shares, name = (counts / max(len(values), 1)).round(5).tolist(), f"{short_label(label)} ({len(values):,})"
+        shares = (counts / max(len(values), 1)).round(5).tolist()
+        name = f"{short_label(label)} ({len(values):,})"
         add_scatter(figure, middles, shares, colour, hover, name=name, line_shape="hvh", fill="tozeroy")
     y = {"title": "share of pairs", "tickformat": ".0%"}
     return apply_style(figure, 300, x={"title": "similarity"}, y=y, showlegend=True)
@@ -150,7 +163,8 @@ def quality_and_size(table: CostTable) -> go.Figure:
         label = PRECISIONS[name].label
         cells = [cell for cell in table.cells if cell.precision == name]
         of_cell = "%{customdata[0]} dimensions: ρ %{y:.2f}, %{x:,} bytes, %{customdata[1]:.2f} ms"
-        x, y = [cell.bytes for cell in cells], [cell.rho.value for cell in cells]
+        x = [cell.bytes for cell in cells]
+        y = [cell.rho.value for cell in cells]
         options = {"name": label, "marker_size": 9, "marker_symbol": symbol}
         options["error_y"] = error_bars([cell.rho for cell in cells], colour, thickness=1, width=3)
         options["customdata"] = [[cell.dimension, cell.milliseconds] for cell in cells]
@@ -158,7 +172,8 @@ def quality_and_size(table: CostTable) -> go.Figure:
     sizes = sorted({cell.bytes for cell in table.cells})
     ticks = [2**power for power in range(2, 14) if sizes[0] <= 2**power * 1.5 and 2**power <= sizes[-1] * 1.5]
     labels = {"tickvals": ticks, "ticktext": [f"{tick:,}" for tick in ticks], "minor": {"ticks": ""}}
-    size, quality = {"type": "log", "title": "bytes a vector", **labels}, {"title": "Spearman ρ ×100"}
+    size = {"type": "log", "title": "bytes a vector", **labels}
+    quality = {"title": "Spearman ρ ×100"}
     alt = "Spearman's ρ against the size of a vector, a line for each precision"
     return apply_style(figure, 380, alt, size, quality, showlegend=True, margin_t=48)
 
@@ -173,7 +188,8 @@ def reliability(bins: Sequence[tuple[float, float, int]], pairs: str) -> go.Figu
     hover = "“x of 5” %{x:.2f}, gold score %{y:.2f}: %{customdata:,} pairs<extra></extra>"
     add_scatter(figure, predicted, gold, "blue", hover, "lines+markers", marker_size=9, customdata=counts)
     axis = {"range": [-0.1, 5.1], "dtick": 1}
-    x, y = {"title": f"mean “x of 5”, {short_label(pairs, 34)}", **axis}, {"title": "mean gold score", **axis}
+    x = {"title": f"mean “x of 5”, {short_label(pairs, 34)}", **axis}
+    y = {"title": "mean gold score", **axis}
     return apply_style(figure, 360, f"Mean gold score against mean predicted score, ten bins of {pairs}", x, y)
 
 
@@ -184,19 +200,31 @@ def precision_recall(
 
     ``curves`` has the decisions of several models on the same pairs, this one among them, by the names of the models.
     """
-    figure, colours, at = go.Figure(), iter(cycle(CURVE_COLOURS)), "precision %{y:.1%}, recall %{x:.1%}"
+    figure = go.Figure()
+    colours = iter(cycle(CURVE_COLOURS))
+    at = "precision %{y:.1%}, recall %{x:.1%}"
     for model, other in (curves or {"all pairs": decision}).items():
         colour = "blue" if other is decision else next(colours)
         thresholds, precision, recall = map(list, zip(*other.curve, strict=True))
         hover = f"from %{{customdata:.3f}}: {at}<extra>%{{fullData.name}}</extra>"
-        line = {"customdata": thresholds, "line_width": 2 if other is decision else 1.5}
-        add_scatter(figure, recall, precision, colour, hover, "lines", name=short_label(model, 34), **line)
+        add_scatter(
+            figure,
+            recall,
+            precision,
+            colour,
+            hover,
+            "lines",
+            name=short_label(model, 34),
+            customdata=thresholds,
+            line_width=2 if other is decision else 1.5,
+        )
     for choice, colour in _reached(decision):
         hover = f"from {choice.threshold.value:.3f} on: {at}<extra></extra>"
         name, ring = names.get(choice.criterion, choice.criterion), {"color": "#ffffff", "width": 1}
         marker = {"name": name, "marker_size": 11, "marker_line": ring}
         bars = {"error_x": error_bars([choice.recall], colour), "error_y": error_bars([choice.precision], colour)}
-        x, y = [choice.recall.value], [choice.precision.value]
+        x = [choice.recall.value]
+        y = [choice.precision.value]
         add_scatter(figure, x, y, colour, hover, "markers", **marker, **bars)
     share = decision.matches / decision.n
     figure.add_hline(y=share, line={"color": PALETTE["grey"], "dash": "dot", "width": 1})
@@ -214,7 +242,8 @@ def by_threshold(decision: Decision, similarity: str, model: str = "") -> go.Fig
     f1 = [2 * p * r / (p + r) if p + r else 0.0 for p, r in zip(precision, recall, strict=True)]
     figure = go.Figure()
     for name, values, colour in (("precision", precision, "blue"), ("recall", recall, "green"), ("F1", f1, "grey")):
-        hover, dash = f"from %{{x:.3f}} on: {name} %{{y:.1%}}<extra></extra>", "dot" if name == "F1" else "solid"
+        hover = f"from %{{x:.3f}} on: {name} %{{y:.1%}}<extra></extra>"
+        dash = "dot" if name == "F1" else "solid"
         add_scatter(figure, thresholds, values, colour, hover, name=name, line_dash=dash)
     for choice, colour in _reached(decision):
         figure.add_vline(x=choice.threshold.value, line={"color": PALETTE[colour], "width": 2})

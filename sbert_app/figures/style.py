@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 from typing import Any
+from zlib import crc32
 
 import plotly.graph_objects as go
+
+from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 
 # Okabe & Ito (2008): distinguishable with any colour vision.
 PALETTE = {
@@ -16,6 +19,9 @@ PALETTE = {
     "yellow": "#F0E442",
     "grey": "#7F8793",
 }
+# The colours of the built-in models, and those among which all others are spread.
+MODEL_COLOURS = {DEFAULT_MODEL: "blue", DEFAULT_CROSS_ENCODER: "vermillion"}
+OTHER_COLOURS = ("purple", "grey", "sky", "orange")
 # Negative vermillion, zero transparent, positive blue: legible on a white and on a black background.
 DIVERGING = [[0.0, "rgba(213,94,0,1)"], [0.5, "rgba(127,135,147,0.06)"], [1.0, "rgba(0,114,178,1)"]]
 # The legend is a line above the plot.
@@ -47,6 +53,18 @@ TEMPLATE = go.layout.Template(
         "yaxis": _AXIS,
     }
 )
+
+
+def model_colours(models: Sequence[str]) -> list[str]:
+    """The palette colour of each model, by its name: the same in every figure, unless two of them would share it."""
+    taken: list[str] = []
+    for model in models:
+        start = crc32(model.encode()) % len(OTHER_COLOURS)
+        others = OTHER_COLOURS[start:] + OTHER_COLOURS[:start]
+        wanted = [MODEL_COLOURS.get(model, others[0]), *others]
+        free = [colour for colour in wanted if colour not in taken]
+        taken.append(next(iter(free), others[0]))
+    return taken
 
 
 def apply_style(
@@ -95,7 +113,8 @@ def error_bars(
     estimates: Sequence[tuple[float, float, float]], colour: str, thickness: float = 1.5, width: float = 4
 ) -> dict[str, Any]:
     """Intervals (value, low, high) as error bars of a trace, in a colour of the palette."""
-    above, below = [high - value for value, _, high in estimates], [value - low for value, low, _ in estimates]
+    above = [high - value for value, _, high in estimates]
+    below = [value - low for value, low, _ in estimates]
     lengths = {"type": "data", "symmetric": False, "array": above, "arrayminus": below}
     return {**lengths, "color": PALETTE[colour], "thickness": thickness, "width": width}
 

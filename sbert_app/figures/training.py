@@ -18,7 +18,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from sbert_app.figures.style import PALETTE, apply_style, error_bars, short_label
-from sbert_app.services.experiments.ablations import VariantRow
+from sbert_app.services.experiments.ablations import Summary, VariantRow
 from sbert_app.services.runs.record import Event, Run
 from training.evaluation.diagnostics import COLLAPSED_FROM
 from training.trainer.run_metrics import RUN_METRICS
@@ -32,7 +32,8 @@ PERCENT = 100
 # The weight of the past in the running mean of the loss.
 SMOOTHING = 0.9
 # The height of a variant of an ablation, and the space for legend and axis.
-ROW_PIXELS, MARGIN_PIXELS = 46, 104
+ROW_PIXELS = 46
+MARGIN_PIXELS = 104
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ def measure(curves: Sequence[Curve]) -> go.Figure:
     values = [value for trace in figure.data for value in trace.y]
     if values and factor == PERCENT:
         # A change of half a point must not look like a cliff.
-        middle, half = (min(values) + max(values)) / 2, max((max(values) - min(values)) * 0.55, LEAST_SPAN / 2)
+        middle = (min(values) + max(values)) / 2
+        half = max((max(values) - min(values)) * 0.55, LEAST_SPAN / 2)
         figure.update_yaxes(range=[middle - half, middle + half])
     return figure
 
@@ -80,7 +82,9 @@ def loss(curves: Sequence[Curve]) -> go.Figure:
             yield _line(curve, steps, values, None, opacity=0.25, line_width=1)
             of = f" of {short_label(name, 40)}" if parts else ""
             # The exponential moving average, bias-corrected.
-            mean, weight, means = 0.0, 0.0, []
+            mean = 0.0
+            weight = 0.0
+            means = []
             for value in values:
                 mean = SMOOTHING * mean + (1 - SMOOTHING) * value
                 weight = SMOOTHING * weight + (1 - SMOOTHING)
@@ -102,8 +106,16 @@ def random(curves: Sequence[Curve]) -> go.Figure:
     figure = _figure("Random pairs (dashed: other domains)", curves, traces, height=230)
     figure.add_hrect(y0=COLLAPSED_FROM, y1=1, fillcolor=PALETTE["vermillion"], opacity=0.12, line_width=0)
     # Most curves begin below the range, and there may be none yet.
-    where = {"x": 0, "xref": "paper", "xanchor": "left", "y": (COLLAPSED_FROM + 1) / 2, "yanchor": "middle"}
-    figure.add_annotation(**where, text="collapsed", showarrow=False, font_size=12)
+    figure.add_annotation(
+        x=0,
+        xref="paper",
+        xanchor="left",
+        y=(COLLAPSED_FROM + 1) / 2,
+        yanchor="middle",
+        text="collapsed",
+        showarrow=False,
+        font_size=12,
+    )
     figure.update_yaxes(range=[-0.1, 1.05])
     return figure
 
@@ -147,36 +159,49 @@ def _points(events: Sequence[Event], kind: str, key: str) -> tuple[list[int], li
     return [step for step, _ in points], [round(value, 5) for _, value in points]
 
 
-def dots(rows: Sequence[VariantRow], measured: str) -> go.Figure:
-    """The variants of an ablation: a dot with the 95% interval of its mean, the paper's figure, and the base before.
+def dots(shipped: Sequence[VariantRow], here: Sequence[VariantRow] = (), here_name: str = "here") -> go.Figure:
+    """The variants of an ablation, each with the mark of what ships, of what was measured here and of the paper.
 
-    The axis is Spearman ρ ×100 on STSb dev. ``measured`` is the legend entry of the dots. Variants without a run keep
-    an empty row.
+    The axis is Spearman ρ ×100 on STSb dev; means have their 95% intervals, and the base before training has a mark
+    too. A variant without any run has no row. ``here_name`` is the legend entry of the runs on this machine.
     """
-    figure, summaries, places = go.Figure(), [row.summary for row in rows], list(range(len(rows)))
+    by_variant = {row.variant: row for row in here}
+    rows = [row for row in shipped or here if row.summary or by_variant.get(row.variant, row).summary]
+    own = [by_variant.get(row.variant) for row in rows] if here else []
+    figure = go.Figure()
+    places = list(range(len(rows)))
 
-    def mark(
-        values: Sequence[float | None], name: str, marker: dict[str, Any], mode: str = "markers", **more: Any
-    ) -> None:
+    def mark(values: Sequence[float | None], name: str, marker: dict[str, Any], **more: Any) -> None:
         """Adds a mark to each row that has a value; without any value it adds no entry to the legend either."""
         if any(value is not None for value in values):
             hover = "%{customdata}: %{x:.2f}<extra>" + escape(name) + "</extra>"
-            more |= {"customdata": [escape(row.label) for row in rows], "hovertemplate": hover}
-            figure.add_scatter(x=values, y=places, name=name, mode=mode, marker=marker, **more)
+            more = {"mode": "markers", **more, "customdata": [escape(row.label) for row in rows]}
+            figure.add_scatter(x=values, y=places, name=name, marker=marker, hovertemplate=hover, **more)
 
-    tick = {"symbol": "line-ns", "size": 20, "line": {"color": PALETTE["vermillion"], "width": 3}}
+    def mark_means(summaries: Sequence[Summary | None], name: str, symbol: str, colour: str, above: bool) -> None:
+        """Adds the mean of each row with its interval and its number."""
+        means = [summary.mean if summary else None for summary in summaries]
+        ends = [_interval(summary) if summary else (0.0, 0.0, 0.0) for summary in summaries]
+        text = {"text": ["" if mean is None else f"{mean:.1f}" for mean in means]}
+        text["textposition"] = f"{'top' if above else 'bottom'} center"
+        marker = {"symbol": symbol, "size": 12, "color": PALETTE[colour]}
+        mark(means, name, marker, mode="markers+text", error_x=error_bars(ends, colour, thickness=2.5, width=0), **text)
+
+    tick = {"symbol": "line-ns", "size": 20, "line": {"color": PALETTE["grey"], "width": 3}}
     mark([row.before for row in rows], "before training", tick)
     ring = {"symbol": "circle-open", "size": 12, "color": PALETTE["grey"], "line": {"width": 2}}
     mark([row.paper for row in rows], "the paper", ring)
-    means = [summary.mean if summary else None for summary in summaries]
-    ends = [
-        (summary.mean, summary.low or summary.mean, summary.high or summary.mean) if summary else (0, 0, 0)
-        for summary in summaries
-    ]
-    text = {"text": ["" if mean is None else f"{mean:.1f}" for mean in means], "textposition": "top center"}
-    intervals = error_bars(ends, "blue", thickness=2.5, width=0)
-    mark(means, measured, {"size": 12, "color": PALETTE["blue"]}, "markers+text", error_x=intervals, **text)
+    mark_means([row and row.summary for row in own] or [None], here_name, "diamond", "vermillion", above=False)
+    mark_means([row.summary for row in rows] if shipped else [None], "shipped", "circle", "blue", above=True)
     labels = [escape(row.label).replace(": ", ":<br>") for row in rows]
-    height, x = ROW_PIXELS * len(rows) + MARGIN_PIXELS, {"title": "Spearman ρ ×100 on STSb dev"}
+    height = ROW_PIXELS * len(rows) + MARGIN_PIXELS
+    x = {"title": "Spearman ρ ×100 on STSb dev"}
     y = {"tickvals": places, "ticktext": labels, "range": [len(rows) - 0.5, -0.95], "ticks": ""}
     return apply_style(figure, height, "", x, y, showlegend=True, legend_traceorder="reversed")
+
+
+def _interval(summary: Summary) -> tuple[float, float, float]:
+    """The mean and the ends of its interval, which are the mean itself for one value."""
+    low = summary.mean if summary.low is None else summary.low
+    high = summary.mean if summary.high is None else summary.high
+    return summary.mean, low, high

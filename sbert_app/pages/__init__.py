@@ -1,4 +1,4 @@
-"""The pages, a folder each. Their page.py has a function ``build(services)``; `sbert_app.server` puts them together.
+"""The pages, a folder each. Their page.py has a function ``build(services)``; `sbert_app.server.pages` builds them.
 
 Nothing here imports torch, so that the first paint does not wait for it.
 """

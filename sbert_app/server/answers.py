@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+import gradio as gr
+from pydantic import BaseModel, ConfigDict, SkipValidation
 
 from sbert_app.services.corpus.search import Hit
 from sbert_app.services.files.report import ScoreSummary
@@ -11,6 +12,8 @@ from sbert_app.services.runs.record import RunProgress, RunRecord
 
 Json = dict[str, Any]
 Figures = dict[str, float | None]
+# They are many, and were made here.
+Vectors = SkipValidation[list[list[float]]]
 
 
 class Tokens(BaseModel):
@@ -52,7 +55,7 @@ class Read(BaseModel):
 
 class Encoded(Read):
     dimension: int
-    embeddings: list[list[float]]
+    embeddings: Vectors
     warnings: list[str]
 
 
@@ -78,10 +81,12 @@ class Evaluation(BaseModel):
 
 @dataclass(kw_only=True)
 class ScoredFile(ScoreSummary):
+    """The summary of a scored file, and the file; ``file.url`` is its address."""
+
     columns: Json  # type: ignore[assignment]
     report: Json | None  # type: ignore[assignment]
     gold: Json | None  # type: ignore[assignment]
-    file: str
+    file: gr.FileData
     matches: Json | None = None
 
 
@@ -102,7 +107,7 @@ class RunStatus(RunState):
 class Projection(Read):
     seconds: float
     from_cache: bool
-    points: list[list[float]]
+    points: Vectors
 
 
 class SearchHits(Read):

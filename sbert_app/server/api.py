@@ -1,29 +1,35 @@
-"""The API beside Gradio's: the endpoints as ordinary routes, and health, metrics, the reference, the sheet of a class.
+"""The routes beside Gradio's: the endpoints, and health, metrics, the reference, the sheet of a class."""
 
-In ``/openapi.json`` the routes of ``/v1`` and a body for each example are written by hand, in an asset; the endpoints
-are described by FastAPI.
-"""
-
-import json
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
-import gradio as gr
-from anyio import CapacityLimiter, to_thread
+import fastapi_offline
 from fastapi import APIRouter, Request
+from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.staticfiles import StaticFiles
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 
 from sbert_app import __version__
 from sbert_app.pages.components import messages
 from sbert_app.pages.learn import teacher
-from sbert_app.server.endpoint import MOST_AT_ONCE, Endpoint, endpoints, status_of
+from sbert_app.process import is_ending
+from sbert_app.server.endpoint import Call, Endpoint, files_at
 from sbert_app.server.endpoints import ENDPOINTS
-from sbert_app.services.access import REGISTRY
+from sbert_app.server.errors import error_answer
+from sbert_app.services.access import REGISTRY, visitor_of
 from sbert_app.services.container import Services
-from training.catalogue import DEFAULT_MODEL, read_asset
+from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError, UserFacingError
 from training.sources.home import make_home
+
+DESCRIPTION = """Sentence similarity over HTTP: embeddings and re-ranking for clients of OpenAI's API under /v1, and
+what the pages do under /api. A mistake is answered with a status from 400 to 499 and one sentence. Where the app has a
+login, send the header Authorization: Bearer with the value of SBERT_TOKEN."""
 
 
 class Mistake(BaseModel):
@@ -32,55 +38,75 @@ class Mistake(BaseModel):
     error: str
 
 
-def endpoint_router(root_path: str) -> APIRouter:
-    """The routes ``/api/NAME`` of the endpoints, which have to be registered: an object in, an object out."""
-    routes, examples = APIRouter(prefix="/api", tags=["endpoints"]), json.loads(read_asset("openapi.json"))
-    for function, (model, options) in ENDPOINTS.items():
-        name, endpoint = function.__name__, endpoints[function.__name__]
-        content = {"schema": endpoint.schema(), "example": examples["x-examples"][name]}
-        routes.add_api_route(
-            f"/{name}",
-            _route(endpoint, CapacityLimiter(options.get("concurrency_limit", MOST_AT_ONCE)), root_path),
-            methods=["POST"],
-            operation_id=name,
-            summary=endpoint.description.partition("\n")[0],
-            description=endpoint.description,
-            response_model=model,
-            responses={"4XX": {"model": Mistake, "description": "What is wrong, in one sentence."}},
-            openapi_extra={"requestBody": {"required": True, "content": {"application/json": content}}},
-        )
+def endpoint_router(services: Services) -> APIRouter:
+    """The routes ``/api/<name>`` of the endpoints: an object in, an object out."""
+    routes = APIRouter(tags=["endpoints"])
+    for name, endpoint in ENDPOINTS.items():
+        add_endpoint(routes, f"/api/{name}", endpoint, services, Mistake)
+    routes.add_api_route("/api/{path:path}", no_answer, methods=METHODS, include_in_schema=False)
     return routes
 
 
-def _route(endpoint: Endpoint, limiter: CapacityLimiter, root_path: str) -> Any:
-    async def answer(request: Request) -> Response:
-        try:
-            arguments = await request.json()
-        except (ValueError, RecursionError):
-            return JSONResponse({"error": "the request is not valid JSON"}, 400)
-        if not isinstance(arguments, dict):
-            return JSONResponse({"error": "the request must be a JSON object with the arguments by name"}, 400)
-        try:
-            return JSONResponse(
-                await to_thread.run_sync(endpoint.answer, arguments, request, root_path, limiter=limiter)
-            )
-        except InputError as error:
-            return JSONResponse({"error": error.public}, status_of(error))
-        except gr.Error as error:
-            cause = error.__cause__
-            status = status_of(cause) if isinstance(cause, UserFacingError) else 500
-            return JSONResponse({"error": error.message}, status)
+def add_endpoint(
+    routes: APIRouter, path: str, endpoint: Endpoint, services: Services, error: Any, is_described: bool = True
+) -> None:
+    """Adds the route of an endpoint, whose errors have the shape of the model ``error``."""
 
-    return answer
+    async def answer(body: endpoint.body, request: Request) -> Response:  # type: ignore[name-defined]
+        async with _watched(request) as should_stop:
+            call = Call(services, visitor_of(request), should_stop, files_at(request, services))
+            return Response(await endpoint.run_json(call, body), media_type="application/json")
+
+    routes.add_api_route(
+        path,
+        answer,
+        methods=["POST"],
+        operation_id=endpoint.name if is_described else None,
+        include_in_schema=is_described,
+        summary=endpoint.description.partition("\n")[0],
+        description=endpoint.description,
+        response_model=endpoint.answer_type,
+        responses={"4XX": {"model": error, "description": "What is wrong, in one sentence."}},
+    )
+
+
+@asynccontextmanager
+async def _watched(request: Request) -> AsyncIterator[Callable[[], bool]]:
+    """A function that says whether the client has gone, or the app is ending."""
+    has_gone = threading.Event()
+
+    async def watch() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        has_gone.set()
+
+    def should_stop() -> bool:
+        return has_gone.is_set() or is_ending.is_set()
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield should_stop
+    finally:
+        watching.cancel()
+
+
+METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+
+
+async def no_answer(request: Request) -> Response:
+    """The answer to an address or a method that no route before it has."""
+    path = request.url.path
+    return error_answer(path, 404, f"there is no {request.method} {path[:100]}; /docs describes what there is")
 
 
 def document_router(services: Services) -> APIRouter:
-    """The routes. ``/health`` is answered without a login, the others are behind it."""
-    routes = APIRouter()
+    """The other routes. ``/health`` is answered without a login, the others are behind it."""
+    routes = APIRouter(tags=["state"])
 
     @routes.api_route("/health", methods=["GET", "HEAD"])
     def health() -> Response:
-        # The reasons why the app cannot answer, as clauses that name no folder of this machine.
+        """Whether the app can answer, or what is missing (503)."""
+        # The reasons are clauses that name no folder of this machine.
         missing = []
         try:
             make_home(services.settings.home)
@@ -93,23 +119,24 @@ def document_router(services: Services) -> APIRouter:
 
     @routes.get("/metrics")
     def metrics() -> Response:
+        """Figures for Prometheus: requests, latency, waiting requests, requests of a batch, tokens."""
         # The machine's exporter has the metrics of the process.
         return Response(generate_latest(REGISTRY), media_type=CONTENT_TYPE_LATEST)
 
-    @routes.get("/openapi.json")
-    def openapi(request: Request) -> Response:
-        document, described = json.loads(read_asset("openapi.json")), request.app.openapi()
-        document["info"]["version"] = __version__
-        del document["x-examples"]
-        document["paths"] |= described["paths"]
-        document["components"]["schemas"] |= described["components"]["schemas"]
-        return JSONResponse(document)
+    # The package ships Swagger's files, which FastAPI would ask another host for.
+    routes.mount("/docs/files", StaticFiles(packages=[(fastapi_offline.__name__, "static")]))
 
-    @routes.get("/docs")
+    @routes.get("/docs", include_in_schema=False)
     def docs() -> Response:
-        return HTMLResponse(read_asset("api.html"))
+        return get_swagger_ui_html(
+            openapi_url="openapi.json",
+            title="SBERT Lab: HTTP API",
+            swagger_js_url="docs/files/swagger-ui-bundle.js",
+            swagger_css_url="docs/files/swagger-ui.css",
+            swagger_favicon_url="favicon.ico",
+        )
 
-    @routes.get(f"/{teacher.SHEET}")
+    @routes.get(f"/{teacher.SHEET}", include_in_schema=False)
     def sheet(request: Request) -> Response:
         """The questions of a class to print; its parameters are those of a class, ``answers=1`` adds the answers."""
         try:

@@ -10,11 +10,14 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 
+from sbert_app import __version__
 from sbert_app.hosts import AllowedHosts
 from sbert_app.server import api, login, v1
-from sbert_app.server.calls import CountRequests, PlainCalls
+from sbert_app.server.errors import HANDLERS
+from sbert_app.server.events import WAITING, BoundedEvents
 from sbert_app.server.hosts import AnswerHeaders, OwnSite
 from sbert_app.server.limits import BodyLimits
+from sbert_app.server.metrics import CountRequests
 from sbert_app.server.pages import Pages
 from sbert_app.server.workarounds import ShortHeartbeats
 from sbert_app.services.container import Services
@@ -27,12 +30,12 @@ NOT_COMPRESSED = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/json", "applicat
 def create_app(services: Services) -> FastAPI:
     """The app that answers all requests."""
     settings = services.settings
-    account = login.Account(*settings.auth, settings.token) if settings.auth else None
+    account = login.Account(*settings.auth, settings.token, settings.session_days) if settings.auth else None
     tools = None
     if settings.mcp:
         from sbert_app.server.mcp import McpServer
 
-        tools = McpServer(settings.root_path)
+        tools = McpServer(services)
 
     middleware = [Middleware(layer, **options) for layer, options in _middleware(settings, account)]
     pages = Pages(services, [layer for layer in middleware if layer.cls is CORSMiddleware])
@@ -44,17 +47,22 @@ def create_app(services: Services) -> FastAPI:
 
     app = FastAPI(
         title="SBERT Lab",
-        openapi_url=None,
+        version=__version__,
+        description=api.DESCRIPTION,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        # `/docs` sends its requests below the address that it has behind a proxy.
+        servers=[{"url": "."}],
+        docs_url=None,
+        redoc_url=None,
+        exception_handlers=HANDLERS,
         middleware=middleware,
         lifespan=lifespan,
         routes=tools.routes() if tools else [],
     )
-    # What FastAPI describes are the endpoints alone; the others are described by hand.
     if account:
         app.include_router(login.router(account, settings.root_path), include_in_schema=False)
-    app.include_router(v1.router(services), include_in_schema=False)
-    app.include_router(api.endpoint_router(settings.root_path))
-    app.include_router(api.document_router(services), include_in_schema=False)
+    for router in (v1.router(services), api.endpoint_router(services), api.document_router(services)):
+        app.include_router(router)
     app.state.pages = pages
     app.mount("/", pages)
     return app
@@ -63,7 +71,8 @@ def create_app(services: Services) -> FastAPI:
 def _middleware(settings: Settings, account: login.Account | None) -> Iterator[tuple[Any, dict[str, Any]]]:
     """The layers of ASGI middleware with their options, from the outside inwards."""
     yield AnswerHeaders, {"on_space": "SPACE_ID" in os.environ}
-    yield OwnSite, {"hosts": AllowedHosts(settings.host, settings.allow_hosts), "origins": settings.allow_origins}
+    hosts = AllowedHosts(settings.host, settings.allow_hosts)
+    yield OwnSite, {"hosts": hosts, "origins": settings.allow_origins, "has_proxy": bool(settings.proxies)}
     if settings.allow_origins:
         yield CORSMiddleware, {"allow_origins": settings.allow_origins, "allow_methods": ["*"], "allow_headers": ["*"]}
     if account:
@@ -72,5 +81,5 @@ def _middleware(settings: Settings, account: login.Account | None) -> Iterator[t
     yield CountRequests, {}
     limits = {"of_upload": settings.upload_limit_mb << 20, "of_folder": settings.temp_limit_mb << 20}
     yield BodyLimits, {"folder": settings.temp_folder, **limits}
-    yield PlainCalls, {}
+    yield BoundedEvents, {"waiting": WAITING}
     yield ShortHeartbeats, {}

@@ -1,227 +1,172 @@
-"""Functions as HTTP endpoints: arguments are checked by their types, and an error is one sentence.
+"""An endpoint: a typed function of a request's body that HTTP, gradio_client and agents call alike.
 
-Gradio passes on whatever JSON a request holds. Here every argument is validated by pydantic against the type that the
-function declares, and against a range or a length that is stated: text and lists have a limit, numbers a smallest and
-a largest value. What does not fit is an error that names the argument; a fault of the app is logged, and the visitor
-is told that there was one, not which.
+The body is a pydantic model, and so is the answer. `sbert_app.server.api` makes a route of FastAPI of an endpoint,
+`register` an API of Gradio's for gradio_client, and `sbert_app.server.mcp` a tool of agents. All three compute in the
+same threads, within the same limits of a visitor.
 """
 
 import inspect
-import re
+import logging
+import math
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from functools import wraps
-from types import MethodType
-from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
+from dataclasses import dataclass
+from typing import Annotated, Any, get_type_hints
 
 import gradio as gr
-from pydantic import Field, TypeAdapter, ValidationError
-from starlette.requests import Request
+from anyio import CapacityLimiter, to_thread
+from fastapi import Request
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from sbert_app.pages.components.messages import gradio_errors
-from sbert_app.services.access import Quota, TooMany, visitor_of
+from sbert_app.pages.components.messages import INTERNAL_ERROR
+from sbert_app.process import is_ending
+from sbert_app.server.errors import InternalError, mistake
+from sbert_app.services.access import Quota, visitor_of
 from sbert_app.services.container import Services
-from sbert_app.services.runs.record import RunBusy, RunNotFound, RunStateError
-from training.data.tables.cells import quoted
-from training.errors import InputError, NotFoundError, UserFacingError
-from training.trainer.config import SETTINGS
+from training.errors import InputError, Stopped, UserFacingError
+
+log = logging.getLogger("sbert_lab.api")
 
 # An HTTP answer is no file: for more sentences there is the command line.
 MOST_SENTENCES = 10_000
-# The length of a sentence.
 MOST_CHARACTERS = 100_000
 # The length of the name of a model, a data set or a run, in characters.
 LONGEST_NAME = 4_096
-# `register` passes this argument to an endpoint.
-SERVICES = "services"
-# So many requests of one address to an endpoint that computes for seconds are worked on at once.
+# The requests of one address to an endpoint that are worked on at once, where each computes for seconds.
 MOST_AT_ONCE = 16
 
-# Under this key the scope of a plain call has a dictionary, for the status of a user's error.
-STATUS = "sbert_lab.status"
-STATUSES: dict[type[UserFacingError], int] = {TooMany: 429, NotFoundError: 404, RunNotFound: 404}
-STATUSES |= {RunBusy: 409, RunStateError: 409}
-
-Call = TypeVar("Call", bound=Callable[..., Any])
+Sentence = Annotated[str, Field(max_length=MOST_CHARACTERS)]
+Sentences = Annotated[list[Sentence], Field(max_length=MOST_SENTENCES, fail_fast=True)]
+Name = Annotated[str, Field(max_length=LONGEST_NAME)]
 
 
-def status_of(error: UserFacingError) -> int:
-    return next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 400)
+class Body(BaseModel):
+    """The body of a request. null is the default of a field; a field that is not known is refused by its name."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, body: Any) -> Any:
+        if not isinstance(body, dict):
+            return body
+        return {name: value for name, value in body.items() if value is not None}
+
+    @classmethod
+    def parse(cls, values: Any) -> Any:
+        """The body of these values. InputError with one sentence if they are wrong."""
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise InputError(mistake(error.errors(include_url=False))) from None
 
 
-class Between(NamedTuple):
-    """The smallest and the largest value of a numeric argument, both included."""
-
-    low: float
-    high: float
+def example(**values: Any) -> ConfigDict:
+    """The config of a body with an example for ``/docs``."""
+    return ConfigDict(json_schema_extra={"examples": [values]})
 
 
-def endpoint(at_once: int | None = None, sentences: tuple[str, ...] = (), **ranges: Between) -> Callable[[Call], Call]:
-    """A decorator for functions that `gr.api` registers.
+@dataclass(frozen=True)
+class Call:
+    """A request beside its body.
 
-    Args:
-        at_once: requests of one address that are worked on at the same time; None for any number.
-        sentences: the arguments that hold a sentence; other texts are names, which are shorter.
-        ranges: for each numeric argument its range.
+    Attributes:
+        visitor: the address that it came from.
+        should_stop: whether nobody waits for the answer any more.
+        files: the address of the app's files; "" where Gradio adds it.
     """
-    limit = Quota(at_once) if at_once else None
 
-    def decorate(function: Call) -> Call:
-        signature, hints = inspect.signature(function), get_type_hints(function)
-        takes_request = hints.pop("request", None) is not None
-        parameters = {name: part for name, part in signature.parameters.items() if name != "request"}
-        defaults = {name: part.default for name, part in parameters.items() if part.default is not part.empty}
-        adapters = {
-            name: _adapter(hints[name], name in sentences, ranges.get(name)) for name in parameters if name != SERVICES
-        }
-
-        @wraps(function)
-        def call(*arguments: Any, **named: Any) -> Any:
-            with gradio_errors(), ExitStack() as held:
-                bound = whole.bind(*arguments, **named)
-                bound.apply_defaults()
-                request = bound.arguments.pop("request")
-                try:
-                    # null is the default of an argument that has one.
-                    values = defaults | {name: value for name, value in bound.arguments.items() if value is not None}
-                    checked = {name: _checked(name, values.get(name), adapter) for name, adapter in adapters.items()}
-                    checked |= {name: value for name, value in bound.arguments.items() if name == SERVICES}
-                    if takes_request:
-                        checked["request"] = request
-                    if limit is not None:
-                        held.enter_context(limit.held(visitor_of(request)))
-                    return function(**checked)
-                except UserFacingError as error:
-                    # `PlainCalls` answers with it. Gradio's request has no such request for what waits in its queue.
-                    plain = getattr(request, "request", None)
-                    getattr(plain, "scope", {}).get(STATUS, {})["status"] = status_of(error)
-                    raise
-
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        request = inspect.Parameter("request", kind, default=None, annotation=gr.Request)
-        whole = signature.replace(parameters=[*parameters.values(), request])
-        call.__signature__ = whole  # type: ignore[attr-defined]
-        call.__annotations__ = hints | {"request": gr.Request}
-        return call  # type: ignore[return-value]
-
-    return decorate
-
-
-def _adapter(hint: Any, is_sentence: bool, between: Between | None) -> TypeAdapter[Any]:
-    """The validator of an argument: of its type, within the limits."""
-    sentence = Annotated[str, Field(max_length=MOST_CHARACTERS)]
-    name = Annotated[str, Field(max_length=LONGEST_NAME)]
-    many = Annotated[list[sentence], Field(max_length=MOST_SENTENCES)]
-    limits: Mapping[Any, Any] = {str: sentence if is_sentence else name, list[str]: many, list[str] | None: many | None}
-    if between is not None:
-        finite = False if hint is float else None
-        return TypeAdapter(Annotated[hint, Field(ge=between.low, le=between.high, allow_inf_nan=finite)])
-    return TypeAdapter(limits.get(hint, hint))
-
-
-def _checked(name: str, value: Any, adapter: TypeAdapter[Any]) -> Any:
-    try:
-        return adapter.validate_python(value)
-    except ValidationError as error:
-        raise InputError(_sentence(name, adapter, error.errors(include_url=False)[0])) from None
-
-
-def _sentence(name: str, adapter: TypeAdapter[Any], mistake: Any) -> str:
-    """The mistake in an argument, and the values that it takes."""
-    schema, value = adapter.json_schema(), mistake["input"]
-    place = next((f"{name}, number {step + 1:,}," for step in mistake["loc"] if isinstance(step, int)), name)
-    if "minimum" in schema:
-        kind = "a whole number" if schema["type"] == "integer" else "a number"
-        return f"{name} is {quoted(value)}, but must be {kind} from {schema['minimum']:,} to {schema['maximum']:,}"
-    if mistake["type"] in {"string_too_long", "too_long"} and isinstance(value, str):
-        return f"{place} has {len(value):,} characters; at most {mistake['ctx']['max_length']:,} are taken"
-    if mistake["type"] == "too_long":
-        return f"{name} holds {len(value):,} texts; at most {mistake['ctx']['max_length']:,} are taken"
-    if mistake["type"] == "literal_error":
-        return f"{name} is {quoted(value)}, but must be {mistake['ctx']['expected']}"
-    return f"{place} is {quoted(value)}, but must be {_KINDS.get(mistake['type'], 'something else')}"
-
-
-_KINDS = {"string_type": "text", "list_type": "a list of texts", "dict_type": 'an object such as {"lora_rank": 8}'}
-_KINDS |= dict.fromkeys(("bool_type", "bool_parsing"), "true or false")
-_KINDS |= dict.fromkeys(("missing", "model_type", "model_attributes_type"), "an uploaded file")
+    services: Services
+    visitor: str = ""
+    should_stop: Callable[[], bool] = is_ending.is_set
+    files: str = ""
 
 
 class Endpoint:
-    """A registered endpoint: the function that answers, its description, and the signature that callers see."""
+    """A function of a `Call` and a `Body`, by its name.
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        signature = inspect.signature(function)
-        # Gradio adds the request by itself.
-        own = [parameter for parameter in signature.parameters.values() if parameter.annotation is not gr.Request]
-        self.function, self.signature = function, signature.replace(parameters=own)
-        self.description, _, self._arguments = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
+    Args:
+        function: its annotations are the types of the body and of the answer, and its docstring is the description.
+        threads: the requests of all visitors that are computed at once.
+        at_once: the requests of one visitor that are worked on or wait at once.
+    """
 
-    def complete(self, named: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns all arguments in their order, with the defaults of those that are left out.
+    def __init__(self, function: Callable[..., Any], threads: int = MOST_AT_ONCE, at_once: float = math.inf) -> None:
+        hints = get_type_hints(function)
+        self.function = function
+        self.name = function.__name__
+        self.description = inspect.getdoc(function) or ""
+        self.body: type[Body] = hints["body"]
+        self.answer_type = hints["return"]
+        self.answer: TypeAdapter[Any] = TypeAdapter(self.answer_type)
+        self.threads = CapacityLimiter(threads)
+        self.quota = Quota(at_once)
 
-        InputError if an argument is unknown, or one without a default is missing.
+    async def run(self, call: Call, body: Body) -> Any:
+        """The answer as JSON values.
+
+        TooMany if the visitor has too much under way, Stopped if nobody waits any more, InternalError for a fault of
+        the app, or a user's error of the function.
         """
-        name, parameters = self.function.__name__, self.signature.parameters
-        takes = ", ".join(parameters)
-        if unknown := [key for key in named if key not in parameters]:
-            raise InputError(f"{name} has no argument {unknown[0][:80]!r}; it takes {takes}")
-        values = {key: named.get(key, parameter.default) for key, parameter in parameters.items()}
-        if missing := [key for key, value in values.items() if value is inspect.Parameter.empty]:
-            raise InputError(f"{name} needs {' and '.join(missing)}; it takes {takes}")
-        return values
+        return await self._compute(call, body, self._values)
 
-    def answer(self, arguments: Mapping[str, Any], request: Request, root_path: str = "") -> Any:
-        """The answer to ``arguments`` as JSON values, in which a file is an address.
+    async def run_json(self, call: Call, body: Body) -> bytes:
+        """The answer as JSON, in bytes. Errors as `run`."""
+        return await self._compute(call, body, self.answer.dump_json)
 
-        InputError as `complete`; gr.Error says what is wrong with their values, or that the app has a fault.
-        """
-        answer = self.function(**self.complete(arguments), request=request)
-        if isinstance(answer, tuple):
-            answer, file = answer
-            answer["file"] = f"{request.base_url}".rstrip("/") + f"{root_path}/gradio_api/file={file.path}"
-        return answer
+    async def _compute(self, call: Call, body: Body, dump: Callable[[Any], Any]) -> Any:
+        def compute() -> Any:
+            try:
+                return dump(self.function(call, body))
+            except (UserFacingError, Stopped):
+                raise
+            except Exception as error:
+                # At the end executors take nothing more.
+                if is_ending.is_set():
+                    raise Stopped from error
+                log.exception("%s failed", self.name)
+                raise InternalError(INTERNAL_ERROR) from error
 
-    def schema(self) -> dict[str, Any]:
-        """The JSON schema of the arguments, by name; their descriptions are those of the docstring."""
-        described = {key: " ".join(words.split()) for key, words in _ARGUMENT.findall(self._arguments)}
-        properties = {}
-        for key, parameter in self.signature.parameters.items():
-            of_type = _FILE if parameter.annotation is gr.FileData else TypeAdapter(parameter.annotation).json_schema()
-            default = {} if parameter.default is inspect.Parameter.empty else {"default": parameter.default}
-            properties[key] = {**of_type, **default, "description": described.get(key, "")}
-        required = [key for key, schema in properties.items() if "default" not in schema]
-        return {"type": "object", "properties": properties, "required": required}
+        # A request is counted before it takes a thread, for which others wait.
+        with self.quota.held(call.visitor):
+            return await to_thread.run_sync(compute, limiter=self.threads_for(call, body))
 
+    def _values(self, answer: Any) -> Any:
+        return self.answer.dump_python(answer, mode="json")
 
-_ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n     .*)*)", re.MULTILINE)
-_FILE = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
-
-# The registered endpoints, by name.
-endpoints: dict[str, Endpoint] = {}
+    def threads_for(self, call: Call, body: Body) -> CapacityLimiter:
+        """The threads that compute the answer to ``body``."""
+        return self.threads
 
 
-def register(function: Callable[..., Any], services: Services, **options: Any) -> None:
-    """Registers ``function`` in the open Blocks as the endpoint of its name; ``options`` are those of ``gr.api``."""
-    bound = MethodType(function, services)
-    endpoints[function.__name__] = Endpoint(bound)
-    gr.api(bound, api_name=function.__name__, **options)
+def files_at(request: Request, services: Services) -> str:
+    """The address of the app's files, for a request; a path follows."""
+    return f"{str(request.base_url).rstrip('/')}{services.settings.root_path}/gradio_api/file="
 
 
-def run_endpoint(start_run: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes an endpoint whose arguments that are fields of `RunConfig` have their ranges and descriptions."""
-    arguments: list[str] = []
-    ranges: dict[str, Any] = {}
-    for name, argument in inspect.signature(start_run).parameters.items():
-        if (setting := SETTINGS.get(name)) is None:
-            continue
-        words = f"; {', '.join(setting.choices)}" if name == "objective" else ""
-        if argument.default in (0, "") and setting.words not in ("", "0"):
-            words = f"; {'empty' if setting.range is None else '0'} = {setting.words}"
-        arguments.append(f"{name}: {setting.sentence()}{words}.")
-        if setting.range is not None:
-            # 0 stands for an argument that is left out; `RunConfig` refuses it elsewhere.
-            low = setting.range.low if setting.range.includes_low and not setting.is_optional else 0
-            ranges[name] = Between(low, setting.range.high)
-    start_run.__doc__ = (start_run.__doc__ or "").format(arguments="\n        ".join(arguments))
-    return endpoint(**ranges)(start_run)
+def register(endpoint: Endpoint, services: Services) -> None:
+    """Registers an endpoint in the open Blocks, for gradio_client: the fields of the body are its arguments."""
+    fields = endpoint.body.model_fields
+
+    async def call(*arguments: Any) -> Any:
+        *values, request = arguments
+        # Gradio's clients fill in the defaults, and `Body` knows what has been left out.
+        given: Mapping[str, Any] = {
+            name: value
+            for (name, field), value in zip(fields.items(), values, strict=False)
+            if field.is_required() or value != field.default
+        }
+        return await endpoint.run(Call(services, visitor_of(request)), endpoint.body.parse(given))
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [
+        inspect.Parameter(name, kind, default=inspect.Parameter.empty if field.is_required() else field.default)
+        for name, field in fields.items()
+    ]
+    request = inspect.Parameter("request", kind, default=None)
+    call.__signature__ = inspect.Signature([*parameters, request], return_annotation=endpoint.answer_type)  # type: ignore[attr-defined]
+    call.__annotations__ = {
+        **{name: field.annotation for name, field in fields.items()},
+        "request": gr.Request,
+    }
+    # The endpoint has limits of its own, and so takes no place in the queue of the pages.
+    gr.api(call, api_name=endpoint.name, api_description=endpoint.description, queue=False)

@@ -1,21 +1,31 @@
-"""The HTTP endpoints: plain JSON in and out, each registered in the open Blocks by its function.
+"""The endpoints: for each the body of a request, and the function that answers it.
 
-Annotations are not postponed here, as Gradio reads the types of the arguments from them.
+An argument is a field of the body, described by the text below it. `ENDPOINTS` lists the functions, which have the
+addresses ``/api/<name>`` and, for gradio_client, the names ``/<name>``; agents have them as tools.
 """
 
-from collections.abc import Callable
+from copy import copy
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import gradio as gr
+from pydantic import AfterValidator, Field, TypeAdapter, create_model
+from pydantic.fields import FieldInfo
 
 from sbert_app.formats import json_values
-from sbert_app.process import is_ending
-from sbert_app.server import answers
-from sbert_app.server.endpoint import MOST_AT_ONCE, Between, endpoint, register, run_endpoint
-from sbert_app.services.access import visitor_of
-from sbert_app.services.compare.comparison import compare_by_name, explain
+from sbert_app.server.answers import (
+    Compared,
+    Encoded,
+    Evaluation,
+    Projection,
+    RunState,
+    RunStatus,
+    ScoredFile,
+    SearchHits,
+)
+from sbert_app.server.endpoint import MOST_AT_ONCE, Body, Call, Endpoint, Name, Sentence, Sentences, example, register
+from sbert_app.services.compare.comparison import compare_by_name, leave_one_out_by_name
 from sbert_app.services.compare.token_score import score_tokens
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
@@ -26,180 +36,194 @@ from sbert_app.services.files.jobs import ScoreRequest
 from sbert_app.services.files.matches import threshold_of
 from sbert_app.services.maps.corpus_map import compute_map
 from sbert_app.services.maps.projection import MapSettings
-from sbert_app.services.models.cache import Distilled, distill_to_home
 from sbert_app.services.models.unknown import check_finite, unknown_warnings
-from sbert_app.services.results.decisions import unread_pairs
+from sbert_app.services.results.evaluate import RETRIEVAL
+from sbert_app.services.results.evaluate import evaluate as evaluate_by_name
 from sbert_app.services.runs.estimate import estimate_run
 from sbert_app.services.runs.record import Run
-from sbert_app.services.usage import read_tokens, usage, usage_of_rows, usage_of_search
+from sbert_app.services.usage import usage, usage_of_rows, usage_of_search
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
-from training.data.load import load_data, load_retrieval
 from training.errors import InputError, without_folders
-from training.evaluation.scoring import evaluate as measure
-from training.evaluation.thresholds import CRITERIA, Criterion, decide_data
+from training.evaluation.thresholds import CRITERIA, Criterion
 from training.models.model import Model, VectorModel
-from training.models.retrievers import load_retriever
-from training.names import DataName, ModelName
+from training.names import ModelName
 from training.trainer.config import SETTINGS, RunConfig
 
 UPLOAD_FIRST = "upload the file first: POST it to /gradio_api/upload"
 
 
-@endpoint(sentences=("sentence_a", "sentence_b"))
-def compare(
-    services: Services,
-    sentence_a: str,
-    sentence_b: str,
-    model: str = DEFAULT_MODEL,
-    pooling: str = "",
-    cross_encoder: str = DEFAULT_CROSS_ENCODER,
-    words: bool = False,
-    second: str = "",
-) -> dict[str, Any]:
-    """Compare two sentences: cosine, cross-encoder score (0 to 1; none with cross_encoder="none"), word map.
+EncoderName = Annotated[
+    Name,
+    Field(description="A bi-encoder: short name, Hub id, run:<id>."),
+    AfterValidator(lambda name: name or DEFAULT_MODEL),
+]
+Pooling = Annotated[
+    Name | None,
+    Field(description="mean, max or cls; empty = the model's own."),
+    AfterValidator(lambda name: name or None),
+]
 
-    Args:
-        sentence_a: the first sentence.
-        sentence_b: the second sentence.
-        model: a bi-encoder: short name, Hub id, run:<id>.
-        pooling: mean, max or cls; empty = the model's own.
-        cross_encoder: a cross-encoder's name, or "none".
-        words: also what each word adds: to the cosine where there is no word map, by integrated gradients; to the
-            score of the cross-encoder, by occlusion.
-        second: another model, whose answer is "second": a bi-encoder, or late interaction (maxsim:NAME, a ColBERT)
-            or a SPLADE, with the tokens whose shares add up to the score.
-    """
-    name = ModelName.parse(model or DEFAULT_MODEL)
-    comparison = compare_by_name(services.models, sentence_a, sentence_b, name, pooling, cross_encoder)
-    answer = comparison.to_json()
-    if words:
-        scores = [False] * comparison.lacks_words + [True] * (comparison.cross_encoder is not None)
-        answer["words"] = [explain(services.models, comparison, explains_cross).to_json() for explains_cross in scores]
-    if second:
-        other, pair = ModelName.parse(second), (sentence_a, sentence_b)
-        by_tokens = score_tokens(services.models, other, *pair)
-        answer["second"] = (by_tokens or compare_by_name(services.models, *pair, other)).to_json()
+
+class CompareBody(Body):
+    model_config = example(sentence_a="A cat sleeps.", sentence_b="A kitten is asleep.")
+    sentence_a: Sentence
+    """The first sentence."""
+    sentence_b: Sentence
+    """The second sentence."""
+    model: EncoderName = DEFAULT_MODEL
+    pooling: Pooling = None
+    cross_encoder: Name = DEFAULT_CROSS_ENCODER
+    """A cross-encoder's name, or "none"."""
+    words: bool = False
+    """Also how both scores change without each word."""
+    second: Name = ""
+    """Another model, whose answer is "second": a bi-encoder, or late interaction (maxsim:NAME, a ColBERT) or a SPLADE,
+    with the tokens whose shares add up to the score."""
+
+
+def compare(call: Call, body: CompareBody) -> Compared:
+    """Compare two sentences: cosine, cross-encoder score (0 to 1; none with cross_encoder="none"), word map."""
+    models = call.services.models
+    name = ModelName.parse(body.model)
+    pair = (body.sentence_a, body.sentence_b)
+    comparison = compare_by_name(models, *pair, name, body.pooling or "", body.cross_encoder)
+    answer = Compared(**comparison.to_json())
+    if body.words:
+        answer.words = [change._asdict() for change in leave_one_out_by_name(models, comparison)]
+    if body.second:
+        second = ModelName.parse(body.second)
+        by_tokens = score_tokens(models, second, *pair)
+        answer.second = (by_tokens or compare_by_name(models, *pair, second)).to_json()
     return answer
 
 
-@endpoint(at_once=MOST_AT_ONCE)
-def encode(
-    services: Services, sentences: list[str], model: str = DEFAULT_MODEL, pooling: str = "", normalize: bool = True
-) -> dict[str, Any]:
-    """Encode up to 10,000 sentences to vectors.
-
-    Args:
-        sentences: the sentences.
-        model: a bi-encoder.
-        pooling: mean, max or cls; empty = the model's own.
-        normalize: scale each vector to length 1, so that the dot product is the cosine.
-    """
-    encoder = services.models.get(model or DEFAULT_MODEL, VectorModel, pooling or None)
-    vectors = check_finite(encoder, encoder.encode(sentences, normalize, should_stop=is_ending.is_set))
-    read = usage(encoder.name, *read_tokens(encoder, sentences))
-    answer = {"model": encoder.name, "pooling": encoder.pooling, "dimension": encoder.dimension, **read}
-    warnings = unknown_warnings([encoder], sentences)
-    return {**answer, "embeddings": vectors.round(7).tolist(), "warnings": warnings}
+class EncodeBody(Body):
+    model_config = example(sentences=["A cat sleeps.", "A kitten is asleep."])
+    sentences: Sentences
+    """The sentences."""
+    model: EncoderName = DEFAULT_MODEL
+    pooling: Pooling = None
+    normalize: bool = True
+    """Whether each vector is scaled to length 1, so that the dot product is the cosine."""
 
 
-@endpoint(at_once=MOST_AT_ONCE, match_from=Between(0.01, 5.0))
-def evaluate(
-    services: Services,
-    data: str = "stsb:test",
-    model: str = DEFAULT_MODEL,
-    pooling: str = "",
-    threshold: str = "",
-    match_from: float = 4.0,
-    keep_unknown: bool = False,
-) -> dict[str, Any]:
-    """Spearman and Pearson of a model on a named data set, correlations in -1 to 1; or its threshold for matches.
-
-    Args:
-        data: stsb:dev, sts16, … or hf:org/name:config:split on the Hub; files are for the command line. Retrieval
-            (nDCG, MRR, recall, MAP): nanobeir:SciFact, …, or beir: before a set of pairs.
-        model: a bi-encoder, tfidf, glove, or a cross-encoder such as minilm-stsb. For retrieval also bm25,
-            NAME+bm25 and NAME?rerank=CROSS_ENCODER.
-        pooling: mean, max or cls; empty = the model's own.
-        threshold: best-f1, precision=0.95 or a number, several with commas: what it does to pairs it was not
-            chosen on, in place of the correlations.
-        match_from: the gold score (0 to 5) from which a pair counts as a match.
-        keep_unknown: whether pairs count that have a text of which the model knows no token.
-    """
-    services.access.check_data(data)
-    model, home = model or DEFAULT_MODEL, services.settings.home
-    if DataName.parse(data).is_retrieval and not threshold:
-        opened: list[Any] = []
-
-        def load(name: str) -> Any:
-            opened.append(services.models.get(name, Model, pooling or None))
-            return opened[-1]
-
-        judged = load_retrieval(data, home)
-        result = measure(load_retriever(model, load), judged, home, should_stop=is_ending.is_set)
-        return result | usage_of_search(opened, judged.queries, judged.documents)
-    scorer, rows = services.models.get(model, Model, pooling or None), load_data(data, home, split="test")
-    read = usage_of_rows(scorer, rows.columns)
-    if not threshold:
-        # A correlation may be undefined.
-        return json_values(measure(scorer, rows, home, keep_unknown=keep_unknown)) | read
-    rows, notes = unread_pairs(ModelName.parse(model), rows, home, match_from)
-    decided = decide_data(scorer, rows, threshold.split(","), match_from, keep_unknown=keep_unknown)
-    answer = {"model": scorer.name, "data": rows.name, **decided.to_dict(), **read}
-    return json_values({**answer, "notes": [*notes, *answer["notes"]]})
+def encode(call: Call, body: EncodeBody) -> Encoded:
+    """Encode up to 10,000 sentences to vectors."""
+    encoder = call.services.models.get(body.model, VectorModel, body.pooling)
+    vectors = encoder.encode(body.sentences, body.normalize, should_stop=call.should_stop)
+    check_finite(encoder, vectors)
+    return Encoded(
+        model=encoder.name,
+        pooling=encoder.pooling,
+        dimension=encoder.dimension,
+        embeddings=vectors.round(7).tolist(),
+        warnings=unknown_warnings([encoder], body.sentences),
+        **usage(encoder.name, *encoder.read_tokens(body.sentences)),
+    )
 
 
-@endpoint(at_once=MOST_AT_ONCE)
-def score_file(
-    services: Services,
-    file: gr.FileData,
-    columns: str = "",
-    model: str = DEFAULT_MODEL,
-    pooling: str = "",
-    cross_encoder: str = "none",
-    format: Literal["csv", "tsv", "jsonl", "parquet", "xlsx"] = "csv",
-    encoding: str = "",
-    threshold: str = "",
-    keep_unknown: bool = False,
-    read_as: str = "",
-    request: gr.Request = None,
-) -> tuple[dict[str, Any], gr.FileData]:
-    """Score every sentence pair of a file: adds cosine (and cross_encoder) and note, keeps rows and columns.
+class EvaluateBody(Body):
+    model_config = example(data="stsb:dev")
+    data: Name = "stsb:test"
+    """stsb:dev, sts16, … or hf:org/name:config:split on the Hub; files are for the command line. Retrieval (nDCG, MRR,
+    recall, MAP): nanobeir:SciFact, …, or beir: before a set of pairs."""
+    model: EncoderName = DEFAULT_MODEL
+    """A bi-encoder, tfidf, glove, or a cross-encoder such as minilm-stsb. For retrieval also bm25, NAME+bm25 and
+    NAME?rerank=CROSS_ENCODER."""
+    pooling: Pooling = None
+    threshold: Name = ""
+    """best-f1, precision=0.95 or a number, several with commas: what it does to pairs it was not chosen on, in place of
+    the correlations."""
+    match_from: float | None = Field(None, ge=0.01, le=5)
+    """With a threshold, the gold score (0 to 5) from which a pair counts as a match; 4 by default. For retrieval, the
+    grade from which a document is relevant."""
+    keep_unknown: bool = False
+    """Whether pairs count that have a text of which the model knows no token."""
 
-    Args:
-        file: an uploaded CSV, TSV, JSON Lines, Parquet or XLSX file.
-        columns: "first,second" or "first,second,gold"; empty = detected by name (sentence1, sentence2, score).
-        model: a bi-encoder: short name, Hub id, run:<id>.
-        pooling: mean, max or cls; empty = the model's own.
-        cross_encoder: a cross-encoder's name, or "none".
-        format: of the scored file: csv, tsv, jsonl, parquet or xlsx.
-        encoding: of a text file: windows-1251, shift_jis, …; empty = found out.
-        threshold: adds a column match: 0.8, best-f1, precision=0.95; the last two need gold scores or labels.
-        keep_unknown: score sentences of which the model knows no token, too.
-        read_as: the scale of the scores or the values of the labels: 1-7, or similar:1,different:0; empty = found out.
-    """
-    criterion = Criterion.parse(threshold) if threshold.strip() else None
-    path = Path(file.path).resolve()
+
+def evaluate(call: Call, body: EvaluateBody) -> Evaluation:
+    """Spearman and Pearson of a model on a named data set, correlations in -1 to 1; or its threshold for matches."""
+    services = call.services
+    services.access.check_data(body.data)
+
+    def load(name: str) -> Model:
+        return services.models.get(name, Model, body.pooling)
+
+    result = evaluate_by_name(
+        body.model,
+        body.data,
+        services.settings.home,
+        load,
+        body.threshold or None,
+        body.match_from,
+        body.keep_unknown,
+        should_stop=call.should_stop,
+    )
+    read: dict[str, Any] = {}
+    if result.kind == RETRIEVAL:
+        read = usage_of_search(result.models, *result.texts)
+    elif result.texts:
+        read = usage_of_rows(result.models[0], result.texts)
+    # A correlation may be undefined.
+    figures = json_values({"model": body.model, "data": body.data, **result.figures, "notes": result.notes})
+    return Evaluation(**figures, **read)
+
+
+class ScoreFileBody(Body):
+    model_config = example(file={"path": "(the path that POST /gradio_api/upload has answered)"})
+    file: gr.FileData
+    """An uploaded CSV, TSV, JSON Lines or Parquet file, or a workbook."""
+    columns: Name = ""
+    """"first,second" or "first,second,gold"; empty = detected by name (sentence1, sentence2, score)."""
+    model: EncoderName = DEFAULT_MODEL
+    pooling: Pooling = None
+    cross_encoder: Name = "none"
+    """A cross-encoder's name, or "none"."""
+    format: Literal["csv", "tsv", "jsonl", "parquet", "xlsx"] = "csv"
+    """Of the scored file."""
+    encoding: Name = ""
+    """Of a text file: windows-1251, shift_jis, …; empty = found out."""
+    threshold: Name = ""
+    """Adds a column match: 0.8, best-f1, precision=0.95; the last two need gold scores or labels."""
+    keep_unknown: bool = False
+    """Score sentences of which the model knows no token, too."""
+    read_as: Name = ""
+    """The scale of the scores or the values of the labels: 1-7, or similar:1,different:0; empty = found out."""
+
+
+SCORED_FILE = TypeAdapter(ScoredFile)
+
+
+def score_file(call: Call, body: ScoreFileBody) -> ScoredFile:
+    """Score every sentence pair of a file: adds cosine (and cross_encoder) and note, keeps rows and columns."""
+    services = call.services
+    criterion = Criterion.parse(body.threshold) if body.threshold.strip() else None
+    path = Path(body.file.path).resolve()
     if not path.is_relative_to(services.settings.temp_folder.resolve()):
         raise InputError(UPLOAD_FIRST, public=UPLOAD_FIRST)
+    ending = f".{body.format}"
     task = ScoreRequest(
         source=path,
-        columns=[name.strip() for name in columns.split(",")] if columns.strip() else None,
-        model=model or DEFAULT_MODEL,
-        pooling=pooling or None,
-        cross_encoder=cross_encoder if cross_encoder not in ("", "none") else None,
-        formats=(f".{format}", ".parquet") if criterion and format != "parquet" else (f".{format}",),
+        columns=[name.strip() for name in body.columns.split(",")] if body.columns.strip() else None,
+        model=body.model,
+        pooling=body.pooling,
+        cross_encoder=body.cross_encoder if body.cross_encoder not in ("", "none") else None,
+        formats=(ending, ".parquet") if criterion and ending != ".parquet" else (ending,),
         criteria=(str(criterion),) if criterion else CRITERIA,
-        keep_unknown=keep_unknown,
-        read_as=read_as,
+        keep_unknown=body.keep_unknown,
+        read_as=body.read_as,
     )
-    job, summary = services.scoring.run(task, visitor_of(request), encoding)
-    answer, scored = summary.to_dict(), Path(summary.outputs[0])
-    answer["outputs"] = [Path(path).name for path in summary.outputs]
+    job, summary = services.scoring.run(task, call.visitor, body.encoding)
+    answer = summary.to_dict()
+    answer["outputs"] = [Path(output).name for output in summary.outputs]
+    scored = Path(summary.outputs[0])
     if criterion:
         matches = services.scoring.apply_threshold(job.id, threshold_of(summary, criterion))
-        scored = next(path for path in map(Path, matches.outputs) if path.suffix == f".{format}")
-        answer["matches"] = json_values(asdict(matches) | {"outputs": [Path(path).name for path in matches.outputs]})
-    return answer, gr.FileData(path=str(scored), orig_name=scored.name)
+        outputs = [Path(output) for output in matches.outputs]
+        scored = next(output for output in outputs if output.suffix == ending)
+        answer["matches"] = json_values(asdict(matches) | {"outputs": [output.name for output in outputs]})
+    answer["file"] = {"path": str(scored), "url": f"{call.files}{scored}", "orig_name": scored.name}
+    return SCORED_FILE.validate_python(answer)
 
 
 def public_run(run: Run, **more: Any) -> dict[str, Any]:
@@ -209,179 +233,181 @@ def public_run(run: Run, **more: Any) -> dict[str, Any]:
     return values
 
 
-@run_endpoint
-def start_run(
-    services: Services,
-    objective: str = "regression",
-    train_data: str = "stsb:train",
-    eval_data: str = "stsb:dev",
-    base: str = DEFAULT_MODEL,
-    pooling: str = "",
-    concatenation: str = "uv+diff",
-    epochs: float = 1,
-    max_steps: int = 0,
-    batch_size: int = 16,
-    learning_rate: float = 0,
-    seed: int = 0,
-    name: str = "",
-    options: dict[str, Any] | None = None,
-    request: gr.Request = None,
-) -> dict[str, Any]:
-    """Queue a training run and return it; follow it with run_status.
-
-    Args:
-        {arguments}
-        options: any other field of a run, as {{"lora_rank": 8, "matryoshka_dims": [128]}}.
-    """
-    optional = {"pooling", "max_steps", "learning_rate"}
-    settings = {key: value for key, value in locals().items() if key in SETTINGS and (value or key not in optional)}
-    config = services.access.check_run(RunConfig(**settings | (options or {})))
-    estimate_run(config, services.jobs.store)
-    return public_run(services.jobs.start(config, visitor_of(request)))
+RUN_STATE = TypeAdapter(RunState)
+RUN_STATUS = TypeAdapter(RunStatus)
 
 
-@endpoint(since=Between(0, 2**53))
-def run_status(services: Services, run_id: str, since: int = 0) -> dict[str, Any]:
-    """A run: state, progress, best figures, and its events from number ``since`` on.
-
-    Args:
-        run_id: the id that start_run returned.
-        since: how many events the caller has already ("events_seen" of the last answer).
-    """
-    run = services.jobs.store.get(run_id)
-    events = [*run.events[since if since <= len(run.events) else 0 :]]
-    return public_run(run, events=events, events_seen=len(run.events))
+def _field_of_run(name: str, field: FieldInfo) -> tuple[Any, FieldInfo]:
+    """The field of a body for a field of `RunConfig`, described in a sentence."""
+    setting = SETTINGS[name]
+    own = copy(field)
+    own.description = f"{setting.sentence()}; {', '.join(setting.allowed)}." if setting.allowed else setting.sentence()
+    own.json_schema_extra = None
+    if name == "objective":
+        own.default = "regression"
+    return field.annotation, own
 
 
-@endpoint()
-def stop_run(services: Services, run_id: str) -> dict[str, Any]:
-    """Ask a run to stop: at once if it waits, at its next step if it runs. It can be resumed.
-
-    Args:
-        run_id: the id that start_run returned.
-    """
-    return public_run(services.jobs.store.stop(run_id))
-
-
-@endpoint(limit=Between(1, 1_000))
-def list_runs(services: Services, limit: int = 50, cursor: str = "") -> list[dict[str, Any]]:
-    """Runs, the newest first.
-
-    Args:
-        limit: how many.
-        cursor: the id of the last run of the page before; empty for the first page.
-    """
-    return [public_run(run) for run in services.jobs.store.list(limit, cursor)]
-
-
-@endpoint(
-    at_once=MOST_AT_ONCE,
-    dimensions=Between(2, 3),
-    neighbours=Between(2, 200),
-    min_dist=Between(0, 0.99),
-    seed=Between(0, 2**31 - 1),
+StartRunBody = create_model(
+    "StartRunBody",
+    __base__=Body,
+    **{name: _field_of_run(name, field) for name, field in RunConfig.model_fields.items()},  # type: ignore[call-overload]
 )
-def project(
-    services: Services,
-    sentences: list[str],
-    model: str = DEFAULT_MODEL,
-    pooling: str = "",
-    dimensions: int = 2,
-    neighbours: int = 15,
-    min_dist: float = 0.1,
-    seed: int = 0,
-) -> dict[str, Any]:
-    """Draw the UMAP map of 5 to 10,000 sentences: a point for each, near where their meanings are near.
-
-    Args:
-        sentences: the sentences; at least 5 different ones.
-        model: a bi-encoder: short name, Hub id, run:<id>.
-        pooling: mean, max or cls; empty = the model's own.
-        dimensions: 2 or 3.
-        neighbours: that hold each point, 2 to 200: few show detail, many show the whole.
-        min_dist: how close points may lie, 0 to 0.99.
-        seed: the same seed gives the same map.
-    """
-    key = services.embeddings.add(Corpus("sentences", sentences))
-    name = ModelName.parse(model or DEFAULT_MODEL).with_pooling(pooling)
-    settings = MapSettings(dimensions, neighbours, min_dist, seed)
-    corpus_map = compute_map(services.embeddings, key, [name], settings)
-    read = usage(model, *read_tokens(services.models.get(model or DEFAULT_MODEL, VectorModel), sentences))
-    answer = {"model": corpus_map.embedded[0].model, "pooling": corpus_map.embedded[0].pooling, **read}
-    points = corpus_map.maps[0].round(4).tolist()
-    return {**answer, "seconds": round(corpus_map.seconds, 3), "from_cache": corpus_map.from_cache, "points": points}
 
 
-@endpoint(at_once=MOST_AT_ONCE, sentences=("query",), k=Between(1, MAX_K))
-def search(
-    services: Services,
-    query: str,
-    data: str = "stsb:dev",
-    sentences: list[str] | None = None,
-    model: str = DEFAULT_MODEL,
-    pooling: str = "",
-    k: int = 10,
-    cross_encoder: str = "none",
-    keep_unknown: bool = False,
-) -> dict[str, Any]:
-    """Search: the k sentences nearest to a query, best first, with cosines, scores and milliseconds.
+def start_run(call: Call, body: StartRunBody) -> RunState:  # type: ignore[valid-type]
+    """Queue a training run and return it; follow it with run_status. The arguments are the settings of a run."""
+    services = call.services
+    settings = body.model_dump(exclude_unset=True)  # type: ignore[attr-defined]
+    config = services.access.check_run(RunConfig(**{"objective": "regression"} | settings))
+    estimate_run(config, services.jobs.store)
+    return RUN_STATE.validate_python(public_run(services.jobs.start(config, call.visitor)))
 
-    Args:
-        query: a sentence, a question, a few words.
-        data: a data set whose sentences are searched: stsb:dev, sts16, snli:test, …
-        sentences: up to 10,000 sentences to search instead of a data set.
-        model: a bi-encoder: short name, Hub id, run:<id>.
-        pooling: mean, max or cls; empty = the model's own.
-        k: how many, 1 to 100.
-        cross_encoder: a cross-encoder that reads the 4k nearest beside the query and re-ranks them; or "none".
-        keep_unknown: whether sentences may be near of which the model knows no token.
-    """
-    check_query(query, k)
-    model = model or DEFAULT_MODEL
-    if sentences is None:
-        key = services.embeddings.named(services.access.check_data(data))
-        space = services.embeddings.embed(key, model, pooling or None)
+
+class RunBody(Body):
+    model_config = example(run_id="(the id that start_run has answered)")
+    run_id: Name
+    """The id that start_run returned."""
+
+
+class RunStatusBody(RunBody):
+    since: int = Field(0, ge=0, le=2**53)
+    """How many events the caller has already ("events_seen" of the last answer)."""
+
+
+def run_status(call: Call, body: RunStatusBody) -> RunStatus:
+    """A run: state, progress, best figures, and its events from number ``since`` on."""
+    run = call.services.jobs.store.get(body.run_id)
+    start = body.since if body.since <= len(run.events) else 0
+    return RUN_STATUS.validate_python(public_run(run, events=[*run.events[start:]], events_seen=len(run.events)))
+
+
+def stop_run(call: Call, body: RunBody) -> RunState:
+    """Ask a run to stop: at once if it waits, at its next step if it runs. It can be resumed."""
+    return RUN_STATE.validate_python(public_run(call.services.jobs.store.stop(body.run_id)))
+
+
+class ListRunsBody(Body):
+    model_config = example(limit=50)
+    limit: int = Field(50, ge=1, le=1_000)
+    """How many."""
+    cursor: Name = ""
+    """The id of the last run of the page before; empty for the first page."""
+
+
+def list_runs(call: Call, body: ListRunsBody) -> list[RunState]:
+    """Runs, the newest first."""
+    runs = call.services.jobs.store.list(body.limit, body.cursor)
+    return [RUN_STATE.validate_python(public_run(run)) for run in runs]
+
+
+class ProjectBody(Body):
+    model_config = example(
+        sentences=[
+            "A cat sleeps.",
+            "A kitten is asleep.",
+            "Prices rose.",
+            "Shares fell.",
+            "It rains.",
+            "The sun shines.",
+        ],
+        neighbours=3,
+    )
+    sentences: Sentences
+    """The sentences; at least 5 different ones."""
+    model: EncoderName = DEFAULT_MODEL
+    pooling: Pooling = None
+    dimensions: int = Field(2, ge=2, le=3)
+    """2 or 3."""
+    neighbours: int = Field(15, ge=2, le=200)
+    """That hold each point: few show detail, many show the whole."""
+    min_dist: float = Field(0.1, ge=0, le=0.99)
+    """How close points may lie."""
+    seed: int = Field(0, ge=0, le=2**31 - 1)
+    """The same seed gives the same map."""
+
+
+def project(call: Call, body: ProjectBody) -> Projection:
+    """Draw the UMAP map of 5 to 10,000 sentences: a point for each, near where their meanings are near."""
+    services = call.services
+    key = services.embeddings.add(Corpus("sentences", body.sentences))
+    model = body.model
+    settings = MapSettings(body.dimensions, body.neighbours, body.min_dist, body.seed)
+    corpus_map = compute_map(services.embeddings, key, [ModelName.parse(model).with_pooling(body.pooling)], settings)
+    embedded = corpus_map.embedded[0]
+    encoder = services.models.get(model, VectorModel)
+    return Projection(
+        model=embedded.model,
+        pooling=embedded.pooling,
+        seconds=round(corpus_map.seconds, 3),
+        from_cache=corpus_map.from_cache,
+        points=corpus_map.maps[0].round(4).tolist(),
+        **usage(model, *encoder.read_tokens(body.sentences)),
+    )
+
+
+class SearchBody(Body):
+    model_config = example(query="cooking", data="stsb:dev", k=3)
+    query: Sentence
+    """A sentence, a question, a few words."""
+    data: Name = "stsb:dev"
+    """A data set whose sentences are searched: stsb:dev, sts16, snli:test, …"""
+    sentences: Sentences | None = None
+    """Up to 10,000 sentences to search instead of a data set."""
+    model: EncoderName = DEFAULT_MODEL
+    pooling: Pooling = None
+    k: int = Field(10, ge=1, le=MAX_K)
+    """How many."""
+    cross_encoder: Name = "none"
+    """A cross-encoder that reads the 4k nearest beside the query and re-ranks them; or "none"."""
+    keep_unknown: bool = False
+    """Whether sentences may be near of which the model knows no token."""
+
+
+def search(call: Call, body: SearchBody) -> SearchHits:
+    """Search: the k sentences nearest to a query, best first, with cosines, scores and milliseconds."""
+    services = call.services
+    check_query(body.query, body.k)
+    model = body.model
+    pooling = body.pooling
+    if body.sentences is None:
+        key = services.embeddings.named(services.access.check_data(body.data))
+        space = services.embeddings.embed(key, model, pooling)
     else:
         # The cache of corpora is left alone, as these sentences would evict corpora that visitors have open.
-        encoder = services.models.get(model, VectorModel, pooling or None, "document")
-        space = embed(Corpus("sentences", sentences), encoder, services.embeddings.cache)
-    asking = services.models.get(model, VectorModel, pooling or None, "query")
-    result = find(space, query, asking, k, services.models.cross_encoder_or_none(cross_encoder), keep_unknown)
-    read = usage(space.model, *read_tokens(asking, [query, *(sentences or ())]))
-    return {"model": space.model, "pooling": space.pooling, "data": space.corpus.name, **result.to_json(), **read}
+        encoder = services.models.get(model, VectorModel, pooling, "document")
+        space = embed(Corpus("sentences", body.sentences), encoder, services.embeddings.cache)
+    query_encoder = services.models.get(model, VectorModel, pooling, "query")
+    cross_encoder = services.models.cross_encoder_or_none(body.cross_encoder)
+    result = find(space, body.query, query_encoder, body.k, cross_encoder, body.keep_unknown)
+    return SearchHits(
+        model=space.model,
+        pooling=space.pooling,
+        data=space.corpus.name,
+        **result.to_json(),
+        **usage(space.model, *query_encoder.read_tokens([body.query, *(body.sentences or ())])),
+    )
 
 
-@endpoint(at_once=1, dimension=Between(2, 4096))
-def distill(services: Services, model: str = DEFAULT_MODEL, dimension: int = 256, data: str = "") -> dict[str, Any]:
-    """Distil an encoder into a static model: a table of token vectors, without a network, a hundred times as fast.
-
-    Args:
-        model: a bi-encoder: short name, Hub id, run:<id>.
-        dimension: of the new vectors, 2 up to the model's.
-        data: a named data set to count the frequencies of tokens in; empty = estimated by Zipf's law.
-    """
-    services.check_static_room()
-    if data:
-        services.access.check_data(data)
-    return asdict(distill_to_home(services.models, model or DEFAULT_MODEL, dimension, data))
-
-
-# The endpoints, with the types of their answers and the options of `gr.api`.
-ENDPOINTS: dict[Callable[..., Any], tuple[Any, dict[str, Any]]] = {
-    compare: (answers.Compared, {"queue": False}),
-    encode: (answers.Encoded, {"concurrency_limit": 2}),
-    evaluate: (answers.Evaluation, {"concurrency_limit": 1}),
-    score_file: (answers.ScoredFile, {"concurrency_limit": 2}),
-    start_run: (answers.RunState, {"queue": False}),
-    run_status: (answers.RunStatus, {"queue": False}),
-    stop_run: (answers.RunState, {"queue": False}),
-    list_runs: (list[answers.RunState], {"queue": False}),
-    project: (answers.Projection, {"concurrency_limit": 1}),
-    search: (answers.SearchHits, {"concurrency_limit": 4}),
-    distill: (Distilled, {"concurrency_limit": 1}),
+# By name. One map, and one evaluation, take all cores.
+ENDPOINTS = {
+    endpoint.name: endpoint
+    for endpoint in (
+        Endpoint(compare, threads=32),
+        Endpoint(encode, threads=2, at_once=MOST_AT_ONCE),
+        Endpoint(evaluate, threads=1, at_once=MOST_AT_ONCE),
+        Endpoint(score_file, threads=2, at_once=MOST_AT_ONCE),
+        Endpoint(start_run),
+        Endpoint(run_status),
+        Endpoint(stop_run),
+        Endpoint(list_runs),
+        Endpoint(project, threads=1, at_once=MOST_AT_ONCE),
+        Endpoint(search, threads=4, at_once=MOST_AT_ONCE),
+    )
 }
 
 
 def build(services: Services) -> None:
-    for function, (_, options) in ENDPOINTS.items():
-        register(function, services, **options)
+    """Registers the endpoints in the open Blocks."""
+    for endpoint in ENDPOINTS.values():
+        register(endpoint, services)

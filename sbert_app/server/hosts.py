@@ -5,6 +5,8 @@ A web page of another site can make a browser send requests to an app on the sam
 - **Host**: after DNS rebinding the browser believes that ``evil.example`` is this machine and sends that name as the
   host. Only names and addresses under which the app is really reached are answered.
 - **Origin**: a browser names the site whose page sends a request. Only the app's own pages may send one.
+
+Anybody may write ``X-Forwarded-Host``, of which Gradio makes the addresses in a page; it is read from a proxy alone.
 """
 
 from collections.abc import Collection
@@ -68,11 +70,13 @@ class AnswerHeaders:
 class OwnSite:
     """ASGI middleware: refuses requests under other host names, and those that pages of other sites have sent.
 
-    The pages of ``origins`` may send them, and read the answers.
+    The pages of ``origins`` may send them, and read the answers. ``has_proxy`` says whether a proxy is in front.
     """
 
-    def __init__(self, app: ASGIApp, hosts: AllowedHosts, origins: Collection[str] = ()) -> None:
-        self.app, self.hosts, self.origins = app, hosts, origins
+    def __init__(
+        self, app: ASGIApp, hosts: AllowedHosts, origins: Collection[str] = (), has_proxy: bool = False
+    ) -> None:
+        self.app, self.hosts, self.origins, self.has_proxy = app, hosts, origins, has_proxy
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in {"http", "websocket"}:
@@ -85,6 +89,9 @@ class OwnSite:
                 sentence = "requests from pages of other sites are not answered; to allow one: serve --allow-origin"
                 await refuse(403, sentence, scope, receive, send)
                 return
+            if not self.has_proxy:
+                kept = [item for item in scope["headers"] if item[0] != b"x-forwarded-host"]
+                scope = {**scope, "headers": kept}
         await self.app(scope, receive, send)
 
 

@@ -1,10 +1,11 @@
 """Limits on what a request may hold, enforced before anything parses it.
 
-- **Bodies** of requests have at most ``MOST_BODY`` bytes (413) and arrive within ``BODY_SECONDS`` (408).
+- **Bodies** of requests have at most ``MOST_BODY`` bytes, those of pages and logins fewer (413), and arrive within
+  ``BODY_SECONDS`` (408).
 - **Files** in requests are uploads: an address in the place of one is refused (400).
-- **Uploads** have the size of ``--upload-limit-mb``, all files of a request together (413); an address may upload ten
-  times as much in an hour (429), and the folder that holds uploads is bounded, as is the disk (507). An upload that
-  is cut off leaves nothing behind.
+- **Uploads** have the size of ``--upload-limit-mb``, all files of a request together, of which there are ``MOST_FILES``
+  (413); an address may upload ten times as much in an hour (429), and the folder that holds uploads is bounded, as is
+  the disk (507). An upload that is cut off leaves nothing behind.
 
 `BodyLimits` stands inside of the login: who may not ask at all has been refused before. It reads each body but those of
 uploads whole.
@@ -13,9 +14,11 @@ uploads whole.
 import asyncio
 import json
 import shutil
+import time
 from contextlib import suppress
 from pathlib import Path
 
+from anyio import to_thread
 from starlette.datastructures import Headers
 from starlette.formparsers import MultiPartException
 from starlette.requests import HTTPConnection
@@ -29,6 +32,10 @@ from training.atomic import folder_size
 
 # Bytes of a body: 10,000 sentences of 1,000 characters.
 MOST_BODY = 10 << 20
+# Bytes of what a page sends, and gradio_client and agents do: more than that is an upload.
+MOST_EVENT = 1 << 20
+# Bytes of a name, a password and the address of a page.
+MOST_LOGIN = 10_000
 # A body has to arrive within this time.
 BODY_SECONDS = 60.0
 # The rest of a refused body is read for this time, and up to so many bytes, so that the client reads the answer.
@@ -36,6 +43,11 @@ DRAIN_SECONDS = 10.0
 MOST_DRAINED = 64 << 20
 # Bytes of an upload that are boundaries and headers, and not its files.
 ENVELOPE = 1 << 20
+# Files of an upload. Each takes a block of the disk, however small it is.
+MOST_FILES = 10
+BLOCK = 4096
+# The size of the folder is measured again after this time.
+MEASURE_SECONDS = 60.0
 # An address may upload so many times the largest upload within an hour.
 UPLOADS_IN_AN_HOUR = 10
 HOUR = 3600.0
@@ -66,6 +78,9 @@ class BodyLimits:
         self.app, self.folder, self.of_upload, self.of_folder = app, folder, of_upload, of_folder
         # The bytes of each address are counted.
         self.uploaded = Quota(UPLOADS_IN_AN_HOUR * of_upload, HOUR)
+        # The bytes in the folder, and when they were counted.
+        self._size = 0
+        self._measured = -MEASURE_SECONDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in {"GET", "HEAD", "OPTIONS"}:
@@ -73,18 +88,20 @@ class BodyLimits:
             return
         # Each page has an address of its own for uploads.
         is_upload = scope["path"].rstrip("/").endswith(UPLOAD)
-        most = self.of_upload + ENVELOPE if is_upload else MOST_BODY
-        announced, incoming = Headers(scope=scope).get("content-length", "0"), _Incoming(receive)
+        most = self.of_upload + ENVELOPE if is_upload else _most_of(scope["path"])
+        headers = Headers(scope=scope)
+        announced = headers.get("content-length", "0")
         length = int(announced) if announced.isascii() and announced.isdigit() else 0
-        packed = (Headers(scope=scope).get("content-encoding") or "identity").lower()
+        packed = (headers.get("content-encoding") or "identity").lower()
+        incoming = _Incoming(receive)
         try:
             if packed != "identity" or length > most:
                 sentence = f"the request is packed by {packed[:20]}; send it as it is"
                 raise _too_large(is_upload, most, length) if packed == "identity" else Refused(415, sentence)
             if is_upload:
                 # An upload that does not state its size counts as the largest.
-                self._check_room(scope, length or most)
-                await self.app(scope, _limited(incoming, most), send)
+                await self._check_room(scope, length or most)
+                await self.app(scope, _limited(incoming, most, _boundary_of(headers)), send)
             else:
                 body = await _read(incoming, most)
                 # Otherwise the client has gone.
@@ -96,16 +113,30 @@ class BodyLimits:
             answer = error_answer(scope["path"], refusal.status, refusal.sentence, {"Connection": "close"})
             await answer(scope, receive, send)
 
-    def _check_room(self, scope: Scope, size: int) -> None:
+    async def _check_room(self, scope: Scope, size: int) -> None:
         """Raises Refused if ``size`` bytes are too many for the folder, the disk or the visitor's hour."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        size = max(size, MOST_FILES * BLOCK)
         if size + RESERVED > shutil.disk_usage(self.folder).free:
             raise Refused(507, f"the disk is full: there is no space for {format_bytes(size)}")
-        if size + folder_size(self.folder) > self.of_folder:
+        # The folder is walked in a thread, and rarely, as it may have many files.
+        if time.monotonic() - self._measured >= MEASURE_SECONDS:
+            self._measured = time.monotonic()
+            self._size = await to_thread.run_sync(folder_size, self.folder, BLOCK)
+        if size + self._size > self.of_folder:
+            self._measured = -MEASURE_SECONDS
             raise Refused(507, is_full(self.of_folder))
         if wait := self.uploaded.take(visitor_of(HTTPConnection(scope)), size):
             minutes = max(1, round(wait / 60))
             raise Refused(429, f"too much was uploaded from your address within an hour; try again in {minutes} min")
+        self._size += size
+
+
+def _most_of(path: str) -> int:
+    """The most bytes of a body that is no upload."""
+    if path == "/login":
+        return MOST_LOGIN
+    return MOST_EVENT if "/gradio_api/" in path else MOST_BODY
 
 
 class _Incoming:
@@ -180,18 +211,35 @@ def _checked(body: bytes, path: str) -> bytes:
     return json.dumps(content, ensure_ascii=False).encode("utf-8", "replace") if has_halves else body
 
 
-def _limited(receive: Receive, most: int) -> Receive:
+def _boundary_of(headers: Headers) -> str:
+    """The boundary of a form, "" if there is none."""
+    _, _, value = headers.get("content-type", "").partition("boundary=")
+    return value.partition(";")[0].strip().strip('"')
+
+
+def _limited(receive: Receive, most: int, boundary: str) -> Receive:
     """A ``receive`` that ends an upload that is too large or cut off in a way that makes Gradio remove its files."""
+    # A boundary stands before each file and after the last one.
+    mark = f"--{boundary}".encode("latin-1", "replace")
     size = 0
+    marks = 0
+    end = b""
 
     async def limited() -> Message:
-        nonlocal size
+        nonlocal size, marks, end
         message = await receive()
         if message["type"] == "http.disconnect":
             raise MultiPartException("the upload was cut off")
-        size += len(message.get("body", b""))
+        body = message.get("body", b"")
+        size += len(body)
         if size > most:
             raise MultiPartException(f"the upload exceeds the maximum allowed size of {format_bytes(most)}")
+        # A boundary may be cut by the end of a message.
+        piece = end + body
+        marks += piece.count(mark)
+        end = piece[len(piece) - len(mark) + 1 :] if len(mark) > 1 else b""
+        if marks > MOST_FILES + 1:
+            raise MultiPartException(f"the upload has more than {MOST_FILES} files; send them in several requests")
         return message
 
     return limited

@@ -8,9 +8,10 @@ import hashlib
 import hmac
 import os
 import secrets
+import time
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
@@ -32,11 +33,13 @@ _SCRYPT = {"n": 2**14, "r": 8, "p": 1}
 class Account:
     """The one account of the app, its sessions and its token. The password itself is not kept."""
 
-    def __init__(self, user: str, password: str, token: str | None = None) -> None:
+    def __init__(self, user: str, password: str, token: str | None = None, days: float = 7) -> None:
         self._salt = os.urandom(16)
         self._account = self._digest(user, password)
         self._token = token
-        self.sessions: set[str] = set()
+        self.session_seconds = days * 24 * 3600
+        # The time at which each ends.
+        self._sessions: dict[str, float] = {}
         # Browsers send a cookie to every port of a host: two apps on one machine must not share a name.
         self.cookie = f"sbert-lab-{secrets.token_hex(4)}"
 
@@ -48,7 +51,19 @@ class Account:
         """Whether a request brings the token or the cookie of a session."""
         if has_token(headers.get("authorization", ""), self._token):
             return True
-        return cookie_parser(headers.get("cookie", "")).get(self.cookie) in self.sessions
+        session = cookie_parser(headers.get("cookie", "")).get(self.cookie, "")
+        return self._sessions.get(session, 0.0) > time.monotonic()
+
+    def begin_session(self) -> str:
+        """A new session, which ends by itself; those that have ended are forgotten."""
+        now = time.monotonic()
+        self._sessions = {session: end for session, end in self._sessions.items() if end > now}
+        session = secrets.token_urlsafe(24)
+        self._sessions[session] = now + self.session_seconds
+        return session
+
+    def end_session(self, session: str) -> None:
+        self._sessions.pop(session, None)
 
     def _digest(self, user: str, password: str) -> bytes:
         # No name has a colon.
@@ -102,18 +117,19 @@ def router(account: Account, root_path: str = "") -> APIRouter:
     attempts, hashing = Quota(FREE_ATTEMPTS, FORGET_AFTER, LONGEST_DELAY), CapacityLimiter(1)
 
     @routes.post("/login")
-    async def login(
-        request: Request, username: str = Form(""), password: str = Form(""), page: str = Form("/")
-    ) -> Response:
+    async def login(request: Request) -> Response:
         is_browser, visitor = "text/html" in request.headers.get("accept", ""), visitor_of(request)
         # An attempt counts before it is judged, as others may come meanwhile. One that is refused during a delay is not
         # compared and does not extend it.
         if (wait := attempts.take(visitor)) > 0:
             seconds = max(1, round(wait))
             sentence = f"too many wrong passwords; try again in {seconds} s"
-            answer = login_page(root_path, page, sentence) if is_browser else JSONResponse({"error": sentence})
+            answer = login_page(root_path, "/", sentence) if is_browser else JSONResponse({"error": sentence})
             answer.status_code, answer.headers["retry-after"] = 429, str(seconds)
             return answer
+        # Only now is it read, as that takes time too.
+        form = await request.form(max_files=0, max_fields=10)
+        username, password, page = (str(form.get(name, "")) for name in ("username", "password", "page"))
         if not await to_thread.run_sync(account.is_right, username.strip(), password, limiter=hashing):
             sentence = "the name or the password is wrong"
             return login_page(root_path, page, sentence) if is_browser else JSONResponse({"error": sentence}, 401)
@@ -121,9 +137,14 @@ def router(account: Account, root_path: str = "") -> APIRouter:
         # A page of this app: what begins with two slashes, or a backslash, would lead to another site.
         target = page if page.startswith("/") and not page.startswith(("//", "/\\")) else "/"
         answer = RedirectResponse(root_path + target, 303) if is_browser else JSONResponse({"success": True})
-        session, is_secure = secrets.token_urlsafe(24), request.url.scheme == "https"
-        account.sessions.add(session)
-        answer.set_cookie(account.cookie, session, httponly=True, secure=is_secure, samesite="lax")
+        answer.set_cookie(
+            account.cookie,
+            account.begin_session(),
+            max_age=int(account.session_seconds),
+            httponly=True,
+            secure=request.url.scheme == "https",
+            samesite="lax",
+        )
         return answer
 
     @routes.get("/logout")
@@ -131,7 +152,7 @@ def router(account: Account, root_path: str = "") -> APIRouter:
         answer = RedirectResponse(f"{root_path}/", 303)
         # A link of another site logs nobody out.
         if request.headers.get("sec-fetch-site") not in {"cross-site", "same-site"}:
-            account.sessions.discard(request.cookies.get(account.cookie, ""))
+            account.end_session(request.cookies.get(account.cookie, ""))
             answer.delete_cookie(account.cookie)
         return answer
 

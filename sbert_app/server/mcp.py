@@ -8,8 +8,6 @@ These are called directly, for the agent's address, and answer with JSON, as tex
 import json
 from typing import Any
 
-import gradio as gr
-from anyio import CapacityLimiter, to_thread
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.types import CallToolResult, TextContent, Tool
@@ -19,50 +17,55 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from sbert_app import __version__
-from sbert_app.server.endpoint import MOST_AT_ONCE, endpoints
+from sbert_app.server.endpoint import MOST_AT_ONCE, Call, files_at
+from sbert_app.server.endpoints import ENDPOINTS
 from sbert_app.services.access import Quota, TooMany, visitor_of
-from training.errors import InputError
+from sbert_app.services.container import Services
+from training.errors import UserFacingError, summary_of
 
 MCP = "/gradio_api/mcp"
 # So many connections of one address may be open, as streams are held.
 MOST_CONNECTIONS = 32
-# Threads that compute for all agents.
-THREADS = 16
+
+
+def _mistake(sentence: str) -> CallToolResult:
+    return CallToolResult(content=[TextContent(type="text", text=sentence)], isError=True)
 
 
 class McpServer:
     """The ASGI app of the tools. Its `manager` runs as long as the app does."""
 
-    def __init__(self, root_path: str = "") -> None:
+    def __init__(self, services: Services) -> None:
         server: Server[Any, Any] = Server("SBERT Lab", __version__)
         self.manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True)
         self.connections = Quota(MOST_CONNECTIONS)
         # Of all tools together: an agent makes many calls side by side.
-        calls, threads = Quota(MOST_AT_ONCE), CapacityLimiter(THREADS)
+        calls = Quota(MOST_AT_ONCE)
 
         @server.list_tools()
         async def list_tools() -> list[Tool]:
             return [
-                Tool(name=name, description=endpoint.description, inputSchema=endpoint.schema())
-                for name, endpoint in endpoints.items()
+                Tool(name=name, description=endpoint.description, inputSchema=endpoint.body.model_json_schema())
+                for name, endpoint in ENDPOINTS.items()
             ]
 
         @server.call_tool(validate_input=False)
         async def call_tool(name: str, arguments: dict[str, Any]) -> CallToolResult:
             request: Any = server.request_context.request
-            sentence = f"there is no tool {name[:80]!r}; there are {', '.join(endpoints)}"
+            endpoint = ENDPOINTS.get(name)
+            if endpoint is None:
+                return _mistake(f"there is no tool {name[:80]!r}; there are {', '.join(ENDPOINTS)}")
+            visitor = visitor_of(request)
+            call = Call(services, visitor, files=files_at(request, services))
             try:
-                if name in endpoints:
-                    answer_of = endpoints[name].answer
-                    with calls.held(visitor_of(request)):
-                        answer = await to_thread.run_sync(answer_of, arguments, request, root_path, limiter=threads)
-                    # The protocol wants an object.
-                    answer = answer if isinstance(answer, dict) else {"result": answer}
-                    text = json.dumps(answer, ensure_ascii=False)
-                    return CallToolResult(content=[TextContent(type="text", text=text)], structuredContent=answer)
-            except (InputError, gr.Error) as error:
-                sentence = error.public if isinstance(error, InputError) else error.message
-            return CallToolResult(content=[TextContent(type="text", text=sentence)], isError=True)
+                with calls.held(visitor):
+                    answer = await endpoint.run(call, endpoint.body.parse(arguments))
+            except UserFacingError as error:
+                return _mistake(summary_of(error))
+            # The protocol wants an object.
+            answer = answer if isinstance(answer, dict) else {"result": answer}
+            text = json.dumps(answer, ensure_ascii=False)
+            return CallToolResult(content=[TextContent(type="text", text=text)], structuredContent=answer)
 
     def routes(self) -> list[BaseRoute]:
         return [Route(path, self) for path in (MCP, f"{MCP}/")]

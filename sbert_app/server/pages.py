@@ -26,9 +26,10 @@ from sbert_app.pages.components import pickers, theme
 from sbert_app.pages.components.templates import render
 from sbert_app.server import endpoints
 from sbert_app.server.errors import error_answer
+from sbert_app.server.gradio_routes import is_open, without_deep_link
 from sbert_app.server.workarounds import WholeSteps
 from sbert_app.services.container import Services
-from training.catalogue import ASSETS
+from training.catalogue import ASSETS, read_asset
 
 FRONT = PAGES[0]
 # Gradio has these files for every page; a browser that has opened one page does not load them again for the next.
@@ -68,7 +69,13 @@ class Pages:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
         first, _, rest = path[1:].partition("/")
-        if first not in PAGES:
+        is_page = first in PAGES
+        if not is_open(scope["method"], f"/{rest}" if is_page else path):
+            unknown = _not_found(Request(scope), self._services.settings.root_path)
+            await unknown(scope, receive, send)
+            return
+        scope = without_deep_link(scope)
+        if not is_page:
             app = await self._page(FRONT)
             await app(scope, receive, send)
             return
@@ -81,7 +88,7 @@ class Pages:
         elif rest.split("/")[0] in SHARED:
             answer = RedirectResponse(f"{root}/{quote(rest)}{query}", 308, KEPT)
         elif not rest and first not in self._apps and _is_navigation(scope):
-            answer = HTMLResponse(_standalone("opening", current=first, root=f"{root}/"))
+            answer = HTMLResponse(standalone("opening", current=first, root=f"{root}/"))
         if answer is not None:
             await answer(scope, receive, send)
             return
@@ -164,16 +171,22 @@ def _is_navigation(scope: Scope) -> bool:
     return scope["method"] == "GET" and "text/html" in Headers(scope=scope).get("accept", "")
 
 
-async def _no_answer(request: Request, error: Exception) -> Response:
+async def _no_answer(request: Request, error: HTTPException) -> Response:
+    if error.status_code == 404:
+        return _not_found(request, request.app.root_path)
+    return error_answer(request.url.path, error.status_code, error.detail)
+
+
+def _not_found(request: Request, root: str) -> Response:
     """The answer to an unknown address or method: a page for browsers, JSON for everything else."""
-    status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (404, "Not Found")
-    if status != 404 or "text/html" not in request.headers.get("accept", "") or "/gradio_api/" in request.url.path:
-        detail = f"there is no {request.url.path[:100]}; /docs describes what there is" if status == 404 else detail
-        return error_answer(request.url.path, status, detail)
-    root = f"{request.app.root_path}/"
-    return HTMLResponse(_standalone("not_found", path=request.url.path[:200], root=root, current=""), 404)
+    path = request.url.path
+    if "text/html" not in request.headers.get("accept", "") or "/gradio_api/" in path:
+        return error_answer(path, 404, f"there is no {path[:100]}; /docs describes what there is")
+    return HTMLResponse(standalone("not_found", path=path[:200], root=f"{root}/", current=""), 404)
 
 
-def _standalone(template: str, **values: str) -> Markup:
+def standalone(template: str, **values: str) -> Markup:
     """A page that Gradio does not draw."""
-    return render(f"components/templates/{template}.html", head=theme.head(), **values)
+    style = read_asset("navigation.html")
+    script = read_asset("app.js")
+    return render(f"components/templates/{template}.html", style=style, script=script, **values)

@@ -1,8 +1,8 @@
 """Serves the app: the address that it listens on, uvicorn in a thread, its connections, and the end at a signal.
 
-The number of connections is limited, of an address and in all, and so is the time for the first header of each: a
+The number of connections is limited, of an address and in all, and so is the time for the header of each request: a
 header that never ends holds its connection for good, and each connection is an open file, of which a process may have
-a certain number.
+a certain number. A client that does not read its answer keeps it in memory, and is given up.
 """
 
 from __future__ import annotations
@@ -132,11 +132,12 @@ BACKLOG = 1_024
 HEADER_SECONDS = 10.0
 # The most files that are asked for; the usual limit is 1,024.
 FILES = 16_384
-HEADER_END = b"\r\n\r\n"
+# An answer of which a client reads nothing for so long is dropped.
+UNREAD_SECONDS = 60.0
 
 
 class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """A connection of uvicorn's that is closed if its header does not come.
+    """A connection of uvicorn's that is closed if a header does not come, or an answer is not read.
 
     Where there are too many, the oldest of those that still owe theirs goes, or else the new one.
     """
@@ -146,8 +147,8 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     _most: ClassVar[int] = MOST
     _proxies: ClassVar[Collection[IPvAnyNetwork]] = ()
     _address: str | None = None
-    _start = b""
     _timer: asyncio.TimerHandle
+    _reading: asyncio.TimerHandle | None = None
 
     @classmethod
     def limit(cls, proxies: Collection[IPvAnyNetwork] = ()) -> None:
@@ -177,17 +178,26 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
             oldest._close()
         self._address = address
         self._open[address] += 1
-        self._without_header[self] = None
-        self._timer = asyncio.get_running_loop().call_later(HEADER_SECONDS, self._close)
+        self._await_header()
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        if self in self._without_header:
-            self._start = self._start[1 - len(HEADER_END) :] + data
-            if HEADER_END in self._start:
-                self._header_is_here()
-        if self._address is not None:
-            super().data_received(data)
+        if self._address is None:
+            return
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            # A request is being answered. Its body has a time of its own.
+            self._header_is_here()
+        elif self not in self._without_header:
+            self._await_header()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._await_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_awaiting_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._address is None:
@@ -196,11 +206,32 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         if not self._open[self._address]:
             del self._open[self._address]
         self._header_is_here()
+        self._stop_awaiting_reading()
         super().connection_lost(exc)
+
+    def _await_header(self) -> None:
+        self._without_header[self] = None
+        self._timer = asyncio.get_running_loop().call_later(HEADER_SECONDS, self._close)
 
     def _header_is_here(self) -> None:
         self._without_header.pop(self, None)
         self._timer.cancel()
+
+    def _await_reading(self) -> None:
+        """Closes the connection unless the client has read some of its answer in time; then asks again."""
+        unread = self._connection.get_write_buffer_size()
+
+        def look() -> None:
+            if self._connection.get_write_buffer_size() >= unread:
+                self._close()
+            else:
+                self._await_reading()
+
+        self._reading = asyncio.get_running_loop().call_later(UNREAD_SECONDS, look)
+
+    def _stop_awaiting_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
 
     def _close(self) -> None:
         self._header_is_here()

@@ -1,188 +1,282 @@
-"""``/v1``: the API of OpenAI's clients for embeddings, and of Jina's and Cohere's for re-ranking.
+"""``/v1``: OpenAI's protocol for embeddings, and re-ranking in the shape that Cohere's and Jina's clients share.
 
-Beside it are the paths that clients of Cohere, Ollama, vLLM and text-embeddings-inference ask for vectors and scores.
-
-The app's login (an API key is the bearer token), its hosts and its limits hold for them too. Answers and errors have
-the shapes that the clients parse.
+Vectors have length 1. ``dimensions`` cuts them to so many components and scales them to length 1 again, which suits
+models that were trained for it (Matryoshka representation learning) and is possible for all. The model cache computes
+requests of several clients in the same batches. The app's login (an API key is the bearer token), its hosts and its
+limits hold here too.
 """
 
-import asyncio
-import logging
-import threading
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+import base64
+from collections import defaultdict
+from typing import Annotated, Any, Literal
 
-from anyio import CapacityLimiter, to_thread
-from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
-from pydantic import ValidationError
+import numpy as np
+from anyio import CapacityLimiter
+from fastapi import APIRouter
+from fastapi.responses import Response
+from pydantic import BaseModel, BeforeValidator, Field, SkipValidation, WithJsonSchema
 
-from sbert_app import __version__
-from sbert_app.pages.components.messages import INTERNAL_ERROR
-from sbert_app.process import is_ending
-from sbert_app.server.endpoint import status_of
+from sbert_app.server.answers import Tokens
+from sbert_app.server.api import METHODS, add_endpoint, no_answer
+from sbert_app.server.endpoint import MOST_CHARACTERS, Body, Call, Endpoint, Name, Sentence, example
 from sbert_app.server.errors import error_answer
-from sbert_app.services import openai, other_clients
-from sbert_app.services.access import Quota, TooMany, visitor_of
 from sbert_app.services.container import Services
-from sbert_app.services.models.cache import ModelCache
-from training.errors import Stopped, UserFacingError, summary_of
+from sbert_app.services.models.unknown import check_finite, unknown_warnings
+from sbert_app.services.runs.store import RunStore
+from sbert_app.services.usage import usage
+from training.catalogue import CROSS_ENCODERS, ENCODERS
+from training.errors import InputError
+from training.models.model import Model, PairModel, VectorModel, required
+from training.models.texts import ReadReport
 from training.names import ModelName
+from training.pooling import normalize_rows
 from training.sources.endpoint import REQUESTS_AT_ONCE
 
-log = logging.getLogger("sbert_lab.api")
-
+# The most texts of a request, as at OpenAI.
+MOST_INPUTS = 2_048
 # Requests of one address at once: clients send the batches of a corpus side by side.
 AT_ONCE = 64
-# Threads that compute for all visitors; Gradio's pages and endpoints have others.
 THREADS = 32
-ENDING = "the app is ending"
+NO_IDS = (
+    "holds token ids, which are those of another model's tokenizer; send texts: "
+    "LangChain does with OpenAIEmbeddings(check_embedding_ctx_length=False)"
+)
 
-Body = openai.RequestBody
-Compute = Callable[[ModelCache, Any, Callable[[], bool]], Any]
-Threads = Callable[[str], CapacityLimiter]
+
+def _texts(value: Any) -> Any:
+    """A list of texts; a ValueError says what to set for token ids."""
+    values = value if isinstance(value, list) else [value]
+    if values and isinstance(values[0], int | list):
+        raise ValueError(NO_IDS)
+    return values
+
+
+def _text(document: Any) -> Any:
+    """The text of ``{"text": "…"}``; any other value as it is."""
+    is_object = isinstance(document, dict) and document.keys() == {"text"}
+    return document["text"] if is_object else document
+
+
+Texts = Annotated[
+    list[Sentence],
+    Field(min_length=1, max_length=MOST_INPUTS, fail_fast=True),
+    BeforeValidator(_texts),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
+Document = Annotated[
+    str,
+    Field(max_length=MOST_CHARACTERS),
+    BeforeValidator(_text),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object", "properties": {"text": {"type": "string"}}}]}),
+]
+
+
+class EmbeddingsBody(Body):
+    model_config = example(model="all-MiniLM-L6-v2", input=["A cat sleeps.", "A kitten is asleep."])
+    model: Name
+    """A name of /v1/models, a model of the Hub, run:<id>; :mean, :max or :cls after it choose the pooling."""
+    input: Texts
+    """A text, or up to 2,048 of them."""
+    encoding_format: Literal["float", "base64"] = "float"
+    """Numbers, or little-endian float32 in base64."""
+    dimensions: int | None = Field(None, ge=1)
+    """How many of the first components are kept, and scaled to length 1."""
+    input_type: Name | None = None
+    """query or document, whose prompt in the model's folder is used, or the name of a prompt."""
+    user: str | None = None
+    """Changes nothing."""
+
+
+class Embedding(BaseModel):
+    object: Literal["embedding"] = "embedding"
+    index: int
+    embedding: SkipValidation[list[float] | str]
+
+
+class Embeddings(BaseModel):
+    object: Literal["list"] = "list"
+    data: list[Embedding]
+    model: str
+    usage: Tokens
+    truncated: list[int]
+    warnings: list[str]
+
+
+class RerankBody(Body):
+    model_config = example(
+        model="minilm-stsb",
+        query="a sleeping cat",
+        documents=["Prices rose.", "A kitten is asleep."],
+    )
+    model: Name
+    """A cross-encoder gives its score, a bi-encoder the cosine."""
+    query: Sentence
+    documents: Annotated[list[Document], Field(min_length=1, max_length=MOST_INPUTS, fail_fast=True)]
+    """Texts, or objects with a text."""
+    top_n: int | None = Field(None, ge=1)
+    """How many of the best are returned."""
+    return_documents: bool = False
+
+
+class RankedText(BaseModel):
+    text: str
+
+
+class Ranked(BaseModel):
+    index: int
+    relevance_score: float
+    document: RankedText | None = None
+
+
+class Ranking(BaseModel):
+    model: str
+    results: list[Ranked]
+    usage: Tokens
+    truncated: list[int]
+    warnings: list[str]
+
+
+def embeddings(call: Call, body: EmbeddingsBody) -> Embeddings:
+    """Texts to vectors of length 1."""
+    role = body.input_type if body.input_type in ("query", "document") else None
+    model = call.services.models.get(body.model, Model, role=role)
+    if isinstance(model, PairModel):
+        sentence = f"{body.model} is a cross-encoder, which scores pairs and has no vectors; ask /v1/rerank"
+        raise InputError(sentence, public=sentence)
+    encoder = required(model, VectorModel)
+    if body.input_type and not role:
+        encoder = encoder.with_settings(ModelName.parse(f"{body.model}?prompt_name={body.input_type}"))
+    if body.dimensions and body.dimensions > encoder.dimension:
+        raise InputError(f"dimensions is {body.dimensions}; {body.model} has {encoder.dimension}")
+    vectors = encoder.encode(body.input, should_stop=call.should_stop)
+    check_finite(encoder, vectors)
+    if body.dimensions and body.dimensions < encoder.dimension:
+        vectors = normalize_rows(vectors[:, : body.dimensions])
+    values: list[Any] = vectors.tolist()
+    if body.encoding_format == "base64":
+        # Little-endian float32, as OpenAI's client decodes it.
+        values = [base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii") for vector in vectors]
+    return Embeddings(
+        data=[Embedding(index=index, embedding=value) for index, value in enumerate(values)],
+        model=body.model,
+        warnings=unknown_warnings([encoder], body.input),
+        **usage(body.model, *encoder.read_tokens(body.input)),
+    )
+
+
+def rerank(call: Call, body: RerankBody) -> Ranking:
+    """Documents by their relevance to a query, best first: a cross-encoder's score, or the cosine of vectors."""
+    models = call.services.models
+    documents = body.documents
+    pairs = [(body.query, document) for document in documents]
+    model = models.get(body.model, Model, role="document")
+    if isinstance(model, PairModel):
+        report = ReadReport(cut=set())
+        scores = model.predict(pairs, should_stop=call.should_stop, report=report)
+        tokens = report.tokens
+        cut = [index for index, pair in enumerate(pairs) if pair in (report.cut or ())]
+    else:
+        query_model = models.get(body.model, Model, role="query")
+        if isinstance(model, VectorModel) and isinstance(query_model, VectorModel):
+            query_vector = query_model.encode([body.query], should_stop=call.should_stop)[0]
+            scores = model.encode(documents, should_stop=call.should_stop) @ query_vector
+        else:
+            scores = model.score(pairs, should_stop=call.should_stop)
+        query_tokens, is_query_cut = query_model.read_tokens([body.query])
+        document_tokens, cut = model.read_tokens(documents)
+        tokens = query_tokens + document_tokens
+        if is_query_cut:
+            cut = list(range(len(documents)))
+    check_finite(model, scores)
+    best = np.argsort(-scores, kind="stable")[: body.top_n]
+    names = ["the query", *(f"document {index}" for index in range(len(documents)))]
+    return Ranking(
+        model=body.model,
+        results=[
+            Ranked(
+                index=index,
+                relevance_score=scores[index],
+                document=RankedText(text=documents[index]) if body.return_documents else None,
+            )
+            for index in best.tolist()
+        ],
+        warnings=unknown_warnings([model], [body.query, *documents], names),
+        **usage(body.model, tokens, cut),
+    )
+
+
+class V1Endpoint(Endpoint):
+    """An endpoint whose model may be behind another server; a slow one holds up its own visitors alone."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function, THREADS, AT_ONCE)
+        self.threads_of_servers: defaultdict[str, CapacityLimiter] = defaultdict(
+            lambda: CapacityLimiter(REQUESTS_AT_ONCE)
+        )
+
+    def threads_for(self, call: Call, body: Any) -> CapacityLimiter:
+        server = ModelName.parse(body.model).endpoint
+        if server is None or server.address not in call.services.settings.allow_endpoints:
+            return self.threads
+        return self.threads_of_servers[server.address]
+
+
+class OpenAIMistake(BaseModel):
+    """What is wrong, as OpenAI's clients read it."""
+
+    class Details(BaseModel):
+        message: str
+        type: str
+        param: None
+        code: None
+
+    error: Details
+
+
+class ModelEntry(BaseModel):
+    id: str
+    created: int = 0
+    object: Literal["model"] = "model"
+    owned_by: Literal["sbert-lab"] = "sbert-lab"
+
+
+class ModelList(BaseModel):
+    object: Literal["list"] = "list"
+    data: list[ModelEntry]
+
+
+def list_models(store: RunStore) -> ModelList:
+    """The built-in models and the runs that have one; any model of the Hub may be named as well."""
+    entries = [ModelEntry(id=name) for name in (*ENCODERS, *CROSS_ENCODERS)]
+    for run in store.recent():
+        if run.has_model:
+            entries.append(ModelEntry(id=str(ModelName.of_run(run.id)), created=int(run.record.created)))
+    return ModelList(data=entries)
 
 
 def router(services: Services) -> APIRouter:
     """The routes. torch is imported at the first request."""
-    routes = APIRouter()
-    limit, threads = Quota(AT_ONCE), CapacityLimiter(THREADS)
-    # A slow server holds up its own visitors alone.
-    threads_of_servers = {address: CapacityLimiter(REQUESTS_AT_ONCE) for address in services.settings.allow_endpoints}
+    routes = APIRouter(tags=["v1"])
+    add_endpoint(routes, "/v1/embeddings", V1Endpoint(embeddings), services, OpenAIMistake)
+    ranking = V1Endpoint(rerank)
+    add_endpoint(routes, "/v1/rerank", ranking, services, OpenAIMistake)
+    # Version 2 of Cohere's client, and clients whose base address is that of the server.
+    for path in ("/v2/rerank", "/rerank"):
+        add_endpoint(routes, path, ranking, services, OpenAIMistake, is_described=False)
 
-    def threads_of(model: str) -> CapacityLimiter:
-        endpoint = ModelName.parse(model).endpoint
-        return threads_of_servers.get(endpoint.address, threads) if endpoint else threads
+    @routes.get("/v1/models")
+    def models() -> ModelList:
+        """The built-in models and the runs that have one; any model of the Hub may be named as well."""
+        return list_models(services.jobs.store)
 
-    answers: dict[str, tuple[type[Body], Compute]] = {
-        "/v1/embeddings": (openai.EmbeddingsRequest, openai.embeddings),
-        # Clients of OpenAI's API may have a base address without /v1.
-        "/embeddings": (openai.EmbeddingsRequest, openai.embeddings),
-        "/v1/rerank": (openai.RerankRequest, openai.rerank),
-        "/v2/rerank": (openai.RerankRequest, openai.rerank),
-        "/v1/score": (openai.PairsRequest, openai.score),
-        "/score": (openai.PairsRequest, openai.score),
-        "/v1/embed": (openai.EmbeddingsRequest, partial(other_clients.embed_for_cohere, version="1")),
-        "/v2/embed": (openai.EmbeddingsRequest, partial(other_clients.embed_for_cohere, version="2")),
-        "/api/embed": (openai.EmbeddingsRequest, other_clients.embed_for_ollama),
-        "/api/embeddings": (openai.EmbeddingsRequest, other_clients.embed_prompt_for_ollama),
-        # Clients of text-embeddings-inference may ask the address of the server alone.
-        **dict.fromkeys(("/embed", "/"), (openai.EmbeddingsRequest, openai.embed)),
-        "/rerank": (openai.RerankRequest, openai.rank),
-        "/similarity": (openai.SimilarityRequest, openai.similarity),
-    }
-    answer = partial(_answer, models=services.models, limit=limit, threads_of=threads_of)
-    for path, (body, compute) in answers.items():
-        for spelling in _spellings(path):
-            routes.add_route(spelling, partial(answer, body=body, compute=compute), methods=["POST"])
-
-    listings: dict[str, Callable[[], dict[str, Any]]] = {
-        **dict.fromkeys(("/v1/models", "/models"), partial(openai.list_models, services.jobs.store)),
-        "/api/tags": partial(other_clients.list_for_ollama, services.jobs.store),
-        "/api/version": partial(dict, version=__version__),
-        "/info": partial(openai.info, services.models, __version__),
-    }
-
-    def listing(_: Request, entries: Callable[[], dict[str, Any]]) -> Response:
-        return JSONResponse(entries())
-
-    for path, entries in listings.items():
-        for spelling in _spellings(path):
-            routes.add_route(spelling, partial(listing, entries=entries), methods=["GET"])
-
-    @routes.get("/v1/models/{name:path}")
-    def model(name: str) -> Response:
-        for entry in openai.list_models(services.jobs.store)["data"]:
-            if entry["id"] == name:
-                return JSONResponse(entry)
+    @routes.get("/v1/models/{name:path}", response_model=ModelEntry)
+    def model(name: str) -> ModelEntry | Response:
+        """One of these models."""
+        for entry in list_models(services.jobs.store).data:
+            if entry.id == name:
+                return entry
         return error_answer("/v1/models", 404, f"there is no model {name[:100]!r}; GET /v1/models lists them")
 
-    async def no_answer(request: Request) -> Response:
-        """Answers what the routes before it do not, in the shape that the clients read."""
-        path = request.scope["path"]
-        if path in answers or path in listings:
-            method = "POST" if path in answers else "GET"
-            return error_answer(path, 405, f"{path} takes {method} alone", {"allow": method})
-        posts = ", ".join(sorted(answers.keys() - {"/"}))
-        return error_answer(path, 404, f"there is no {path[:100]}; GET /v1/models, or POST to {posts}")
-
-    # The last four are routes of text-embeddings-inference: token vectors, classes and tokens.
-    others = ("/v1/{path:path}", "/v2/{path:path}", "/predict", "/embed_all", "/embed_sparse", "/tokenize")
-    # A browser asks for the front page.
-    for path in (*answers.keys() - {"/"}, *listings, *others):
-        routes.add_route(path, no_answer, methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+    for path in ("/v1/{path:path}", "/v2/{path:path}", "/rerank"):
+        routes.add_api_route(path, no_answer, methods=METHODS, include_in_schema=False)
     return routes
-
-
-def _spellings(path: str) -> set[str]:
-    """A path as clients ask for it whose base addresses end with a slash, or whose paths do."""
-    return {path, f"{path}/", f"/{path}", "//".join(path.rsplit("/", 1))}
-
-
-async def _answer(
-    request: Request, body: type[Body], compute: Compute, models: ModelCache, limit: Quota, threads_of: Threads
-) -> Response:
-    """Validates the body and computes in a thread until the client goes."""
-    gone, refusal = threading.Event(), partial(error_answer, request.scope["path"])
-
-    def should_stop() -> bool:
-        return gone.is_set() or is_ending.is_set()
-
-    async def watch_client() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-        gone.set()
-
-    try:
-        inputs = body.model_validate(await request.json())
-    except ValidationError as error:
-        return refusal(400, _sentence(body, error))
-    except (ValueError, RecursionError):
-        # It is no UTF-8, has a number of thousands of digits, or is nested too deeply.
-        return refusal(400, "the request is not valid JSON")
-    watching = asyncio.create_task(watch_client())
-    try:
-        # A request is counted before it takes a thread, for which others wait.
-        with limit.held(visitor_of(request)):
-            limiter = threads_of(inputs.model)
-            return JSONResponse(await to_thread.run_sync(compute, models, inputs, should_stop, limiter=limiter))
-    except Stopped:
-        # Nobody reads this where the client has gone.
-        return refusal(503, ENDING)
-    except TooMany as error:
-        return refusal(429, error.public, {"retry-after": "1"})
-    except UserFacingError as error:
-        return refusal(status_of(error), summary_of(error))
-    except Exception:
-        if is_ending.is_set():
-            # Executors take nothing more.
-            return refusal(503, ENDING)
-        log.exception("a /v1 request failed")
-        return refusal(500, INTERNAL_ERROR)
-    finally:
-        watching.cancel()
-
-
-def _sentence(body: type[Body], error: ValidationError) -> str:
-    """The first mistake: the field, and what it must be."""
-    mistakes = error.errors(include_url=False, include_input=False)
-    # What is missing may be there under a name that is not known.
-    mistake = next((mistake for mistake in mistakes if mistake["type"] == "extra_forbidden"), mistakes[0])
-    field = str(mistake["loc"][0]) if mistake["loc"] else ""
-    if mistake["type"] == "extra_forbidden":
-        taken = ", ".join(name for name in body.model_fields if name != "most_tokens")
-        return f"{field[:80]} is not known here, and may change what the answer means; the request takes {taken}"
-    if mistake["type"] == "value_error":
-        return str(mistake["ctx"]["error"])
-    if not field:
-        return "the request must be a JSON object"
-    if len(mistake["loc"]) == 1:
-        return f"{field}: {mistake['msg'][:1].lower()}{mistake['msg'][1:]}"
-    steps = (step for one in mistakes if one["type"].startswith("string_") for step in one["loc"])
-    place = next((f"; number {step + 1} is not" for step in steps if isinstance(step, int)), "")
-    texts = f"a list of 1 to {openai.MOST_INPUTS:,} texts of at most {openai.MOST_CHARACTERS:,} characters"
-    if issubclass(body, openai.RerankRequest):
-        return f"{field} must be {texts}, or of objects with one{place}"
-    ids = ", or token ids in their place" if issubclass(body, openai.EmbeddingsRequest) else ""
-    return f"{field} must be a text, or {texts}{ids}{place}"

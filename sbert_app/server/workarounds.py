@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeIn
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sbert_app.server.events import WAITING
 from training.errors import UserFacingError, summary_of
 
 HEARTBEAT = "/gradio_api/heartbeat/"
@@ -61,6 +62,8 @@ class WholeSteps(gr.Blocks):
         **options: Any,
     ) -> Any:
         """Calls a handler. Values of the wrong kind, which no page sends, are the caller's mistake and no fault."""
+        if event_id is not None and iterator is None:
+            WAITING.begin(event_id)
         # Endpoints, whose values Gradio does not prepare, look at theirs themselves.
         if block_fn.preprocess:
             processed_input = list(map(_checked, block_fn.inputs, processed_input))

@@ -36,6 +36,12 @@ MOST_JOINED = 20
 QUOTED = 80
 
 MOST_PUBLIC_STEPS = 200
+# Rows that a run of a public app reads in all its steps: 200 times 64.
+MOST_PUBLIC_ROWS = 12_800
+# Tokens of a batch of a public app: 64 rows of 256.
+MOST_PUBLIC_TOKENS = 16_384
+# Tokens of a row where a run does not say how many it reads.
+USUAL_TOKENS = 256
 # Layers and dimensions of the largest model with random weights, the shape of BERT-base: larger ones fill the memory.
 MOST_SCRATCH = (12, 768)
 
@@ -113,8 +119,26 @@ class AccessPolicy:
         for name in filter(None, (config.train_data, config.eval_data)):
             if name != HELD_OUT:
                 self.check_data(name)
-        if self._is_public and not 1 <= (config.max_steps or 0) <= MOST_PUBLIC_STEPS:
-            config = config.replace(max_steps=MOST_PUBLIC_STEPS)
+        return self._short(config) if self._is_public else config
+
+    def _short(self, config: RunConfig) -> RunConfig:
+        """The config of a run of a public app, with few steps. InputError if its batches are too large."""
+        steps = config.max_steps or 0
+        if not 1 <= steps <= MOST_PUBLIC_STEPS:
+            steps = MOST_PUBLIC_STEPS
+            config = config.replace(max_steps=steps)
+        rows = config.batch_size * config.gradient_accumulation_steps
+        if steps * rows > MOST_PUBLIC_ROWS:
+            raise InputError(
+                f"{steps:,} steps of {rows:,} rows are {steps * rows:,}, and this app, which is open to everybody, "
+                f"trains on {MOST_PUBLIC_ROWS:,} rows: take fewer steps, smaller batches or less gradient accumulation"
+            )
+        tokens = config.batch_size * (config.max_length or USUAL_TOKENS)
+        if tokens > MOST_PUBLIC_TOKENS:
+            raise InputError(
+                f"a batch may have {tokens:,} tokens, and this app, which is open to everybody, takes "
+                f"{MOST_PUBLIC_TOKENS:,}: take smaller batches or a smaller maximum length"
+            )
         return config
 
     def _in_allowed_folder(self, name: str) -> bool:

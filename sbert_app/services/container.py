@@ -31,7 +31,9 @@ from training.sources.home import make_home
 log = logging.getLogger("sbert_lab.services")
 
 # A look at the queue of 20,000 runs takes 0.15 s.
-CLEANED_SECONDS, IDLE_SECONDS, QUEUE_SECONDS = 3600.0, 30.0, 60.0
+CLEANED_SECONDS = 3600.0
+IDLE_SECONDS = 30.0
+QUEUE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ class Services:
         jobs = RunQueue(RunStore(settings.home), ray=settings.ray)
         embeddings = EmbeddingCache(models, settings.home, limits=limits)
         temp = TempFolder(settings.temp_folder, settings.temp_limit_mb << 20)
-        scoring, shared = ScoreJobs(models, temp.path, temp.check_room), SharedSentences(temp.path / "handover")
+        scoring = ScoreJobs(models, temp.path, temp.check_room)
+        shared = SharedSentences(temp.path / "handover")
         corpora = KeptCorpora(temp, settings.corpus_sentences)
         return cls(settings, access, models, jobs, embeddings, corpora, scoring, shared, temp)
 
@@ -79,6 +82,7 @@ class Services:
         regularly(QUEUE_SECONDS, self.jobs.reconcile)
         try:
             for name in (DEFAULT_MODEL, DEFAULT_CROSS_ENCODER):
+                self.models.download([name])
                 self.models.get(name, Model).score([("Ready?", "Ready.")])
         except InputError as error:
             log.warning("the default model could not be loaded: %s", error)
@@ -90,21 +94,12 @@ class Services:
 
     def check_kept_room(self, file: Path) -> None:
         """Raises InputError if a copy of this file does not fit beside the uploads that are kept for runs."""
-        uploads, most = self.settings.home / "data" / "uploads", self.settings.temp_limit_mb << 20
+        uploads = self.settings.home / "data" / "uploads"
+        most = self.settings.temp_limit_mb << 20
         if file.stat().st_size + folder_size(uploads) > most:
             raise InputError(
                 f"the uploads that are kept for runs take {format_bytes(most)}, as much as they may; ask whoever runs "
                 "this app to delete some"
-            )
-
-    def check_static_room(self) -> None:
-        """Raises InputError where visitors make no static models, or these take as much room as they may."""
-        most = self.settings.temp_limit_mb << 20
-        if self.settings.public:
-            raise InputError("this app is open to everybody and makes no static models")
-        if folder_size(self.settings.home / "models" / "static") > most:
-            raise InputError(
-                f"static models take {format_bytes(most)}, as much as they may; ask who runs this app to delete some"
             )
 
     def calibrate_later(self, model: str, pooling: str) -> None:

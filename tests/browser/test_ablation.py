@@ -31,27 +31,43 @@ def ask(page, seeds, steps):
     expect(page.locator("#sweep-plan")).to_contain_text(f"= {3 * seeds} runs")
 
 
-def test_the_page_opens_with_the_measured_pooling_table(open_page):
+def test_the_page_opens_with_the_measured_figure_and_a_form_that_repeats_it(open_page):
     page = opened(open_page)
-    table = page.locator("#shipped")
-    expect(table.locator(".ablation tbody tr")).to_have_count(3)
-    expect(table).to_contain_text("69.92")  # the paper's max
-    expect(table).to_contain_text("scores best over these seeds")
-    expect(table).to_contain_text("python -m scripts.measure_ablation pooling")
-    expect(table).to_contain_text("seed")
-    expect(page.locator("#legend")).to_contain_text("bert-base-uncased")
-    expect(page.locator("#shipped-figure .js-plotly-plot")).to_be_visible()
+    expect(page.locator("#ablation-figure .js-plotly-plot")).to_be_visible()
+    expect(page.locator("#question")).to_contain_text("Mean stands out")
+    expect(page.locator("#sweep-base input")).to_have_value("raw-bert-mini")
+    expect(page.locator("#sweep-plan")).to_contain_text("Start repeats the figure")
+    page.locator("#steps input").fill("20")
+    page.locator("#steps input").press("Tab")
+    expect(page.locator("#sweep-plan")).to_contain_text("Differs from the figure: steps.")
+    page.locator("#numbers summary").first.click()
+    table = page.locator("#numbers .ablation tbody tr")
+    expect(table).to_have_count(3)
+    expect(page.locator("#numbers")).to_contain_text("69.92")  # the paper's max
+    expect(page.locator("#numbers")).to_contain_text("24.3 points worse (95% 22.6 to 25.9), in all 5 seeds")
+    page.get_by_role("radio", name="all-MiniLM-L6-v2").check()
+    expect(page.locator("#question")).to_contain_text("already tuned on sentence pairs")
+    expect(page.locator("#sweep-base input")).to_have_value("all-MiniLM-L6-v2")
+    expect(page.locator("#sweep-plan")).to_contain_text("Start repeats the figure")
+    page.wait_for_url(re.compile("base=all-MiniLM-L6-v2"))
+    page.locator("#numbers summary", has_text="Where these numbers").click()
+    expect(page.locator("#numbers")).to_contain_text("python -m scripts.measure_ablation pooling")
 
 
-def test_a_link_opens_an_ablation_and_each_has_its_question_and_a_table_or_an_honest_empty_place(open_page):
-    page = opened(open_page, "/ablation?preset=concat")
+def test_a_link_opens_an_ablation_from_a_base_with_its_own_settings(open_page):
+    page = opened(open_page, "/ablation?preset=concat&base=all-MiniLM-L6-v2&steps=40")
     expect(page.locator("#question")).to_contain_text("softmax")
+    expect(page.locator("#question")).to_contain_text("none ends above 86.2")
     expect(page.locator("#sweep-data")).to_be_visible()
+    expect(page.locator("#steps input")).to_have_value("40")
     for name, words in (("Objective", "loss"), ("Concatenation", "softmax"), ("Base", "pre-training")):
-        page.get_by_role("radio", name=name).check()
+        page.get_by_role("radio", name=name, exact=True).check()
         expect(page.locator("#question")).to_contain_text(words)
-        expect(page.locator("#shipped")).to_contain_text(re.compile("Not measured yet|Where these numbers"))
     expect(page.locator("#sweep-base")).to_be_hidden()  # it is what is varied
+    page.locator("#more-ablations").click()
+    page.get_by_role("radio", name="Temperature").check()
+    expect(page.locator("#question")).to_contain_text("Not measured yet")
+    expect(page.locator("#ablation-figure .js-plotly-plot")).to_be_hidden()
 
 
 def test_a_wrong_base_is_said_before_anything_starts(open_page, home: Path):
@@ -73,11 +89,13 @@ def test_a_sweep_runs_end_to_end_and_survives_a_reload(open_page, home: Path):
     page.reload()
     expect(page.locator(f"{CELL}.finished")).to_have_count(3)
     expect(page.locator("#sweep-status")).to_contain_text("3 of 3 runs finished")
-    expect(page.locator("#sweep-table tbody tr")).to_have_count(3)
-    expect(page.locator("#sweep-table")).to_contain_text("in the one seed: nothing to test")
-    expect(page.locator("#sweep-figure .js-plotly-plot")).to_be_visible()
+    page.locator("#numbers summary").first.click()
+    expect(page.locator("#numbers")).to_contain_text("in the one seed: nothing to test")
+    expect(
+        page.locator("#ablation-figure .legendtext", has_text="here (scratch:1x32, 1 seed, 2 steps)")
+    ).to_be_visible()
     sweep = json.loads(next((home / "experiments").glob("*-pooling.json")).read_text())
-    assert sweep["changes"] == {"max_steps": 2, "base": "scratch:1x32"}
+    assert sweep["changes"] == {"learning_rate": 1e-4, "max_steps": 2, "base": "scratch:1x32"}
     link = page.locator(CELL).first
     first = sweep["runs"][0]
     assert (first["label"], first["config"]["seed"]) == ("mean", 0)

@@ -16,6 +16,10 @@ def tab(page, name):
     page.get_by_role("tab", name=name).first.click()
 
 
+def fold(page, name):
+    page.locator("#answer summary", has_text=name).click()
+
+
 def fill(page, a, b):
     page.locator("#sentence-a textarea").fill(a)
     page.locator("#sentence-b textarea").fill(b)
@@ -33,20 +37,24 @@ def test_the_page_opens_with_an_example_already_computed(open_page):
     expect(page.locator("#answer .axis b")).to_have_count(3)  # the cosine, the cross-encoder, and what people would say
     expect(page.locator("#answer .card")).to_have_count(2)
     expect(page.locator("#answer .card").first).to_contain_text("The model is wrong here")
-    expect(page.locator("#answer .why")).to_contain_text("adds most to the cosine")
+    expect(page.locator("#answer .reason")).to_contain_text("“not” lowers it most: without it 1.00")
+    expect(page.locator("#answer .decides")).to_have_count(1)
     expect(page.get_by_role("button", name="negation")).to_have_attribute("aria-pressed", "true")
     explanation = page.locator("#answer .term [role=tooltip]").last
     expect(explanation).to_be_hidden()
     page.locator("#answer .term").last.focus()
     expect(explanation).to_contain_text("reads both sentences at once")
     expect(page.locator(".doors a")).to_have_count(3)
-    tab(page, "Poolings")
-    expect(page.locator("#poolings tr")).to_have_count(3)
-    tab(page, "Which words matter")
-    expect(page.locator("#word-map .js-plotly-plot")).to_be_visible()
+    fold(page, "The same pair under each pooling")
+    expect(page.locator("#answer .poolings tr")).to_have_count(3)
+    fold(page, "Word by word")
+    expect(page.locator("#answer .word-map")).to_be_visible()
+    # The folds stay open when another answer takes the place of this one.
+    page.get_by_role("button", name="word order").click()
+    expect(page.locator("#answer .answer")).to_have_attribute("data-example", "word order")
+    expect(page.locator("#answer .word-map")).to_be_visible()
     expect(page).to_have_title("Compare · SBERT Lab")
     expect(page.locator("nav a[aria-current=page]")).to_have_text("Compare")
-    expect(page.locator("#word-map .js-plotly-plot")).to_have_attribute("aria-label", re.compile("Word map"))
 
 
 def test_it_answers_as_you_type(open_page):
@@ -56,8 +64,7 @@ def test_it_answers_as_you_type(open_page):
     page.locator("#sentence-a textarea").press_sequentially("A cat sleeps.", delay=20)
     expect(page.locator("#answer .problem")).to_contain_text("The second sentence is empty")
     # Nothing of the pair before stands beside it.
-    for stale in ("#why", "#word-map", "#poolings table", "#tokens .tokens"):
-        expect(page.locator(stale)).to_be_hidden()
+    expect(page.locator("#answer .answer")).to_have_count(0)
     page.locator("#sentence-b textarea").press_sequentially("A cat sleeps.", delay=20)
     expect(page.locator(SCORE).first).to_have_text("1.00")
     expect(page.locator("#answer")).to_contain_text("the same meaning")
@@ -75,7 +82,8 @@ def test_what_the_model_does_not_know_has_no_verdict_no_scale_and_is_named(open_
     expect(page.locator("#answer .problem")).to_contain_text("does not know 🍎, 🚗: it reads each as")
     expect(page.locator("#answer .axis")).to_have_count(0)
     expect(page.locator("#answer")).not_to_contain_text("the same meaning")
-    expect(page.locator("#poolings table")).to_have_count(0)
+    expect(page.locator("#answer .poolings")).to_have_count(0)
+    expect(page.locator("#answer .reason")).to_have_count(0)
     fill(page, "I love this 😍", "I hate this 😡")
     expect(page.locator("#answer .note").first).to_contain_text("does not know 😍, 😡")
 
@@ -88,10 +96,9 @@ def test_poolings_models_and_none_as_cross_encoder(open_page):
     page.keyboard.press("ArrowLeft")  # from the first to the last
     expect(page.locator("#answer")).to_contain_text("CLS pooling")
     expect(page.locator("#answer")).to_contain_text("trained with mean pooling")
-    expect(page.locator("#word-map")).to_be_hidden()
     assert cosine(page) != mean
-    expect(page.locator("#map-note")).to_contain_text("Integrated gradients, 32 steps, remainder")
-    expect(page.locator("#map-note tbody tr")).to_have_count(6 + 7)
+    expect(page.locator("#answer .reason tbody tr")).to_have_count(3 + 4)
+    expect(page.locator("#answer summary", has_text="Word by word")).to_have_count(0)
     page.locator(".model input").first.fill("no/such-model")
     page.locator(".model input").first.press("Enter")
     expect(page.locator("#answer .problem")).to_contain_text("no/such-model was not found")
@@ -105,26 +112,16 @@ def test_poolings_models_and_none_as_cross_encoder(open_page):
     expect(page.locator("#answer .card").first).to_contain_text("all-MiniLM-L6-v2 · mean pooling")
 
 
-def test_the_words_of_the_cross_encoder_are_shown_when_asked_for(open_page):
-    long = " ".join(f"word{number}" for number in range(60))
-    page = open_page(f"/?a={long}&b=The+film+was+not+good.")
-    expect(page.locator("#cross-words")).to_be_empty()
-    page.click("#explain-cross")
-    page.locator("#sentence-a textarea").press("Enter")  # the same pair again: what was asked for is not dropped
-    expect(page.locator("#cross-words")).to_contain_text("Occlusion")
-    expect(page.locator("#cross-words tbody tr")).to_have_count(60 + 6)
-    fill(page, "Short one.", "Another.")
-    expect(page.locator("#cross-words table")).to_be_hidden()  # of the pair before
-
-
-def test_a_word_left_out_changes_both_scores(open_page):
+def test_a_word_left_out_changes_both_scores_of_a_long_pair_when_asked_for(open_page):
     page = open_page("/?a=The+film+was+good.&b=The+film+was+not+good.")
-    expect(page.locator("#answer .card")).to_have_count(2)
-    tab(page, "Leave out a word")
-    expect(page.locator("#what-if tbody tr")).to_have_count(5 + 6)
-    expect(page.locator("#what-if thead")).to_contain_text("cross-encoder")
+    expect(page.locator("#answer .reason tbody tr")).to_have_count(4 + 5)
+    expect(page.locator("#answer .reason thead")).to_contain_text("cross-encoder")
     fill(page, "Short one.", "Another.")
-    expect(page.locator("#what-if tbody tr")).to_have_count(3 + 2)
+    expect(page.locator("#answer .reason tbody tr")).to_have_count(2 + 1)
+    fill(page, " ".join(f"word{number}" for number in range(60)), "The film was not good.")
+    expect(page.locator("#answer .reason")).to_have_count(0)
+    page.click("#ask-reason")
+    expect(page.locator("#answer .reason tbody tr")).to_have_count(60 + 5)
 
 
 def test_examples_and_a_random_pair_with_its_gold_score(open_page):
@@ -132,7 +129,7 @@ def test_examples_and_a_random_pair_with_its_gold_score(open_page):
     page.get_by_role("button", name="word order").click()
     expect(page.locator("#answer")).to_contain_text("on this scale such a pair should get 3 at most")
     expect(page.locator("#sentence-a textarea")).to_have_value("The dog chased the cat across the garden.")
-    expect(page.locator("#lesson")).to_contain_text("The same words")
+    expect(page.locator("#answer")).to_contain_text("The same words")
     page.locator("#random-pair").click()
     expect(page.locator("#answer .card", has_text="STSb dev")).to_contain_text("People")
     fill(page, "Something else.", "Another thing.")
@@ -144,12 +141,9 @@ def test_text_is_text_never_markup(open_page):
     expect(page.locator(SCORE).first).to_be_visible()
     fill(page, "<img src=x onerror=alert(1)> & <b>bold</b>", "‮ right to left 😀 <script>alert(2)</script>")
     expect(page.locator("#answer .card")).to_have_count(2)
-    for name in ("Leave out a word", "Which words matter"):
-        tab(page, name)
-    expect(page.locator("#tokens .tokens")).to_have_count(2)
-    expect(page.locator("#what-if tbody tr").first).to_be_attached()
-    expect(page.locator("#word-map .js-plotly-plot")).to_be_visible()
-    assert page.locator("#answer img, #what-if img, #what-if script, #tokens b, #word-map img").count() == 0
+    expect(page.locator("#answer .tokens")).to_have_count(2)
+    expect(page.locator("#answer .decides")).to_be_attached()
+    assert page.locator("#answer img, #answer script, #answer .tokens b").count() == 0
 
 
 def test_a_link_reproduces_the_view_and_copies_work(open_page):
@@ -158,11 +152,12 @@ def test_a_link_reproduces_the_view_and_copies_work(open_page):
     expect(page.locator("#answer")).to_contain_text("max pooling")
     page.locator("#sentence-b textarea").fill("Vier")
     page.wait_for_url(re.compile("b=Vier"))
-    tab(page, "Copy")
-    expect(page.locator("#as-python")).to_contain_text("open_model('all-MiniLM-L6-v2', pooling='max')")
-    expect(page.locator("#as-python")).to_contain_text("Vier")  # the address may change before the answer
-    page.locator("#copy-link").click()
-    expect(page.get_by_text("The link is copied.")).to_be_visible()
+    fold(page, "Copy as a link")
+    code = page.locator("#answer pre").first
+    expect(code).to_contain_text("open_model('all-MiniLM-L6-v2', pooling='max')")
+    expect(code).to_contain_text("Vier")  # the address may change before the answer
+    page.get_by_role("button", name="Copy the link").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
     assert "b=Vier" in page.evaluate("navigator.clipboard.readText()")
     shown = page.locator(SCORE).first.inner_text()
     again = open_page("/?" + page.url.split("?")[1])
@@ -188,11 +183,10 @@ def test_a_long_text_stays_out_of_the_address_and_in_sight(open_page):
     )
     page.wait_for_function("!location.search.includes('a=')")
     assert page.evaluate("document.documentElement.scrollHeight") < 3_500
-    tab(page, "Copy")
-    expect(page.locator("#as-curl .cm-content")).to_be_visible()
+    fold(page, "Copy as a link")
+    expect(page.locator("#answer pre").first).to_be_visible()
     assert page.evaluate("document.documentElement.scrollHeight") < 3_000
-    page.locator("#copy-link").click()
-    expect(page.locator("body")).to_contain_text("too long for a link")
+    expect(page.locator("#answer")).to_contain_text("too long for a link")
 
 
 def test_the_theme_outlives_a_link_and_an_unknown_address_is_a_page(open_page, app_url):

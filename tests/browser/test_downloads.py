@@ -20,7 +20,7 @@ def content(page: Page, press) -> bytes:
 
 @pytest.mark.parametrize(
     ("path", "figure"),
-    [("/", "#word-map"), pytest.param("/explore", "#map-plot", marks=pytest.mark.slow)],
+    [("/ablation", "#ablation-figure"), pytest.param("/explore", "#map-plot", marks=pytest.mark.slow)],
 )
 def test_figures(open_page, path, figure):
     page = open_page(path)
@@ -39,7 +39,8 @@ def test_figures(open_page, path, figure):
 
 def test_tables(open_page):
     page = open_page("/ablation", dark=True)
-    first = page.locator("#shipped table.plain").first
+    page.locator("#numbers summary").first.click()
+    first = page.locator("#numbers table.plain").first
     expect(first.locator("button.download")).to_have_attribute("aria-label", "Download the table as CSV")
     rows = list(csv.reader(io.StringIO(content(page, first.locator("button.download").click).decode())))
     assert len(rows) == first.locator("tr").count()
@@ -62,11 +63,11 @@ def test_a_cell_that_a_spreadsheet_would_execute_is_text(open_page, tmp_path):
 
 def test_a_report_opens_from_disk_and_asks_nobody(chromium, open_page, tmp_path):
     page = open_page("/")
-    expect(page.locator("#word-map .js-plotly-plot")).to_be_visible()
+    expect(page.locator("#answer .decides")).to_be_visible()
     file = tmp_path / "report.html"
     file.write_bytes(content(page, page.locator("#report-comparison").click))
     with read_offline(chromium, file, color_scheme="dark") as reader:
-        expect(reader.locator(".js-plotly-plot .heatmaplayer")).to_be_visible()
+        expect(reader.locator(".word-map")).to_be_visible()
         expect(reader.locator("h2", has_text="Scores")).to_be_visible()
         expect(reader.locator("dd", has_text="all-MiniLM-L6-v2").first).to_be_visible()
         assert reader.evaluate("document.body.classList.contains('dark')")

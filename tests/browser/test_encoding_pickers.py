@@ -42,15 +42,16 @@ def check_picker(page: Page, place: str, file: str, text: str = PAIRS) -> None:
 
 def test_evaluate_does_too(open_page: Callable[..., Page]):
     page = open_page("/evaluate")
-    expect(page.locator("#measure")).to_be_visible()
+    page.click("#measure-others > button")
     check_picker(page, "#evaluate-encoding", "#evaluate-files")
+    page.get_by_role("tab", name="More").click()
     page.get_by_role("tab", name="Transfer").click()
     check_picker(page, "#transfer-encoding", "#transfer-file", LABELLED)
     page.click("#score-transfer")
     expect(page.locator("#transfer-status table")).to_contain_text("TF-IDF")
     expect(page.locator("#transfer-status")).to_contain_text("да")
-    tabs = {"Error analysis": "errors", "Triplets and labels": "labels", "Folds": "folds"}
-    for tab, name in {**tabs, "Threshold": "threshold", "Cost": "cost"}.items():
+    tabs = {"Triplets and labels": "labels", "Folds": "folds", "Cost": "cost"}
+    for tab, name in {**tabs, "Threshold": "threshold", "Errors": "errors"}.items():
         page.get_by_role("tab", name=tab).click()
         upload(page, f"#{name}-file", PAIRS)
         expect(page.locator(f"#{name}-encoding")).to_be_visible()

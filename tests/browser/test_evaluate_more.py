@@ -13,10 +13,10 @@ pytestmark = pytest.mark.browser
 def opened(open_page: Callable[..., Page]) -> Callable[..., Page]:
     def tab(name: str, **how: object) -> Page:
         page = open_page("/evaluate", **how)
-        expect(page.locator("#measure")).to_be_visible()
-        if not page.get_by_role("tab", name=name).is_visible():  # on a phone: behind the button of further tabs
-            page.locator(".overflow-menu > button").click()
-        page.get_by_role("tab", name=name).or_(page.locator(".overflow-dropdown button", has_text=name)).first.click()
+        expect(page.locator("#scores table").first).to_be_visible()
+        if name != "Threshold":
+            page.get_by_role("tab", name="More").click()
+        page.get_by_role("tab", name=name).click()
         return page
 
     return tab
@@ -46,7 +46,7 @@ def test_a_threshold_is_shown_at_once_and_found_on_a_file_with_labels(opened):
     page = opened("Threshold")
     table = page.locator("#threshold-status table")
     expect(table.locator("tbody tr")).to_have_count(5)
-    expect(page.locator("#threshold-status .lead")).to_contain_text("Take all-MiniLM-L6-v2, with the threshold 0.")
+    expect(page.locator("#threshold-status .lead")).to_contain_text("Take all-MiniLM-L6-v2.")
     expect(page.locator("#threshold-status")).to_contain_text("STSb dev: 1,500 pairs, of which 264 are matches")
     expect(page.locator("#threshold-status")).to_contain_text("Shipped with the app: measured ")
     expect(page.locator("#threshold-curve .js-plotly-plot")).to_be_visible()
@@ -108,7 +108,7 @@ def test_folds_are_runs_that_a_reload_does_not_lose(opened):
     page.click("#stop-folds")
     expect(page.locator("#folds-table")).to_contain_text(re.compile("stopped|finished"))
     page.reload()
-    page.get_by_role("tab", name="Folds").click()
+    expect(page.get_by_role("tab", name="Folds")).to_have_attribute("aria-selected", "true")
     expect(page.locator("#folds-table .lead")).to_contain_text("stsb-dev-by-genre.csv, topic")
     page.click("#delete-folds")
     page.get_by_role("button", name="Delete it and all its runs").click()

@@ -31,7 +31,7 @@ def faulty(tmp_path):
 def page(open_page, faulty):
     """The tab Threshold with the file."""
     page = open_page("/evaluate")
-    expect(page.locator("#measure")).to_be_visible()
+    expect(page.locator("#scores table").first).to_be_visible()
     page.get_by_role("tab", name="Threshold").click()
     expect(page.locator("#threshold-curve .js-plotly-plot")).to_be_visible()
     page.set_input_files("#threshold-file input[type=file]", faulty)

@@ -53,7 +53,7 @@ def test_a_teacher_shows_an_ablation_and_makes_a_class_link(open_page):
     page = open_page("/ablation")
     page.get_by_role("radio", name="Concatenation").check()
     expect(page.locator("#question")).to_contain_text("softmax")
-    figure = page.locator("#shipped-figure .js-plotly-plot")
+    figure = page.locator("#ablation-figure .js-plotly-plot")
     expect(figure).to_be_visible()
     assert figure.bounding_box()["y"] < 450
     page.goto(page.url.replace(re.search(r"/ablation.*", page.url)[0], "/learn"))

@@ -34,7 +34,7 @@ MOST_CONTROLS = {
     "/learn?lesson=3": 32,
 }
 # page -> what has to be there before it is complete, where that is more than the tests of `PAGES` wait for
-COMPLETE = {**PAGES, "/": "#word-map .js-plotly-plot", "/train": "#plan:has-text('steps of')"}
+COMPLETE = {**PAGES, "/": "#answer .decides", "/train": "#plan:has-text('steps of')"}
 MOST_STOPS = 200  # of the Tab key; more would be a trap
 # page -> what it is for, and the most presses of the Tab key from the content on, where the link at the top leads
 MOST_TO_ACTION = {
@@ -42,7 +42,7 @@ MOST_TO_ACTION = {
     "/bulk": ("#score", 8),
     "/train": ("#start", 2),
     "/ablation": ("#start-sweep", 18),
-    "/evaluate": ("#measure", 11),
+    "/evaluate": ("#measure-others > button", 18),
     "/explore": ("#map-colour input", 7),
     "/learn?lesson=3": ("#learn-train-pairs input", 5),
 }
@@ -246,10 +246,10 @@ def test_learn_opens_with_a_lesson_of_few_words_that_is_not_long(open_page):
 
 def test_a_figure_that_was_drawn_while_its_tab_was_hidden_fits_when_it_is_seen(open_page):
     page = open_page("/evaluate?tab=threshold", width=1440)
-    page.get_by_role("tab", name="Cost").click()
+    page.get_by_role("tab", name="More").click()
     page.get_by_role("tab", name="Threshold").click()
     expect(page.locator("#threshold-lines .js-plotly-plot")).to_be_visible()
-    page.get_by_role("tab", name="Sentence similarity").click()
+    page.get_by_role("tab", name="Quality").click()
     show(page, 1280)
     page.get_by_role("tab", name="Threshold").click()
     assert settled(page) == []

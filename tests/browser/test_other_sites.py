@@ -11,9 +11,7 @@ from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.browser
 
-RUN = {
-    "data": ["regression", "stsb:train", "", "scratch:1x32", "", "uv+diff", 1, 1, 16, 2e-5, 0, "by another site", None]
-}
+RUN = {"base": "scratch:1x32", "max_steps": 1, "name": "by another site"}
 ASK = """async ([url, mode, type, body]) => {
   try {
     const headers = {"Content-Type": type};
@@ -70,7 +68,7 @@ def test_it_starts_no_run_reads_nothing_and_uploads_nothing(other_site, app_url,
     before = runs(home)
     for mode in ("cors", "no-cors"):
         for kind in ("application/json", "text/plain", "application/x-www-form-urlencoded"):
-            told = other_site.evaluate(ASK, [f"{app_url}/gradio_api/run/start_run", mode, kind, RUN])
+            told = other_site.evaluate(ASK, [f"{app_url}/api/start_run", mode, kind, RUN])
             assert "TypeError" in told or told.strip() == "opaque"
     for path in ("/config", "/v1/models", "/metrics", "/gradio_api/info"):
         assert "TypeError" in other_site.evaluate(READ, app_url + path)
@@ -87,11 +85,11 @@ def test_a_name_that_was_rebound_to_this_machine_is_not_answered(chromium, app_u
     answer = page.goto(f"http://rebound.localhost:{urlsplit(app_url).port}/favicon.ico")
     assert answer is not None and answer.status == 403
     for path, body in (
-        ("list_runs", {"data": []}),
+        ("list_runs", {}),
         ("start_run", RUN),
-        ("evaluate", {"data": ["stsb:dev", "tfidf", ""]}),
+        ("evaluate", {"data": "stsb:dev", "model": "tfidf"}),
     ):
-        told = page.evaluate(ASK, [f"/gradio_api/run/{path}", "cors", "application/json", body])
+        told = page.evaluate(ASK, [f"/api/{path}", "cors", "application/json", body])
         assert "does not answer under that host name" in told
     assert runs(home) == before
     context.close()

@@ -10,8 +10,7 @@ import pytest
 from conftest import show
 from playwright.sync_api import expect
 
-from sbert_app.pages.components import theme
-from sbert_app.pages.components.templates import render
+from sbert_app.server.pages import standalone
 
 pytestmark = pytest.mark.browser
 
@@ -60,8 +59,7 @@ def test_a_page_that_is_still_being_built_shows_the_navigation_and_then_itself(o
     def answer_first(route) -> None:
         shown.append(route.request.method)
         if len(shown) == 1:
-            opening = render("components/templates/opening.html", head=theme.head(), current="label", root="/")
-            route.fulfill(body=opening, content_type="text/html")
+            route.fulfill(body=standalone("opening", current="label", root="/"), content_type="text/html")
         else:
             route.continue_()
 
@@ -109,8 +107,11 @@ VALUES: dict[str, tuple[dict[str, str | bool], str]] = {
         {"#sentence-a textarea": "A dog barks.", "fieldset:has-text('Pooling') [value=max]": True},
         r"a=A\+dog\+barks\..*pooling=max",
     ),
-    "/train": ({"#preset input": "watch it fail: max pooling"}, "preset=max"),
-    "/evaluate": ({"[role=tab]:has-text('Folds')": True, "#folds-steps input": "80"}, "tab=folds&folds-steps=80"),
+    "/train": ({"#preset input": "Try it: watch it fail: max pooling"}, "preset=max"),
+    "/evaluate": (
+        {"[role=tab]:has-text('More')": True, "[role=tab]:has-text('Folds')": True, "#folds-steps input": "80"},
+        "tab=folds&folds-steps=80",
+    ),
     "/explore": (
         {"[role=tab]:has-text('Search')": True, "#search-query textarea": "A storm is coming."},
         r"search-query=A\+storm",

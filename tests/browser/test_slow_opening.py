@@ -110,6 +110,6 @@ def test_evaluate_keeps_a_tab_a_list_and_a_number(open_slowly):
     expect(page.get_by_role("tab", name="Threshold")).to_have_attribute("aria-selected", "true")
     expect(page.locator("#threshold-data input")).to_have_value(re.compile("SNLI dev"))
     expect(page.locator("#threshold-margin input")).to_have_value("3")
-    page.get_by_role("tab", name="Sentence similarity").click()
+    page.get_by_role("tab", name="Quality").click()
     expect(page.locator("#scores caption").first).to_contain_text("dot product")
     expect(page.locator("#second-model input")).to_have_value("TF-IDF")

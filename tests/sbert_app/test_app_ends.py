@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from running_app import RUN, Answer, RunningApp, running_app
+from running_app import Answer, RunningApp, running_app
 from waiting import wait_until
 
 from sbert_app.services.background.watch import State
@@ -27,14 +27,14 @@ def upload(app: RunningApp, rows: str) -> dict[str, object]:
 
 def score(app: RunningApp, file: dict[str, object]) -> None:
     with contextlib.suppress(OSError, http.client.HTTPException):  # the app ends before it answers
-        app.call("score_file", file)
+        app.call("score_file", file=file)
 
 
 def test_a_file_that_is_being_scored_is_interrupted_and_can_be_scored_again_and_a_scored_one_stays(home, tmp_path):
     rows = "".join(f"A man plays the guitar for {i} people.,Somebody makes music number {i}.\n" for i in range(ROWS))
     jobs, scored_files = ScoreJobs(ModelCache(home), tmp_path / "tmp"), tmp_path / "tmp" / "scored"
     with running_app(home, tmp_path) as app:
-        _, scored = json.loads(app.call("score_file", upload(app, "A cat.,A dog.\n"), "", "scratch:1x32").text)["data"]
+        scored = app.call("score_file", file=upload(app, "A cat.,A dog.\n"), model="scratch:1x32").data["file"]
         [finished] = scored_files.iterdir()
         threading.Thread(target=score, args=(app, upload(app, rows)), daemon=True).start()
         wait_until(lambda: list((tmp_path / "tmp").rglob(".pairs-scored*.part")))
@@ -56,7 +56,7 @@ def test_what_is_computed_for_an_answer_ends_without_a_traceback(home: Path, tmp
     answers: list[Answer] = []
     with running_app(home, tmp_path) as app:
         app.ask("/v1/embeddings", {"model": "all-MiniLM-L6-v2", "input": "the model is loaded"})
-        bodies = {"/v1/embeddings": {"model": "all-MiniLM-L6-v2", "input": LONG}, f"{RUN}encode": {"data": [LONG]}}
+        bodies = {"/v1/embeddings": {"model": "all-MiniLM-L6-v2", "input": LONG}, "/api/encode": {"sentences": LONG}}
         asking = [threading.Thread(target=ask, args=each, daemon=True) for each in bodies.items()]
         for each in asking:
             each.start()

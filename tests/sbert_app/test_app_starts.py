@@ -11,6 +11,8 @@ import pytest
 from running_app import starting_app
 from waiting import wait_until
 
+PAIR = {"sentence_a": "A cat.", "sentence_b": "A dog."}
+
 
 class _Proxy(BaseHTTPRequestHandler):
     """Refuses all that it is asked for, and remembers it."""
@@ -52,9 +54,9 @@ def test_behind_a_proxy_for_downloads_it_is_at_port_0_any_that_is_free_and_a_tak
         assert port
         app = replace(app, port=port)
         assert "SBERT Lab" in app.ask("/").text
-        assert app.call("compare", "A cat.", "A dog.", "scratch:1x32", "", "none").status == 200
+        assert app.call("compare", **PAIR, model="scratch:1x32", cross_encoder="none").status == 200
         assert not [path for path in asked if str(port) in path]
-        assert app.call("compare", "A cat.", "A dog.", "someone/some-model").status != 200
+        assert app.call("compare", **PAIR, model="someone/some-model").status != 200
         assert any("hub.invalid" in path for path in asked)
         (tmp_path / "other").mkdir()
         with starting_app(home, tmp_path / "other", "--port", str(port)) as (other, _):

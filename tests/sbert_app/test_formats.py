@@ -1,9 +1,11 @@
 """Durations, counts and figures as text; values as JSON."""
 
 import math
+import re
 import time
 
 import pytest
+from paths import ROOT
 
 from sbert_app.formats import format_count, format_duration, format_estimate, format_number, format_time, json_values
 
@@ -48,6 +50,14 @@ def test_what_is_not_finite_is_null():
         "b": [None, 1.5],
         "c": [1, "x"],
     }
+
+
+def test_dates_are_written_without_the_directives_that_windows_lacks():
+    """There strftime raises ValueError for "%-d", the day without a zero before it."""
+    files = [*(ROOT / "training").rglob("*.py"), *(ROOT / "sbert_app").rglob("*.py")]
+    formats = [text for file in files for text in re.findall(r"strftime\(.*?\)", file.read_text("utf-8"))]
+    assert len(formats) > 1
+    assert [text for text in formats if "%-" in text] == []
 
 
 def test_a_moment_of_today_is_a_time_and_any_other_has_its_day():

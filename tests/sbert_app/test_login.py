@@ -9,11 +9,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from running_app import RUN, RunningApp
+from running_app import RunningApp
 
 from sbert_app.server.login import FREE_ATTEMPTS
 
-START = ["regression", "stsb:train", "", "scratch:1x32", "", "uv+diff", 1, 1, 16, 2e-5, 0, "by nobody", None]
+START = {"base": "scratch:1x32", "max_steps": 1, "name": "by nobody"}
 ORIGIN = "app://obsidian.md"
 MCP = {"Accept": "application/json, text/event-stream"}
 
@@ -32,8 +32,9 @@ READ = (
     ),
 )
 WRITTEN = {
-    f"{RUN}list_runs": {"data": []},
-    f"{RUN}start_run": {"data": START},
+    "/api/list_runs": {},
+    "/api/start_run": START,
+    "/gradio_api/run/list_runs": {"data": [50, ""]},
     "/gradio_api/call/list_runs": {"data": []},
     "/gradio_api/call/v2/list_runs": {},
     "/gradio_api/api/list_runs": {"data": []},
@@ -105,7 +106,7 @@ def test_the_password_gives_a_session_and_guesses_with_forged_addresses_come_fro
     kind = {"Content-Type": "application/x-www-form-urlencoded"}
     answer = app.ask("/login", b"username=teacher&password=correct+horse", kind)
     assert answer.status == 200
-    assert app.call("list_runs", Cookie=answer.headers["set-cookie"].split(";")[0]).status == 200
+    assert app.ask("/api/list_runs", {}, {"Cookie": answer.headers["set-cookie"].split(";")[0]}).status == 200
     command = Path(f"/proc/{app.process.pid}/cmdline")
     assert not command.exists() or b"correct horse" not in command.read_bytes()
 
@@ -133,7 +134,7 @@ def test_the_page_of_an_allowed_origin_may_ask_before_it_sends_its_token(app, sh
 def test_other_accounts_of_the_machine_read_nothing_that_visitors_write(shared_app):
     [path] = json.loads(shared_app.upload("a.csv", b"sentence1,sentence2\na b,c d\n").text)
     file = {"path": path, "meta": {"_type": "gradio.FileData"}}
-    assert shared_app.call("score_file", file, "", "scratch:1x32").status == 200
+    assert shared_app.call("score_file", file=file, model="scratch:1x32").status == 200
     folders = [folder for folder in shared_app.home.iterdir() if folder.name not in ("models", "data", "numba")]
     written = [path for folder in folders for path in (folder, *folder.rglob("*")) if path.is_file()]
     assert len(written) > 3

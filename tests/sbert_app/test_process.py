@@ -10,7 +10,7 @@ import pytest
 from paths import ROOT
 
 import training
-from sbert_app.__main__ import without_option
+from sbert_app.__main__ import is_serving, without_option
 from sbert_app.process import ENVIRONMENT
 
 UNSET = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
@@ -113,6 +113,16 @@ create_app(Services.start(Settings(home=Path(sys.argv[1]))))
 print(slow & set(sys.modules))"""
     _, output, errors = python("-c", code, str(tmp_path))
     assert output == "2 set()\nset()\n", errors
+
+
+@pytest.mark.parametrize("arguments", [["serve", "--port", "0"], ["serve"]])
+def test_serving_says_at_once_that_the_app_is_starting(arguments):
+    assert is_serving(arguments)
+
+
+@pytest.mark.parametrize("arguments", [["serve", "--help"], ["encode", "serve"], []])
+def test_other_commands_do_not(arguments):
+    assert not is_serving(arguments)
 
 
 def test_the_public_names_are_those_of_the_core():

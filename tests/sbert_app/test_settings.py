@@ -26,6 +26,10 @@ def test_a_flag_wins_over_a_variable_over_the_default(monkeypatch, tmp_path):
     monkeypatch.setenv("SBERT_OFFLINE", "yes")
     assert Settings.gather().port == 9000
     assert Settings.gather(port=9001).port == 9001
+    monkeypatch.setenv("PORT", "8080")
+    assert Settings.gather().port == 9000
+    monkeypatch.delenv("SBERT_PORT")
+    assert Settings.gather().port == 8080, "as hosting services say where to listen"
     assert Settings.gather().offline is True
     assert Settings.gather(home=str(tmp_path)).home == Path(tmp_path)
 

@@ -9,9 +9,8 @@ import torch
 from sentence_transformers import util
 
 import training.search as search_index
-from training.clustering import community_detection
 from training.data.load import load_data
-from training.errors import InputError, Stopped
+from training.errors import InputError
 from training.models.encoder import Encoder
 from training.search import BITS, QuantizedIndex, SearchIndex, checked_index, semantic_search, similarity
 from training.similarities import SIMILARITIES
@@ -105,24 +104,6 @@ def test_what_cannot_be_compared_is_one_sentence(vectors):
         similarity(vectors[:2], vectors[:2], "cosin")
     with pytest.raises(InputError, match="top_k is 0; it must be at least 1"):
         semantic_search(vectors[:2], vectors, top_k=0)
-
-
-@pytest.mark.parametrize(("threshold", "smallest"), [(0.6, 3), (0.75, 2), (0.3, 10)])
-def test_communities_are_those_of_sentence_transformers(real, threshold, smallest):
-    expected = util.community_detection(real, threshold, smallest, batch_size=300)
-    found = community_detection(3 * real, threshold, smallest, batch_size=300)
-    assert [len(each) for each in found] == [len(each) for each in expected]
-    assert [each[0] for each in found] == [each[0] for each in expected]
-    assert [set(each) for each in found] == [set(each) for each in expected]
-
-
-def test_few_communities_none_and_stopped(vectors):
-    assert community_detection(vectors[:0]) == community_detection(vectors[:5], 2.0, 1) == []
-    assert community_detection(vectors[:2], 2.0) == []
-    with pytest.raises(InputError, match="the smallest community has 0 vectors; it must be at least 1"):
-        community_detection(vectors[:5], min_community_size=0)
-    with pytest.raises(Stopped):
-        community_detection(vectors[:5], should_stop=lambda: True)
 
 
 @pytest.mark.parametrize("bits", BITS)

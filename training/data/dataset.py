@@ -12,30 +12,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from html import escape
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from training.catalogue import LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS
-from training.data.gold import NUMBER, GoldColumn, label_text
+from training.data.gold import NUMBER, label_text
+from training.data.judgements import JOINED, judge, rejected_rows
 from training.data.tables.cells import as_text
-from training.data.tables.columns import (
-    SPLIT_NAMES,
-    canonical_names,
-    is_usual_name,
-    listed,
-    remarks_on,
-    requested_names,
-    split_column,
-    split_names,
-)
+from training.data.tables.columns import is_usual_name, listed
+from training.data.tables.reading import FORMS, RATING, SPLIT, SPLIT_NAMES, TableReading, requested_columns
 from training.data.tables.rows import HEAD_ROWS, OpenedTable
 from training.errors import InputError
 
 NOTEBOOK_ROWS = 5
 LONGEST_NAME = 60
+# The first rows of a data set of the datasets library, by which its columns are judged.
+LOOKED_AT = 100
 
 # The data that `as_dataset` takes. The libraries datasets and pandas may not be installed.
 Data = Any
@@ -58,6 +54,10 @@ class Dataset:
     source: str = ""
     notes: tuple[str, ...] = ()
     rows: Sequence[int] = field(default=(), repr=False)
+    # The question that has to be answered before all pairs are taken for such that belong together; "" without one.
+    question: str = field(default="", repr=False)
+    # For each of the ``rows`` the further ones that judge the same pair.
+    joined: Mapping[int, Sequence[int]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if not self.rows:
@@ -79,44 +79,53 @@ class Dataset:
         return cls.from_columns({column: cells for column, cells in columns.items() if cells is not None}, name)
 
     @classmethod
-    def from_columns(cls, columns: Mapping[str, Iterable[Any]], name: str = "columns") -> Dataset:
+    def from_columns(
+        cls, cells: Mapping[str, Iterable[Any]], name: str = "columns", columns: str | None = None
+    ) -> Dataset:
         """Columns of cells by name: lists, arrays or series, which are read as the columns of a file.
 
         Names are recognised (text_a is sentence1, similarity is score), rows with an empty sentence or score are left
-        out, scores are rescaled to 0–5 by the scale that they seem to have; the notes state all of this.
-        InputError if no form of data has these columns, they differ in length, or a score is no number.
+        out, scores are rescaled to 0–5 by the scale that they seem to have; the notes state all of this. ``columns``
+        names the columns as in `from_file`.
+        InputError if no form of data has these columns, they differ in length, or a score is no number; and with a
+        question where several columns may be the judgement.
         """
-        used = used_columns(name, list(columns))
-        cells = {}
-        for column, role in used.items():
-            values: Any = columns[column]
+        lists = {}
+        for column, part in cells.items():
+            values: Any = part
             # It would be taken for a list of its characters.
             if isinstance(values, str):
                 raise InputError(f"{column} is one text; give a list of them")
-            cells[role] = values.tolist() if hasattr(values, "tolist") else list(values)
-        if len({len(column) for column in cells.values()}) > 1:
-            lengths = ", ".join(f"{column} has {len(values):,}" for column, values in cells.items())
+            lists[column] = values.tolist() if hasattr(values, "tolist") else list(values)
+        lists = flat_columns(lists)
+        reading = TableReading.of(name, {column: values[:HEAD_ROWS] for column, values in lists.items()})
+        reading = reading.with_columns(requested_columns(columns, reading))
+        used = {column: lists[column] for column in reading.used}
+        if len({len(column) for column in used.values()}) > 1:
+            lengths = ", ".join(f"{column} has {len(values):,}" for column, values in used.items())
             raise InputError(f"the columns of {name} differ in length: {lengths}")
-        return parse_dataset(name, cells, "memory")
+        return parse_dataset(name, used, "memory", reading=reading)
 
     @classmethod
-    def from_list(cls, rows: Iterable[Mapping[str, Any] | Sequence[Any] | str], name: str = "list") -> Dataset:
+    def from_list(
+        cls, rows: Iterable[Mapping[str, Any] | Sequence[Any] | str], name: str = "list", columns: str | None = None
+    ) -> Dataset:
         """Rows as dictionaries by column, or as tuples; rules and errors as `from_columns`.
 
         A tuple is (sentence1, sentence2), (sentence1, sentence2, gold score) or, of three texts, (anchor, positive,
         negative); a text alone is a sentence.
         """
         named = [_by_column(row, number) for number, row in enumerate(rows, start=1)]
-        columns = dict.fromkeys(chain.from_iterable(named))
-        return cls.from_columns({column: [row.get(column) for row in named] for column in columns}, name)
+        names = dict.fromkeys(chain.from_iterable(named))
+        return cls.from_columns({column: [row.get(column) for row in named] for column in names}, name, columns)
 
     @classmethod
-    def from_pandas(cls, frame: Any, name: str = "DataFrame") -> Dataset:
+    def from_pandas(cls, frame: Any, name: str = "DataFrame", columns: str | None = None) -> Dataset:
         """The rows of a pandas DataFrame; rules and errors as `from_columns`."""
-        return cls.from_columns({str(column): frame[column] for column in frame.columns}, name)
+        return cls.from_columns({str(column): frame[column] for column in frame.columns}, name, columns)
 
     @classmethod
-    def from_datasets(cls, rows: Any, name: str = "datasets") -> Dataset:
+    def from_datasets(cls, rows: Any, name: str = "datasets", columns: str | None = None) -> Dataset:
         """One split of a data set of the datasets library, with its class names; rules and errors as `from_columns`.
 
         At most 1,000,000 rows are read.
@@ -125,8 +134,14 @@ class Dataset:
 
         if isinstance(rows, dict):
             raise InputError(f"{name} has the splits {', '.join(rows)}; give one of them")
-        columns, more = read_columns(rows, partial(used_columns, name))
-        data = cls.from_columns(columns, name)
+        head = list(rows.take(LOOKED_AT))
+        first = {column: [row[column] for row in head] for column in (head[0] if head else {})}
+        reading = TableReading.of(name, flat_columns(first))
+        reading = reading.with_columns(requested_columns(columns, reading))
+        check_form(reading)
+        used = [column for column in first if any(f"{name}.".startswith(f"{column}.") for name in reading.used)]
+        cells, more = read_columns(rows, lambda names: used)
+        data = parse_dataset(name, flat_columns(cells), "memory", reading=reading)
         return data.with_note(f"only the first {MOST_ROWS:,} rows are read") if more else data
 
     @classmethod
@@ -138,22 +153,27 @@ class Dataset:
         split: str | None = None,
         scale: str | None = None,
         labels: str | None = None,
+        raters: str | None = None,
+        sheet: str | None = None,
     ) -> Dataset:
-        """A file of CSV, TSV, JSON Lines, Parquet or XLSX, perhaps with .gz; InputError as `from_columns`.
+        """A file of CSV, TSV, JSON Lines or Parquet or a workbook, perhaps with .gz; InputError as `from_columns`.
 
         Args:
             encoding: that of its text, such as windows-1251; None to find out.
             columns: the column of sentences, the two of pairs, or the three of triplets and of scored or labelled
-                pairs: "left,right,gold"; None to go by names.
+                pairs: "left,right,gold", "left,right,-" for pairs without a judgement; None to go by the evidence.
             split: the rows to take of a file that has a column of splits; None for all.
             scale: the lowest and the highest gold score: "1-7"; None to find out.
             labels: the values of labels: "similar:1,different:0"; None to go by their names.
+            raters: those that count, of a file with a column of raters or a column for each: "r1,r2"; None for all.
+            sheet: that of a workbook; None for the one with the most rows of sentences.
         """
         from training.data.tables.table import opened_file
 
         path = Path(path).expanduser()
-        with opened_file(path, encoding) as table:
-            return replace(cls.from_table(table, columns, path.name, split, scale, labels), source=str(path))
+        with opened_file(path, encoding, sheet) as table:
+            data = cls.from_table(table, columns, path.name, split, scale, labels, raters)
+            return replace(data, source=str(path))
 
     @classmethod
     def from_table(
@@ -164,31 +184,25 @@ class Dataset:
         split: str | None = None,
         scale: str | None = None,
         labels: str | None = None,
+        raters: str | None = None,
     ) -> Dataset:
         """The rows of an opened file, as `from_file`; ``name`` replaces the file's name."""
         name = name or table.path.name
-        requested = split_names(columns, table.columns)
-        names = requested_names(table, requested) if requested else used_columns(name, table.columns, table.sample)
-        splits = split_column(table)
+        reading = replace(table.reading.with_columns(requested_columns(columns, table.reading)), name=name)
+        splits = reading.first(SPLIT)
         if split and splits is None:
             raise InputError(f"{name} has no column of splits; leave out ?split=")
         faults: dict[int, str] = {}
-        cells = table.in_memory(names | ({splits: "split"} if splits else {}), faults)
+        cells = table.in_memory(reading.used, faults)
         first = min(faults, default=0)
         marked = [f"{len(faults):,} rows are marked, the first is row {first:,}: {faults[first]}"] if faults else []
-        own_names = {role: column for column, role in names.items()}
-        data = parse_dataset(name, cells, str(table.path), (*table.remarks, *marked), own_names, scale, labels)
-        has_gold = data.scores is not None or data.labels is not None
-        roles = {role for role in names.values() if has_gold or role not in ("score", "label")}
-        roles -= {"label"} if "score" in roles else set()
-        unread = [column for column in table.columns if names.get(column) not in roles and column != splits]
-        # Beside a gold score the others are ids and the like, but for those of usual names.
-        unread = [column for column in unread if not has_gold or is_usual_name(column)]
-        if unread:
+        notes = (*table.remarks, *marked)
+        data = parse_dataset(name, cells, str(table.path), notes, reading, scale, labels, raters)
+        if unread := _unread(reading, data):
             data = data.with_note(f"not read: {listed(unread)}; ?columns= says which columns are")
         if splits is None:
             return data
-        of_rows = [label_text(cells["split"][row - 1]) for row in data.rows]
+        of_rows = [label_text(cells[splits][row - 1]) for row in data.rows]
         if split is None:
             counts = ", ".join(f"{count:,} {value}" for value, count in Counter(of_rows).items())
             return data.with_note(f"the column {splits} holds {counts}: all rows are read; ?split= takes one")
@@ -205,7 +219,7 @@ class Dataset:
         return f"Dataset({name!r}, {len(self):,} {self.kind})"
 
     def _repr_html_(self) -> str:
-        header = FORMS[3 - len(self.columns)]
+        header: tuple[str, ...] = FORMS[3 - len(self.columns)]
         cells: list[Iterable[object]] = [*self.columns]
         if self.scores is not None:
             header, cells = (*header, "score"), [*cells, (f"{score:g}" for score in self.scores)]
@@ -282,6 +296,7 @@ def join(parts: Sequence[Dataset]) -> Dataset:
         source="; ".join(dict.fromkeys(part.source for part in parts)),
         notes=tuple(f"{part.name}: {note}" for part in parts for note in (*part.notes, f"{len(part):,} rows")),
         rows=[row for part in parts for row in part.rows],
+        question=next((part.question for part in parts if part.question), ""),
     )
 
 
@@ -292,93 +307,123 @@ def folded(text: str) -> str:
 
 # ---------------------------------------------------------------- columns to a data set
 
-# The first form whose columns are all present is taken.
-FORMS = (("anchor", "positive", "negative"), ("sentence1", "sentence2"), ("sentence",))
-
-
-def used_columns(name: str, columns: Sequence[str], rows: Mapping[str, Sequence[Any]] | None = None) -> dict[str, str]:
-    """The columns of a table that `parse_dataset` reads, and their canonical names; ``rows`` are its first.
-
-    InputError if no form fits; it lists the columns.
-    """
-    names = canonical_names(columns, rows)
-    form = next((form for form in FORMS if set(form) <= set(names.values())), None)
-    if form is None:
-        raise InputError(
-            f"{name} has {listed(columns)}; it needs sentence1 and sentence2 (with score or label, if there are any), "
-            "or anchor, positive and negative, or sentence; of a file, ?columns=A,B after its name says which they are"
-        )
-    return {column: role for column, role in names.items() if role in (*form, "score", "label")}
+# A text that stands in place of sentences is at most so long, and occurs as often.
+LONGEST_PLACEHOLDER, LEAST_REPEATED = 4, 2
 
 
 def parse_dataset(
     name: str,
-    raw: dict[str, list[Any]],
+    cells: Mapping[str, list[Any]],
     source: str = "",
     notes: Sequence[str] = (),
-    own_names: Mapping[str, str] | None = None,
+    reading: TableReading | None = None,
     scale: str | None = None,
     labels: str | None = None,
+    raters: str | None = None,
 ) -> Dataset:
-    """The clean `Dataset` of cells by column name, canonical or not.
+    """The clean `Dataset` of cells by column, as the ``reading`` says, which is made of the names and cells if None.
 
     Rows with an empty sentence, an empty score or an unknown label (-1, "-", empty) are left out, and counted
-    in the notes, after those of the source. ``own_names`` are the names in the file by canonical ones; ``scale`` and
-    ``labels`` as in `Dataset.from_file`. InputError if no form fits, a score is no number, or nothing is left.
+    in the notes, after those of the source. ``scale``, ``labels`` and ``raters`` as in `Dataset.from_file`. InputError
+    if no form fits, a score is no number, or nothing is left; and with a question where the reading is in doubt.
     """
-    names = used_columns(name, list(raw))
-    cells = {role: raw[column] for column, role in names.items()}
-    form = next(form for form in FORMS if set(form) <= set(cells))
-    texts = [[(as_text(cell) or "").strip() for cell in cells[column]] for column in form]
-    if own_names is None:
-        own_names = {role: column for column, role in names.items()}
-        notes = [*notes, *remarks_on(list(raw), {column: cells[:HEAD_ROWS] for column, cells in raw.items()})]
-    header = tuple(own_names[column] for column in form)
-    headers = {i for i, row in enumerate(zip(*texts, strict=True)) if row == header and len(row) > 1}
-    left_out = headers | {i for column in texts for i, text in enumerate(column) if not text}
-    gold, gold_cells, role = None, list[Any](), next((role for role in ("score", "label") if role in cells), None)
-    if role and len(texts) == 2:
-        gold_cells = cells[role]
-        of_pairs = (cell for i, cell in enumerate(gold_cells) if i not in left_out)
-        gold = GoldColumn.of(own_names[role], of_pairs, [own_names[column] for column in form], scale, labels)
-    elif scale or labels:
+    reading = reading or TableReading.of(name, {column: values[:HEAD_ROWS] for column, values in cells.items()})
+    check_form(reading)
+    header = reading.sentences
+    notes = [*notes, *reading.notes]
+    texts = [[(as_text(cell) or "").strip() for cell in cells[column]] for column in header]
+    pairs = list(zip(*texts, strict=True))
+    headers = {i for i, row in enumerate(pairs) if row == header and len(row) > 1}
+    wrong = {
+        "equal to the header": headers,
+        "with an empty sentence": {i for column in texts for i, text in enumerate(column) if not text},
+        "rejected, discarded or cancelled": rejected_rows(reading, cells),
+    }
+    left_out = set[int]().union(*wrong.values())
+    judged = judge(reading, cells, pairs, left_out, scale, labels, raters) if len(texts) == 2 else None
+    if judged is None and (scale or labels):
         raise InputError(f"{name} has no column of scores or labels; leave out ?scale= and ?labels=")
-
     remarks: list[str] = []
-    wrong = {"equal to the header": headers, "with an empty sentence": left_out - headers}
-    if gold is not None:
-        why = "without a score" if gold.kind == NUMBER else "without a gold label"
-        wrong[why] = {i for i, cell in enumerate(gold_cells) if gold.is_missing(cell)}
     left_out = set()
-    for why, which in wrong.items():
-        if new := which - left_out:
+    for why, which in (wrong | (judged.left_out if judged else {})).items():
+        if (new := which - left_out) and why != JOINED:
             remarks.append(f"{len(new):,} row{'s' * (len(new) > 1)} {why} left out")
         left_out |= which
-    keep = [i for i in range(len(texts[0])) if i not in left_out]
+    keep = [i for i in range(len(pairs)) if i not in left_out]
     if not keep:
-        nested = [role for role, column in cells.items() if any(isinstance(cell, dict | list) for cell in column)]
-        if own := [own_names.get(role, role) for role in nested]:
-            remarks.append(f"objects or lists are in {listed(own)}: write one text or number into each cell")
+        nested = [column for column in cells if any(isinstance(cell, dict | list) for cell in cells[column])]
+        if nested:
+            remarks.append(f"objects or lists are in {listed(nested)}: write one text or number into each cell")
         raise InputError(f"{name} holds no usable row" + "".join(f"; {remark}" for remark in (*remarks, *notes)))
-    if gold is not None and not gold.is_sure:
+    remarks += _placeholders(texts, keep)
+    question = next((reading.question(doubt) for doubt in reading.doubts), "")
+    data = Dataset(name, tuple(texts), source=source, question=question)
+    if judged is None:
+        return data.select(keep, *notes, *remarks)
+    gold = judged.gold
+    if judged.bad:
+        row, problem = next(iter(judged.bad.items()))
+        raise InputError(
+            f"{name}, row {row + 1:,}, {problem}; write a number, or leave the cell empty; ?labels= gives words their "
+            "values"
+        )
+    if not gold.is_sure:
         remarks.append(f"read as: {gold.read_as}")
-    data = Dataset(name, tuple(texts), source=source).select(keep, *notes, *remarks)
-    if gold is None:
-        return data
-    gold_cells = [gold_cells[i] for i in keep]
+    values = [judged.values[i] for i in keep]
+    if len(values) > 1 and len(set(values)) == 1:
+        remarks.append(f"the judgement of all {len(values):,} rows is {values[0]}: is it the right column?")
+    joined = {row + 1: [other + 1 for other in others] for row, others in judged.joined.items()}
+    data = replace(data.select(keep, *notes, *remarks, *judged.notes), joined=joined)
     if gold.kind == NUMBER:
-        values, bad = gold.read(gold_cells)
-        if bad:
-            row, problem = next(iter(bad.items()))
-            raise InputError(
-                f"{name}, row {data.rows[row]:,}, {problem}; write a number, or leave the cell empty; "
-                "?labels= gives words their values"
-            )
-        return replace(data, scores=gold.gold(values).tolist())
-    row_labels = [gold.names[label_text(cell)] for cell in gold_cells]
-    label_names = gold.label_names(row_labels)
+        return replace(data, scores=gold.gold(np.array(values)).tolist())
+    label_names = gold.label_names(values)
     number = {label: at for at, label in enumerate(label_names)}
-    return replace(data, labels=[number[label] for label in row_labels], label_names=label_names)
+    return replace(data, labels=[number[label] for label in values], label_names=label_names)
+
+
+def check_form(reading: TableReading) -> None:
+    """Raises InputError, with the columns, if a table holds no sentences, and with the question if it is in doubt."""
+    reading.check()
+    if not reading.form:
+        columns = listed([column.name for column in reading.columns])
+        raise InputError(
+            f"{reading.name} has {columns}; it needs sentence1 and sentence2 (with score or label, if there are any), "
+            "or anchor, positive and negative, or sentence; of a file, ?columns=A,B after its name says which they are"
+        )
+
+
+def flat_columns(cells: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    """The columns with those of objects taken apart: labels becomes labels.label and labels.real-label."""
+    flat: dict[str, list[Any]] = {}
+    for column, values in cells.items():
+        keys = dict.fromkeys(key for value in values if isinstance(value, dict) for key in value)
+        if not keys:
+            flat[column] = values
+            continue
+        parts = {f"{column}.{key}": [value and value.get(key) for value in values] for key in keys}
+        flat |= flat_columns(parts)
+    return flat
+
+
+def _unread(reading: TableReading, data: Dataset) -> list[str]:
+    """The columns that a user may miss: any without a gold score, beside one those of usual names."""
+    has_gold = data.scores is not None or data.labels is not None
+    read = {*reading.sentences, *reading.all(SPLIT, RATING)} | ({reading.judgement} if has_gold else set())
+    others = [column for column in reading.columns if column.name not in read]
+    if has_gold:
+        return [column.name for column in others if is_usual_name(column.name)]
+    return [column.name for column in others]
+
+
+def _placeholders(texts: Sequence[Sequence[str]], keep: Sequence[int]) -> list[str]:
+    """A remark on short texts that repeat where sentences should be, such as NS for a translation that is missing."""
+    counts = Counter(column[i] for column in texts for i in keep if len(column[i]) <= LONGEST_PLACEHOLDER)
+    repeated = {text: count for text, count in counts.items() if count >= LEAST_REPEATED and text.upper() == text}
+    long = sum(len(column[i]) > 4 * LONGEST_PLACEHOLDER for column in texts for i in keep)
+    if not repeated or 2 * long < len(keep) * len(texts):
+        return []
+    words = ", ".join(f"{text} ({count:,} times)" for text, count in list(repeated.items())[:3])
+    return [f"a placeholder seems to stand for sentences: {words}; leave these rows out"]
 
 
 def _by_column(row: Mapping[str, Any] | Sequence[Any] | str, number: int) -> dict[str, Any]:
@@ -386,7 +431,8 @@ def _by_column(row: Mapping[str, Any] | Sequence[Any] | str, number: int) -> dic
     if isinstance(row, Mapping):
         return {str(column): cell for column, cell in row.items()}
     cells = (row,) if isinstance(row, str) else tuple(row) if isinstance(row, Iterable) else ()
-    names = {1: FORMS[2], 2: FORMS[1], 3: FORMS[0] if isinstance([None, *cells][-1], str) else (*FORMS[1], "score")}
+    names: dict[int, tuple[str, ...]] = {1: FORMS[2], 2: FORMS[1]}
+    names[3] = FORMS[0] if isinstance([None, *cells][-1], str) else (*FORMS[1], "score")
     if len(cells) not in names:
         raise InputError(f"row {number} has {len(cells)} cells; a row is a dictionary, a pair, or a pair and its score")
     return dict(zip(names[len(cells)], cells, strict=True))

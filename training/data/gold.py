@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from training.catalogue import NLI_LABELS
-from training.data.tables.cells import as_text, bad_number, parse_number, quoted
+from training.data.tables.cells import UNSURE, as_text, bad_number, parse_number, quoted, single_judgement
 from training.data.tables.columns import LABELS, NAMED_SCALE, NLI_PAIR, SCORES, PairColumns, normalize_name, side_of
 from training.data.tables.rows import OpenedTable
 from training.errors import InputError
@@ -26,10 +26,7 @@ from training.errors import InputError
 TOP_SCORE = 5.0
 # Gold scores from here on make a positive pair, up to there a negative one.
 POSITIVE_FROM, NEGATIVE_TO = 4.0, 1.5
-MISSING = (
-    *("", "-", "--", "—", "–", ".", "?", "nan", "none", "null", "n/a", "n.a.", "na", "<na>"),
-    *("unknown", "unsure", "not sure", "unclear"),
-)
+MISSING = tuple(sorted(UNSURE))
 # Missing values in SPSS and in surveys, beside ratings up to 10.
 MISSING_CODES, TOP_RATING = frozenset({-999.0, -99.0, -9.0, 99.0, 999.0, 9999.0}), 10
 # Columns with these ends of names are the reverse of a score.
@@ -96,11 +93,13 @@ def scale_of(low: float, high: float, is_whole: bool = False, has_query: bool = 
 
 
 def parse_scale(text: str) -> tuple[float, float]:
-    """The ends of a scale such as "1-7" or "-3..3". InputError for any other text."""
+    """The ends of a scale such as "1-7" or "-3..3", or "4-1", where 1 is most similar. InputError for other texts."""
     match = _SCALE.fullmatch(text.strip())
     low, high = (parse_number(match[1]), parse_number(match[2])) if match else (None, None)
-    if low is None or high is None or low >= high:
-        raise InputError(f"{text[:60]!r} is no scale; write its lowest and its highest score, such as 1-7 or -1..1")
+    if low is None or high is None or low == high:
+        raise InputError(
+            f"{text[:60]!r} is no scale; write its least and its most similar score, such as 1-7, -1..1 or 4-1"
+        )
     return low, high
 
 
@@ -182,7 +181,7 @@ class GoldColumn:
         numbers = {text: number for text in texts if (number := _score(text)) is not None}
         if scale:
             low, high = parse_scale(scale)
-            missing = (*MISSING, "-1") if low >= 0 else MISSING
+            missing = (*MISSING, "-1") if min(low, high) >= 0 else MISSING
             return cls(name, NUMBER, (low, high), missing=missing, read_as=f"scores {_stretched(low, high)}")
         if texts == {"+"}:
             return cls._with_labels(name, {"+": 1.0, "-": 0.0}, None)
@@ -214,7 +213,11 @@ class GoldColumn:
             values = set(numbers.values())
             are_two = values <= {0, 1} or values == {-1, 1}
             are_whole = not any(value % 1 for value in values)
-            are_classes = role in LABELS and are_whole and len(values) < GRADES and max(values, default=0) <= TOP_CLASS
+            top = max(values, default=0)
+            are_few = len(values) < GRADES and top <= TOP_CLASS
+            # 0, 4 and 5 are grades of which some are missing, 1, 2 and 3 may be classes.
+            are_in_order = top < GRADES or top - min(values) < len(values)
+            are_classes = role in LABELS and are_whole and are_few and are_in_order
             is_label = role not in SCORES and bool(values) and (are_two or (are_classes and not has_query))
         if is_label:
             return cls._labels(name, texts, missing, is_nli)
@@ -229,7 +232,7 @@ class GoldColumn:
             return None
         sentences = [column for column in (columns.sentence1, columns.sentence2) if column]
         cells = (
-            cell
+            single_judgement(cell)
             for batch in table.batches()
             for cell, *texts in zip(batch.rows[name], *map(batch.rows.__getitem__, sentences), strict=True)
             # The sum below a column of scores is none of them, nor is a header among the rows.
@@ -322,7 +325,8 @@ class GoldColumn:
         """Values (rows,), NaN where there is none, and a note for each cell that is neither empty nor understood."""
         values, bad = np.full(len(cells), math.nan), {}
         codes = set(self.missing).difference(MISSING)
-        for row, cell in enumerate(cells):
+        for row, wrapped in enumerate(cells):
+            cell = single_judgement(wrapped)
             text = label_text(cell)
             if as_text(cell) is None or text in codes:
                 continue
@@ -331,7 +335,7 @@ class GoldColumn:
             if value is None:
                 wrong = "is not a number" if self.values is None else f"is none of {', '.join(self.values)}"
                 bad[row] = bad_number(self.name, cell).replace("is not a number", wrong)
-            elif self.scale and not self.scale[0] <= value <= self.scale[1]:
+            elif self.scale and not min(self.scale) <= value <= max(self.scale):
                 bad[row] = f"column {self.name}: {quoted(cell)} is not in {self.scale[0]:g} to {self.scale[1]:g}"
             else:
                 values[row] = value
@@ -356,7 +360,8 @@ class GoldColumn:
             low, high = self.scale
             matches = self.gold(values) >= POSITIVE_FROM
             least = low + POSITIVE_FROM / TOP_SCORE * (high - low)
-            meaning = f"a gold score of at least {least:g} (of {high:g}) is a match"
+            end = "least" if low < high else "most"
+            meaning = f"a gold score of at {end} {least:g} (of {high:g}) is a match"
         else:
             return None
         return None if matches.all() or not matches.any() else (matches, meaning)

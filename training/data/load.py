@@ -24,18 +24,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
 from training.catalogue import DATA_SETS, DataSet
-from training.data.dataset import Dataset, join, parse_dataset, used_columns
+from training.data.dataset import Dataset, check_form, join, parse_dataset
 from training.data.tables.cells import as_text, bad_number, parse_number, quoted
 from training.data.tables.columns import listed, normalize_name, split_names
+from training.data.tables.reading import TableReading
 from training.data.tables.table import open_table
 from training.data.transforms import POSITIVE_ROWS, transform_for
-from training.errors import InputError, NotFoundError, did_you_mean
+from training.errors import InputError, NotFoundError, did_you_mean, first_line
 from training.names import HUB, NANOBEIR, READ_AS, DataName
 
 
@@ -97,6 +97,8 @@ def load_one(name: DataName | str, home: str | Path | None = None, split: str = 
         return _load_from_hub(repo_id, selectors, split, home)
     if file.is_retrieval:
         raise InputError(f"{file} holds queries, documents and judgements, which evaluate measures; name data of pairs")
+    if is_saved(file.path):
+        return _load_saved(file, split)
     if file.path.is_dir():
         raise InputError(f"{file.path} is a folder; name a file in it, or beir:{file.path} to evaluate retrieval")
     if not file.path.is_file():
@@ -148,12 +150,44 @@ def _load_from_hub(
     """A data set of the Hub; ``labels`` are the names of 0, 1, … where its label column has numbers."""
     from training.sources.hub_dataset import read_dataset
 
-    rows = read_dataset(repo_id, selectors, split, partial(used_columns, HUB + ":".join((repo_id, *selectors))), home)
-    columns = {role: rows.columns[column] for column, role in used_columns(repo_id, list(rows.columns)).items()}
+    def used(columns: Sequence[str]) -> Sequence[str]:
+        reading = TableReading.of(HUB + ":".join((repo_id, *selectors)), dict.fromkeys(columns, ()))
+        check_form(reading)
+        return reading.used
+
+    rows = read_dataset(repo_id, selectors, split, used, home)
+    columns = dict(rows.columns)
     if labels and not any(isinstance(label, str) for label in columns["label"]):
         names = dict(enumerate(labels))
         columns["label"] = [names.get(label) for label in columns["label"]]
     return parse_dataset(f"{HUB}{repo_id}:{rows.config}:{rows.split}", columns, rows.source, rows.notes)
+
+
+def is_saved(folder: Path) -> bool:
+    """Whether a folder is what ``save_to_disk`` of the datasets library has written."""
+    return any((folder / name).is_file() for name in ("state.json", "dataset_dict.json"))
+
+
+def _load_saved(name: DataName, split: str) -> Dataset:
+    """A folder of ``save_to_disk``. InputError if it is damaged, or has no such split."""
+    import datasets
+
+    if any((name.encoding, name.scale, name.labels, name.raters, name.sheet)):
+        raise InputError(
+            f"{name.path.name} is a folder of data sets: of its settings only ?columns= and ?split= are read"
+        )
+    try:
+        data = datasets.load_from_disk(name.path)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{name.path.name} is a damaged folder of save_to_disk: {first_line(error)}") from error
+    if isinstance(data, datasets.DatasetDict):
+        chosen = name.rows or (split if split in data else next(iter(data), ""))
+        if chosen not in data:
+            raise InputError(f"{name.path.name} has no split {chosen!r}; it has {', '.join(data)}")
+        data = data[chosen]
+    elif name.rows:
+        raise InputError(f"{name.path.name} has no splits; leave out ?split=")
+    return replace(Dataset.from_datasets(data, name.path.name, name.columns), source=str(name.path))
 
 
 # ---------------------------------------------------------------- retrieval

@@ -67,6 +67,13 @@ def as_it_is(data: Dataset, draw: random.Random) -> Dataset:
     return data
 
 
+def together(data: Dataset, draw: random.Random) -> Dataset:
+    """Pairs that all belong together. InputError if a column that is not read may say that some do not."""
+    if data.question:
+        raise InputError(data.question)
+    return data
+
+
 def thirds(data: Dataset, draw: random.Random) -> Dataset:
     """Labels from scores: the thirds of 0–5."""
     labels = [min(2, int(score / TOP_SCORE * 3)) for score in data.scores or ()]
@@ -95,7 +102,7 @@ def triplets_from_scores(data: Dataset, draw: random.Random) -> Dataset:
 
 def triplets_from_pairs(data: Dataset, draw: random.Random) -> Dataset:
     """Triplets of the pairs and negatives that are drawn from the other pairs."""
-    return _triplets(data, {}, data.columns[1], draw)
+    return _triplets(together(data, draw), {}, data.columns[1], draw)
 
 
 def triplets_from_labels(data: Dataset, draw: random.Random) -> Dataset:
@@ -309,7 +316,7 @@ TRIPLET_ROWS = Rows(
 POSITIVE_ROWS = Rows(
     "Pairs",
     "pairs that belong together, or triplets",
-    {TRIPLETS: as_it_is, LABELLED: positives_from_labels, SCORED: positives_from_scores, PAIRS: as_it_is},
+    {TRIPLETS: as_it_is, LABELLED: positives_from_labels, SCORED: positives_from_scores, PAIRS: together},
 )
 SAME_SENTENCE_ROWS = Rows("Sentences", "sentences", dict.fromkeys(FORMS, sentences_twice))
 DISTINCT_ROWS = Rows("Sentences", "sentences", dict.fromkeys(FORMS, distinct_sentences))

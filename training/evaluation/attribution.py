@@ -19,7 +19,8 @@ which stays as it is, a token adds (x − x')·∫ ∂cos/∂x dα along x' + α
 x', the baseline, that of the padding token; special tokens stay. The integral is a sum over Gauss-Legendre nodes, the
 steps. Up to a remainder, which shrinks as they grow, the words add the cosine minus the baseline's (completeness).
 
-**Occlusion** (Zeiler & Fergus 2014), for cross-encoders: the fall of the score where a word is the mask token.
+**Leave-one-out** (Li et al. 2016), for cross-encoders: the fall of the score where a word is left out. A mask in its
+place would tell the model that something stands there, and it would fill the gap.
 
 Sub-words are added up to words. In an exact map [CLS] and [SEP] have rows of their own: they are pooled too.
 """
@@ -35,13 +36,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from training.errors import InputError
-from training.models.model import Model, required
+from training.models.model import Model, PairModel, required
 from training.pooling import POOLINGS
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
     from training.models.tokenization import TokenVectors
 
@@ -95,8 +95,8 @@ class WordAttribution:
     added_a: np.ndarray  # (A,) float64
     added_b: np.ndarray  # (B,)
     score: float
-    # Occlusion; or integrated gradients, with their steps and the larger remainder.
-    kind: str = "occlusion"
+    # Leave-one-out; or integrated gradients, with their steps and the larger remainder.
+    kind: str = "leave-one-out"
     # The cosines with the first sentence and with the second one at its baseline.
     baselines: tuple[float, ...] = ()
     # The cosine minus the baseline's and minus the sum over the words, of each sentence.
@@ -120,15 +120,14 @@ def attribute(encoder: Model, a: str, b: str, steps: int = STEPS) -> Attribution
     Args:
         encoder: an encoder with mean or max pooling and linear modules gives a matrix of word pairs that sums to the
             cosine exactly; any other gives the share of each word in the cosine, by integrated gradients; and a
-            cross-encoder the share of each word in its score, by occlusion. InputError for another model.
+            cross-encoder the fall of its score without each word. InputError for another model.
         steps: the steps of the integrated gradients; the more, the smaller the remainder.
     """
     # These modules import torch, which takes seconds.
-    from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
-    if isinstance(encoder, CrossEncoder):
-        return occlusion(encoder, a, b)
+    if isinstance(encoder, PairModel):
+        return leave_one_out(encoder, a, b)
     encoder = required(encoder, Encoder)
     if not has_exact_map(encoder):
         return integrated_gradients(encoder, a, b, steps)
@@ -275,21 +274,32 @@ def integrated_gradients(
     return WordAttribution(words_a, words_b, *added, score, kind, tuple(baselines), remainders)
 
 
-def occlusion(cross_encoder: CrossEncoder, a: str, b: str) -> WordAttribution:
-    """The fall of the score where a word is masked, one word at a time, with all pairs in one batch."""
-    tokenizer = cross_encoder.tokenizer
-    first, second = (
-        [word for word in words_of(text, tokenizer.tokens(text)) if word.end > word.start] for text in (a, b)
-    )
-    masked_a, masked_b = (
-        [f"{text[: word.start]}{tokenizer.mask}{text[word.end :]}" for word in words]
-        for text, words in ((a, first), (b, second))
-    )
-    pairs = [(a, b), *((text, b) for text in masked_a), *((a, text) for text in masked_b)]
-    scores = cross_encoder.predict(pairs)
-    added_a, added_b = np.split((scores[0] - scores[1:]).astype(np.float64), [len(first)])
-    words_a, words_b = ([word.text for word in words] for words in (first, second))
-    return WordAttribution(words_a, words_b, added_a, added_b, float(scores[0]))
+def leave_one_out(cross_encoder: PairModel, a: str, b: str) -> WordAttribution:
+    """The fall of the score where a word is left out, one word at a time, with all pairs in one batch."""
+    words_a = words_in_text(words_of(a, cross_encoder.tokens(a)))
+    words_b = words_in_text(words_of(b, cross_encoder.tokens(b)))
+    scores = cross_encoder.predict([(a, b), *pairs_without(a, b, words_a, words_b)])
+    added = (scores[0] - scores[1:]).astype(np.float64)
+    added_a, added_b = np.split(added, [len(words_a)])
+    texts_a, texts_b = ([word.text for word in words] for words in (words_a, words_b))
+    return WordAttribution(texts_a, texts_b, added_a, added_b, float(scores[0]))
+
+
+def words_in_text(words: Sequence[Word]) -> list[Word]:
+    """The words that have a place in the sentence, without special tokens and the words of a prompt."""
+    return [word for word in words if word.end > word.start]
+
+
+def pairs_without(a: str, b: str, words_a: Sequence[Word], words_b: Sequence[Word]) -> list[tuple[str, str]]:
+    """The pair without each word of ``a`` in turn, and then without each word of ``b``."""
+    pairs = [(_without(a, word), b) for word in words_a]
+    return pairs + [(a, _without(b, word)) for word in words_b]
+
+
+def _without(sentence: str, word: Word) -> str:
+    """The sentence without a word, and without one of the two spaces around it."""
+    before, after = sentence[: word.start], sentence[word.end :]
+    return before + (after.lstrip(" ") if before.endswith(" ") or not before else after)
 
 
 def heat_map(rows: Sequence[str], columns: Sequence[str], values: np.ndarray, caption: str) -> str:

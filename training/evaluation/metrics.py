@@ -1,4 +1,4 @@
-"""Correlations with gold scores, pair classification, and the agreement of raters.
+"""Correlations with gold scores, and pair classification.
 
 The paper scores STS by Spearman's rank correlation between cosine and gold score (section 4.1). Pearson's, "badly
 suited" for this (Reimers et al. 2016), is reported beside it for completeness.
@@ -11,19 +11,14 @@ Pair classification is how well a similarity separates pairs that belong togethe
 Pairs with the same score are on the same side of every threshold; scores [.5, .5] with labels [1, 0] give an average
 precision of 1/2 and an F1 of 2/3, in whichever order. Average precision equals scikit-learn's
 ``average_precision_score``; mteb's and sentence-transformers' F1 may separate equal scores by the order of the rows.
-
-The agreement of raters is Krippendorff's alpha, for any number of raters and with missing ratings: 1 - observed
-disagreement / disagreement by chance. It is 1 for perfect agreement, 0 for chance and negative for systematic
-disagreement. Krippendorff calls 0.8 reliable and 0.667 the least from which tentative conclusions follow
-(Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability").
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-RELIABLE, TENTATIVE = 0.8, 0.667
+# No model is so bad by chance.
+CLEARLY_NEGATIVE = -0.3
 
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
@@ -31,6 +26,12 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float:
     from scipy.stats import rankdata
 
     return pearson(rankdata(x), rankdata(y))
+
+
+def remarks_on_correlation(rho: float) -> list[str]:
+    """A remark on a correlation with gold scores that is clearly negative, as it is if low scores mean similar."""
+    question = "does the lowest gold score mean most similar? ?scale=4-1 after the name of a file turns a scale round"
+    return [f"ρ is clearly negative: {question}"] if rho < CLEARLY_NEGATIVE else []
 
 
 def pearson(x: np.ndarray, y: np.ndarray) -> float:
@@ -123,38 +124,3 @@ def classify_pairs(scores: np.ndarray, labels: np.ndarray) -> PairClassification
     best = int(curve.f1.argmax())
     figures = (curve.f1, curve.threshold, curve.precision, curve.recall)
     return PairClassification(curve.average_precision, *(float(figure[best]) for figure in figures))
-
-
-def _ordinal(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Squared number of ratings between two values, each end counting half; ``values`` ascend."""
-    middle = np.cumsum(counts) - counts / 2
-    return np.square(middle[:, None] - middle[None])
-
-
-# By level of measurement: values (V,), how often each occurs (V,) -> squared distances (V, V).
-DISTANCES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    "nominal": lambda values, _: (values[:, None] != values[None]).astype(np.float64),
-    "ordinal": _ordinal,
-    "interval": lambda values, _: np.square(values[:, None] - values[None]),
-}
-
-
-def krippendorff_alpha(ratings: np.ndarray, level: str = "interval") -> float:
-    """Krippendorff's alpha of ratings (raters, items), NaN where one is missing; ``level``: nominal, ordinal, interval.
-
-    NaN if no item has two ratings, or if all ratings that can be compared are equal: without variation nothing can be
-    said about reliability.
-    """
-    ratings = np.asarray(ratings, dtype=np.float64)
-    pairable = ratings[:, (~np.isnan(ratings)).sum(axis=0) >= 2]
-    values = np.unique(pairable[~np.isnan(pairable)])
-    if len(values) < 2:
-        return float("nan")
-    occurs = (pairable[None] == values[:, None, None]).sum(axis=1).astype(np.float64)  # (V, items)
-    raters = occurs.sum(axis=0)
-    # Coincidences: how often two values are given to one item; an item with m ratings has m (m - 1) ordered pairs.
-    coincidences = (occurs / (raters - 1)) @ occurs.T - np.diag((occurs / (raters - 1)).sum(axis=1))
-    counts = coincidences.sum(axis=1)
-    distances = DISTANCES[level](values, counts)
-    expected = float((np.outer(counts, counts) * distances).sum()) / (counts.sum() - 1)
-    return 1.0 - float((coincidences * distances).sum()) / expected

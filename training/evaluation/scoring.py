@@ -24,7 +24,7 @@ from training.data.load import RetrievalData, load_data
 from training.data.transforms import TOGETHER_ROWS, transform_for
 from training.errors import InputError
 from training.evaluation.bootstrap import bootstrap_interval, sentence_keys
-from training.evaluation.metrics import classify_pairs, pearson, spearman
+from training.evaluation.metrics import classify_pairs, pearson, remarks_on_correlation, spearman
 from training.evaluation.mteb_tasks import evaluate_task, find_task
 from training.evaluation.retrieval import evaluate_retrieval
 from training.models.lexical import SparseModel
@@ -177,12 +177,15 @@ def evaluate(
         notes.append(note)
         data = data.select(np.flatnonzero(~is_left_out).tolist())
         scores = [{name: values[~is_left_out] for name, values in part.items()} for part in scores]
+    figures = MEASURES[data.kind](scores, data)
+    if data.kind == SCORED:
+        notes += remarks_on_correlation(next(iter(figures["spearman"].values())))
     return {
         "model": encoder.name,
         "pooling": encoder.pooling,
         "data": data.name,
         "n": len(data),
-        **MEASURES[data.kind](scores, data),
+        **figures,
         "notes": notes,
         "seconds": round(time.perf_counter() - started, 3),
     }

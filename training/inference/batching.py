@@ -14,7 +14,7 @@ GPUs: the sentences follow each other in a single row, and ``boundaries`` says w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -68,40 +68,6 @@ def plan_alike(lengths: Sequence[int], token_budget: int, most: int | None = Non
         for start in range(0, len(same), count):
             batch = same[start : start + count]
             yield batch + batch[-1:] * (count - len(batch))
-
-
-class TokenRows(Sequence[Any]):
-    """Token ids of N texts in one array, for tables of vectors: no Python object for each text."""
-
-    def __init__(self, flat: np.ndarray, lengths: np.ndarray) -> None:
-        """``flat``: int64 (K,). ``lengths``: int64 (N,), tokens of each text; together K."""
-        self.flat, self.lengths = flat, lengths
-        self._edges = np.concatenate([[0], lengths.cumsum()])
-
-    @classmethod
-    def of(cls, texts: Sequence[Sequence[int]]) -> TokenRows:
-        lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-        return cls(np.fromiter(chain.from_iterable(texts), dtype=np.int64, count=int(lengths.sum())), lengths)
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def __getitem__(self, part: Any) -> Any:
-        """The ids of one text, or `TokenRows` of some texts that follow each other."""
-        if isinstance(part, slice):
-            edges = self._edges[part.start : part.stop + 1]
-            return TokenRows(self.flat[edges[0] : edges[-1]], self.lengths[part])
-        return self.flat[self._edges[part] : self._edges[part + 1]]
-
-    @property
-    def starts(self) -> np.ndarray:
-        """The beginning of each text in ``flat``: int64 (N,)."""
-        return self._edges[:-1]
-
-
-def token_counts(texts: Sequence[Sized]) -> list[int]:
-    """The number of tokens of each text."""
-    return texts.lengths.tolist() if isinstance(texts, TokenRows) else [len(text) for text in texts]
 
 
 def pad(rows: Sequence[Sequence[int]], pad_id: int) -> Batch:

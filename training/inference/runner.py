@@ -13,14 +13,13 @@ from typing import Generic, Self, TypeVar, cast
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training import parallel
 from training.device import pick_dtype, to_device
 from training.errors import InputError, Stopped
 from training.inference import batching
-from training.inference.batching import Boundaries, PackedBatch, Row, TokenRows
+from training.inference.batching import Boundaries, PackedBatch, Row
 from training.inference.fused_bert import FusedBert, FusedModernBert, supports_fused, supports_fused_modernbert
 from training.inference.layers import has_int8
 from training.pooling import is_finite
@@ -28,8 +27,6 @@ from training.pooling import is_finite
 TOKEN_BUDGET = {"cpu": 1_024, "mps": 8_192, "cuda": 65_536}  # tokens a batch, by type of device
 GPU_BATCHES = 3  # batches under way on a GPU: one is computed, one waits, one is collated
 PROBED_LENGTH = 9  # a text of three tokens is padded to this length
-STATIC_BATCH = 2_048  # sentences a batch of a table of vectors
-STATIC_POOLINGS = ("mean", "mean_sqrt_len_tokens")  # the poolings that leave a text of one token as it is
 
 Result = TypeVar("Result")
 # A text as token ids, never empty; its length is the number of tokens.
@@ -72,7 +69,7 @@ class InferenceRunner(ABC, Generic[Text]):
 
         def batches() -> Iterator[list[Row]]:
             nonlocal stopped
-            for rows in self.plan(batching.token_counts(texts)):
+            for rows in self.plan([len(text) for text in texts]):
                 if should_stop is not None and should_stop():
                     stopped = True
                     return
@@ -232,30 +229,3 @@ def build_runner(
     if dtype == torch.int8:
         runner.calibrate(calibration)
     return runner
-
-
-class StaticRunner(InferenceRunner[Ids]):
-    """A table of vectors, by one of `STATIC_POOLINGS`. ``hidden`` returns pooled rows (n, 1, D), and no mask."""
-
-    def __init__(self, table: nn.Embedding, pooling: str = "mean") -> None:
-        self.table, self.pooling = table.weight.detach().clone(), pooling
-        self.device = self.table.device
-
-    def made_deterministic(self) -> Self:
-        # A text's rows are summed by themselves.
-        return self
-
-    def batches(self, lengths: list[int], token_budget: int) -> Iterator[list[Row]]:
-        for start in range(0, len(lengths), STATIC_BATCH):
-            yield [list(range(start, min(start + STATIC_BATCH, len(lengths))))]
-
-    def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
-        # The texts of a batch follow each other.
-        part = texts[rows[0][0] : rows[-1][-1] + 1]
-        bags = part if isinstance(part, TokenRows) else TokenRows.of(part)
-        arrays = (bags.flat, bags.starts, bags.lengths)
-        ids, offsets, lengths = (torch.from_numpy(array).to(self.device) for array in arrays)
-        pooled = F.embedding_bag(ids, self.table, offsets, mode="mean")
-        if self.pooling == "mean_sqrt_len_tokens":
-            pooled = pooled * lengths.sqrt()[:, None]
-        return pooled[:, None], None

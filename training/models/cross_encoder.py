@@ -7,8 +7,7 @@ Three kinds of names:
 - ``minilm-stsb``, the default, ships as an adapter (a few MB) of the default encoder's weights;
 - ``mpnet-stsb``, more accurate, is an adapter of all-mpnet-base-v2, which is fetched on demand;
 - any Hub id or folder of a sequence-classification model with one output, such as
-  ``cross-encoder/stsb-roberta-base``, or of a language model that answers yes or no, such as Qwen3-Reranker; its scores
-  are those of sentence-transformers' CrossEncoder;
+  ``cross-encoder/stsb-roberta-base``; its scores are those of sentence-transformers' CrossEncoder;
 - a run that trained a cross-encoder, of either kind.
 
 An adapter's folder holds LoRA factors as peft writes them, head.safetensors (see `joint_pair_model`) and card.json:
@@ -34,37 +33,31 @@ from training.errors import InputError, first_line
 from training.inference.runner import InferenceRunner, check_int8
 from training.models.encoder import Encoder
 from training.models.files import check_replaceable, read_object, read_tensors
-from training.models.folder import (
-    CROSS_ENCODER,
-    JOINT_HEAD,
-    SENTENCE_TRANSFORMER,
-    TRANSFORMER,
-    ModelFolder,
-    ModelFormat,
+from training.models.folder import JOINT_HEAD, ModelFolder, ModelFormat
+from training.models.joint_pair_model import JointPairModel, Scorer, SequenceClassifier, build_pair_runner
+from training.models.loading import (
+    CLASSIFIER,
+    max_input_length,
+    merge_adapter,
+    open_transformer,
+    own_form,
 )
-from training.models.joint_pair_model import JointPairModel, LogitScorer, Scorer, SequenceClassifier, build_pair_runner
-from training.models.loading import CAUSAL_MODEL, CLASSIFIER, max_input_length, merge_adapter, open_transformer
-from training.models.model import Model, Pair, check_pairs
-from training.models.modules.sentence import activation_named
+from training.models.model import Pair, PairModel, check_pairs
+from training.models.modules import activation_named
 from training.models.pairs import PROBES, PairRow, PairTokenizer
-from training.models.settings import ChatFormat, checked
-from training.models.texts import CHUNK, Chunk, Forward, ReadReport, compute_chunks, numbered, texts
+from training.models.texts import CHUNK, Chunk, Forward, ReadReport, compute_chunks, numbered
+from training.models.tokenization import TokenVectors
 from training.names import ModelName
 from training.progress import Progress, ShouldStop, progress_bar
 
 log = logging.getLogger("sbert_lab.cross_encoder")
 
-LOGIT_SCORE = "LogitScore"  # the module of a language model that answers in words
-# The tokens of such answers, where a folder names none.
-ANSWERS = {"true": "yes", "false": "no"}
-MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "**/*.jinja", f"*_{LOGIT_SCORE}/*.json")
+MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "**/*.jinja")
 
 
 @dataclass(frozen=True)
-class CrossEncoder(Model):
+class CrossEncoder(PairModel):
     """A cross-encoder. ``CrossEncoder.load`` opens one."""
-
-    kind, has_dtype = "cross-encoder", True
 
     name: str
     scorer: Scorer = field(repr=False)
@@ -111,11 +104,6 @@ class CrossEncoder(Model):
         model = cls(name, scorer, runner, tokenizer, activation, folder.path, source, torch_dtype, card)
         return model.with_settings(parsed)
 
-    @classmethod
-    def check_settings(cls, name: ModelName) -> None:
-        """InputError if the name states a setting that cross-encoders do not have; they have prompts."""
-        super().check_settings(replace(name, prompt=None, prompt_name=None))
-
     def with_settings(self, name: ModelName) -> Self:
         """The same weights with the prompt that the name states. InputError for another setting, or if it has none."""
         self.check_settings(name)
@@ -155,15 +143,6 @@ class CrossEncoder(Model):
         batch_size: int | None = None,
         show_progress_bar: bool = False,
     ) -> np.ndarray:
-        """Pairs of sentences -> float32 (N,), in the caller's order.
-
-        From 0 (nothing in common) to 1 (the same meaning). A model whose configuration names the identity as its
-        activation returns bare logits, as in sentence-transformers.
-
-        Args:
-            pairs: any two texts each, also empty; truncated at ``max_length``, which is counted and logged.
-            batch_size: pairs computed at a time, at most, to save memory; None = as many as is fast here.
-        """
         report, scores = report or ReadReport(), [np.empty(0, dtype=np.float32)]
         runner = self.inference if batch_size is None else self.inference.with_batch_size(batch_size)
 
@@ -173,35 +152,23 @@ class CrossEncoder(Model):
         parts, before = (self._read(pairs, start) for start in range(0, len(pairs), CHUNK)), report.truncated
         with progress_bar(show_progress_bar, "Scoring", on_progress) as progress:
             scores += compute_chunks(parts, compute, report, progress, len(pairs))
-        if cut := report.truncated - before:
-            log.warning("%d %s cut at %d tokens", cut, "pair was" if cut == 1 else "pairs were", self.max_length)
+        self.warn_of_truncation(report.truncated - before)
         return np.concatenate(scores)
 
-    score = predict
+    @property
+    def mask(self) -> str:  # type: ignore[override]
+        """The token that stands for a word that is left out."""
+        return self.tokenizer.mask
+
+    def tokens(self, text: str) -> TokenVectors:
+        return self.tokenizer.tokens(text)
+
+    def read_tokens(self, sentences: Sequence[Any]) -> tuple[int, list[int]]:
+        rows = self.tokenizer(sentences)
+        return sum(map(len, rows)), [at for at, row in enumerate(rows) if row.truncated]
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
         return self.tokenizer.is_unknown(sentences)
-
-    def rank(
-        self,
-        query: str,
-        documents: Sequence[str],
-        top_k: int | None = None,
-        return_documents: bool = False,
-        **options: Any,
-    ) -> list[dict[str, Any]]:
-        """The documents by their score with a query, best first: ``corpus_id`` (row), ``score`` and perhaps ``text``.
-
-        Args:
-            top_k: how many to return; None = all.
-            return_documents: put the documents into the result too, as ``text``.
-            options: of ``predict``.
-        """
-        listed = texts(documents)
-        scores = self.predict([(query, document) for document in listed], **options)
-        best = np.argsort(-scores, kind="stable")[:top_k].tolist()
-        text = (lambda row: {"text": listed[row]}) if return_documents else lambda _: {}
-        return [{"corpus_id": row, "score": float(scores[row]), **text(row)} for row in best]
 
     def save(self, folder: str | Path) -> None:
         """Write a folder that ``load`` opens, and sentence-transformers too unless this is an adapter.
@@ -245,47 +212,22 @@ def _open_joint(folder: ModelFolder, home: str | Path | None) -> Opened:
 
 
 def _open_scorer(name: str, folder: ModelFolder) -> Opened:
-    """A model of sentence-transformers: a sequence classifier, or a language model that answers yes or no."""
+    """A sequence classifier of sentence-transformers."""
     # Without the name of its class, the weights say whether it has a head.
-    if not folder.is_cross_encoder and not folder.is_decoder and folder.config.get("architectures"):
+    if not folder.is_cross_encoder and folder.config.get("architectures"):
         raise InputError(f"{name} is not a cross-encoder; choose one, such as minilm-stsb, or train one from it")
-    modules = folder.checked_modules((TRANSFORMER, LOGIT_SCORE))
-    places = [entry.folder for entry in modules if entry.kind == LOGIT_SCORE]
-    if [entry.kind for entry in modules] not in ([], [TRANSFORMER], [TRANSFORMER, LOGIT_SCORE]):
-        raise InputError(f"{name} is not made of a transformer and perhaps {LOGIT_SCORE}; choose another cross-encoder")
-    is_causal = bool(places) or folder.is_decoder
-    settings = folder.transformer_settings("text-generation" if is_causal else "sequence-classification")
-    settings |= folder.general_settings((CROSS_ENCODER, SENTENCE_TRANSFORMER), ("activation_fn",))
-    model, tokenizer = open_transformer(folder, CAUSAL_MODEL if is_causal else CLASSIFIER)
-    if not folder.modules and tokenizer.chat_template:
-        settings["chat"] = ChatFormat()
-    form = ModelFormat(folder.first, **settings)
+    form: ModelFormat = own_form(name, folder)
+    model, tokenizer = open_transformer(folder, CLASSIFIER)
     longest = max_input_length(tokenizer, model.base_model, form.max_length)
-    scorer: Scorer
-    if is_causal:
-        answers = {f"{answer}_token_id": tokenizer.get_vocab().get(word) for answer, word in ANSWERS.items()}
-        scorer = _logit_scorer(name, model, read_object(places[0] / "config.json") if places else answers)
-    elif model.config.num_labels != 1:
+    if model.config.num_labels != 1:
         raise InputError(
             f"{name} returns {model.config.num_labels} numbers for a pair; a cross-encoder for similarity returns one"
         )
-    else:
-        if model.config.pad_token_id is None:
-            # The score is that of the last token, whatever that is; without any number a batch would be refused.
-            model.config.pad_token_id = -1
-        scorer = SequenceClassifier(model, "token_type_ids" in tokenizer.model_input_names)
+    if model.config.pad_token_id is None:
+        # The score is that of the last token, whatever that is; without any number a batch would be refused.
+        model.config.pad_token_id = -1
+    scorer = SequenceClassifier(model, "token_type_ids" in tokenizer.model_input_names)
     return scorer, PairTokenizer(tokenizer, longest, form=form), _activation_of(name, folder), folder.source
-
-
-def _logit_scorer(name: str, model: Any, config: dict[str, Any]) -> LogitScorer:
-    config = checked(name, LOGIT_SCORE, config, ("true_token_id", "false_token_id", "module_input_name"))
-    yes, no = config.get("true_token_id"), config.get("false_token_id")
-    size = int(model.get_output_embeddings().weight.shape[0])
-    if not isinstance(yes, int) or not all(0 <= token < size for token in (yes, yes if no is None else no)):
-        raise InputError(f"{name} answers with the tokens {yes!r} and {no!r}, but has the tokens 0 to {size - 1:,}")
-    if config.get("module_input_name", "causal_logits") != "causal_logits":
-        raise InputError(f"{name} scores {config['module_input_name']}, not the logits of a language model")
-    return LogitScorer(model, yes, no)
 
 
 def _activation_of(name: str, folder: ModelFolder) -> Callable[[Tensor], Tensor]:

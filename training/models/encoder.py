@@ -25,18 +25,17 @@ from training.catalogue import plain_sentences
 from training.device import pick_device, pick_dtype, to_host
 from training.errors import InputError
 from training.inference.batching import pad
-from training.inference.runner import STATIC_POOLINGS, InferenceRunner, StaticRunner, build_runner, check_int8
+from training.inference.runner import InferenceRunner, build_runner, check_int8
 from training.models.aliases import SentenceTransformerNames, converted
 from training.models.files import check_replaceable
-from training.models.folder import ModelFolder, ModelFormat
+from training.models.folder import ModelFolder, ModelFormat, prompt_advice, role_prompt
 from training.models.loading import DEFAULT_MAX_LENGTH, open_parts, save_parts
 from training.models.model import TokenModel, VectorModel, log
 from training.models.modules import EncoderParts
-from training.models.modules.words import WordBackbone
-from training.models.processes import encode_in_processes
 from training.models.random_weights import random_parts
-from training.models.texts import CHUNK, GPU_CHUNK, Chunk, Forward, ReadReport, Rows, texts
+from training.models.texts import CHUNK, GPU_CHUNK, Chunk, Forward, ReadReport, Rows
 from training.models.tokenization import TokenVectors, text_tokenizer
+from training.models.word_networks import WordBackbone
 from training.names import ModelName
 from training.pooling import NO_POOLING, parse_pooling, pooling_function
 from training.progress import Progress, ShouldStop, progress_bar
@@ -67,8 +66,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         self.backbone, self.tokenizer, model_format, self.source, self.head = parts
         self.chunk_size = CHUNK if self.device.type == "cpu" else GPU_CHUNK
         self._is_advised = False  # whether `prompt_advice` has been logged
-        rows = len(self.backbone.get_input_embeddings().weight)
-        self._text_tokenizer = text_tokenizer(self.tokenizer, model_format, empty_id=rows - 1)
+        self._text_tokenizer = text_tokenizer(self.tokenizer, model_format)
         self.pad_id = self._text_tokenizer.pad_id
         self._width = parts.token_width(self.pad_id)
         self._apply(model_format)
@@ -160,13 +158,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
             return self
         if pooling != NO_POOLING:
             parse_pooling(pooling)
-        if self.model_format.input_module == "StaticEmbedding":
-            raise InputError(f"{self.name} always takes the mean of its token vectors; leave the pooling out")
-        encoder = self._copied(replace(self.model_format, pooling=pooling))
-        # A runner of pooled rows can do nothing else.
-        if self._is_static:
-            encoder._runner = None
-        return encoder
+        return self._copied(replace(self.model_format, pooling=pooling))
 
     def with_dimension(self, dimension: int | None) -> Self:
         """The same weights, keeping only the first ``dimension`` numbers of each vector; None changes nothing."""
@@ -184,7 +176,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         return self._copied(form, prompt=prompt, prompt_name=name)
 
     def for_role(self, role: str) -> Self:
-        encoder = copy.copy(self.with_prompt(**self.model_format.role_prompt(role)))
+        encoder = copy.copy(self.with_prompt(**role_prompt(role, self.prompts, self.model_format.default_prompt)))
         encoder._is_advised = True
         return encoder
 
@@ -223,7 +215,6 @@ class Encoder(SentenceTransformerNames, TokenModel):
         on_progress: Progress | None = None,
         should_stop: ShouldStop | None = None,
         report: ReadReport | None = None,
-        device: Sequence[str] | None = None,
         *,
         batch_size: int | None = None,
         show_progress_bar: bool = False,
@@ -242,7 +233,6 @@ class Encoder(SentenceTransformerNames, TokenModel):
             sentences: any text, also empty; truncated at ``max_length`` tokens, which is counted and logged.
             normalize: True scales to length 1 (cosine = dot product); False leaves out the last Normalize, if the
                 model has one; None does what the model's folder says.
-            device: one process on each of these: ``["cuda:0", "cuda:1"]``, ``["cpu"] * 4`` (`encode_in_processes`).
             batch_size: sentences computed at a time, at most, to save memory; None = as many as is fast here.
             convert_to_tensor: return a tensor on the encoder's device, not a NumPy array.
             normalize_embeddings: as in sentence-transformers: True scales to length 1, False is ``normalize=None``.
@@ -253,7 +243,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
             precision: float32, or codes in int8, uint8, binary or ubinary, as in sentence-transformers.
             truncate_dim: keep only the first so many dimensions.
 
-        InputError if a sentence is not text, a device or a prompt cannot be used, or a process died.
+        InputError if a sentence is not text, or a prompt cannot be used.
         """
         if isinstance(normalize, str):
             raise InputError(f"normalize is {normalize!r}; the name of a prompt is given by prompt_name=")
@@ -261,19 +251,12 @@ class Encoder(SentenceTransformerNames, TokenModel):
             normalize = normalize_embeddings or None
         encoder = self.with_prompt(prompt, prompt_name).with_dimension(truncate_dim)
         listed = [sentences] if isinstance(sentences, str) else sentences
-        if batch_size is not None and device is None:
+        if batch_size is not None:
             encoder = encoder.with_runner(encoder.inference.with_batch_size(batch_size))
         if deterministic:
-            if device is not None:
-                raise InputError("deterministic vectors are computed in one process; leave device out")
             encoder = encoder.with_runner(encoder.inference.made_deterministic())
         with progress_bar(show_progress_bar, "Encoding", on_progress) as progress:
-            if device is None:
-                vectors = VectorModel.encode(encoder, listed, normalize, progress, should_stop, report)
-            else:
-                vectors = encode_in_processes(
-                    encoder, texts(listed), device, normalize, progress, should_stop, report, batch_size
-                )
+            vectors = VectorModel.encode(encoder, listed, normalize, progress, should_stop, report)
         results = converted(vectors, precision, convert_to_numpy, convert_to_tensor, self.device)
         return results[0] if isinstance(sentences, str) else results
 
@@ -297,20 +280,20 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     def token_vectors(self, sentences: Sequence[str]) -> list[TokenVectors]:
         """The output of the transformer for each token of each sentence, before pooling."""
-        encodings, prefix = self._text_tokenizer.encodings(sentences), self._text_tokenizer.prefix
-        ids = [self._text_tokenizer.closed(encoding.ids) for encoding in encodings]
+        encodings = self._text_tokenizer.encodings(sentences)
+        ids = [encoding.ids or [self.pad_id] for encoding in encodings]
         hidden: list[np.ndarray] = [np.empty(0)] * len(ids)
-        if self._is_static:
-            table = self.backbone.get_input_embeddings().weight.detach()
-            hidden = [table[encoding.ids].cpu().numpy() for encoding in encodings]
-        else:
-            for rows, states in self.inference.map(ids, lambda states, _: states.float().cpu()):
-                for i, state in zip(rows, states, strict=True):
-                    hidden[i] = state[: len(encodings[i].ids)].numpy()
+        for rows, states in self.inference.map(ids, lambda states, _: states.float().cpu()):
+            for i, state in zip(rows, states, strict=True):
+                hidden[i] = state[: len(encodings[i].ids)].numpy()
         return [
-            TokenVectors(encoding.tokens, encoding.word_ids, encoding.offsets, states, prefix, self.skipped_tokens)
-            for encoding, states in zip(encodings, hidden, strict=True)
+            TokenVectors(e.tokens, e.word_ids, e.offsets, states, self.prompt, self.skipped_tokens)
+            for e, states in zip(encodings, hidden, strict=True)
         ]
+
+    def read_tokens(self, sentences: Sequence[str]) -> tuple[int, list[int]]:
+        ids, cut = self._text_tokenizer.ids(sentences)
+        return sum(map(len, ids)), cut
 
     @property
     def inference(self) -> InferenceRunner[Sequence[int]]:
@@ -319,23 +302,14 @@ class Encoder(SentenceTransformerNames, TokenModel):
             raise RuntimeError("the encoder is in training mode; call eval() before it encodes")
         with _building:
             if self._runner is None:
-                if self._is_static:
-                    self._runner = StaticRunner(self.backbone.get_input_embeddings(), self.pooling)
-                else:
-                    calibration = self.tokenize(plain_sentences()) if self.dtype == torch.int8 else ()
-                    self._runner = build_runner(self.backbone, self.dtype, self.pad_id, calibration)
+                calibration = self.tokenize(plain_sentences()) if self.dtype == torch.int8 else ()
+                self._runner = build_runner(self.backbone, self.dtype, self.pad_id, calibration)
             return self._runner
 
     def save(self, folder: str | Path) -> None:
         """Write a folder that sentence-transformers opens too. Replaces a model, but no other files."""
         with replace_folder(check_replaceable(folder)) as fresh:
             save_parts(fresh, self.backbone, self.tokenizer, self.model_format, self.head, self._width)
-
-    @property
-    def _is_static(self) -> bool:
-        """Whether a sentence vector is the sum of rows of a table, scaled by their number."""
-        backbone = self.backbone
-        return isinstance(backbone, WordBackbone) and not backbone.layers and self.pooling in STATIC_POOLINGS
 
     def _copied(self, form: ModelFormat, **settings: Any) -> Self:
         """A copy under another format; the ``settings`` become part of its name."""
@@ -357,7 +331,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
         if self.dimension > self.full_dimension:
             raise InputError(f"{self.name} keeps {self.dimension} dimensions of {self.full_dimension}")
         self.similarity_fn_name = form.similarity
-        self.prompt, self.prompts, self.prompt_advice = form.prompt, form.prompts, form.advice(self.name)
+        self.prompt, self.prompts = form.prompt, form.prompts
+        self.prompt_advice = "" if form.prompt else prompt_advice(self.name, form.transformer, form.prompts)
         self.max_length = form.max_length or DEFAULT_MAX_LENGTH
         settings = f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"
         self.settings = settings if self.prompt or self.dimension < self.full_dimension else ""

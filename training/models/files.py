@@ -36,6 +36,13 @@ def check_pointers(folder: Path) -> None:
                     raise InputError(f"{file} is a Git LFS pointer and not the file: run git lfs pull")
 
 
+def check_pickles(folder: Path) -> None:
+    """InputError if a folder has pickled weights alone, which a library would read: a pickle can run code."""
+    is_pickled = any((folder / name).is_file() for name in PICKLES)
+    if is_pickled and not any(folder.glob("*.safetensors")):
+        raise InputError(f"{folder} {ONLY_PICKLES}")
+
+
 def read_json(file: Path) -> Any:
     """Parse a JSON file. InputError if it is no regular file (but a device, a pipe), too large, or not JSON."""
     if not file.is_file():

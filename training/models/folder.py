@@ -1,4 +1,4 @@
-"""ModelFolder: what a model's folder says about itself, read once and passed on. ModelFormat: how its model is used.
+"""ModelFolder: what a model's folder says about itself, read and judged once. ModelFormat: how its model is used.
 
 The format is that of sentence-transformers. A folder holds the first module (a transformer: config.json,
 model.safetensors, tokenizer files) and a list of modules (modules.json) that turn its output into a sentence vector:
@@ -6,12 +6,14 @@ model.safetensors, tokenizer files) and a list of modules (modules.json) that tu
 config_sentence_transformers.json has the prompts and the number of dimensions to keep. A folder without modules.json is
 a plain transformer, one with adapter_config.json alone an adapter of another model.
 
-Modules that come with code of their own, and those that `training.models.modules` does not list, are refused by name.
+A folder whose modules and settings are all listed here is opened by `Encoder` or `CrossEncoder`; any other one by
+sentence-transformers itself (`training.models.st_models`). Code that comes with a model is never run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
@@ -20,18 +22,18 @@ from typing import Any, NamedTuple
 
 from training.catalogue import CROSS_ENCODERS, asset
 from training.errors import InputError
-from training.models.files import check_pointers, read_json, read_object, write_json
-from training.models.settings import ChatFormat, check_requirements, checked, transformer_settings
-from training.pooling import parse_pooling
+from training.models.files import check_pickles, check_pointers, read_json, read_object, read_tensors, write_json
+from training.models.sizes import check_module_sizes, check_transformer
+from training.pooling import parse_pooling, poolings
+from training.similarities import SIMILARITIES
 from training.sources.resolve import model_folder
 
-# The names of the modules that are no classes here (`training.models.modules`).
-TRANSFORMER, POOLING, ROUTER = "Transformer", "Pooling", "Router"
-# The packages whose modules are opened: a module of any other one is code that comes with the model.
-PACKAGES = ("sentence_transformers.",)
-# The classes of sentence-transformers and PyLate that a folder may say it is of.
-SENTENCE_TRANSFORMER, MULTI_VECTOR, COLBERT = "SentenceTransformer", "MultiVectorEncoder", "ColBERT"
+TRANSFORMER, POOLING, NORMALIZE = "Transformer", "Pooling", "Normalize"
+# The classes of sentence-transformers that open a folder.
+SENTENCE_TRANSFORMER, MULTI_VECTOR = "SentenceTransformer", "MultiVectorEncoder"
 SPARSE_ENCODER, CROSS_ENCODER = "SparseEncoder", "CrossEncoder"
+# The names of modules that sentence-transformers imports, and the one of PyLate in whose place it takes its own.
+_CLASS = re.compile(r"sentence_transformers(\.[A-Za-z_]\w*)+|pylate\.models\.Dense\.Dense")
 # The weights of a cross-encoder that started as a bi-encoder, beside those of its transformer.
 JOINT_HEAD = "head.safetensors"
 # The names of a prompt for each role, the first that the folder has; those of sentence-transformers.
@@ -46,6 +48,51 @@ POOLING_FLAGS = {
     "weightedmean": "pooling_mode_weightedmean_tokens",
     "lasttoken": "pooling_mode_lasttoken",
 }
+# The encoder alone is opened of encoder-decoders, by the class of transformers that holds nothing else.
+ENCODER_CLASSES = {
+    "t5": "T5EncoderModel",
+    "mt5": "MT5EncoderModel",
+    "umt5": "UMT5EncoderModel",
+    "longt5": "LongT5EncoderModel",
+}
+ROUTER_CONFIG, WORDS_CONFIG = "router_config.json", "wordembedding_config.json"
+MIN_LENGTH = 3  # tokens: one between the two special tokens
+
+
+def _transformer_settings(task: str, feature: str, output: str) -> dict[str, Any]:
+    modalities = {"text": {"method": "forward", "method_output_name": output}}
+    return {
+        "max_seq_length": None,
+        "do_lower_case": None,
+        "transformer_task": [task],
+        "module_output_name": [feature],
+        "modality_config": [modalities],
+    }
+
+
+# The settings of the models that are opened here, by file: their names and values; None stands for any value.
+_ENCODER = _transformer_settings("feature-extraction", "token_embeddings", "last_hidden_state")
+_CLASSIFIER = _transformer_settings("sequence-classification", "scores", "logits")
+_GENERAL = {
+    "__version__": None,
+    "model_type": [SENTENCE_TRANSFORMER, CROSS_ENCODER],
+    "prompts": None,
+    "default_prompt_name": None,
+    "truncate_dim": None,
+    "similarity_fn_name": [*SIMILARITIES],
+    "activation_fn": None,
+}
+_POOLING = {
+    **dict.fromkeys(POOLING_FLAGS.values()),
+    "pooling_mode": None,
+    "include_prompt": None,
+    "word_embedding_dimension": None,
+    "embedding_dimension": None,
+}
+_FEATURES = {"module_input_name": ["sentence_embedding"], "module_output_name": ["sentence_embedding"]}
+_DENSE = dict.fromkeys(("in_features", "out_features", "bias", "activation_function", "use_residual"))
+_AFTER = {"Dense": {**_DENSE, **_FEATURES}, "LayerNorm": {"dimension": None}, NORMALIZE: _FEATURES}
+
 # The settings of a Transformer; the names after the first are those of sentence-transformers before version 1.
 _TRANSFORMER_FILES = tuple(
     f"sentence_{kind}_config.json"
@@ -76,17 +123,12 @@ class ModelFormat:
     normalizes: bool = False  # whether the last module scales vectors to length 1
     max_length: int | None = None  # tokens; None: not stated
     lowercase: bool = False
-    truncation_side: str | None = None  # right or left; None: as the tokenizer says
-    chat: ChatFormat | None = None  # None: texts are read as they are
-    input_module: str = TRANSFORMER
-    token_modules: tuple[ModuleEntry, ...] = ()  # between the first module and the pooling
     sentence_modules: tuple[ModuleEntry, ...] = ()  # after the pooling, without the last Normalize
     include_prompt: bool = True  # whether the tokens of a prompt are pooled
     prompts: Mapping[str, str] = field(default_factory=dict)  # by name
     default_prompt: str | None = None  # the name of the one that is put before every sentence
     dimension: int | None = None  # keep only the first so many dimensions (Matryoshka); None: all
     similarity: str = "cosine"  # by which its vectors are compared in retrieval: of `SIMILARITIES`
-    expansion: tuple[int, int, str] | None = None  # shorter texts are filled up: to how many tokens, which id, token
 
     @property
     def prompt(self) -> str:
@@ -108,60 +150,27 @@ class ModelFormat:
             prompts[default] = prompt
         return replace(self, prompts=prompts, default_prompt=default)
 
-    def role_prompt(self, role: str) -> dict[str, str]:
-        """The arguments of `with_prompt` for query or document; {} for the default. InputError for another role."""
-        if role not in ROLES:
-            raise InputError(f"role {role!r} is unknown; choose {' or '.join(ROLES)}")
-        if name := next((name for name in ROLES[role] if name in self.prompts), None):
-            return {"name": name}
-        # A query's prompt belongs before no document.
-        return {"prompt": ""} if any(self.default_prompt in names for names in ROLES.values()) else {}
+    def write(self, folder: Path, width: int, before: Sequence[str], after: Sequence[Any]) -> list[Path]:
+        """Write modules.json and the settings beside a first module, and return the folders of all modules.
 
-    def advice(self, model: str) -> str:
-        """One sentence if the folder says that prompts are needed but not which one is the default, else ""."""
-        if self.prompt:
-            return ""
-        if named := [name for name, text in self.prompts.items() if text]:
-            return (
-                f"{model} was trained with prompts, and none is put before the sentences: its folder names "
-                f"{', '.join(named)}; choose one"
-            )
-        card = self.transformer / "README.md"
-        has_card = self.transformer != Path() and card.is_file()
-        text = card.read_text(encoding="utf-8", errors="replace") if has_card else ""
-        for prompts in _CARD_PROMPTS:
-            if all(any(f"{quote}{prompt.strip()}" in text for quote in "\"'`“") for prompt in prompts):
-                expected = " or ".join(f'"{prompt}"' for prompt in prompts)
-                where = "every sentence" if len(prompts) > 1 else "a query"
-                return f"{model} expects {expected} before {where}, as its model card says; give it as the prompt"
-        return ""
-
-    def write(self, folder: Path, width: int, before: Sequence[Any], after: Sequence[Any]) -> None:
-        """Write modules.json, the settings and all modules beside a first one that is already in ``folder``.
-
-        ``width`` is the length of the vectors that are pooled; ``before`` and ``after`` are the modules before the
-        pooling and after it, without the last Normalize.
+        ``width`` is the length of the vectors that are pooled; ``before`` are the kinds of the modules before the
+        pooling; ``after`` the modules after it, without the last Normalize, which are written too.
         """
         # The names that every version of the library understands.
         package = "sentence_transformers.models"
-        is_pooled = self.input_module != "StaticEmbedding"
-        first, last = ([type(module).__name__ for module in part] for part in (before, after))
-        kinds = [*first, *[POOLING] * is_pooled, *last, *["Normalize"] * self.normalizes]
-        modules = [("", self.input_module), *((f"{i}_{kind}", kind) for i, kind in enumerate(kinds, 1))]
+        kinds = [*before, POOLING, *(type(module).__name__ for module in after), *[NORMALIZE] * self.normalizes]
+        paths = ["", *(f"{index}_{kind}" for index, kind in enumerate(kinds) if index)]
         entries = [
             {"idx": index, "name": str(index), "path": path, "type": f"{package}.{kind}"}
-            for index, (path, kind) in enumerate(modules)
+            for index, (path, kind) in enumerate(zip(paths, kinds, strict=True))
         ]
-        for module_folder in (folders := [folder / path for path, _ in modules[1:]]):
+        folders = [folder / path for path in paths]
+        for module_folder in folders:
             module_folder.mkdir(exist_ok=True)
         write_json(folder / "modules.json", entries)
-        if is_pooled:
-            write_json(folders.pop(len(before)) / "config.json", self._pooling_config(width))
-        if self.input_module == TRANSFORMER:
-            settings: dict[str, Any] = {"max_seq_length": self.max_length, "do_lower_case": self.lowercase}
-            settings |= self.chat.written() if self.chat else {}
-            if self.truncation_side:
-                settings["processor_kwargs"] = {"truncation_side": self.truncation_side}
+        write_json(folders[len(before)] / "config.json", self._pooling_config(width))
+        if before[0] == TRANSFORMER:
+            settings = {"max_seq_length": self.max_length, "do_lower_case": self.lowercase}
             write_json(folder / _TRANSFORMER_FILES[0], settings)
         general = {
             "__version__": {name: version(name) for name in ("transformers", "torch")},
@@ -171,8 +180,9 @@ class ModelFormat:
             **({} if self.dimension is None else {"truncate_dim": self.dimension}),
         }
         write_json(folder / "config_sentence_transformers.json", general)
-        for module, place in zip([*before, *after], folders, strict=False):
-            module.write(place)
+        for module, module_folder in zip(after, folders[len(before) + 1 :], strict=False):
+            module.write(module_folder)
+        return folders
 
     def _pooling_config(self, width: int) -> dict[str, Any]:
         modes = parse_pooling(self.pooling or "mean")
@@ -183,6 +193,34 @@ class ModelFormat:
         else:
             config["pooling_mode"] = list(modes)
         return config | ({} if self.include_prompt else {"include_prompt": False})
+
+
+def prompt_advice(name: str, folder: Path, prompts: Mapping[str, str]) -> str:
+    """One sentence if a model's folder says that prompts are needed, and none is used; else ""."""
+    if named := [key for key, text in prompts.items() if text]:
+        return (
+            f"{name} was trained with prompts, and none is put before the sentences: its folder names "
+            f"{', '.join(named)}; choose one"
+        )
+    card = folder / "README.md"
+    has_card = folder != Path() and card.is_file()
+    text = card.read_text(encoding="utf-8", errors="replace") if has_card else ""
+    for quoted in _CARD_PROMPTS:
+        if all(any(f"{quote}{prompt.strip()}" in text for quote in "\"'`“") for prompt in quoted):
+            expected = " or ".join(f'"{prompt}"' for prompt in quoted)
+            where = "every sentence" if len(quoted) > 1 else "a query"
+            return f"{name} expects {expected} before {where}, as its model card says; give it as the prompt"
+    return ""
+
+
+def role_prompt(role: str, prompts: Mapping[str, str], default: str | None) -> dict[str, str]:
+    """The arguments of ``with_prompt`` for query or document; {} for the default. InputError for another role."""
+    if role not in ROLES:
+        raise InputError(f"role {role!r} is unknown; choose {' or '.join(ROLES)}")
+    if name := next((name for name in ROLES[role] if name in prompts), None):
+        return {"name": name}
+    # A query's prompt belongs before no document.
+    return {"prompt": ""} if any(default in names for names in ROLES.values()) else {}
 
 
 @dataclass(frozen=True)
@@ -199,26 +237,26 @@ class ModelFolder:
     transformer: Mapping[str, Any]  # sentence_bert_config.json of the first module
     adapter: Mapping[str, Any]  # adapter_config.json
     pooling: Mapping[str, Any]  # config.json of the first pooling
-    query_modules: tuple[ModuleEntry, ...] = ()  # of queries alone, where a Router parts them from documents
-    default_role: str = "document"  # by which a Router reads a text that is said to be neither
+    # How a model that is opened here is used; None: sentence-transformers opens it. Set by `checked`.
+    form: ModelFormat | None = None
 
     @classmethod
     def of(cls, name: str, home: str | Path | None = None, fetch: bool = True) -> ModelFolder:
-        """The folder of a model by name, with the errors of `model_folder`, or of an adapter, built in or a path."""
+        """The checked folder of a model or an adapter, by name, with the errors of `model_folder` and `checked`."""
         if adapter := _adapter_folder(name):
             folder = cls.read(adapter, "adapter")
         else:
             resolved = model_folder(name, home, fetch)
             folder = cls.read(resolved.path, resolved.source)
-        return folder.over_base(home, fetch) if folder.is_adapter else folder
+        if folder.is_adapter:
+            folder = folder.over_base(home, fetch)
+        return folder.checked()
 
     @classmethod
     def read(cls, path: Path, source: str = "local folder") -> ModelFolder:
         """Read the settings in a folder. InputError if a file is damaged; a file that is not there has no settings."""
         check_pointers(path)
-        modules, routes = _read_modules(path / "modules.json"), dict[str, Any]()
-        if [entry.kind for entry in modules] == [ROUTER]:
-            modules, routes = _read_routes(modules[0].folder)
+        modules = _read_modules(path / "modules.json")
         first = modules[0].folder if modules else path
         settings = next((file for name in _TRANSFORMER_FILES if (file := first / name).exists()), None)
         pooling = next((entry.folder for entry in modules if entry.kind == POOLING), None)
@@ -233,20 +271,33 @@ class ModelFolder:
             transformer={} if settings is None else read_object(settings),
             adapter=read_object(first / "adapter_config.json", {}),
             pooling={} if pooling is None else read_object(pooling / "config.json"),
-            **routes,
         )
 
     @property
-    def kind(self) -> str:
-        """The class of sentence-transformers or PyLate that the folder names; "" if it names none."""
-        # Older versions of PyLate name no class.
-        is_colbert = "query_prefix" in self.general or self.is_stanford
-        return str(COLBERT if is_colbert else self.general.get("model_type") or "")
+    def is_own(self) -> bool:
+        """Whether it is opened here: a transformer with settings and modules that this project knows all of."""
+        return self.form is not None
 
     @property
-    def is_stanford(self) -> bool:
-        """Whether it is a ColBERT as its authors publish it: a transformer with a projection beside its weights."""
-        return not self.modules and self._is_of("HF_ColBERT")
+    def kind(self) -> str:
+        """The class of sentence-transformers that opens the folder, which need not name it."""
+        named = str(self.general.get("model_type") or SENTENCE_TRANSFORMER)
+        # Versions of PyLate, and the authors of ColBERT, name no class, or another one.
+        is_stanford = not self.modules and self._is_of("HF_ColBERT")
+        if named == "ColBERT" or "query_prefix" in self.general or is_stanford:
+            return MULTI_VECTOR
+        return CROSS_ENCODER if self._scores_pairs() else named
+
+    @property
+    def is_cross_encoder(self) -> bool:
+        """Whether it scores pairs of texts, as a model for classification does."""
+        return self.kind == CROSS_ENCODER
+
+    def _scores_pairs(self) -> bool:
+        if self.has_joint_head or self.adapter.get("task_type") == "SEQ_CLS":
+            return True
+        is_pooled = any(entry.kind == POOLING for entry in self.modules)
+        return not is_pooled and self._is_of("ForSequenceClassification")
 
     @property
     def base(self) -> str:
@@ -279,79 +330,138 @@ class ModelFolder:
         """Whether its cross-encoder started as a bi-encoder."""
         return (self.path / JOINT_HEAD).is_file()
 
-    @property
-    def is_cross_encoder(self) -> bool:
-        """Whether ``CrossEncoder.load`` opens it: a model that scores pairs, such as one for classification."""
-        if self.has_joint_head or self.kind == CROSS_ENCODER or self.adapter.get("task_type") == "SEQ_CLS":
-            return True
-        if any(entry.kind == POOLING for entry in self.modules):
-            return False
-        return self._is_of("ForSequenceClassification")
+    def checked(self) -> ModelFolder:
+        """The same folder, judged once: it is safe to open, and ``form`` says whether it is opened here.
 
-    @property
-    def is_decoder(self) -> bool:
-        """Whether it is a plain language model, which is an encoder, or scores pairs by answering yes or no."""
-        return not self.modules and self._is_of("ForCausalLM")
+        InputError if it names code of its own, has pickled weights, or announces more than its files hold.
+        """
+        if self.has_joint_head:
+            if self.config:
+                check_transformer(self.weights, self.config)
+            return replace(self, form=ModelFormat())
+        if not self.config and (not self.modules or self.modules[0].kind == TRANSFORMER):
+            raise InputError(f"{self.weights} is not a model folder: it has no config.json")
+        for name in self.classes():
+            if not (isinstance(name, str) and _CLASS.fullmatch(name)):
+                raise InputError(
+                    f"{self.path.name} has the module {str(name)[:80]}, code that comes with the model and is never "
+                    "run; choose a model without code of its own"
+                )
+        for folder in self._places():
+            check_pickles(folder)
+            settings = read_object(folder / "config.json", {})
+            if folder == self.weights and self.config:
+                # It says what is missing.
+                if not any(folder.glob("[!.]*.safetensors")):
+                    read_tensors(folder)
+                check_transformer(folder, self.config)
+            elif "model_type" in settings:
+                check_transformer(folder, settings)
+            else:
+                check_module_sizes(folder)
+        self._check_general()
+        return replace(self, form=self._own_form())
+
+    def classes(self) -> list[Any]:
+        """The names of all classes that sentence-transformers would import to open the folder."""
+        names: list[Any] = [f"{package}.{kind}" for kind, _, package in self.modules]
+        for folder in self._places():
+            names += (read_object(folder / ROUTER_CONFIG, {}).get("types") or {}).values()
+            names += filter(None, [read_object(folder / WORDS_CONFIG, {}).get("tokenizer_class")])
+        return names
+
+    def _places(self) -> list[Path]:
+        """The folders of all modules, those of a Router too."""
+        folders = [entry.folder for entry in self.modules]
+        for folder in folders:
+            # The list grows while it is read: a Router may have another one.
+            routes = read_object(folder / ROUTER_CONFIG, {}).get("types") or {}
+            folders += [_entry(folder, name, "").folder for name in routes]
+        return list(dict.fromkeys([self.weights, *folders]))
+
+    def _own_form(self) -> ModelFormat | None:
+        """The settings of a model that is opened here; None if it has any that only sentence-transformers knows."""
+        kinds = [entry.kind for entry in self.modules]
+        after = self.modules[2:]
+        if self.kind == CROSS_ENCODER:
+            labels = self.config.get("id2label") or self.config.get("num_labels") or 2
+            count = labels if isinstance(labels, int) else len(labels)
+            is_listed = kinds in ([], [TRANSFORMER]) and (count == 1 or self.is_adapter)
+        else:
+            has_pooling = kinds[:2] == [TRANSFORMER, POOLING] and {*kinds[2:]} <= {*_AFTER}
+            has_encoder = self.config.get("model_type") in ENCODER_CLASSES or not self.config.get("is_encoder_decoder")
+            is_listed = self.kind == SENTENCE_TRANSFORMER and (not kinds or has_pooling) and bool(has_encoder)
+        if not is_listed or self._reads_otherwise():
+            return None
+        task = _CLASSIFIER if self.kind == CROSS_ENCODER else _ENCODER
+        files = [(self.transformer, task), (self.general, _GENERAL), (self.pooling, _POOLING)]
+        files += [(read_object(entry.folder / "config.json", {}), _AFTER[entry.kind]) for entry in after]
+        if not all(_is_known(settings, names) for settings, names in files):
+            return None
+        pooling = None
+        if POOLING in kinds:
+            # The order of concatenation: as listed, or that in which sentence-transformers reads its old flags.
+            flags = [mode for mode, flag in POOLING_FLAGS.items() if self.pooling.get(flag)]
+            named = self.pooling.get("pooling_mode") or flags
+            modes = [str(mode) for mode in named] if isinstance(named, list) else [str(named)]
+            if not modes or not set(modes) <= set(poolings()):
+                raise InputError(f"{self.path.name} pools by {' + '.join(modes) or 'nothing'}; choose another model")
+            pooling = "+".join(modes)
+        normalizes = bool(after) and after[-1].kind == NORMALIZE
+        return ModelFormat(
+            transformer=self.first,
+            pooling=pooling,
+            normalizes=normalizes,
+            max_length=self.transformer.get("max_seq_length"),
+            lowercase=bool(self.transformer.get("do_lower_case")),
+            sentence_modules=after[:-1] if normalizes else after,
+            include_prompt=bool(self.pooling.get("include_prompt", True)),
+            prompts={str(name): text or "" for name, text in (self.general.get("prompts") or {}).items()},
+            default_prompt=self.general.get("default_prompt_name"),
+            dimension=self.general.get("truncate_dim"),
+            similarity=self.general.get("similarity_fn_name") or "cosine",
+        )
+
+    def _reads_otherwise(self) -> bool:
+        """Whether sentence-transformers reads texts in another way than the tokenizer alone.
+
+        It puts the words of a chat template around the texts of a plain transformer.
+        """
+        settings = read_object(self.first / "tokenizer_config.json", {})
+        if settings.get("split_special_tokens"):
+            return True
+        names = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
+        has_template = any((self.first / name).exists() for name in names) or bool(settings.get("chat_template"))
+        return has_template and not self.modules
 
     def _is_of(self, suffix: str) -> bool:
         architectures = self.config.get("architectures")
         return isinstance(architectures, list) and any(str(name).endswith(suffix) for name in architectures)
 
-    def checked_modules(self, kinds: Collection[str], packages: tuple[str, ...] = PACKAGES) -> tuple[ModuleEntry, ...]:
-        """The modules. InputError if one is not of these ``kinds`` or ``packages``."""
-        router = [ModuleEntry(ROUTER, self.path, PACKAGES[0])] * bool(self.query_modules)
-        for kind, _, package in (*router, *self.modules, *self.query_modules):
-            if not f"{package}.{kind}".startswith(packages):
-                raise InputError(
-                    f"{self.path.name} has the module {package}.{kind}, code that comes with the model and is never "
-                    "run; choose a model without code of its own"
-                )
-            if kind not in kinds:
-                raise InputError(
-                    f"{self.path.name} has the module {kind}, which is not supported; choose a model made of "
-                    f"{', '.join(kinds)}"
-                )
-        return self.modules
-
-    def transformer_settings(self, task: str = "feature-extraction", more: Collection[str] = ()) -> dict[str, Any]:
-        """The fields of a `ModelFormat` that the settings of a transformer state, as in `settings`."""
-        return transformer_settings(self.path.name, task, self.transformer, more)
-
-    def general_settings(self, kinds: Collection[str], more: Collection[str] = ()) -> dict[str, Any]:
-        """Prompts, dimension and similarity.
-
-        InputError if they are damaged, the folder is of none of the ``kinds``, or it has a setting that nobody reads;
-        ``more`` names those that others read.
-        """
-        from training.similarities import SIMILARITIES
-
+    def _check_general(self) -> None:
+        """InputError if the length, the prompts or the dimension are damaged."""
         name = self.path.name
-        own = ("model_type", "prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name", "requirements")
-        general = checked(name, "config_sentence_transformers.json", self.general, (*own, *more))
-        check_requirements(name, general.get("requirements"))
-        kind = general.get("model_type")
-        if kind is not None and kind not in kinds:
-            raise InputError(f"{name} is a {kind}, not a model of sentence vectors; choose another one")
-        prompts, default = general.get("prompts") or {}, general.get("default_prompt_name")
-        if isinstance(prompts, str):
-            prompts, default = {"default": prompts}, "default"
+        length = self.transformer.get("max_seq_length")
+        if length is not None and not (isinstance(length, int) and length >= MIN_LENGTH):
+            raise InputError(f"{name} is cut at {length!r} tokens; max_seq_length must be {MIN_LENGTH} or more")
+        prompts = self.general.get("prompts") or {}
+        default = self.general.get("default_prompt_name")
         if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
             raise InputError(f"the prompts of the model {name} are not texts by name; fetch the model again")
-        if isinstance(default, str) and default not in prompts:
+        if default is not None and default not in [*prompts]:
             raise InputError(f"the model {name} has no prompt named {default!r}, which is its default; fetch it again")
-        dimension = general.get("truncate_dim")
+        dimension = self.general.get("truncate_dim")
         if dimension is not None and not (type(dimension) is int and dimension >= 1):
             raise InputError(f"the model {name} keeps {dimension!r} dimensions; truncate_dim must be 1 or more")
-        similarity = general.get("similarity_fn_name") or "cosine"
-        if similarity not in [*SIMILARITIES] and MULTI_VECTOR not in kinds:
-            raise InputError(f"{name} has the similarity {similarity!r}; choose a model of {', '.join(SIMILARITIES)}")
-        return {
-            "prompts": {str(key): text or "" for key, text in prompts.items()},
-            # A default that is no name, such as a list, is none.
-            "default_prompt": default if default in [*prompts] else None,
-            "dimension": dimension,
-            "similarity": similarity,
-        }
+
+
+def _is_known(settings: Mapping[str, Any], names: Mapping[str, Any]) -> bool:
+    """Whether all settings are of these names, and have a value that is listed; None stands for any value."""
+    return all(
+        name in names and (names[name] is None or value in names[name])
+        for name, value in settings.items()
+        if value is not None
+    )
 
 
 def _adapter_folder(name: str) -> Path | None:
@@ -366,10 +476,7 @@ def _read_modules(file: Path) -> tuple[ModuleEntry, ...]:
     if not file.exists():
         return ()
     try:
-        entries = read_json(file)
-        modules = tuple(_entry(file.parent, entry["path"], entry["type"]) for entry in entries)
-        for entry in entries:
-            checked(file.parent.name, file.name, entry, ("type", "path"))
+        modules = tuple(_entry(file.parent, entry["path"], entry["type"]) for entry in read_json(file))
     except (TypeError, KeyError, AttributeError) as error:
         raise InputError(f"{file} is not a list of modules; fetch the model again") from error
     if not modules:
@@ -382,20 +489,3 @@ def _entry(folder: Path, name: str, class_name: Any) -> ModuleEntry:
         raise InputError(f"{folder} has a module in {name[:80]!r}, which is outside of it; fetch the model again")
     package, _, kind = str(class_name).rpartition(".")
     return ModuleEntry(kind, folder / name, package)
-
-
-def _read_routes(folder: Path) -> tuple[tuple[ModuleEntry, ...], dict[str, Any]]:
-    """The modules of documents, and the fields of the queries', by a Router. InputError if it has other routes."""
-    config = read_object(folder / "router_config.json")
-    settings = checked(folder.name, ROUTER, config.get("parameters") or {}, ("default_route", "allow_empty_key"))
-    try:
-        routes = {
-            role: tuple(_entry(folder, name, config["types"][name]) for name in names)
-            for role, names in config["structure"].items()
-        }
-    except (TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"the Router of {folder.name} lists no modules; fetch the model again") from error
-    if {*routes} != {*ROLES} or not all(routes.values()):
-        raise InputError(f"the Router of {folder.name} has the routes {', '.join(routes)}, not {' and '.join(ROLES)}")
-    default = settings.get("default_route") or next(iter(routes))
-    return routes["document"], {"query_modules": routes["query"], "default_role": str(default)}

@@ -150,30 +150,8 @@ class SequenceClassifier(nn.Module):
         return HEADS[self.transformer.config.model_type](self.transformer, hidden)[:, 0].float()
 
 
-class LogitScorer(nn.Module):
-    """PairBatch -> logits (B,) float32 of a language model that answers yes or no: logit(yes) - logit(no).
-
-    These are the logits of the next token. Without a token for no the logit of yes is the score.
-    """
-
-    def __init__(self, model: PreTrainedModel, yes: int, no: int | None) -> None:
-        super().__init__()
-        self.transformer, self.yes, self.no = model, yes, no
-
-    def forward(self, batch: PairBatch) -> Tensor:
-        ids, mask = batch.ids, torch.ones_like(batch.ids) if batch.mask is None else batch.mask.long()
-        # The padding is moved to the left, so that the last column holds the last token of each pair: logits as large
-        # as the vocabulary are computed for it alone.
-        columns = (torch.arange(ids.shape[1], device=ids.device) + mask.sum(1, keepdim=True)) % ids.shape[1]
-        ids, mask = ids.gather(1, columns), mask.gather(1, columns)
-        positions = (mask.cumsum(1) - 1).clamp(min=0)
-        output = self.transformer(input_ids=ids, attention_mask=mask, position_ids=positions, logits_to_keep=1)
-        logits = output.logits[:, -1].float()
-        return logits[:, self.yes] - (0 if self.no is None else logits[:, self.no])
-
-
 # A model of pairs that a `CrossEncoder` runs.
-Scorer: TypeAlias = SequenceClassifier | JointPairModel | LogitScorer
+Scorer: TypeAlias = SequenceClassifier | JointPairModel
 
 
 # As in encoding (`training.inference.runner`), architectures of BERT's family run as ``FusedBert`` on packed rows of
@@ -231,7 +209,7 @@ def build_pair_runner(
     ``samples``: pairs that the ranges of int8 are measured on, or a short one before a longer one, of `PROBES`.
     """
     kind, can_pack = scorer.transformer.config.model_type, supports_fused(scorer.transformer.base_model)
-    if can_pack and not isinstance(scorer, LogitScorer) and (isinstance(scorer, JointPairModel) or kind in HEADS):
+    if can_pack and (isinstance(scorer, JointPairModel) or kind in HEADS):
         packed = PackedPairs(scorer, dtype)
         if dtype == torch.int8:
             packed.calibrate(samples)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,29 +21,22 @@ from torch import nn
 
 from training.errors import InputError, first_line
 from training.inference.fused_bert import position_offset
-from training.models.files import read_object, read_tensors
-from training.models.folder import POOLING, POOLING_FLAGS, SENTENCE_TRANSFORMER, TRANSFORMER, ModelFolder, ModelFormat
-from training.models.modules import INPUT_MODULES, KINDS, MODULES, SENTENCE_MODULES, TOKEN_MODULES, EncoderParts
-from training.models.modules.words import WordBackbone
-from training.models.settings import NO_LIMIT, ChatFormat, checked
-from training.models.sizes import check_backbone, check_transformer
+from training.models.files import read_tensors
+from training.models.folder import ENCODER_CLASSES, TRANSFORMER, ModelFolder, ModelFormat
+from training.models.model import of_the_library
+from training.models.modules import SENTENCE_MODULES, EncoderParts
+from training.models.sizes import check_backbone
 from training.models.texts import tokenizing
 from training.models.tokenization import unpadded
+from training.models.word_networks import WordBackbone
 from training.names import ModelName
-from training.pooling import POOLINGS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 DEFAULT_MAX_LENGTH = 512  # tokens, of a model that states no number of positions
 
-# The encoder alone is opened of encoder-decoders, by the class of transformers that holds nothing else.
-ENCODER_CLASSES = {
-    "t5": "T5EncoderModel",
-    "mt5": "MT5EncoderModel",
-    "umt5": "UMT5EncoderModel",
-    "longt5": "LongT5EncoderModel",
-}
+NO_LIMIT = 1_000_000  # transformers gives a tokenizer without a limit the length 10**30
 # Nothing is fetched, and no code of a model is run.
 HERE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 # Settings of config.json that change the form of the result or the memory, as the code here expects them.
@@ -54,16 +47,8 @@ PROBE = (
     "The Quick brown FOX isn't here, WE'LL see: naïve ÀÉÎ cafe\u0301 İstanbul straße \ufb01 ½",
     "  北京あカ 한국 😀 \u1797\u17b6\u179f\u17b6 שלום 3,141.59 in 2023,   0123456789\tx_y\r\n\n\nEnd. ",
 )
-# Settings of a tokenizer's class that tokenizer.json states too, and their names there.
-_IN_BOTH_FILES = {
-    "do_lower_case": "lowercase",
-    "strip_accents": "strip_accents",
-    "tokenize_chinese_chars": "handle_chinese_chars",
-    "add_prefix_space": "add_prefix_space",
-}
 _BY_FILE = "%s is read by its tokenizer.json, which the class of its tokenizer %s"
 CLASSIFIER = "AutoModelForSequenceClassification"
-CAUSAL_MODEL = "AutoModelForCausalLM"
 LANGUAGE_MODEL = "AutoModelForMaskedLM"
 
 log = logging.getLogger("sbert_lab.encoder")
@@ -91,130 +76,60 @@ def quiet() -> Iterator[None]:
 
 def open_parts(name: ModelName, folder: ModelFolder) -> EncoderParts:
     """The parts of the encoder of that name in its folder. InputError if it is none, or one cannot be opened."""
+    form = own_form(name, folder)
     if folder.is_cross_encoder and (folder.adapter or name.run_id):
         raise InputError(f"{name} is a cross-encoder, which scores pairs and has no vectors; choose a bi-encoder")
-    form = encoder_format(folder)
-    backbone: Any
-    if form.input_module == TRANSFORMER:
-        backbone, tokenizer = open_transformer(folder)
-        longest: int | None = max_input_length(tokenizer, backbone, form.max_length)
-        if not folder.modules and tokenizer.chat_template:
-            form = replace(form, chat=ChatFormat())
-    else:
-        input_module: Any = MODULES[form.input_module]
-        module = input_module.read(form.transformer)
-        layers = [TOKEN_MODULES[kind].read(path) for kind, path, _ in form.token_modules]
-        backbone, tokenizer = WordBackbone(module, layers), module.tokenizer
-        longest = module.max_length
+    backbone, tokenizer = open_transformer(folder)
+    longest = max_input_length(tokenizer, backbone, form.max_length)
     architecture = (getattr(backbone.config, "architectures", None) or [""])[0]
     is_decoder = architecture.endswith("ForCausalLM") and getattr(backbone.config, "is_causal", True)
     # A decoder reads from left to right.
-    form = replace(form, pooling=form.pooling or ("lasttoken" if is_decoder else "mean"), max_length=longest)
+    pooling = form.pooling or ("lasttoken" if is_decoder else "mean")
+    form = replace(form, pooling=pooling, max_length=longest)
     head = nn.Sequential(*(SENTENCE_MODULES[kind].read(path) for kind, path, _ in form.sentence_modules))
     return EncoderParts(backbone, tokenizer, form, folder.source, head)
 
 
-def encoder_format(folder: ModelFolder) -> ModelFormat:
-    """The settings of a model of sentence vectors. InputError if a module or a setting is not supported."""
-    if not folder.modules:
-        if folder.config.get("model_type") == "model2vec":
-            raise InputError(f"{folder.path} is a table of model2vec without modules.json: save it again by model2vec")
-        _check_weights(folder.weights)
-        return ModelFormat(folder.path)
-    settings = folder.general_settings((SENTENCE_TRANSFORMER,))
-    first, *rest = folder.checked_modules(KINDS)
-    if first.kind not in INPUT_MODULES:
-        raise InputError(f"{folder.path.name} is a model whose first module is not {', '.join(INPUT_MODULES)}")
-    if first.kind == TRANSFORMER:
-        _check_weights(folder.weights)
-        settings |= folder.transformer_settings()
-    else:
-        # A static embedding averages its tokens itself.
-        settings["pooling"] = "mean"
-    kinds = [entry.kind for entry in rest]
-    pooled = kinds.index(POOLING) if POOLING in kinds else 0
-    _check_order(folder.path.name, first.kind, kinds, pooled)
-    after = rest[pooled + (POOLING in kinds) :]
-    normalizes = bool(after) and after[-1].kind == "Normalize"
-    if normalizes:
-        SENTENCE_MODULES["Normalize"].read(after[-1].folder)
-    if POOLING in kinds:
-        settings |= _pooling_settings(folder)
-    return ModelFormat(
-        transformer=first.folder,
-        input_module=first.kind,
-        token_modules=tuple(rest[:pooled]),
-        sentence_modules=tuple(after[:-1] if normalizes else after),
-        normalizes=normalizes,
-        **settings,
-    )
-
-
-def _check_weights(folder: Path) -> None:
-    if not (folder / "config.json").exists():
-        raise InputError(f"{folder} is not a model folder: it has no config.json")
-    if not any(folder.glob("[!.]*.safetensors")):
-        # It says what is missing.
-        read_tensors(folder)
-
-
-def _check_order(name: str, first: str, kinds: list[str], pooled: int) -> None:
-    """InputError unless token modules, one pooling and sentence modules follow each other."""
-    before, after = kinds[:pooled], kinds[pooled + 1 :] if POOLING in kinds else kinds
-    # LSTMs are supported where WordEmbeddings come first, as in InferSent.
-    allowed = TOKEN_MODULES if first == "WordEmbeddings" else {}
-    needs_pooling = first == "WordEmbeddings" or (first == TRANSFORMER and bool(kinds))
-    if (
-        not set(before) <= set(allowed)
-        or not set(after) <= set(SENTENCE_MODULES)
-        or (first == "StaticEmbedding" and POOLING in kinds)
-        or (needs_pooling and POOLING not in kinds)
-    ):
-        raise InputError(
-            f"{name} is a model of {' + '.join([first, *kinds])}, an order of modules that is not supported"
-        )
-
-
-def _pooling_settings(folder: ModelFolder) -> dict[str, Any]:
-    names = ("pooling_mode", "include_prompt", *POOLING_FLAGS.values())
-    config = checked(folder.path.name, "1_Pooling/config.json", folder.pooling, names)
-    # The order of concatenation: as listed, or that in which sentence-transformers reads its old flags.
-    named = config.get("pooling_mode") or [mode for mode, flag in POOLING_FLAGS.items() if config.get(flag)]
-    modes = [str(mode) for mode in named] if isinstance(named, list) else [str(named)]
-    if not modes or not set(modes) <= set(POOLINGS):
-        pooling = " + ".join(modes) or "nothing"
-        raise InputError(f"{folder.path.name} pools by {pooling}; only {', '.join(POOLINGS)} are supported")
-    return {"pooling": "+".join(modes), "include_prompt": bool(config.get("include_prompt", True))}
+def own_form(name: ModelName | str, folder: ModelFolder) -> ModelFormat:
+    """The settings of a model that is opened here. InputError for one that sentence-transformers opens."""
+    if folder.form is None:
+        raise of_the_library(str(name), folder.kind)
+    return folder.form
 
 
 def save_parts(folder: Path, backbone: Any, tokenizer: Any, form: ModelFormat, head: nn.Sequential, width: int) -> None:
     """Write an encoder, of ``width`` numbers a token, into an empty folder, which sentence-transformers opens too."""
-    layers: Sequence[Any] = ()
     if isinstance(backbone, WordBackbone):
-        backbone.input_module.write(folder)
-        layers = [*backbone.layers]
-    else:
-        with quiet():
-            backbone.save_pretrained(folder)
-        tokenizer.model_max_length = form.max_length
-        tokenizer.save_pretrained(folder)
-    form.write(folder, width, layers, [*head])
+        kinds = [type(module).__name__ for module in backbone.modules_before_pooling]
+        folders = form.write(folder, width, kinds, [*head])
+        for module, place in zip(backbone.modules_before_pooling, folders, strict=False):
+            module.save(str(place))
+        return
+    form.write(folder, width, [TRANSFORMER], [*head])
+    with quiet():
+        backbone.save_pretrained(folder)
+    tokenizer.model_max_length = form.max_length
+    tokenizer.save_pretrained(folder)
 
 
 def open_transformer(folder: ModelFolder, auto_class: str = "AutoModel") -> tuple[Any, PreTrainedTokenizerFast]:
     """The transformer in a folder, as `open_backbone`, and its tokenizer. InputError also if their sizes do not fit."""
-    check_transformer(folder.weights, folder.config)
     backbone: Any = open_backbone(folder, auto_class)
     tokenizer = open_tokenizer(folder)
+    check_tokens(folder.path, tokenizer, backbone)
+    return backbone, tokenizer
+
+
+def check_tokens(folder: Path, tokenizer: Any, backbone: Any) -> None:
+    """InputError if a tokenizer has a token that the transformer has no embedding for."""
     rows = backbone.get_input_embeddings().weight.shape[0]
     # A special token of a template may be in no vocabulary.
     greatest = max([*tokenizer.get_vocab().values(), *tokenizer.backend_tokenizer.encode("").ids], default=0)
     if greatest >= rows:
         raise InputError(
-            f"{folder.path} has a token number {greatest:,}, but its model knows {rows:,}: resize its embeddings for "
+            f"{folder} has a token number {greatest:,}, but its model knows {rows:,}: resize its embeddings for "
             f"{tokenizer.convert_ids_to_tokens(greatest) or 'it'}, or fetch it again"
         )
-    return backbone, tokenizer
 
 
 def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
@@ -238,8 +153,7 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
                 log.warning(_BY_FILE, folder.path.name, f"cannot read: {first_line(error)}")
                 tokenizer = PreTrainedTokenizerFast.from_pretrained(path, **HERE)
             unpadded(tokenizer.backend_tokenizer)
-            if (path / TOKENIZER).is_file():
-                tokenizer = _as_in_file(tokenizer, unpadded(Tokenizer.from_file(str(path / TOKENIZER))), folder, path)
+            tokenizer = as_in_file(tokenizer, path)
             tokenizer.backend_tokenizer.encode("")
     except InputError:
         raise
@@ -251,40 +165,30 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
         raise InputError(f"{path} has no tokenizer that can be opened: {reason}") from error
     if len({*tokenizer.get_vocab()} - {*tokenizer.all_special_tokens}) < 2:
         raise InputError(f"{path} has no tokenizer: there is no {TOKENIZER}, and no vocabulary; fetch the model again")
-    end, ends = tokenizer.eos_token, read_object(path / "tokenizer_config.json", {}).get("add_eos_token")
-    # Versions of transformers before 5 followed this setting, later ones tokenizer.json.
-    if end and ends and tokenizer.backend_tokenizer.encode("a").tokens[-1:] != [end]:
-        raise InputError(f"{path} says add_eos_token, but its {TOKENIZER} ends no text with {end}: make them agree")
+    # The types of tokens are computed here, from the two texts of a pair.
     types = [*tokenizer.backend_tokenizer.encode("a").type_ids, *tokenizer.backend_tokenizer.encode("a", "a").type_ids]
     if "token_type_ids" in tokenizer.model_input_names and types != sorted(types):
         raise InputError(f"{path} has types of tokens other than 0, and 1 for a second text, which are not supported")
-    if tokenizer.split_special_tokens:
-        raise InputError(f"{path} sets split_special_tokens, which is not supported; choose a model without")
     longest = tokenizer.model_max_length
     if isinstance(longest, bool) or not isinstance(longest, int | float) or not longest >= 1:
         raise InputError(f"{path} has model_max_length {str(longest)[:80]!r}; it must be 1 or more")
     return tokenizer
 
 
-def _as_in_file(
-    tokenizer: PreTrainedTokenizerFast, file: Tokenizer, folder: ModelFolder, path: Path
-) -> PreTrainedTokenizerFast:
-    """A tokenizer that reads texts as tokenizer.json says.
+def as_in_file(tokenizer: PreTrainedTokenizerFast, path: Path) -> PreTrainedTokenizerFast:
+    """A tokenizer that reads texts as the tokenizer.json in a folder says, if there is one.
 
     transformers builds tokenizers from their class and its defaults. Where that gives other ids or other token types
     for `PROBE`, the one in the file takes its place, with the special tokens and the settings of the class.
-    InputError if tokenizer_config.json, which other programs follow, says otherwise than tokenizer.json.
     """
     from transformers import PreTrainedTokenizerFast
 
+    if not (path / TOKENIZER).is_file():
+        return tokenizer
+    file = unpadded(Tokenizer.from_file(str(path / TOKENIZER)))
     if _probed(tokenizer.backend_tokenizer) == _probed(file):
         return tokenizer
-    config = read_object(path / "tokenizer_config.json", {})
-    for name, other in _IN_BOTH_FILES.items():
-        value, parts = config.get(name), (file.normalizer, file.pre_tokenizer)
-        if value is not None and any(getattr(part, other, None) not in (None, value) for part in parts):
-            raise InputError(f"{path} says {name} {value}, but its {TOKENIZER} does not: make them agree")
-    log.warning(_BY_FILE, folder.path.name, "does not follow")
+    log.warning(_BY_FILE, path.name, "does not follow")
     settings = ("model_max_length", "padding_side", "truncation_side", "model_input_names", "chat_template")
     return PreTrainedTokenizerFast(
         tokenizer_object=file,
@@ -314,13 +218,13 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
     with importing:
         import transformers
 
-    path, model_type, is_classifier = folder.weights, folder.config.get("model_type"), auto_class == CLASSIFIER
-    has_head = auto_class in (CLASSIFIER, CAUSAL_MODEL)
+    path, model_type = folder.weights, folder.config.get("model_type")
+    has_head = auto_class == CLASSIFIER
     opener = getattr(transformers, auto_class if has_head else ENCODER_CLASSES.get(str(model_type), auto_class))
     if folder.is_adapter and not folder.config:
         raise InputError(f"{path} holds an adapter alone; open it by the name of its folder")
     names = folder.config.get("architectures") or [""]
-    is_new_head = folder.is_adapter and is_classifier and not str(names[0]).endswith("ForSequenceClassification")
+    is_new_head = folder.is_adapter and has_head and not str(names[0]).endswith("ForSequenceClassification")
     # As in sentence-transformers; the adapter has the weights of the head.
     options = {"num_labels": 1} if is_new_head else {}
     options |= {name: _FORMS[name] for name in _FORMS.keys() & folder.config.keys()}
@@ -329,12 +233,7 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
             path, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **HERE, **options
         )
     except Exception as error:
-        # transformers raises errors of many kinds about settings. At its end the process raises one of its own.
-        if "interpreter shutdown" in str(error):
-            raise
-        # A report of weights that have other shapes, or cannot be converted.
-        if "above report" in str(error):
-            raise InputError(f"the weights in {path} do not fit its config.json; fetch the model again") from error
+        # transformers raises errors of many kinds about settings.
         raise InputError(f"{path} cannot be opened as a transformer: {first_line(error)}") from error
     own = f"{backbone.base_model_prefix}."
     # BERT's head for next-sentence prediction, the pooler: many folders lack it, and pooling never reads it.
@@ -348,20 +247,13 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         advice = "it needs code of its own" if "auto_map" in folder.config else "fetch the model again"
-        # A wrapper, such as a compiled or a parallel module, puts its own name before them.
-        if renamed := next((name for name in report["unexpected_keys"] if name.endswith(f".{missing[0]}")), ""):
-            advice = f"its file has {renamed}: save the model without {renamed.removesuffix(missing[0])!r} in the names"
         raise InputError(f"{path} lacks the weights {missing[0]}{more}; {advice}")
     # A bias, a scale or an adapter of a layer, which would compute something else without it.
-    layers = {f"{name.removeprefix(own).rpartition('.')[0]}." for name, _ in backbone.named_parameters()}
+    layers = tuple(f"{name.removeprefix(own).rpartition('.')[0]}." for name, _ in backbone.named_parameters())
     for name in report["unexpected_keys"]:
-        if name.removeprefix(own).startswith((*layers,)):
+        if name.removeprefix(own).startswith(layers):
             raise InputError(f"{path} has the weights {name}, which that layer does not read: save the model merged")
-    if backbone.config.is_encoder_decoder and model_type not in ENCODER_CLASSES and not is_classifier:
-        raise InputError(
-            f"{path} is an encoder-decoder ({backbone.config.model_type}); choose an encoder such as BERT or MPNet"
-        )
-    check_backbone(path, folder.config, backbone)
+    check_backbone(path, backbone)
     # A cache of keys and values is read again by generating text alone.
     if hasattr(backbone.config, "use_cache"):
         backbone.config.use_cache = False

@@ -5,6 +5,7 @@
 Every model scores pairs of texts. What else it can do is asked by its type:
 
     VectorModel     texts to vectors that can be compared with those of any other call: `Encoder`, endpoints, GloVe
+    PairModel       both texts of a pair to one score: cross-encoders
     SparseModel     texts to weights of words (`training.models.lexical`): TF-IDF, SPLADE
     TokenModel      texts to a vector for each token: `Encoder`, ColBERT
     Retriever       ranks documents for queries: all of the above, and BM25
@@ -19,6 +20,8 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
@@ -27,9 +30,10 @@ import numpy as np
 
 from training.catalogue import BM25, DEFAULT_MODEL, GLOVE, TFIDF
 from training.errors import InputError
-from training.models.folder import COLBERT, MULTI_VECTOR, SPARSE_ENCODER, ModelFolder
+from training.models.folder import MULTI_VECTOR, SPARSE_ENCODER, ModelFolder
 from training.models.texts import CHUNK, Chunk, Forward, ReadReport, Rows, chunks, compute_chunks, numbered, texts
 from training.names import ModelName
+from training.plugins import plugins, tried
 from training.pooling import NO_POOLING, normalize_rows
 from training.progress import Progress, ShouldStop, steps
 
@@ -56,10 +60,13 @@ class Model(ABC):
     """A model that scores pairs of texts."""
 
     kind: ClassVar[str] = "model"  # as errors and pages call it
+    why_vectors_only: ClassVar[str] = "its tokens and weights are not here"
+    input_noun: ClassVar[str] = "sentence"  # what is read at a time
     has_dtype: ClassVar[bool] = False  # whether it computes in a precision that can be chosen
     name: str
     pooling: str | None = None
     dimension: int | None = None  # of its vectors, if it has any
+    vocabulary_size: int = 0  # the number of different tokens; 0 if they are not known here
     sent_to: str = ""  # the host and port that texts are sent to; "" if they stay on this machine
 
     @classmethod
@@ -92,6 +99,19 @@ class Model(ABC):
         token, or a model does not say which tokens it has.
         """
         return [False] * len(sentences)
+
+    def warn_of_truncation(self, cut: int) -> None:
+        """Logs how many sentences, or pairs, were cut, if any were."""
+        if cut:
+            what = f"{self.input_noun} was" if cut == 1 else f"{self.input_noun}s were"
+            log.warning("%d %s cut at %d tokens", cut, what, self.max_length)
+
+    def read_tokens(self, sentences: Sequence[Any]) -> tuple[int, list[int]]:
+        """The number of tokens that are read of the texts, or of pairs, and the positions of those that are cut.
+
+        (0, []) for a model that does not count tokens.
+        """
+        return 0, []
 
     @classmethod
     def check_settings(cls, name: ModelName) -> None:
@@ -137,6 +157,73 @@ class TokenModel(Model):
     @abstractmethod
     def token_vectors(self, sentences: Sequence[str]) -> list[TokenVectors]:
         """The tokens of each text with their vectors."""
+
+
+class PairModel(Model):
+    """A cross-encoder, which reads both texts of a pair together."""
+
+    kind, input_noun, has_dtype = "cross-encoder", "pair", True
+    mask: str = ""  # the token that stands for a word that is left out
+
+    @classmethod
+    def check_settings(cls, name: ModelName) -> None:
+        """InputError if the name states a setting that cross-encoders do not have; they have prompts."""
+        super().check_settings(replace(name, prompt=None, prompt_name=None))
+
+    @abstractmethod
+    def predict(
+        self,
+        pairs: Sequence[Pair],
+        on_progress: Progress | None = None,
+        should_stop: ShouldStop | None = None,
+        report: ReadReport | None = None,
+        *,
+        batch_size: int | None = None,
+        show_progress_bar: bool = False,
+    ) -> np.ndarray:
+        """Pairs of sentences -> float32 (N,), in the caller's order.
+
+        From 0 (nothing in common) to 1 (the same meaning). A model whose configuration names the identity as its
+        activation returns bare logits, as in sentence-transformers.
+
+        Args:
+            pairs: any two texts each, also empty; truncated at ``max_length``, which is counted and logged.
+            batch_size: pairs computed at a time, at most, to save memory; None = as many as is fast here.
+        """
+
+    def score(
+        self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
+    ) -> np.ndarray:
+        """The same as ``predict``."""
+        return self.predict(pairs, on_progress, should_stop)
+
+    @abstractmethod
+    def tokens(self, text: str) -> TokenVectors:
+        """The tokens of a text alone, without vectors."""
+
+    def rank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        top_k: int | None = None,
+        return_documents: bool = False,
+        **options: Any,
+    ) -> list[dict[str, Any]]:
+        """The documents by their score with a query, best first: ``corpus_id`` (row), ``score`` and perhaps ``text``.
+
+        Args:
+            top_k: how many to return; None = all.
+            return_documents: put the documents into the result too, as ``text``.
+            options: of ``predict``.
+        """
+        listed = texts(documents)
+        scores = self.predict([(query, document) for document in listed], **options)
+        best = np.argsort(-scores, kind="stable")[:top_k].tolist()
+        results = []
+        for row in best:
+            result = {"corpus_id": row, "score": float(scores[row])}
+            results.append({**result, "text": listed[row]} if return_documents else result)
+        return results
 
 
 class VectorModel(Model, Retriever):
@@ -271,12 +358,6 @@ class VectorModel(Model, Retriever):
             vectors[part] = self.encode_batch(rows[part])
         return normalize_rows(vectors) if normalize else vectors
 
-    def warn_of_truncation(self, cut: int) -> None:
-        """Logs how many sentences were cut, if any were."""
-        if cut:
-            what = "sentence was" if cut == 1 else "sentences were"
-            log.warning("%d %s cut at %d tokens", cut, what, self.max_length)
-
 
 def best_rows(rows: np.ndarray, scores: np.ndarray, k: int) -> np.ndarray:
     """The k of ``rows`` (n,) with the highest scores, best first; of equal ones the first rows."""
@@ -290,14 +371,19 @@ class Opener(NamedTuple):
     """A kind of model. ``claims`` is asked of a name alone first, with None; if no kind claims it, with its folder."""
 
     group: str  # in figures
-    place: str  # module:class, imported when a model is opened, as torch takes seconds
+    # module:class, imported when a model is opened, as torch takes seconds; or the class itself, of a plug-in.
+    place: str | type[Model]
     claims: Callable[[ModelName, ModelFolder | None], Any]  # truthy if it does
     type: type[Model] = Model  # or VectorModel: what can be known before the import
 
     def open(self, name: ModelName, **options: Any) -> Model:
         """Open a model by the class method ``load``, which takes its folder, dtype, device and home."""
-        module, _, class_name = self.place.partition(":")
-        return getattr(import_module(f"training.models.{module}"), class_name).load(name, **options)
+        if isinstance(self.place, str):
+            module, _, class_name = self.place.partition(":")
+            model_class: type[Model] = getattr(import_module(f"training.models.{module}"), class_name)
+        else:
+            model_class = self.place
+        return model_class.load(name, **options)
 
 
 def _is_word_vectors(name: ModelName) -> bool:
@@ -305,19 +391,23 @@ def _is_word_vectors(name: ModelName) -> bool:
 
 
 OPENERS = [
-    Opener(
-        "late interaction",
-        "late_interaction:LateInteraction",
-        lambda name, folder: name.maxsim or (folder and folder.kind in (MULTI_VECTOR, COLBERT)),
-    ),
+    Opener("late interaction", "maxsim:MaxSim", lambda name, _: name.maxsim),
     Opener("encoder", "endpoint:EndpointModel", lambda name, _: name.endpoint is not None, VectorModel),
     Opener("baseline", "lexical:TfIdf", lambda name, _: name.name == TFIDF),
     Opener("baseline", "lexical:Bm25", lambda name, _: name.name == BM25),
     Opener("baseline", "word_vectors:WordVectors", lambda name, _: _is_word_vectors(name), VectorModel),
     Opener("baseline", "saved_model:SavedModel", lambda name, _: name.name.startswith(SAVED_MODEL), VectorModel),
-    Opener("sparse encoder", "sparse:SparseEncoder", lambda _, folder: folder and folder.kind == SPARSE_ENCODER),
-    Opener("cross-encoder", "cross_encoder:CrossEncoder", lambda _, folder: folder and folder.is_cross_encoder),
-    Opener("encoder", "encoder:Encoder", lambda name, folder: name.is_scratch or folder, VectorModel),
+    Opener("encoder", "encoder:Encoder", lambda name, _: name.is_scratch, VectorModel),
+    Opener("late interaction", "st_models:MultiVectorModel", lambda _, folder: folder and folder.kind == MULTI_VECTOR),
+    Opener("sparse encoder", "st_models:SparseEncoder", lambda _, folder: folder and folder.kind == SPARSE_ENCODER),
+    Opener(
+        "cross-encoder",
+        "cross_encoder:CrossEncoder",
+        lambda _, folder: folder and folder.is_cross_encoder and folder.is_own,
+    ),
+    Opener("cross-encoder", "st_models:STCrossEncoder", lambda _, folder: folder and folder.is_cross_encoder),
+    Opener("encoder", "st_models:STEncoder", lambda _, folder: folder and not folder.is_own, VectorModel),
+    Opener("encoder", "encoder:Encoder", lambda _, folder: folder, VectorModel),
 ]
 
 
@@ -328,11 +418,19 @@ def find_opener(
 
     InputError if the folder cannot be found or read; also, without ``fetch``, if it would have to be downloaded.
     """
-    folder, opener = None, next((opener for opener in OPENERS if opener.claims(name, None)), None)
-    if opener is None:
-        folder = ModelFolder.of(name.name, home, fetch)
-        opener = next(opener for opener in OPENERS if opener.claims(name, folder))
-    return opener, folder
+    opener = next((opener for opener in OPENERS if opener.claims(name, None)), None) or _plugin_for(name, None)
+    if opener is not None:
+        return opener, None
+    folder = ModelFolder.of(name.name, home, fetch)
+    return _plugin_for(name, folder) or next(opener for opener in OPENERS if opener.claims(name, folder)), folder
+
+
+def _plugin_for(name: ModelName, folder: ModelFolder | None) -> Opener | None:
+    """The first plug-in that claims the name or the folder."""
+    for key, opener in plugins(Opener).items():
+        if tried(key, partial(opener.claims, name, folder)):
+            return opener
+    return None
 
 
 def opener_of(name: ModelName | str, home: str | Path | None = None) -> Opener:
@@ -371,8 +469,17 @@ def required(model: Model, type_: type[M]) -> M:
 def vectors_only(model: Model) -> InputError:
     """The error for what needs the tokens or the weights of a model that has none here."""
     return InputError(
-        f"{model.name} is {_with_article(model.kind)}, which gives vectors only: its tokens and weights are not here; "
-        "choose a model by name"
+        f"{model.name} is {_with_article(model.kind)}, which gives vectors only: {model.why_vectors_only}; choose a "
+        "model by name"
+    )
+
+
+def of_the_library(name: str, kind: str) -> InputError:
+    """The error for what only a model that is opened here can do, such as to be trained."""
+    return InputError(
+        f"{name} is a {kind} with modules or settings that sentence-transformers computes: open_model opens it. What "
+        "is trained here, and explained word by word, is a transformer with a pooling or a head for one label; train "
+        "other models by sentence-transformers' own trainer"
     )
 
 

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from training.inference.batching import pad
-from training.models.chat import PAIR, ChatTemplate
 from training.models.folder import ModelFormat
 from training.models.model import Pair
 from training.models.texts import replace_surrogates, tokenizing
@@ -66,7 +65,7 @@ class PairBatch(NamedTuple):
 
 
 class PairTokenizer:
-    """Tokenizes pairs of texts for one model, joined by the tokenizer's own template or the model's chat template.
+    """Tokenizes pairs of texts for one model, joined by the tokenizer's own template.
 
     A pair may have ``max_length`` tokens; the longer text is truncated first. With ``separately`` each text is read as
     if it were alone and may have ``max_length`` tokens itself.
@@ -78,13 +77,11 @@ class PairTokenizer:
         self.separately = separately
         self.max_length = max_length
         self.form, self.prompt = form, form.prompt
-        self._chat = ChatTemplate(tokenizer, form.chat, PAIR) if form.chat else None
         self.pad_id = int(tokenizer.pad_token_id or 0)
         self._unknown_id = tokenizer.unk_token_id
         # It stands for a word that is left out.
         self.mask = str(tokenizer.mask_token or tokenizer.unk_token or "")
-        side = form.truncation_side or tokenizer.truncation_side
-        self._rust = rust_copy(tokenizer.backend_tokenizer, form.lowercase, max_length, side)
+        self._rust = rust_copy(tokenizer.backend_tokenizer, form.lowercase, max_length, tokenizer.truncation_side)
 
     def with_prompt(self, prompt: str | None, name: str | None, model: str) -> PairTokenizer:
         """The same with another prompt, as in `ModelFormat.with_prompt`."""
@@ -95,11 +92,6 @@ class PairTokenizer:
 
     @tokenizing()
     def __call__(self, pairs: Sequence[Pair]) -> list[PairRow]:
-        if self._chat:
-            texts = self._chat.render([(self._part(a), self._part(b)) for a, b in pairs], self.prompt)
-            encodings = self._rust.encode_batch_fast(texts, add_special_tokens=False)
-            rows = [(self._chat.closed(e.ids, self.max_length, self.prompt), bool(e.overflowing)) for e in encodings]
-            return [PairRow(ids, len(ids), truncated) for ids, truncated in rows]
         if self.prompt:
             pairs = [(self.prompt + a, b) for a, b in pairs]
         if not self.separately:

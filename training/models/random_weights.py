@@ -2,12 +2,12 @@
 
     scratch:<layers>x<dim>   a BERT
     scratch:bilstm           InferSent (Conneau et al. 2017): GloVe -> bidirectional LSTM -> maximum over time
-    scratch:dan              Deep Averaging Network (Iyyer et al. 2015, with the bigrams of Cer et al. 2018): the sum of
-                             word and bigram vectors by the square root of their number -> two feed-forward layers
+    scratch:dan              Deep Averaging Network (Iyyer et al. 2015): the sum of word vectors by the square root of
+                             their number -> two feed-forward layers
 
 Both networks over words are far smaller than the published ones (InferSent: GloVe of 300 dimensions, an LSTM of 2,048
 in each direction), so that they train in minutes on a CPU. As in the papers, the LSTM leaves GloVe's vectors as they
-are; the averaging network trains its own, which start as GloVe's, those of bigrams at zero. The vocabulary is that of a
+are; the averaging network trains its own, which start as GloVe's. The vocabulary is that of a
 run's training data and GloVe's most frequent words; other words are left out. Where GloVe cannot be had, word vectors
 are random and trained, and the vocabulary is that of the data alone.
 """
@@ -18,7 +18,7 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import chain, pairwise
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,9 +30,16 @@ from torch import Tensor, nn
 from training.catalogue import BILSTM, DEFAULT_MODEL, GLOVE, WORD_ENCODERS
 from training.errors import InputError, NotFoundError
 from training.models.folder import ModelFolder, ModelFormat
-from training.models.loading import DEFAULT_MAX_LENGTH, encoder_format, importing, max_input_length, open_tokenizer
-from training.models.modules import LSTM, Dense, EncoderParts, WordEmbeddings
-from training.models.modules.words import PADDING_TOKEN, BigramTokenizer, WhitespaceTokenizer, WordBackbone, bigram
+from training.models.loading import (
+    DEFAULT_MAX_LENGTH,
+    NO_LIMIT,
+    importing,
+    max_input_length,
+    open_tokenizer,
+    own_form,
+)
+from training.models.modules import Dense, EncoderParts
+from training.models.word_networks import WordBackbone
 from training.models.word_vectors import TREEBANK, read_glove
 from training.names import ModelName
 
@@ -46,8 +53,7 @@ FREQUENT = 50_000  # words of GloVe that are in every vocabulary
 LSTM_DIMENSION = 512  # in each direction
 DENSE_DIMENSION = 512
 RANDOM_DIMENSION, RANDOM_DEVIATION = 50, 0.4  # of word vectors without GloVe: its dimensions, about its deviation
-MIN_BIGRAMS = 3  # occurrences of a bigram that gets a vector
-MOST_BIGRAMS = 100_000
+PADDING_TOKEN = "PADDING_TOKEN"  # noqa: S105 - the first row of sentence-transformers' tables: a zero vector
 
 
 def random_parts(name: ModelName, home: str | Path | None, seed: int, vocabulary_of: Iterable[str]) -> EncoderParts:
@@ -60,7 +66,7 @@ def random_parts(name: ModelName, home: str | Path | None, seed: int, vocabulary
     if (shape := name.scratch_shape) is None:
         raise InputError(f"{name} is none of scratch:<layers>x<dim>, {' and '.join(WORD_ENCODERS)}")
     folder = ModelFolder.of(DEFAULT_MODEL, home)
-    tokenizer, form = open_tokenizer(folder), encoder_format(folder)
+    tokenizer, form = open_tokenizer(folder), own_form(DEFAULT_MODEL, folder)
     backbone = random_backbone(*shape, len(tokenizer), seed)
     longest = max_input_length(tokenizer, backbone, form.max_length)
     form = replace(form, pooling="mean", normalizes=False, sentence_modules=(), max_length=longest)
@@ -142,29 +148,30 @@ class Words(NamedTuple):
 def random_word_parts(name: str, sentences: Iterable[str], seed: int, home: str | Path | None) -> EncoderParts:
     """The network ``name``, of `WORD_ENCODERS`, with random weights.
 
-    The words and the frequent bigrams of ``sentences`` are in its vocabulary. InputError if there are neither sentences
-    nor GloVe.
+    The words of ``sentences`` are in its vocabulary. InputError if there are neither sentences nor GloVe.
     """
+    with importing:
+        from sentence_transformers.sentence_transformer.modules import LSTM, WordEmbeddings
+        from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
+
     texts = list(dict.fromkeys(sentences))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         words = _words(name, texts, home)
-        dimension, head = words.vectors.shape[1], nn.Sequential()
-        forms, vectors = [PADDING_TOKEN, *words.forms], torch.cat([torch.zeros(1, dimension), words.vectors])
-        tokenizer = WhitespaceTokenizer(forms, lowercase=True)
+        dimension = words.vectors.shape[1]
+        vectors = torch.cat([torch.zeros(1, dimension), words.vectors])
+        tokenizer = WhitespaceTokenizer([PADDING_TOKEN, *words.forms], stop_words=[], do_lower_case=True)
+        head = nn.Sequential()
         if name == BILSTM:
-            module = WordEmbeddings(tokenizer, vectors, trainable=words.are_random)
-            backbone, pooling = WordBackbone(module, [LSTM(dimension, LSTM_DIMENSION)]), "max"
+            # As in InferSent, GloVe's vectors stay as they are.
+            table = WordEmbeddings(tokenizer, vectors, update_embeddings=words.are_random)
+            backbone, pooling = WordBackbone(table, LSTM(dimension, LSTM_DIMENSION)), "max"
         else:
-            counts = Counter(bigram(*pair) for text in texts for pair in pairwise(tokenizer.words(text)))
-            bigrams = [form for form, count in counts.most_common(MOST_BIGRAMS) if count >= MIN_BIGRAMS]
-            vectors = torch.cat([vectors, torch.zeros(len(bigrams), dimension)])
-            tokenizer = BigramTokenizer([*forms, *bigrams], lowercase=True)
-            module = WordEmbeddings(tokenizer, vectors, trainable=True)
+            table = WordEmbeddings(tokenizer, vectors, update_embeddings=True)
             head.extend([Dense(dimension, DENSE_DIMENSION), Dense(DENSE_DIMENSION, DENSE_DIMENSION)])
-            backbone, pooling = WordBackbone(module), "mean_sqrt_len_tokens"
-    form = ModelFormat(pooling=pooling, max_length=module.max_length, input_module="WordEmbeddings")
-    return EncoderParts(backbone, module.tokenizer, form, f"random weights over {words.source}", head)
+            backbone, pooling = WordBackbone(table), "mean_sqrt_len_tokens"
+    form = ModelFormat(pooling=pooling, max_length=NO_LIMIT)
+    return EncoderParts(backbone, tokenizer, form, f"random weights over {words.source}", head)
 
 
 def _words(name: str, texts: Sequence[str], home: str | Path | None) -> Words:

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from training.errors import InputError, first_line
+from training.errors import InputError, first_line, install_command
 from training.models.model import SAVED_MODEL, VectorModel
 from training.names import ModelName
 
@@ -44,7 +44,7 @@ class SavedModel(VectorModel):
             model.call = loaded if callable(loaded) else signatures.get("default") or signatures["serving_default"]
             model.dimension = model.encode_batch([""]).shape[1]
         except ImportError as error:
-            raise InputError("a SavedModel needs TensorFlow: pip install 'sbert-lab[use]'") from error
+            raise InputError(f"a SavedModel needs TensorFlow: {install_command('use')} installs it") from error
         except Exception as error:  # TensorFlow raises its own classes, protobuf others
             raise InputError(f"{folder} cannot be opened as an encoder of sentences: {first_line(error)}") from error
         return model

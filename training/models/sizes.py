@@ -28,7 +28,7 @@ WIDTHS = ("hidden_size", "dim", "n_embd", "d_model")
 HEADS = ("num_attention_heads", "n_heads", "n_head", "num_heads")
 HEAD_WIDTHS = ("head_dim", "d_kv")  # where it is not the width divided by the heads
 OTHER_SIZES = ("vocab_size", "intermediate_size", "hidden_dim", "embedding_size")
-MODULE_SIZES = ("in_features", "out_features", "dimension", "embedding_dimension", "hidden_dim", "num_layers")
+MODULE_SIZES = ("in_features", "out_features", "dimension", "hidden_dim", "num_layers")
 POSITIONS = ("max_position_embeddings", "n_positions")
 # Settings that make transformers fetch code, or a library that is not ours.
 FOREIGN = ("quantization_config", "use_kernels", "experts_implementation")
@@ -67,21 +67,12 @@ def check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
     _check_code(config_file, config)
 
 
-def check_backbone(folder: Path, config: Mapping[str, Any], backbone: Any) -> None:
-    """InputError if transformers computes something else than config.json says, or a weight is no number."""
-    read, file, embeddings = backbone.config, folder / "config.json", getattr(backbone.base_model, "embeddings", None)
-    # It does not read these published names: its defaults have to be right.
-    if read.model_type == "nomic_bert":
-        values = {"n_layer": read.num_hidden_layers, "n_head": read.num_attention_heads}
-        for name, value in {**values, "rotary_emb_base": read.rope_parameters["rope_theta"]}.items():
-            if config.get(name, value) != value:
-                raise InputError(f"{file} says {name} {config[name]}; NomicBERT opens with {value} only")
-    # It looks 32 up, whatever number there is.
-    if read.model_type == "mpnet" and read.relative_attention_num_buckets < 32:
-        raise InputError(f"{file} has fewer relative_attention_num_buckets than the 32 that MPNet is computed with")
+def check_backbone(folder: Path, backbone: Any) -> None:
+    """InputError if a weight is no number, or positions are counted from a padding token that is not named."""
+    embeddings = getattr(getattr(backbone, "base_model", None), "embeddings", None)
     # RoBERTa and its kin count positions from the padding token; a table alone, as Mamba's, has no positions.
     if getattr(embeddings, "padding_idx", 0) is None and not isinstance(embeddings, torch.nn.Embedding):
-        raise InputError(f"{file} has no pad_token_id, from which positions are counted: give it that of the tokenizer")
+        raise InputError(f"{folder / 'config.json'} has no pad_token_id, from which positions are counted: give it one")
     for name, weights in backbone.named_parameters():
         # A sum is not finite if one of its numbers is not, and takes no memory.
         if not weights.sum(dtype=torch.float64).isfinite():
@@ -90,10 +81,11 @@ def check_backbone(folder: Path, config: Mapping[str, Any], backbone: Any) -> No
             )
 
 
-def check_module_sizes(folder: Path, config: dict[str, Any]) -> None:
+def check_module_sizes(folder: Path) -> None:
     """InputError if the sizes of a module after the transformer together need more numbers than its weights are."""
-    file = folder / "config.json"
-    sizes = dict(_sizes(file, config, MODULE_SIZES))
+    sizes: dict[str, int] = {}
+    for file in (folder / "config.json", folder / "lstm_config.json"):
+        sizes |= dict(_sizes(file, read_object(file, {}), MODULE_SIZES))
     if sizes and not any(folder.glob("[!.]*.safetensors")):
         # It says what is missing.
         read_tensors(folder)

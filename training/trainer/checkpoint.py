@@ -59,7 +59,7 @@ def save_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.O
         for key, value in optimiser.state[weight].items()
         if value is not None
     }
-    with replace_folder(folder) as fresh:
+    with replace_folder(folder, synchronises=True) as fresh:
         (fresh / "state.json").write_text(json.dumps(asdict(state), indent=2), encoding="utf-8")
         tensors = {name: weight.detach().contiguous() for name, weight in weights.items()}
         save_file(tensors, fresh / "weights.safetensors")
@@ -84,7 +84,8 @@ def read_checkpoint(folder: Path) -> TrainingState | None:
 def load_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.Optimizer) -> None:
     """Restores weights, moments and random generators. InputError if they belong to another model, or are damaged."""
     weights = _trained_weights(model)
-    saved, moments = _load(folder / "weights.safetensors"), _load(folder / "optimiser.safetensors")
+    saved = _load(folder / "weights.safetensors")
+    moments = _load(folder / "optimiser.safetensors")
     shapes, saved_shapes = ({name: tensor.shape for name, tensor in part.items()} for part in (weights, saved))
     if shapes != saved_shapes:
         raise InputError(f"the checkpoint in {folder} is of another model or other data; start the run anew")

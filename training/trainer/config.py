@@ -25,7 +25,8 @@ from training.names import ENDPOINT, DataName
 from training.objectives import OBJECTIVES, Objective
 from training.objectives.base import HELD_OUT, is_own, names, objective_class
 from training.objectives.pairs import CONCATENATIONS
-from training.pooling import POOLINGS
+from training.plugins import load_plugins
+from training.pooling import poolings
 from training.similarities import DISTANCES, SIMILARITIES
 from training.trainer.settings import (
     REPORTERS,
@@ -41,10 +42,14 @@ from training.trainer.settings import (
     setting,
 )
 
+# They may add objectives.
+load_plugins()
+
 # Defaults for how often a run is evaluated. An evaluation costs as much as 20 steps, and a curve needs its points.
 STEPS_PER_EVALUATION = 100
 # The evaluation of the base comes on top.
-MIN_EVALUATIONS, MAX_EVALUATIONS = 4, 20
+MIN_EVALUATIONS = 4
+MAX_EVALUATIONS = 20
 
 LEARNING_RATE = 2e-5
 # For masked language modelling: from random weights, and from trained ones.
@@ -66,7 +71,8 @@ def names_of(data: str) -> tuple[DataName, ...]:
 
 
 # The heads of a cross-encoder, see `training.trainer.cross_encoder`.
-JOINT, CLASSIFIER = "joint", "classifier"
+JOINT = "joint"
+CLASSIFIER = "classifier"
 # The names are those of sentence-transformers.
 PROPORTIONAL, ROUND_ROBIN = MIXES = ("proportional", "round-robin")
 
@@ -110,7 +116,7 @@ class RunConfig(BaseModel):
         "from token vectors to a sentence vector",
         words="the base's",
         metavar="mean|max|cls|…",
-        choices=POOLINGS,
+        choices=poolings(),
     )
     concatenation: str = setting(
         "uv+diff",
@@ -262,7 +268,8 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:
-        objective, parts = self.objective, self.parts
+        objective = self.objective
+        parts = self.parts
         if self.base.strip().startswith(ENDPOINT):
             raise ValueError(f"base {self.base!r} is an endpoint, which gives vectors only and cannot be trained")
         for part in parts:
@@ -354,7 +361,8 @@ CHOICES = {name: setting.choices for name, setting in SETTINGS.items() if settin
 
 def _describe(error: Mapping[str, Any]) -> str:
     """A sentence on a validation error, with the field, the value and the remedy."""
-    field, value = (str(error["loc"][0]) if error["loc"] else ""), error["input"]
+    field = str(error["loc"][0]) if error["loc"] else ""
+    value = error["input"]
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
     if error["type"] == "extra_forbidden":

@@ -33,14 +33,13 @@ from training.models.folder import JOINT_HEAD, ModelFolder
 from training.models.joint_pair_model import (
     ARCHITECTURES,
     JointPairModel,
-    LogitScorer,
     SequenceClassifier,
     build_pair_runner,
 )
 from training.models.loading import max_input_length, open_tokenizer
-from training.models.model import Pair, open_model, required
-from training.models.modules.words import WordBackbone
+from training.models.model import Pair, PairModel, of_the_library, open_model, required
 from training.models.pairs import PROBES, PairTokenizer
+from training.models.word_networks import WordBackbone
 from training.names import ModelName
 from training.progress import ShouldStop
 from training.trainer.config import CLASSIFIER, JOINT, RunConfig
@@ -88,14 +87,14 @@ class TrainableCrossEncoder:
                 raise InputError(
                     f"{config.base} is an adapter, which a run cannot continue; start from its base, a sentence encoder"
                 )
-            if isinstance(opened.scorer, LogitScorer):
-                raise InputError(f"{config.base} answers yes or no, which a run cannot train; start from an encoder")
             if config.head not in (AUTO, JOINT if is_joint else CLASSIFIER):
                 raise InputError(f"{config.base} is a cross-encoder, which keeps its head; leave {config.head} out")
             model: Any = opened.scorer if is_joint else opened.scorer.transformer
             tokenizer = open_tokenizer(ModelFolder.read(opened.folder))
             model = model.float().requires_grad_()
             return cls(opened.name, model, tokenizer, config.max_length, opened.dtype, opened.source)
+        elif isinstance(opened, PairModel):
+            raise of_the_library(config.base, opened.kind)
         else:
             encoder = required(opened, Encoder)
         longest = config.max_length

@@ -46,7 +46,10 @@ class Evaluator:
     ) -> None:
         self.data = dev if isinstance(dev, Dataset) else None
         self.retrieval = dev if isinstance(dev, RetrievalData) else None
-        self.loss, self.batch_size, self.dims, self.role = loss, config.batch_size, config.matryoshka_dims, config.role
+        self.loss = loss
+        self.batch_size = config.batch_size
+        self.dims = config.matryoshka_dims
+        self.role = config.role
         sentences = list(dict.fromkeys(text for part in training for column in part.columns for text in column))
         generator = random.Random(config.seed)
         self.random_sentences = generator.sample(sentences, min(RANDOM_SENTENCES, len(sentences)))
@@ -92,7 +95,9 @@ class Evaluator:
     @torch.no_grad()
     def _mean_loss(self, columns: list[np.ndarray], examples: Examples, objective: nn.Module) -> float:
         """The objective's mean loss over the rows, in batches as large as in training."""
-        device, total, rows = next(objective.parameters(), torch.empty(0)).device, 0.0, len(examples.data)
+        device = next(objective.parameters(), torch.empty(0)).device
+        total = 0.0
+        rows = len(examples.data)
         for start in range(0, rows, self.batch_size):
             part = slice(start, start + self.batch_size)
             target = None if examples.targets is None else examples.targets[part].to(device)

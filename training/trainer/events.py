@@ -212,9 +212,11 @@ def _tensorboard(config: RunConfig, folder: Path | None, step: int | None) -> Tr
 def _trackio(config: RunConfig, folder: Path | None, step: int | None) -> Tracker:
     """A run in the project sbert-lab, on this machine unless trackio is configured otherwise: ``trackio show``."""
     trackio = import_optional("trackio", "trackio", "report_to trackio")
-    resume, name = "never" if step is None else "allow", folder.name if folder else config.name or None
-    quiet = {"auto_log_gpu": False, "auto_log_cpu": False}
-    trackio.init(project=PROJECT, name=name, config=config.to_dict(), resume=resume, **quiet)
+    resume = "never" if step is None else "allow"
+    name = folder.name if folder else config.name or None
+    trackio.init(
+        project=PROJECT, name=name, config=config.to_dict(), resume=resume, auto_log_gpu=False, auto_log_cpu=False
+    )
     return Tracker(lambda figures, step: trackio.log(figures, step=step), trackio.finish)
 
 

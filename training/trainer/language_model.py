@@ -33,8 +33,8 @@ from training.models.encoder import Encoder
 from training.models.folder import ModelFolder
 from training.models.loading import DEFAULT_MAX_LENGTH, LANGUAGE_MODEL, max_input_length, open_backbone
 from training.models.modules import EncoderParts
-from training.models.modules.words import WordBackbone
 from training.models.random_weights import as_bert_tokenizer, random_backbone, train_vocabulary
+from training.models.word_networks import WordBackbone
 from training.names import ModelName
 from training.objectives.tokens import mask_tokens
 from training.progress import ShouldStop

@@ -58,7 +58,8 @@ def with_model_index(
 
     ``test`` has the figures of the test split beside them, if there are any.
     """
-    dev, metrics = _data_name(config.eval_data), _PAIR_METRICS if config.objective_class.scores_pairs else _METRICS
+    dev = _data_name(config.eval_data)
+    metrics = _PAIR_METRICS if config.objective_class.scores_pairs else _METRICS
     measured = [(f"{dev} (chose the checkpoint)", dev, best)] if config.eval_data else []
     if test and config.eval_data:
         measured.append((test["data"], test["data"], test))
@@ -79,7 +80,8 @@ def with_model_index(
     parsed = ModelCard(card)
     if not results or parsed.data.eval_results:
         return card
-    parsed.data.model_name, parsed.data.eval_results = name, results
+    parsed.data.model_name = name
+    parsed.data.eval_results = results
     return str(parsed)
 
 

@@ -37,7 +37,8 @@ from training.trainer.config import RunConfig
 MAX_CANDIDATES = 100_000
 ANCHORS = 1_024
 # The examples of a run's first event, and of a preview.
-EXAMPLES, PREVIEWED = 20, 12
+EXAMPLES = 20
+PREVIEWED = 12
 
 DAMAGED = "{} is damaged ({}); remove it, and the negatives are mined again"
 # In the run's folder, so that a resumed run learns from the same triplets.
@@ -99,7 +100,8 @@ class MinedNegatives:
             return None
         try:
             first, *lines = file.read_bytes().rstrip(b"\n").split(b"\n")
-            head, rows = _Head.model_validate_json(first), [_Row.model_validate_json(line) for line in lines]
+            head = _Head.model_validate_json(first)
+            rows = [_Row.model_validate_json(line) for line in lines]
         except (OSError, ValueError) as error:
             raise InputError(DAMAGED.format(file, first_line(error))) from error
         if head.rows != len(rows):

@@ -168,7 +168,8 @@ def run_folder(folder: str | Path | None, home: str | Path | None, config: RunCo
     """A run's folder for a path, ``run:NAME`` in home/runs, or ``run:``, a new one. InputError for a bad name."""
     if not str(folder).startswith(RUN):
         return None if folder is None else Path(folder).expanduser().absolute()
-    runs, name = home_folder(home) / "runs", str(folder).removeprefix(RUN)
+    runs = home_folder(home) / "runs"
+    name = str(folder).removeprefix(RUN)
     if not name:
         return new_run_folder(runs, config)
     if not is_id(name):
@@ -214,7 +215,9 @@ def recorded(folder: Path | None, home: str | Path | None) -> Iterator[Record]:
         yield record
         return
     with lock:
-        record.stop, file, now = folder / "stop", folder / "run.json", time.time()
+        record.stop = folder / "stop"
+        file = folder / "run.json"
+        now = time.time()
         record.stop.unlink(missing_ok=True)
         created = (read_object(file, "remove it to record the run anew") or {}).get("created", now)
         _write(file, record, created, now, None)

@@ -63,10 +63,12 @@ class Preparation:
 
         ``micro_batches`` is their number in a batch, as before the run was resumed; 0 chooses by the number of cores.
         """
-        config, own = self.config, self.own
+        config = self.config
+        own = self.own
         torch.manual_seed(config.seed)
         data, dev = self._load_data()
-        evaluation, learner = dev if isinstance(dev, Dataset) else None, config.objective_class
+        evaluation = dev if isinstance(dev, Dataset) else None
+        learner = config.objective_class
         if learner.predicts_tokens and len(data) == 1:
             # Each different sentence is learned from once, whichever sets it is in.
             data = [learner.transform(data[0], config.seed)]
@@ -85,7 +87,8 @@ class Preparation:
             uses_batch = getattr(own.objective if facts is OwnObjective else facts, "uses_batch", False)
             processes = self.accelerator.num_processes
             tokenized.append(TokenizedBatches(examples, encoder, config, uses_batch, processes, self.should_stop))
-        batches, data = MixedBatches(tokenized, config), [examples.data for examples in training]
+        batches = MixedBatches(tokenized, config)
+        data = [examples.data for examples in training]
         evaluator: Any = PairEvaluator(loss) if learner.scores_pairs else Evaluator(data, dev, loss, config)
         if learner.predicts_tokens:
             evaluator = LanguageModelEvaluator(evaluator, evaluation, config.seed)
@@ -101,7 +104,9 @@ class Preparation:
 
     def _load_data(self) -> tuple[list[Dataset], Dataset | RetrievalData | None]:
         """The parts of the training data in the form that their objectives need, and the evaluation data as it is."""
-        config, own, dev = self.config, self.own.train_data, self.own.eval_data
+        config = self.config
+        own = self.own.train_data
+        dev = self.own.eval_data
         sets = [[own or load_one(name, self.home) for name in names_of(part.data)] for part in config.parts]
         if config.eval_data == HELD_OUT:
             sets[0][0], dev = hold_out(sets[0][0], config.parts[0].objective, config.seed)
@@ -117,7 +122,8 @@ class Preparation:
 
     def _load_encoder(self, data: Sequence[Dataset], device: str) -> tuple[Any, int | None]:
         """The base, with all dimensions of its vectors, and the number of those that its folder keeps."""
-        config, base = self.config, self.config.base
+        config = self.config
+        base = self.config.base
         if config.objective_class.scores_pairs:
             return TrainableCrossEncoder.load(config, device, self.home), None
         if config.objective_class.predicts_tokens:
@@ -147,7 +153,8 @@ class Preparation:
         """The triplets with mined negatives; a resumed run has those of its folder."""
         mined = None if self.folder is None else MinedNegatives.read(self.folder, data)
         if mined is None:
-            margin, seed = self.config.negative_margin, self.config.seed
+            margin = self.config.negative_margin
+            seed = self.config.seed
             mined = mine_negatives(encoder, data, margin, seed, should_stop=self.should_stop)
             if self.folder is not None and self.accelerator.is_main_process:
                 mined.write(self.folder)
@@ -188,7 +195,8 @@ class Preparation:
         return transformed if len(transformed.columns) == len(training.columns) else None
 
     def _model(self, encoder: Encoder, data: list[Dataset], batches: MixedBatches, micro_batches: int) -> TrainingModel:
-        config, accelerator = self.config, self.accelerator
+        config = self.config
+        accelerator = self.accelerator
         objectives = [
             OwnObjective(self.own.objective)
             if self.own.objective and part.facts is OwnObjective

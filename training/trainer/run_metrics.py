@@ -48,7 +48,8 @@ MAIN_METRICS = {name: metric for name, metric in RUN_METRICS.items() if metric.h
 RESERVED = {"t", "step", "kind", "best", "seconds", "seconds_left", "collapsed", "undefined", "by_dimension"}
 RESERVED |= {"random_cosine_std", "plain_cosine_std", *(name for name in RUN_METRICS if "@" not in name)}
 # Steps before the first warning, and a difference of losses that is no difference.
-MIN_STEPS, TOLERANCE = 20, 0.005
+MIN_STEPS = 20
+TOLERANCE = 0.005
 
 
 def main_metric(figures: Mapping[str, Any], first: str | None = None) -> str | None:
@@ -80,7 +81,9 @@ def warnings(events: Sequence[dict[str, Any]]) -> list[str]:
         return []
     half = [event for event in steps if 2 * event["step"] > steps[-1]["step"]]
     running: dict[str, Any] = next((event for event in events if event.get("state") == "running"), {})
-    guess, loss, sentences = running.get("guess"), fmean(event["loss"] for event in half), []
+    guess = running.get("guess")
+    loss = fmean(event["loss"] for event in half)
+    sentences = []
     if all(event["lr"] == 0 for event in half):
         sentences.append(
             "The learning rate is 0, so that nothing is learned: look at the schedule, and at the number of steps that "

@@ -131,7 +131,8 @@ def describe(name: str, field: FieldInfo) -> Setting:
     is_optional = type(None) in arguments
     annotation: Any = arguments[0] if is_optional else field.annotation
     kind = {bool: bool, int: int, Whole: int, float: float}.get(annotation, str)
-    low, high = facts.get("ge", facts.get("gt")), facts.get("le", facts.get("lt", math.inf))
+    low = facts.get("ge", facts.get("gt"))
+    high = facts.get("le", facts.get("lt", math.inf))
     words = facts.get("words", "")
     if not words and isinstance(field.default, int | float | str) and not isinstance(field.default, bool):
         words = field.default if isinstance(field.default, str) else f"{field.default:g}"

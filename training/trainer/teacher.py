@@ -17,9 +17,8 @@ from torch import Tensor
 from training.data.dataset import Dataset, folded
 from training.errors import InputError
 from training.evaluation.scoring import row_scores
-from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
-from training.models.model import VectorModel, open_model
+from training.models.model import PairModel, VectorModel, open_model
 from training.objectives.base import TEACHER_MARGINS, TEXTS, names
 from training.progress import ShouldStop
 from training.trainer.config import RunConfig
@@ -72,12 +71,14 @@ class Teacher:
     ) -> None:
         self.name = name = str(config.teacher)
         self.similarity = config.margin_similarity
-        self.target, self.should_stop = target, should_stop
-        self.normalizes, self.dimension = student.normalizes, student.dimension
+        self.target = target
+        self.should_stop = should_stop
+        self.normalizes = student.normalizes
+        self.dimension = student.dimension
         # Loading the teacher must not change the random numbers of the run.
         with torch.random.fork_rng(devices=[]):
             self.model = open_model(name, None, config.dtype, str(student.device), home)
-        if not isinstance(self.model, VectorModel | CrossEncoder):
+        if not isinstance(self.model, VectorModel | PairModel):
             raise InputError(f"{name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder")
         self._projection: np.ndarray | None = None  # (teacher's dimension, D)
 
@@ -108,7 +109,8 @@ class Teacher:
         row_of: dict[str, int] = {}
         rows = [[row_of.setdefault(text, len(row_of)) for text in column] for column in data.columns]
         vectors = model.encode(list(row_of), None, should_stop=self.should_stop)
-        note, wide = f"targets are the vectors of {self.name}", vectors.shape[1]
+        note = f"targets are the vectors of {self.name}"
+        wide = vectors.shape[1]
         if wide < self.dimension:
             raise InputError(
                 f"the vectors of the teacher {self.name} have {wide} dimensions, fewer than the {self.dimension} of "

@@ -43,7 +43,6 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from html import escape
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -69,10 +68,6 @@ from training.trainer.run_metrics import Figures, line_of_figures
 from training.trainer.trainer import NonFiniteLoss, Trainer
 
 log = logging.getLogger("sbert_lab.train")
-
-# The blue of Okabe and Ito's palette, as on the pages, and the size of a curve in pixels.
-ACCENT = "#0072B2"
-WIDTH, HEIGHT, MARGIN = 420, 160, 28
 
 
 @dataclass(frozen=True)
@@ -122,31 +117,7 @@ class RunResult:
             (event["step"], *(f"{figures[name]:.4f}" if name in figures else "" for name in names))
             for event, figures in zip(self.evaluations, lines, strict=True)
         ]
-        metric = self.metric or ""
-        points = [(event["step"], event[metric]) for event in self.evaluations if event.get(metric) is not None]
-        return _curve(points, metric) + html_table(("step", *names), rows, repr(self))
-
-
-def _curve(points: Sequence[tuple[float, float]], label: str) -> str:
-    """An SVG of a line through (x, y), with the ends of both axes; "" for fewer than two points."""
-    xs, ys = [x for x, _ in points], [y for _, y in points]
-    if len(points) < 2 or min(xs) == max(xs):
-        return ""
-    low, span = min(ys), (max(ys) - min(ys)) or 1.0
-    across, up = (WIDTH - 2 * MARGIN) / (max(xs) - min(xs)), (HEIGHT - 2 * MARGIN) / span
-    at = [(MARGIN + (x - min(xs)) * across, HEIGHT - MARGIN - (y - low) * up) for x, y in points]
-    dots = "".join(f"<circle cx='{x:.1f}' cy='{y:.1f}' r='3' fill='{ACCENT}'/>" for x, y in at)
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in at)
-    words = [
-        (MARGIN, MARGIN - 10, f"{label}, {max(ys):.4g} at most"),
-        (MARGIN, HEIGHT - 6, f"{min(xs):g}"),
-        (WIDTH - MARGIN - 20, HEIGHT - 6, f"{max(xs):g} steps"),
-    ]
-    texts = "".join(f"<text x='{x}' y='{y}' font-size='11' fill='currentColor'>{escape(t)}</text>" for x, y, t in words)
-    return (
-        f"<svg width='{WIDTH}' height='{HEIGHT}' role='img' aria-label='{escape(label)}'>"
-        f"<polyline points='{line}' fill='none' stroke='{ACCENT}' stroke-width='2'/>{dots}{texts}</svg>"
-    )
+        return html_table(("step", *names), rows, repr(self))
 
 
 def train(
@@ -253,7 +224,8 @@ def train(
                 shutil.rmtree(path / "checkpoint", ignore_errors=True)
         except OSError as error:
             log.error("the end of the run could not be written: %s", error.strerror or error)  # noqa: TRY400
-        record.state, record.reason = result.status, result.reason
+        record.state = result.status
+        record.reason = result.reason
     for hook in own.hooks("on_end") if is_main else ():
         hook(result)
     return result

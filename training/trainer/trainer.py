@@ -24,7 +24,6 @@ from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 from training.models.folder import JOINT_HEAD
 from training.models.model import open_model
-from training.models.modules.words import BigramTokenizer
 from training.names import DataName
 from training.parallel import run_parallel, single_threaded_ops
 from training.progress import ThroughputMeter
@@ -61,8 +60,13 @@ class Trainer:
         home: str | Path | None,
         own: Own,
     ) -> None:
-        self.config, self.accelerator = config, accelerator
-        self.events, self.folder, self.should_stop, self.home, self.own = events, folder, should_stop, home, own
+        self.config = config
+        self.accelerator = accelerator
+        self.events = events
+        self.folder = folder
+        self.should_stop = should_stop
+        self.home = home
+        self.own = own
         self._selection = partial(own.selection, first=config.objective_class.selected_by)
         self._is_stopped_by_callback = False
         self.progress = state or TrainingState(step=0)
@@ -71,11 +75,15 @@ class Trainer:
         self._next_batches: list[TrainingBatch] = []
         self.meter = ThroughputMeter(self.progress.seconds)
         parts = Preparation(config, accelerator, should_stop, folder, home, own).parts(self.progress.micro_batches)
-        self.model, self.batches, self.evaluator, self.data = parts.model, parts.batches, parts.evaluator, parts.data
+        self.model = parts.model
+        self.batches = parts.batches
+        self.evaluator = parts.evaluator
+        self.data = parts.data
         self.notes = parts.notes
         self._saved_dimension = parts.saved_dimension
         self.progress.micro_batches = self.model.num_micro_batches
-        groups, fused = self.model.parameter_groups(config.weight_decay), accelerator.device.type in ("cpu", "cuda")
+        groups = self.model.parameter_groups(config.weight_decay)
+        fused = accelerator.device.type in ("cpu", "cuda")
         self.optimiser: torch.optim.Optimizer = (
             own.optimizer(groups) if own.optimizer else torch.optim.AdamW(groups, config.learning_rate, fused=fused)
         )
@@ -125,7 +133,8 @@ class Trainer:
         }
 
     def _emit_running(self, resumed_from: int | None, negatives: Sequence[MinedTriplet]) -> None:
-        encoder, objectives = self.model.encoder, self.model.objective.objectives
+        encoder = self.model.encoder
+        objectives = self.model.objective.objectives
         is_single = len(objectives) == 1 and not self.config.matryoshka_dims
         self.events.emit(
             "state",
@@ -151,7 +160,8 @@ class Trainer:
             step = self.progress.step
             if step != self.progress.evaluated and (step % self.eval_every == 0 or step == self.total_steps):
                 self._evaluate()
-                patience, best = self.config.patience, self.progress.best
+                patience = self.config.patience
+                best = self.progress.best
                 waited = step - best["step"] if best is not None and step < self.total_steps else 0
                 if self._any_process(patience is not None and waited >= patience * self.eval_every):
                     return f"no better figure in {patience} evaluations"
@@ -172,7 +182,9 @@ class Trainer:
 
     def _train_step(self) -> None:
         """One optimiser step, on one batch or on as many as are accumulated."""
-        progress, config, schedule = self.progress, self.config, self.own.schedule
+        progress = self.progress
+        config = self.config
+        schedule = self.own.schedule
         batches = self._next_batches or self._collate(progress.step)
         losses, norm = self.model.forward_backward(*batches)
         norm = self._average_gradients(norm)
@@ -208,7 +220,8 @@ class Trainer:
 
     def _collate(self, step: int) -> list[TrainingBatch]:
         """The batches of a step; none after the last one."""
-        collated, count = [], self.config.gradient_accumulation_steps
+        collated = []
+        count = self.config.gradient_accumulation_steps
         for number in range(count * step, count * (step + 1)) if step < self.total_steps else ():
             columns, target, part = self.batches.batch(number, self.accelerator.process_index)
             collated.append(self.model.collate(columns, target, number, part))
@@ -280,7 +293,8 @@ class Trainer:
             measured = self.evaluator.measure(encoder, self.model.objective, should_stop)
             measured |= self.own.measure(encoder)
             figures: Figures = {"step": progress.step, **measured}
-            new, old = self._selection(figures), self._selection(progress.best)
+            new = self._selection(figures)
+            old = self._selection(progress.best)
             # Without a selection metric the last evaluation is the best. The loss takes the place of a correlation that
             # is undefined; an evaluation with a correlation is better.
             if new is None or old is None:
@@ -297,13 +311,16 @@ class Trainer:
             self._call("on_evaluate", figures, encoder)
         if progress.step == 0:
             progress.baseline = figures
-        progress.final, progress.evaluated = figures, progress.step
-        seconds, left = round(self.meter.end_evaluation(), 3), self._seconds_left()
+        progress.final = figures
+        progress.evaluated = progress.step
+        seconds = round(self.meter.end_evaluation(), 3)
+        left = self._seconds_left()
         self.events.emit("eval", progress.step, **measured, best=is_best, seconds=seconds, seconds_left=left)
 
     def _test(self) -> None:
         """Evaluates the best model on the test split of its dev data, if at hand, unless the run is asked to stop."""
-        name, best = DataName.parse(self.config.eval_data or "").test_split, self.progress.best
+        name = DataName.parse(self.config.eval_data or "").test_split
+        best = self.progress.best
         if self.folder is None or name is None or best is None or not self.accelerator.is_main_process:
             return
         device = str(self.accelerator.device)
@@ -317,15 +334,16 @@ class Trainer:
 
     def _write_card(self, encoder: Any, folder: Path) -> None:
         progress = self.progress
-        # sentence-transformers has no tokenizer that gives bigrams, and no cross-encoder that starts as a bi-encoder.
-        is_ours = isinstance(encoder.tokenizer, BigramTokenizer) or (folder / "model" / JOINT_HEAD).is_file()
-        library = "sbert-lab" if is_ours else "sentence-transformers"
+        # sentence-transformers has no cross-encoder that starts as a bi-encoder.
+        has_joint_head = (folder / "model" / JOINT_HEAD).is_file()
+        library = "sbert-lab" if has_joint_head else "sentence-transformers"
         facts = {"training": self.data, "notes": self.notes, "pooling": getattr(encoder, "pooling", None)}
         facts |= {"before": progress.baseline or {}, "best": progress.best or {}, "test": progress.test or {}}
         write_text(folder / "model/README.md", model_card(self.config, library, **facts))
 
     def _seconds_left(self) -> float | None:
-        step, every = self.progress.step, self.eval_every
+        step = self.progress.step
+        every = self.eval_every
         # The last step always has an evaluation.
         evaluations = math.ceil(self.total_steps / every) - step // every
         return self.meter.seconds_left(self.total_steps - step, evaluations)

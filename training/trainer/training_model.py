@@ -33,7 +33,7 @@ from training.errors import InputError
 from training.inference.batching import plan
 from training.models.encoder import Encoder
 from training.models.joint_pair_model import JointPairModel
-from training.models.modules.words import WordBackbone
+from training.models.word_networks import WordBackbone
 from training.objectives import Objective, Vectors
 from training.parallel import num_threads, run_parallel
 from training.pooling import pooling_function

@@ -1,11 +1,11 @@
 """The Ablation page: change one thing, keep the rest, and see how much it matters.
 
-The page opens with precomputed tables. Start queues the same grid on this machine: a sweep of ordinary runs
-(`services.experiments.experiment`), which every browser tab shows as its cells fill. `experiment_report` is the report
-of a sweep, or of any other experiment, for ``sbert-lab report``.
+The page opens with a precomputed figure. Start queues the same grid on this machine: a sweep of ordinary runs
+(`services.experiments.experiment`), which every browser tab shows in the same figure as its cells fill.
+`experiment_report` is the report of a sweep, or of any other experiment, for ``sbert-lab report``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from statistics import median
 from typing import Any
@@ -16,23 +16,21 @@ from markupsafe import Markup
 from sbert_app.figures import training as figures
 from sbert_app.formats import format_count, format_duration, format_number
 from sbert_app.pages.components import experiments as panels
-from sbert_app.pages.components.address import keep_touched, remember
+from sbert_app.pages.components.address import keep, keep_touched, values_of
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, Update, on_open
 from sbert_app.pages.components.experiments import ExperimentPanel, Plan, StartForm, progress_of
 from sbert_app.pages.components.measure_tab import hidden, visible
-from sbert_app.pages.components.messages import Unknown, estimate_plan, heading, note, section
+from sbert_app.pages.components.messages import estimate_plan, heading, section, sentence_case
 from sbert_app.pages.components.pickers import HINT, MODELS, data_choices, open_dropdown
 from sbert_app.pages.components.report import Report, of_page, plot, report_button
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.ablations import (
     ABLATIONS,
-    Ablation,
     PrecomputedTable,
     VariantRow,
+    outcome,
     precomputed_tables,
-    rank_variants,
-    variant_rows,
 )
 from sbert_app.services.experiments.experiment import (
     SWEEP,
@@ -49,86 +47,87 @@ OPENING = next(iter(ABLATIONS))
 BASES = [*MODELS, "bert-base-uncased"]
 # The default length of a run: about a minute on two cores.
 STEPS = 200
-TEST = "Student’s t on the differences within a seed"
 RUN_COLUMNS = [("run", ""), ("seed", ""), ("state", ""), ("before", "number"), ("best", "number"), ("last", "number")]
-KEEP_NAME = """(name) => window.nameInAddress(["preset", "sweep"], [name, ""], true)"""
+REPEATS = "Start repeats the figure: the same base, seeds and steps."
+KEEP_NAME = """(name, base) => window.nameInAddress(["preset", "base", "sweep"], [name, base || "", ""], true)"""
 SHOW_SWEEP = """() => document.getElementById("sweep")?.scrollIntoView({behavior: "smooth", block: "start"})"""
 
 
 def build(services: Services) -> None:
     """Builds the page inside the open Blocks."""
-    gr.HTML(heading("Ablation", "Change one setting, keep all others, and see what it does."))
+    gr.HTML(heading("Ablation", "What does each choice of the paper change? Measured from several bases and seeds."))
     with gr.Row(elem_id="ablation-choice"):
         name = gr.Radio(_choices(has_table=True), value=OPENING, label="What is varied", elem_id="ablation", scale=4)
-        shipped_base = gr.Radio([], label="From the base", visible=False, elem_id="shipped-base", scale=3)
+        figure_base = gr.Radio([], label="Figure from", visible=False, elem_id="figure-base", scale=3)
         more = gr.Button("More, not measured yet", size="sm", scale=0, min_width=190, elem_id="more-ablations")
     more.click(lambda: (gr.Radio(_choices()), hidden()), None, [name, more], **UNQUEUED)
     with gr.Row():
-        figure = gr.Plot(show_label=False, min_width=320, scale=3, elem_id="shipped-figure")
+        figure = gr.Plot(show_label=False, min_width=320, scale=3, elem_id="ablation-figure")
         with gr.Column(min_width=300, scale=2):
-            question = gr.HTML(elem_id="question")
-            legend = gr.HTML(elem_id="legend")
-    table = gr.HTML(elem_id="shipped")
-    gr.HTML(section("Run it on this machine"))
-    inputs = _form(name)
+            text = gr.HTML(elem_id="question")
+    numbers = gr.HTML(elem_id="numbers")
+    gr.HTML(section("Repeat it here"))
+    inputs = _form(name, figure_base)
     planned = gr.HTML(elem_id="sweep-plan")
     experiments = Experiments(services.jobs, services.access.check_run)
     start = gr.Button("Start", variant="primary", elem_id="start-sweep")
     form = StartForm(services.jobs.store, inputs, planned, partial(_estimate, experiments))
     with gr.Column(elem_id="sweep"):
-        panel = ExperimentPanel(experiments, SWEEP, "sweep", "Sweeps of this ablation")
+        panel = ExperimentPanel(experiments, SWEEP, "sweep", "Your runs of this ablation")
         grid = gr.HTML(elem_id="grid")
-        sweep_figure = gr.Plot(show_label=False, visible=False, elem_id="sweep-figure")
-        sweep_table = gr.HTML(elem_id="sweep-table")
-    shows = {
-        "Shipped results": [question, figure, legend, table],
-        "Run on this machine": [panel.status, grid, sweep_figure, sweep_table],
-    }
-    report_button(services, *of_page("Ablation", shows, [name]), "ablation")
+    shows = {"Results": [text, figure, numbers], "Run on this machine": [panel.status, grid]}
+    report_button(services, *of_page("Ablation", shows, [name, figure_base]), "ablation")
 
-    def show(sweep: Experiment | None) -> dict[Any, Output]:
+    def show(sweep: Experiment | None, name: str, base: str | None) -> dict[Any, Output]:
         values = sorted((variant, seed, value) for (variant, seed), value in sweep.values.items()) if sweep else []
-        version = [sweep and sweep.id, values]
-
-        def draw() -> Update:
-            return visible(figures.dots(sweep.rows, "this sweep") if sweep and values else None)
-
+        version = [name, base, sweep and sweep.id, values]
         return {
+            text: Output(version, lambda: _text(name, base, sweep)),
+            figure: Output(version, lambda: _figure(name, base, sweep)),
+            numbers: Output(version, lambda: numbers_of(name, base, sweep)),
             grid: Output(progress_of(sweep), lambda: grid_of(sweep) if sweep else ""),
-            sweep_figure: Output(version, draw),
-            sweep_table: Output(version, lambda: statistics_of(sweep.rows) if sweep and values else ""),
         }
 
     def start_sweep(visitor: str, *values: Any) -> str:
         return experiments.start(_sweep(*values), visitor).id
 
-    show_on = panel.wire(show, [grid, sweep_figure, sweep_table], name)
-    about = [question, figure, legend, table, *inputs[-2:], shipped_base]
-    opened = keep_touched([name], on_open(_from_link, [name, panel.selected, more], **UNQUEUED))
-    described = opened.then(_about, name, about, **UNQUEUED)
-    show_on(described.then)
-    form.estimate_on(described.then)
-    shipped_base.input(_shipped, [name, shipped_base], [figure, legend, table], **EVERY)
-    other = name.input(_about, name, about, **EVERY)
-    show_on(other.then(lambda: None, None, panel.selected, **UNQUEUED).then)
-    form.estimate_on(other.then)
-    other.then(None, name, None, js=KEEP_NAME)
-    form.estimate_on(partial(gr.on, [field.change for field in inputs[1:]]))
-    remember(inputs[1:])
+    fields = inputs[2:]
+
+    def fill(request: gr.Request, name: str, figure_base: str | None) -> list[Update]:
+        """The settings of the figure, and in their place those that the address has."""
+        updates = _fill(name, figure_base)
+        for field, update, value in zip(fields, updates, values_of(fields, request), strict=True):
+            if str(field.elem_id) in request.query_params and value != gr.skip():
+                update["value"] = value
+        return updates
+
+    show_on = panel.wire(show, [text, figure, numbers, grid], name, [figure_base])
+    opened = keep_touched([name], on_open(_from_link, [name, figure_base, panel.selected, more], **UNQUEUED))
+    filled = keep_touched(fields, opened.then(fill, [name, figure_base], fields, **UNQUEUED))
+    show_on(filled.then)
+    form.estimate_on(filled.then)
+    keep(fields, filled)
+    other = name.input(lambda name: (_bases(name), None), name, [figure_base, panel.selected], **EVERY)
+    for listen in (other.then, figure_base.input):
+        filled = listen(_fill, [name, figure_base], fields, **EVERY)
+        show_on(filled.then)
+        form.estimate_on(filled.then)
+        filled.then(None, [name, figure_base], None, js=KEEP_NAME)
+    form.estimate_on(partial(gr.on, [field.change for field in fields]))
     started = show_on(form.start_on(start, start_sweep, panel.selected).then)
     started.then(None, None, None, js=SHOW_SWEEP)
 
 
-def _form(name: gr.Radio) -> list[Any]:
-    """Builds the fields of a new sweep, in the order of `_sweep`."""
+def _form(name: gr.Radio, figure_base: gr.Radio) -> list[Any]:
+    """Builds the fields of a new sweep, in the order of `_sweep`. They hold the settings of the figure."""
     with gr.Row():
+        base = open_dropdown("Base", BASES, HINT, value=DEFAULT_MODEL, min_width=220, elem_id="sweep-base")
         seeds = gr.Slider(1, 10, 3, step=1, label="Seeds", info="Runs per variant", min_width=200, elem_id="seeds")
         steps = gr.Number(STEPS, label="Steps", info="Per run; 0: one epoch", min_width=160, elem_id="steps")
-        base = open_dropdown("Base", BASES, HINT, value=DEFAULT_MODEL, min_width=220, elem_id="sweep-base")
         hint = "Labelled pairs; or hf:<org>/<name>"
         choices = data_choices("ablation")
         data = open_dropdown("Training data", choices, hint, visible=False, min_width=260, elem_id="sweep-data")
-    return [name, seeds, steps, base, data]
+    return [name, figure_base, base, seeds, steps, data]
 
 
 def _choices(has_table: bool = False) -> list[tuple[str, str]]:
@@ -136,47 +135,81 @@ def _choices(has_table: bool = False) -> list[tuple[str, str]]:
     return [(ablation.title, key) for key, ablation in ABLATIONS.items() if not has_table or precomputed_tables(key)]
 
 
-def _about(name: str) -> list[Any]:
-    """The updates for an ablation: its question, a precomputed table with its figure, and the fields it needs."""
-    ablation, bases = ABLATIONS[name], list(precomputed_tables(name))
-    varies_base = "base" in ablation.variants[ablation.default].changes
-    updates = [gr.update(visible=not varies_base), gr.update(visible=ablation.needs_labels)]
-    base = gr.Radio(bases, value=bases[0] if bases else None, visible=len(bases) > 1)
-    return [macro("ablation/question")(ablation), *_shipped(name, bases[0] if bases else None), *updates, base]
+def _bases(name: str, base: str | None = None) -> gr.Radio:
+    """The bases from which an ablation was measured; the first one unless ``base`` is one of them."""
+    bases = list(precomputed_tables(name))
+    chosen = base if base in bases else next(iter(bases), None)
+    return gr.Radio(bases, value=chosen, visible=len(bases) > 1)
 
 
-def _shipped(name: str, base: str | None) -> list[Any]:
-    """The updates of figure, legend and table for the precomputed table of an ablation from a base."""
-    ablation, table = ABLATIONS[name], precomputed_tables(name).get(base or "")
-    if table is None:
-        return [gr.update(visible=False), "", macro("ablation/not_measured")(ablation)]
-    after = {(run.variant, run.seed): 100 * run.after for run in table.runs}
-    before = {(run.variant, run.seed): 100 * run.before for run in table.runs}
-    rows = variant_rows(ablation, after, before)
-    measured = [row for row in rows if row.summary is not None]
-    figure = figures.dots(measured, "measured")
+def _table(name: str, base: str | None) -> PrecomputedTable | None:
+    """The table of an ablation from a base; from another one if that has none, as while the base is being changed."""
+    tables = precomputed_tables(name)
+    return tables.get(base or "") or next(iter(tables.values()), None)
+
+
+def _fill(name: str, figure_base: str | None) -> list[Update]:
+    """The updates of the form: the settings of the figure, by which Start repeats it."""
+    ablation, table = ABLATIONS[name], _table(name, figure_base)
+    seeds, steps, base = (len(table.seeds), table.steps, table.base) if table else (3, STEPS, "")
     return [
-        gr.update(value=figure, visible=True),
-        legend_of(ablation, measured, base or ""),
-        statistics_of(measured) + not_precomputed(rows) + source_of(table),
+        gr.update(value=base or DEFAULT_MODEL, visible=not ablation.varies_base),
+        gr.update(value=seeds),
+        gr.update(value=steps),
+        gr.update(visible=ablation.needs_labels),
     ]
 
 
-def _from_link(request: gr.Request) -> tuple[Any, Any, Any]:
-    """The ablation and the sweep in the address: /ablation?preset=concat&sweep=<id>."""
+def _text(name: str, base: str | None, sweep: Experiment | None) -> Markup:
+    """The question of an ablation, what its figure shows, and why."""
+    ablation, table = ABLATIONS[name], _table(name, base)
+    here = outcome(sweep.rows) if sweep and sweep.values else ""
+    return macro("ablation/question")(
+        ablation,
+        shown=sentence_case(outcome(table.rows)) if table else "",
+        here=f"{_name_of(sweep)}: {sentence_case(here)}" if sweep and here else "",
+        of_base=ablation.of_base.get(table.base, "") if table else "",
+    )
+
+
+def _figure(name: str, base: str | None, sweep: Experiment | None) -> Update:
+    """The figure of an ablation with the marks of what ships, of a sweep and of the paper; hidden without any."""
+    table = _table(name, base)
+    shipped = table.rows if table else []
+    here = sweep.rows if sweep and sweep.values else []
+    if not (shipped or here):
+        return hidden()
+    return visible(figures.dots(shipped, here, _name_of(sweep) if sweep else ""))
+
+
+def _name_of(sweep: Experiment) -> str:
+    """The sweep in the legend: its base, seeds and steps."""
+    config = sweep.ablation.config(sweep.record.runs[0].label, 0, **sweep.record.changes)
+    base = "" if sweep.ablation.varies_base else f"{config.base}, "
+    length = f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epoch"
+    return f"here ({base}{format_count(len(sweep.seeds), 'seed')}, {length})"
+
+
+def _from_link(request: gr.Request) -> tuple[Any, Any, Any, Any]:
+    """The ablation, the base and the sweep in the address: /ablation?preset=concat&base=raw-bert-mini&sweep=<id>."""
     query = request.query_params
     preset = query.get("preset")
-    if preset not in ABLATIONS:
-        return gr.skip(), query.get("sweep") or None, gr.skip()
-    # All may be listed meanwhile.
-    is_listed = bool(precomputed_tables(preset))
-    name = gr.update(value=preset) if is_listed else gr.Radio(_choices(), value=preset)
-    return name, query.get("sweep") or None, gr.skip() if is_listed else hidden()
+    name = preset if preset in ABLATIONS else OPENING
+    base, sweep = _bases(name, query.get("base")), query.get("sweep") or None
+    if precomputed_tables(name):
+        # All may be listed meanwhile.
+        return gr.update(value=name), base, sweep, gr.skip()
+    return gr.Radio(_choices(), value=name), base, sweep, hidden()
 
 
-def _sweep(name: str, seeds: float, steps: float | None, base: str | None, data: str) -> ExperimentRecord:
-    changes: dict[str, Any] = {"max_steps": steps} if steps else {}
-    if (base or "").strip() not in ("", DEFAULT_MODEL) and name != "base":
+def _sweep(
+    name: str, figure_base: str | None, base: str | None, seeds: float, steps: float | None, data: str
+) -> ExperimentRecord:
+    table = _table(name, figure_base)
+    changes: dict[str, Any] = table.changes if table else {}
+    if steps:
+        changes["max_steps"] = steps
+    if (base or "").strip() not in ("", DEFAULT_MODEL) and not ABLATIONS[name].varies_base:
         changes["base"] = (base or "").strip()
     if ABLATIONS[name].needs_labels:
         changes["train_data"] = data
@@ -185,7 +218,27 @@ def _sweep(name: str, seeds: float, steps: float | None, base: str | None, data:
 
 def _estimate(experiments: Experiments, *values: Any) -> tuple[RunEstimate, Plan]:
     estimate = experiments.estimate(_sweep(*values))
-    return next(iter(estimate.estimates.values())), partial(plan_of, estimate)
+    return next(iter(estimate.estimates.values())), partial(plan_of, estimate, differences=_differences(*values))
+
+
+def _differences(
+    name: str, figure_base: str | None, base: str | None, seeds: float, steps: float | None, data: str
+) -> list[str] | None:
+    """The fields that differ from the settings of the figure; None if there is no figure."""
+    table = _table(name, figure_base)
+    if table is None:
+        return None
+    fields = {
+        "base": ((base or "").strip() or DEFAULT_MODEL, table.base or DEFAULT_MODEL),
+        "seeds": (int(seeds), len(table.seeds)),
+        "steps": (int(steps or 0), table.steps),
+        "training data": (data, ABLATIONS[name].common["train_data"]),
+    }
+    if not ABLATIONS[name].needs_labels:
+        del fields["training data"]
+    if ABLATIONS[name].varies_base:
+        del fields["base"]
+    return [field for field, (value, shown) in fields.items() if value != shown]
 
 
 def source_of(table: PrecomputedTable) -> Markup:
@@ -226,34 +279,43 @@ def _of_variants(table: PrecomputedTable, name: str, form: str = "{}") -> str:
     return "; ".join(f"{value} ({', '.join(labels)})" for value, labels in variants.items())
 
 
-def not_precomputed(rows: Sequence[VariantRow]) -> Markup:
-    """A note on the variants that a precomputed table lacks; empty if it has all."""
-    missing = [row.label for row in rows if row.summary is None]
-    if not missing:
+def numbers_of(name: str, base: str | None, sweep: Experiment | None) -> Markup:
+    """A fold with the means, intervals and tests behind a figure, and where they come from."""
+    table = _table(name, base)
+    parts = {}
+    if table:
+        parts["shipped"] = table.rows
+    if sweep and sweep.values:
+        parts[_name_of(sweep)] = sweep.rows
+    if not parts:
         return Markup()
-    return note(f"Not precomputed: {', '.join(missing)}. Start below runs every variant on this machine.")
+    source = source_of(table) if table else ""
+    return macro("ablation/numbers")(statistics_of(parts), source, ABLATIONS[name].setting)
 
 
-def legend_of(ablation: Ablation, rows: Sequence[VariantRow], base: str) -> Markup:
-    """The result in a sentence, the meaning of the marks, and a remark on the ``base``, "" where that varies."""
-    facts = {"setting": ablation.setting, "base": base, "is_tuned": base == DEFAULT_MODEL}
-    return render("ablation/templates/legend.html", outcome=_outcome(rows), **facts)
+def statistics_of(parts: Mapping[str, Sequence[VariantRow]]) -> Markup:
+    """A table of means ± standard deviations, intervals, tests against the default, and the paper's figures.
 
-
-def statistics_of(rows: Sequence[VariantRow]) -> Markup:
-    """A table of means ± standard deviations, intervals, tests against the default, and the paper's figures."""
-    labels = {row.variant: row.label for row in rows}
+    ``parts`` has the rows of each source, by its name in the legend.
+    """
+    sources = list(parts.values())
+    # A row for each variant that any source has measured.
+    lines = [line for line in zip(*sources, strict=True) if any(row.summary for row in line)]
     return render(
         "ablation/templates/statistics.html",
-        rows=rows,
-        default=next(row.label for row in rows if row.is_default),
-        has_paper=any(row.paper is not None for row in rows),
-        ranking=macro("ranking")(rank_variants(rows), labels, "over these seeds", TEST, "variants"),
+        names=list(parts),
+        lines=lines,
+        default=next(row.label for row in sources[0] if row.is_default),
+        has_paper=any(line[0].paper is not None for line in lines),
     )
 
 
-def plan_of(estimate: ExperimentEstimate, rate: TrainingRate | None, unknown: Unknown = "no run") -> Markup:
-    """The work of a sweep, its time, and the disk space of its models."""
+def plan_of(
+    estimate: ExperimentEstimate,
+    rate: TrainingRate | None,
+    differences: Sequence[str] | None = None,
+) -> Markup:
+    """The work of a sweep, its time, the disk space of its models, and how it differs from the figure."""
     first = next(iter(estimate.estimates.values()))
     variants, seeds = format_count(len(estimate.estimates), "variant"), format_count(estimate.seeds, "seed")
     facts = [
@@ -263,7 +325,10 @@ def plan_of(estimate: ExperimentEstimate, rate: TrainingRate | None, unknown: Un
     if estimate.bytes:
         facts.append(f"{estimate.bytes / 1e9:.1f} GB of models")
     seconds, source = (estimate.seconds(rate), rate.source) if rate else (None, "")
-    return estimate_plan(facts, seconds, source, unknown, first.notes)
+    notes = [*first.notes]
+    if differences is not None:
+        notes.insert(0, f"Differs from the figure: {', '.join(differences)}." if differences else REPEATS)
+    return estimate_plan(facts, seconds, source, notes)
 
 
 def grid_of(sweep: Experiment) -> Markup:
@@ -272,17 +337,6 @@ def grid_of(sweep: Experiment) -> Markup:
     variants = sweep.ablation.variants.items()
     rows = [(variant.label, [cells.get((name, seed)) for seed in sweep.seeds]) for name, variant in variants]
     return render("ablation/templates/grid.html", seeds=sweep.seeds, rows=rows)
-
-
-def _outcome(rows: Sequence[VariantRow]) -> dict[str, object] | None:
-    """The best and the worst measured variant, and how far apart they are in points; None below two variants."""
-    means = {row.label: row.summary.mean for row in rows if row.summary}
-    if len(means) < 2:
-        return None
-    best, worst = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
-    paper = [row.paper for row in rows if row.paper is not None]
-    span = max(paper) - min(paper) if paper else None
-    return {"best": best, "worst": worst, "gap": means[best] - means[worst], "paper_span": span}
 
 
 def experiment_report(experiment: Experiment) -> Report:
@@ -299,7 +353,7 @@ def experiment_report(experiment: Experiment) -> Report:
         runs.append([cell.plan.label, cell.plan.seed, cell.state, *map(format_number, metrics)])
     result = [panels.status_of(experiment)]
     if rows:
-        result += [plot(figures.dots(rows, "measured")), statistics_of(rows)]
+        result += [plot(figures.dots([], rows)), statistics_of({"here": rows})]
     changes = {f"--{name.replace('_', '-')}": value for name, value in record.changes.items()}
     options = {"--preset": record.name, "--seeds": len(experiment.seeds), **changes}
     return Report(

@@ -29,10 +29,10 @@ from sbert_app.services.container import Services
 from sbert_app.services.files.jobs import ScoreJob, ScoreRequest
 from sbert_app.services.files.layout import suffix_like
 from sbert_app.services.files.report import ScoreSummary
-from sbert_app.services.files.uploads import ChosenColumns
 from training.catalogue import DEFAULT_MODEL, asset, read_asset
 from training.data.tables.cells import parse_number
-from training.data.tables.columns import PairColumns, pick_columns
+from training.data.tables.columns import PairColumns
+from training.data.tables.reading import TableReading
 from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
 from training.errors import InputError, Stopped, UserFacingError
@@ -41,7 +41,8 @@ from training.errors import InputError, Stopped, UserFacingError
 MOST_LISTED = 20
 REMEMBER_JOB = "() => window.rememberJob()"
 # The example and its shipped scores.
-EXAMPLE, SHIPPED = asset("examples/bulk-example.csv"), asset("examples/bulk")
+EXAMPLE = asset("examples/bulk-example.csv")
+SHIPPED = asset("examples/bulk")
 PRESS_SCORE = "Press Score."
 CHOOSE_COLUMNS = "Choose the two columns that hold the sentences, below the file"
 ONE_COLUMN = "This file has one column, and pairs need two. Explore maps a list of sentences and removes its duplicates"
@@ -60,7 +61,8 @@ class _Page:
         self.table = gr.State(None)
         # The id of the job on the page; None for the example.
         self.job = gr.State(None)
-        self.address_threshold, self.questions = gr.State(None), gr.State({})
+        self.address_threshold = gr.State(None)
+        self.questions = gr.State({})
         # Newest first. The secret is fixed, so that a restarted app can read them.
         self.job_ids = gr.BrowserState([], storage_key="sbert-lab-bulk-jobs", secret="sbert-lab")  # noqa: S106 - hides nothing
         gr.HTML(heading("Score a file", "Every pair of a file, with its cosine."))
@@ -117,7 +119,8 @@ class _Page:
         everything = [self.table, self.address_threshold, *fields, *started]
         inputs = [self.questions, *models, self.job_ids]
         visited = self.models.wire().then(self.visit_first, inputs, everything, concurrency_limit=8, **PRIVATE)
-        uploaded, file = [self.upload.upload, self.upload.clear], [self.upload, self.job_ids]
+        uploaded = [self.upload.upload, self.upload.clear]
+        file = [self.upload, self.job_ids]
         gr.on([*uploaded, self.go.click], note_action, self.questions, None, **EVERY)
         opened = gr.on(uploaded, self.open, file, everything, cancels=[visited], **PRIVATE)
         for asking in (self.encoding, self.columns.sheet):
@@ -147,8 +150,10 @@ class _Page:
 
     def visit(self, request: gr.Request, model: str, pooling: str, cross: str, job_ids: list[str]) -> Iterator[Update]:
         """Opens the job in the address, or the example, or pairs from another page, which are scored at once."""
-        listed, query = self._listed(job_ids), request.query_params
-        job_id, sent = query.get("job"), query.get("sentences")
+        listed = self._listed(job_ids)
+        query = request.query_params
+        job_id = query.get("job")
+        sent = query.get("sentences")
         threshold = parse_number(query.get("bulk-threshold", ""))
         listed |= {self.address_threshold: threshold}
         try:
@@ -160,20 +165,21 @@ class _Page:
             return
         if job is None and not sent and (model, pooling, cross) == USUAL:
             shipped = self.jobs.adopt(SHIPPED, EXAMPLE)
-            yield {**listed, **self._opened(table, ChosenColumns.by_name(table)), self.job: shipped.id}
+            yield {**listed, **self._opened(table), self.job: shipped.id}
             yield from self._watch(shipped, table, threshold)
             return
         if job is None:
-            yield {**listed, **self._opened(table, ChosenColumns.by_name(table))}
+            yield {**listed, **self._opened(table)}
             models = [model or DEFAULT_MODEL, *([] if cross == NO_CROSS_ENCODER else [cross])]
             if missing := self.services.models.missing(models):
                 yield {self.status: ask_first(missing, "Press Score to download and use it, or choose another model.")}
                 return
-            yield from self._run(table, pick_columns(table), (model, pooling, cross), None, job_ids, threshold)
+            yield from self._run(table, table.reading.pair(), (model, pooling, cross), None, job_ids, threshold)
             return
         names = [query.get(picker.elem_id, "") for picker in self.columns.columns]
-        columns = ChosenColumns(*names) if names[0] and set(filter(None, names)) <= set(table.columns) else None
-        yield {**listed, **self._opened_job(job, table, columns), **self.models.unchanged(model, pooling, cross)}
+        named = [name for name in names if name]
+        reading = table.reading.with_columns(named) if names[0] and set(named) <= set(table.columns) else None
+        yield {**listed, **self._opened_job(job, table, reading), **self.models.unchanged(model, pooling, cross)}
         if job.state != State.OPENED:
             yield from self._watch(job, table, threshold)
 
@@ -181,7 +187,7 @@ class _Page:
         """Shows how an upload was read, or why it cannot be used; without an upload, shows the example."""
         if path is None:
             table = open_table(EXAMPLE)
-            return {**self._opened(table, ChosenColumns.by_name(table)), self.status: lead(PRESS_SCORE)}
+            return {**self._opened(table), self.status: lead(PRESS_SCORE)}
         try:
             job, table = self._open_copy(Path(path), None, None)
         except UserFacingError as error:
@@ -218,11 +224,12 @@ class _Page:
                 raise InputError("Choose a file first.")
             if not first or not second:
                 raise InputError(f"{CHOOSE_COLUMNS if len(table.columns) > 1 else ONE_COLUMN}.")
-            picked = pick_columns(table, [first, second])
+            reading = table.reading
+            is_as_read = (first, second, gold or None) == (*reading.sentences, reading.target)
+            picked = (reading if is_as_read else reading.with_columns([first, second, gold or "-"])).pair()
         except UserFacingError as error:
             yield {**self._cleared(), self.rows: "", self.status: error_message(error)}
             return
-        picked = PairColumns(picked.sentence1, picked.sentence2, score=gold or None)
         yield from self._run(table, picked, models, job, job_ids, threshold, visitor_of(request), read_as or "")
 
     def stop(self, job: str | None) -> Update:
@@ -248,7 +255,8 @@ class _Page:
     ) -> Iterator[Update]:
         """Starts a job and shows its progress. The example has a job too, which is not listed."""
         model, pooling, cross = models
-        cross_encoder, formats = None if cross == NO_CROSS_ENCODER else cross, (suffix_like(table), ".parquet")
+        cross_encoder = None if cross == NO_CROSS_ENCODER else cross
+        formats = (suffix_like(table), ".parquet")
         scorers = (model or DEFAULT_MODEL, pooling or None, cross_encoder)
         task = ScoreRequest(table, picked, *scorers, formats, read_as=read_as.strip())
         try:
@@ -282,24 +290,27 @@ class _Page:
         except Stopped:
             yield self._failed("stopped before the first row")
 
-    def _opened_job(self, job: ScoreJob, table: OpenedTable, picked: ChosenColumns | None = None) -> Update:
-        """The update for a job, with the ``picked`` columns of the address or the suggested ones."""
-        columns, guessed = (picked, frozenset[str]()) if picked else ChosenColumns.suggested(table)
-        hint = CHECK_COLUMNS if guessed else PRESS_SCORE
-        if columns is None or columns.second is None:
+    def _opened_job(self, job: ScoreJob, table: OpenedTable, picked: TableReading | None = None) -> Update:
+        """The update for a job, with the ``picked`` columns of the address or those of the table's own reading."""
+        reading = picked or table.reading
+        hint = CHECK_COLUMNS if any(column.evidence for column in reading.columns) else PRESS_SCORE
+        if questions := [reading.question(doubt) for doubt in reading.doubts if not doubt.is_possible_only]:
+            hint = questions[0]
+        elif len(reading.sentences) < 2:
             hint = f"{CHOOSE_COLUMNS}, then press Score." if len(table.columns) > 1 else f"{ONE_COLUMN}."
         if summary := self.jobs.summary(job.id):
             used = summary.columns
-            picked = ChosenColumns(used.sentence1, used.sentence2, used.score or used.label)
+            picked = table.reading.with_columns(used.names)
         models = self.models.of_job(job.model, job.pooling, job.cross_encoder)
         status = results.of_job(lead(hint), job.id)
         return {**self._opened(table, picked, job), **models, self.job: job.id, self.status: status}
 
-    def _opened(self, table: OpenedTable, columns: ChosenColumns | None, job: ScoreJob | None = None) -> Update:
-        """The update for a table, with these columns or the suggested ones."""
+    def _opened(self, table: OpenedTable, reading: TableReading | None = None, job: ScoreJob | None = None) -> Update:
+        """The update for a table, with the columns of this reading or of its own."""
         encoding = (job and job.encoding) or ""
-        in_use = columns or ChosenColumns.suggested(table)[0]
-        picked = PairColumns(in_use.first, in_use.second, in_use.target) if in_use and in_use.second else None
+        in_use = reading or table.reading
+        first, second, *_ = *in_use.sentences, "", ""
+        picked = PairColumns(first, second, in_use.target) if second else None
         return {
             **self._cleared(),
             self.table: table,
@@ -307,7 +318,7 @@ class _Page:
             self.file_line: results.file_line(table, table.path == EXAMPLE),
             self.encoding: gr.Dropdown(value=encoding, visible=bool(encoding) or not table.is_plain),
             self.rows: results.preview(table, picked),
-            **self.columns.of(table, columns),
+            **self.columns.of(table, reading),
             **self.doctor.offered(job is not None),
             **self._buttons(running=False),
         }
@@ -342,7 +353,8 @@ class _Page:
         return {**dict.fromkeys(plots, hidden()), **dict.fromkeys(texts, ""), **self.duplicates.hidden()}
 
     def _finished(self, summary: ScoreSummary, table: OpenedTable, job: str, threshold: float | None = None) -> Update:
-        report, plots = summary.report, dict[Any, Any]()
+        report = summary.report
+        plots = dict[Any, Any]()
         if report and summary.scored:
             figure = figures.histogram(report)
             if report.by_label:

@@ -27,8 +27,10 @@ from training.errors import InputError
 from training.evaluation.thresholds import BEST_F1, Estimate
 
 # The characters of a cell and of a note on the page.
-LONGEST_TEXT, LONGEST_NOTE = 500, 300
-SHOWN_ROWS, SHOWN_COLUMNS = 5, 12
+LONGEST_TEXT = 500
+LONGEST_NOTE = 300
+SHOWN_ROWS = 5
+SHOWN_COLUMNS = 12
 # The threshold of a file without gold scores.
 USUAL = 0.8
 REMEMBER = "(threshold) => window.nameInAddress(['bulk-threshold'], [threshold])"
@@ -193,7 +195,8 @@ class Duplicates:
     """The section in which a threshold finds matches and duplicates, hidden until a file is scored."""
 
     def __init__(self, services: Services, job: gr.State) -> None:
-        self.services, self.job = services, job
+        self.services = services
+        self.job = job
         with gr.Column(visible=False, elem_id="duplicates") as self.section:
             gr.HTML(messages.section("Matches and duplicates"))
             gr.HTML(messages.note(INTRO))
@@ -239,7 +242,8 @@ class Duplicates:
         def is_new(job: str | None, threshold: float | None) -> bool:
             return threshold is None or not job or self.services.scoring.get(job).summary is None
 
-        inputs, empty = [self.job, self.threshold], {button: hidden() for button in self.downloads.values()}
+        inputs = [self.job, self.threshold]
+        empty = {button: hidden() for button in self.downloads.values()}
         self.tab.wire(self.find, inputs, empty)
         again = self.tab.handler(self.find, empty, unless=is_new)
         self.tab.on(visited.success, again, [self.job, address_threshold], empty)

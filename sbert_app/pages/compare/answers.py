@@ -6,16 +6,19 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from markupsafe import Markup
 
-from sbert_app.figures.compare import MOST_WORDS
+from sbert_app.figures.compare import condensed
+from sbert_app.figures.style import model_colours
 from sbert_app.formats import format_count, format_number, model_label
-from sbert_app.pages.components.messages import error_message, note
+from sbert_app.pages.components.messages import attribution, error_message
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, named_model
-from sbert_app.pages.components.templates import macro, render, tint
+from sbert_app.pages.components.templates import macro, render
+from sbert_app.services.compare.calibration import MEASURED_ELSEWHERE
 from sbert_app.services.compare.comparison import Comparison, LeftOut, compare_by_name
 from sbert_app.services.compare.examples import ExamplePair, error_of_model, example_of
 from sbert_app.services.compare.token_score import NUMBERS, TokenScore, score_tokens
@@ -23,7 +26,7 @@ from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.models.function_words import MULTILINGUAL
 from sbert_app.services.results.results import data_label
 from training.errors import InputError, UserFacingError
-from training.evaluation.attribution import Attribution
+from training.evaluation.attribution import words_in_text
 from training.evaluation.calibration import FITTED_ON, Calibration, meaning
 from training.names import ModelName
 from training.pooling import pooling_label
@@ -46,6 +49,13 @@ MEASURING, NOT_MEASURED = "calibrating …", "not calibrated for this model"
 # So many unknown words are named.
 MOST_UNKNOWN = 6
 SAYS_NOTHING = "says nothing about this pair"
+# So many words of both sentences are left out in turn without a click: on two cores with AVX2 their variants take the
+# cosine about as long as the pair itself, and the cross-encoder twice as long.
+MOST_AUTOMATIC = 30
+# So many words are shown with the scores without them, before a fold with the rest.
+MOST_LEFT_OUT = 6
+# The least change of a cosine by which a word is said to decide.
+LEAST_CHANGE = 0.02
 
 
 @dataclass(frozen=True)
@@ -79,25 +89,36 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """The results for a question, which stay in the session and are shown again once a curve is measured.
+    """The results for a question, which stay in the session and are shown again when more of them are known.
 
-    ``example`` is the example pair of the question if it is one; ``errors`` are reasons for missing scores, as HTML;
-    ``tokens`` is the score of a second model that compares tokens.
+    Attributes:
+        example: the example pair of the question, if it is one.
+        errors: the reasons for missing scores, as HTML.
+        tokens: the score of a second model that compares tokens.
+        changes: the scores without each word; None until they are measured.
+        base_url: the address of the page.
     """
 
     inputs: Question
     comparison: Comparison
-    second: Comparison | None
-    example: ExamplePair | None
-    errors: tuple[str, ...]
+    second: Comparison | None = None
+    example: ExamplePair | None = None
+    errors: tuple[str, ...] = ()
     tokens: TokenScore | None = None
+    changes: Sequence[LeftOut] | None = None
+    base_url: str = ""
 
     @property
     def comparisons(self) -> list[Comparison]:
         return [comparison for comparison in (self.comparison, self.second) if comparison is not None]
 
+    @property
+    def words(self) -> int:
+        """The number of words that can be left out."""
+        return sum(len(words_in_text(side.words)) for side in (self.comparison.a, self.comparison.b))
 
-def compute(models: ModelCache, inputs: Question, pair: ExamplePair | None) -> Answer:
+
+def compute(models: ModelCache, inputs: Question, pair: ExamplePair | None, base_url: str = "") -> Answer:
     """The answer. Raises UserFacingError if the sentences or the first model cannot be used."""
     errors = []
     cross_encoder, second, tokens = inputs.cross, None, None
@@ -116,7 +137,8 @@ def compute(models: ModelCache, inputs: Question, pair: ExamplePair | None) -> A
                 second = compare_by_name(models, inputs.a, inputs.b, name)
         except UserFacingError as unusable:
             errors.append(error_message(unusable))
-    return Answer(inputs, comparison, second, example_of(inputs.a, inputs.b, pair), tuple(errors), tokens)
+    example = example_of(inputs.a, inputs.b, pair)
+    return Answer(inputs, comparison, second, example, tuple(errors), tokens, base_url=base_url)
 
 
 def link(base_url: str, question: Question) -> str:
@@ -131,7 +153,7 @@ def link(base_url: str, question: Question) -> str:
 def as_python(question: Question) -> str:
     """The question as a program."""
     lines = [
-        f"from training import {'CrossEncoder, ' if question.cross else ''}open_model\n",
+        f"from sbert_lab import {'CrossEncoder, ' if question.cross else ''}open_model\n",
         f"a, b = {question.a!r}, {question.b!r}",
         f"encoder = open_model({str(question.model)!r}, pooling={question.pooling!r})",
         "u, v = encoder.encode([a, b])",
@@ -151,7 +173,7 @@ def as_curl(base_url: str, question: Question) -> str:
     return f"curl -s {address} \\\n  -H 'Content-Type: application/json' \\\n  -d {shlex.quote(body)}"
 
 
-@dataclass(frozen=True)
+@dataclass
 class ScoreCard:
     """A score with its meaning.
 
@@ -162,7 +184,8 @@ class ScoreCard:
         cut: the part of the sentences that it stands for, if they are longer than the model reads.
         error: its difference from the score of human annotators.
         basis: the uncertainty of the gold score.
-        mark: the class of its colour.
+        colour: the palette colour of its model; green for people.
+        is_repeated: whether an earlier card has the same meaning.
     """
 
     title: str
@@ -175,50 +198,176 @@ class ScoreCard:
     cut: str = ""
     error: str = ""
     basis: str = ""
-    mark: str = ""
+    colour: str = "green"
+    is_repeated: bool = False
 
 
 def result(
-    comparisons: Sequence[Comparison],
-    curves: Sequence[Calibration | None],
-    example: ExamplePair | None = None,
+    answer: Answer,
+    curves: Sequence[Mapping[str, Calibration | None]],
     measuring: bool = False,
     errors: Sequence[str] = (),
-    tokens: TokenScore | None = None,
 ) -> Markup:
-    """The scores of a pair by the first model, and a second one if there is one, on one axis, and as figures below it.
+    """Everything that the page says of a pair: the scores on one axis and as figures, their reason, and the details.
 
-    ``example`` has the gold score of the pair, or the range of scores that the definitions of the scale allow;
-    ``measuring`` says whether missing curves are being measured; ``errors`` are HTML.
+    Args:
+        curves: the calibration by pooling of each comparison.
+        measuring: whether missing curves are being measured.
+        errors: what went wrong, as HTML.
     """
-    first = comparisons[0]
-    gold, expected = (example.gold, example.expected) if example else (None, None)
-    cards = [
-        _encoder_card(comparison, curve, example, measuring)
-        for comparison, curve in zip(comparisons, curves, strict=True)
-    ]
-    if first.cross_score is not None:
-        cards.insert(1, _cross_encoder_card(first, first.cross_score, example))
-    if tokens is not None:
-        meant = "the sum of the shares of tokens, below"
-        cards.append(ScoreCard(tokens.title, "tokens", TOKENS_TERM, f"{tokens.score:.2f}", meant))
-    if gold is not None:
-        people = ("People", "people", PEOPLE_TERM, f"{gold:.1f}", meaning(gold), "STSb dev", gold)
-        cards.append(ScoreCard(*people, mark="mark-people"))
-    cards = [card if card.mark else replace(card, mark=f"mark-{place}") for place, card in enumerate(cards, 1)]
-    expected = None if any(comparison.is_blind for comparison in comparisons) else expected
+    first, comparisons = answer.comparison, answer.comparisons
+    cards = _cards(answer, curves, measuring)
+    is_blind = any(comparison.is_blind for comparison in comparisons)
+    expected = answer.example.expected if answer.example and not is_blind else None
     blind = [f"{_unknown(comparison)} Its score says nothing." for comparison in comparisons if comparison.is_blind]
+    exact = None if is_blind else first.attribution
     return render(
         "compare/templates/result.html",
+        answer=answer,
         cards=cards,
         levels=_levels([*(card.gold for card in cards), expected[0] if expected else None]),
         expected=expected,
-        asked=(first.a.text, first.b.text, example.name if example else ""),
         blind=blind,
-        why="" if blind else why(first.attribution),
+        reason=None if is_blind else reason(answer),
+        most=MOST_LEFT_OUT,
         remarks=_remarks(comparisons),
         errors=errors,
+        exact=exact and condensed(exact),
+        legend=attribution(exact) if exact else "",
+        poolings=[] if is_blind else poolings(first, curves[0], measuring),
+        pooling=pooling_label(first.pooling),
+        token_map=token_map(answer.tokens),
+        sides=[] if first.no_map else [("First", first.a), ("Second", first.b)],
+        link=link(answer.base_url, answer.inputs),
+        as_python=as_python(answer.inputs),
+        as_curl=as_curl(answer.base_url, answer.inputs),
     )
+
+
+def _cards(answer: Answer, curves: Sequence[Mapping[str, Calibration | None]], measuring: bool) -> list[ScoreCard]:
+    """A card for each score. A verdict that an earlier card has is not repeated."""
+    first, example = answer.comparison, answer.example
+    colours = iter(model_colours(_models(answer)))
+    own_curves = [by_pooling[item.pooling] for item, by_pooling in zip(answer.comparisons, curves, strict=True)]
+    cards = [_encoder_card(first, own_curves[0], example, measuring, next(colours))]
+    if first.cross_score is not None:
+        cards.append(_cross_encoder_card(first, first.cross_score, example, next(colours)))
+    if answer.second is not None:
+        cards.append(_encoder_card(answer.second, own_curves[1], example, measuring, next(colours)))
+    if answer.tokens is not None:
+        sums = "the sum of the shares of tokens, below"
+        title, figure = answer.tokens.title, f"{answer.tokens.score:.2f}"
+        cards.append(ScoreCard(title, "tokens", TOKENS_TERM, figure, sums, colour=next(colours)))
+    if example and example.gold is not None:
+        gold = example.gold
+        cards.append(ScoreCard("People", "people", PEOPLE_TERM, f"{gold:.1f}", meaning(gold), "STSb dev", gold))
+    verdicts: list[str] = []
+    for card in cards:
+        card.is_repeated = card.meaning in verdicts
+        verdicts.append(card.meaning)
+    return cards
+
+
+def _models(answer: Answer) -> list[str]:
+    """The names of the models, without settings, in the order of their cards."""
+    names = [answer.comparison.model]
+    if answer.comparison.cross_encoder:
+        names.append(answer.comparison.cross_encoder)
+    if answer.second or answer.tokens:
+        names.append(answer.inputs.second)
+    return [ModelName.parse(name).name for name in names]
+
+
+class WithoutWord(NamedTuple):
+    """A word, and both scores of the pair without it."""
+
+    word: str
+    sentence: str
+    cosine: float
+    cosine_change: float
+    cross: float | None
+    cross_change: float | None
+    # Whether no other word changes the score as much.
+    decides: bool
+    decides_cross: bool
+
+
+class Reason(NamedTuple):
+    """The scores without each word, the word that changes the cosine most first, and what they say."""
+
+    sentence: str
+    rows: list[WithoutWord]
+    cosine: float
+    cross: float | None
+    # The rows that will come, while the scores are not measured.
+    pending: int = 0
+
+
+def reason(answer: Answer) -> Reason | None:
+    """What happens to the scores without a word; None where nothing can be left out, or it takes a click."""
+    comparison = answer.comparison
+    scores = comparison.cosine, comparison.cross_score
+    if answer.changes is None:
+        return Reason("", [], *scores, pending=min(answer.words, MOST_LEFT_OUT)) if is_automatic(answer) else None
+    changes = [change for change in answer.changes if change.has_letters] or answer.changes
+    changes = sorted(changes, key=lambda change: -abs(change.cosine_change))
+    if not changes:
+        return None
+    largest_cross = max(abs(change.cross_change or 0) for change in changes)
+    rows = [
+        WithoutWord(
+            word=change.word,
+            sentence="first" if change.side == "a" else "second",
+            cosine=comparison.cosine + change.cosine_change,
+            cosine_change=change.cosine_change,
+            cross=None if change.cross_change is None else (comparison.cross_score or 0) + change.cross_change,
+            cross_change=change.cross_change,
+            decides=change is changes[0] and abs(change.cosine_change) >= LEAST_CHANGE,
+            decides_cross=abs(change.cross_change or 0) == largest_cross >= LEAST_CHANGE,
+        )
+        for change in changes
+    ]
+    opposite = _opposite(rows)
+    if opposite in rows[MOST_LEFT_OUT:]:
+        # The sentence names it, so it is not in the fold.
+        rows.remove(opposite)
+        rows.insert(MOST_LEFT_OUT - 1, opposite)
+    return Reason(why(rows), rows, *scores)
+
+
+def is_automatic(answer: Answer) -> bool:
+    """Whether each word is left out without a click: the pair is short, and stays on this machine."""
+    comparison = answer.comparison
+    is_blind = any(each.is_blind for each in answer.comparisons)
+    return 0 < answer.words <= MOST_AUTOMATIC and not comparison.sent_to and not is_blind
+
+
+def why(rows: Sequence[WithoutWord]) -> str:
+    """A sentence on the word that changes the cosine most, and on the one that changes it most the other way."""
+    first = rows[0]
+    if not first.decides:
+        most = format_number(abs(first.cosine_change))
+        return f"No single word decides: without any one of them the cosine changes by at most {most}."
+    rises = first.cosine_change > 0
+    sentence = (
+        f"{_named(first, rows)} {'lowers' if rises else 'raises'} the cosine most: without it {first.cosine:.2f}."
+    )
+    if other := _opposite(rows):
+        sentence += f" {_named(other, rows)} {'raises' if rises else 'lowers'} it most: without it {other.cosine:.2f}."
+    return sentence
+
+
+def _opposite(rows: Sequence[WithoutWord]) -> WithoutWord | None:
+    """The row that changes the cosine most in the other direction than the first, if it does so at all."""
+    rises = rows[0].cosine_change > 0
+    others = [row for row in rows if (row.cosine_change > 0) != rises and abs(row.cosine_change) >= LEAST_CHANGE]
+    return max(others, key=lambda row: abs(row.cosine_change), default=None)
+
+
+def _named(row: WithoutWord, rows: Sequence[WithoutWord]) -> str:
+    """The word in quotation marks, with its sentence if both have it."""
+    is_twice = sum(other.word == row.word for other in rows) > 1
+    return f"“{row.word}”" + (f" in the {row.sentence} sentence" if is_twice else "")
 
 
 def _levels(places: Sequence[float | None]) -> list[int]:
@@ -237,21 +386,6 @@ def _unknown(comparison: Comparison) -> str:
     first = ", ".join(words[:MOST_UNKNOWN]) + (" and others" if len(words) > MOST_UNKNOWN else "")
     sentence = f"{model_label(comparison.model)} does not know {first}: it reads each as the same unknown token, [UNK]."
     return sentence if words else ""
-
-
-def why(exact: Attribution | None) -> str:
-    """A sentence on the words that add most and least to the cosine; empty without an exact map of some words."""
-    if exact is None or max(exact.matrix.shape) > MOST_WORDS:
-        return ""
-    added = [*zip(exact.matrix.sum(axis=1).tolist(), exact.words_a, strict=True)]
-    added += zip(exact.matrix.sum(axis=0).tolist(), exact.words_b, strict=True)
-    words = sorted((value, word) for value, word in added if word.isalnum())
-    if len(words) < 3 or words[0][1] == words[-1][1]:
-        return ""
-    (least, worst), (most, best) = words[0], words[-1]
-    takes = f"takes {format_number(-least)} away" if least <= -0.005 else f"adds least, {format_number(least)}"
-    share = f"{format_number(most)} of {format_number(exact.cosine)}"
-    return f"“{best}” adds most to the cosine, {share}; “{worst}” {takes}."
 
 
 def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
@@ -286,10 +420,10 @@ def token_map(score: TokenScore | None) -> Markup | str:
     return macro("compare/ranked")(f"{score.title}. {score.what}.", columns, score.rows)
 
 
-def poolings(comparison: Comparison, curves: Mapping[str, Calibration | None], measuring: bool = False) -> Markup:
-    """The pair under mean, max, CLS and the model's own pooling; ``measuring`` as in `result`."""
-    if comparison.is_blind:
-        return Markup()
+def poolings(
+    comparison: Comparison, curves: Mapping[str, Calibration | None], measuring: bool = False
+) -> list[tuple[str, float, str, bool]]:
+    """The pair under mean, max, CLS and the model's own pooling: name, cosine, meaning, and whether it is chosen."""
     rows = []
     for name, cosine in comparison.by_pooling.items():
         words = MEASURING if measuring else NOT_MEASURED
@@ -297,28 +431,11 @@ def poolings(comparison: Comparison, curves: Mapping[str, Calibration | None], m
             gold = curve.gold_score(cosine)
             words = f"{gold:.1f} of 5: {meaning(gold)}"
         rows.append((pooling_label(name), cosine, words, name == comparison.pooling))
-    return macro("compare/poolings")(rows)
-
-
-def left_out(changes: Sequence[LeftOut], comparison: Comparison) -> Markup:
-    """Both sentences with each word coloured by what it adds, that is, what is lost without it, and a table of it."""
-    if not changes:
-        return note("There is no word to leave out.")
-    largest = max(abs(change.cosine_change) for change in changes)
-    texts = {"a": comparison.a.text, "b": comparison.b.text}
-    sentences = [_tinted(texts[side], [c for c in changes if c.side == side], largest) for side in texts]
-    columns = [("word", ""), ("sentence", ""), ("adds to cosine", "number")]
-    if changes[0].cross_change is not None:
-        columns.append(("to cross-encoder", "number"))
-    rows = []
-    for change in sorted(changes, key=lambda change: change.cosine_change):
-        row = [change.word, "first" if change.side == "a" else "second", format_number(-change.cosine_change, 3, "+")]
-        rows.append([*row, format_number(-change.cross_change, 3, "+")] if change.cross_change is not None else row)
-    return macro("compare/left_out")(sentences=sentences, columns=columns, rows=rows)
+    return rows
 
 
 def _encoder_card(
-    comparison: Comparison, curve: Calibration | None, example: ExamplePair | None, measuring: bool
+    comparison: Comparison, curve: Calibration | None, example: ExamplePair | None, measuring: bool, colour: str
 ) -> ScoreCard:
     curve = None if comparison.is_blind else curve
     score = curve.gold_score(comparison.cosine) if curve else None
@@ -338,7 +455,8 @@ def _encoder_card(
         gold=score,
         cut=_cut(comparison),
         error="" if score is None else _error(score, example),
-        basis="" if curve is None else _basis(curve, comparison.cosine),
+        basis="" if curve is None else _basis(curve, comparison),
+        colour=colour,
     )
 
 
@@ -354,24 +472,27 @@ def _cut(comparison: Comparison) -> str:
     return f"The model reads only {' and '.join(parts)}." if parts else ""
 
 
-def _basis(curve: Calibration, cosine: float) -> str:
+def _basis(curve: Calibration, comparison: Comparison) -> str:
     """The uncertainty of a calibrated score, by the pairs on which its curve was fitted."""
-    low, high = (f"{score:.1f}" for score in curve.band(cosine))
-    pairs = f"pairs of {data_label(curve.fitted_on)}"
-    # As measured on the SemEval sets and SICK-R, without the pairs of STSb.
-    holds = " (8 of 10 on STSb, 6 of 10 on other text)" if curve.fitted_on == FITTED_ON else ""
-    return "" if low == high else f"People gave 80% of such {pairs} between {low} and {high}{holds}"
+    low, high = (f"{score:.1f}" for score in curve.band(comparison.cosine))
+    if low == high:
+        return ""
+    holds = data_label(curve.fitted_on)
+    if curve.fitted_on == FITTED_ON:
+        is_measured = (comparison.model, comparison.pooling) == MEASURED_ELSEWHERE
+        holds = "STSb; on other text about 6 of 10" if is_measured else "STSb; other text not measured"
+    return f"People scored 8 of 10 such pairs between {low} and {high} ({holds})."
 
 
 def _error(score: float, example: ExamplePair | None) -> str:
     return error_of_model(score, example.gold, example.expected) if example else ""
 
 
-def _cross_encoder_card(comparison: Comparison, score: float, example: ExamplePair | None) -> ScoreCard:
+def _cross_encoder_card(comparison: Comparison, score: float, example: ExamplePair | None, colour: str) -> ScoreCard:
     spearman = (comparison.card or {}).get("spearman", {}).get("test")
     title, figure = f"Cross-encoder · {model_label(comparison.cross_encoder)}", f"{score:.2f}"
     if comparison.cross_is_blind:
-        return ScoreCard(title, "cross-encoder", CROSS_TERM, figure, SAYS_NOTHING)
+        return ScoreCard(title, "cross-encoder", CROSS_TERM, figure, SAYS_NOTHING, colour=colour)
     return ScoreCard(
         title=title,
         label="cross-encoder",
@@ -381,15 +502,5 @@ def _cross_encoder_card(comparison: Comparison, score: float, example: ExamplePa
         gold=score * 5,
         cut="Only the beginnings were compared: the model reads no more." if comparison.cross_is_cut else "",
         error=_error(score * 5, example),
+        colour=colour,
     )
-
-
-def _tinted(sentence: str, changes: Sequence[LeftOut], largest: float) -> list[tuple[str, str, str]]:
-    """The sentence in pieces (text, colour, title); a word's colour is what it adds, relative to the ``largest``."""
-    pieces, end = [], 0
-    for change in sorted(changes, key=lambda change: change.start):
-        colour = tint(-change.cosine_change, largest)
-        pieces.append((sentence[end : change.start], "", ""))
-        pieces.append((sentence[change.start : change.end], colour, format_number(-change.cosine_change, 3, "+")))
-        end = change.end
-    return [*pieces, (sentence[end:], "", "")]

@@ -22,26 +22,39 @@ def remember(
     """Keeps the values of ``controls``, which have element ids, and the open tab in the address, and restores them.
 
     Args:
+        tabs: tabs, each of which may have tabs within.
         passing: by control, the values that are left out of the address because a reload could not restore them.
 
     Returns:
         The event after which the controls have the values of the address.
     """
-    sections = [] if tabs is None else [tab for tab in tabs.children if isinstance(tab, gr.Tab)]
+    sections = _sections(tabs)
 
     def restore(request: gr.Request) -> list[Any]:
         return values_of(controls, request)
 
     restored = keep_touched(controls, on_open(restore, list(controls), **UNQUEUED))
-    if tabs is not None:
-        # The browser opens the tab: two updates, of the address and of a tab that was pressed, would race.
-        titles = json.dumps([(section.label, section.id) for section in sections])
-        restored = restored.then(None, None, tabs, js=f"() => window.openTab({titles})")
-    keep(controls, restored, passing)
+    rows = {tabs: sections} if sections else {}
     for section in sections:
+        rows |= {inner: _sections(inner) for inner in section.children if isinstance(inner, gr.Tabs)}
+    for row, parts in rows.items():
+        # The browser opens the tab: two updates, of the address and of a tab that was pressed, would race.
+        titles = json.dumps([(part.label, part.id, _inner_ids(part)) for part in parts])
+        restored = restored.then(None, None, row, js=f"() => window.openTab({titles})")
+    keep(controls, restored, passing)
+    for section in [part for parts in rows.values() for part in parts]:
         name = "" if section is sections[0] else section.id
         section.select(None, None, None, js=f"() => {{ window.rememberTab({json.dumps(name)}); }}")
     return restored
+
+
+def _sections(tabs: gr.Tabs | None) -> list[gr.Tab]:
+    return [] if tabs is None else [tab for tab in tabs.children if isinstance(tab, gr.Tab)]
+
+
+def _inner_ids(section: gr.Tab) -> list[str | int | None]:
+    """The ids of the tabs within a tab."""
+    return [part.id for inner in section.children if isinstance(inner, gr.Tabs) for part in _sections(inner)]
 
 
 def keep_touched(controls: Sequence[Any], opened: Any) -> Any:
@@ -113,6 +126,7 @@ def _number(control: gr.Slider | gr.Number, text: str) -> Any:
         value = float(text)
     except ValueError:
         return gr.skip()
-    low, high = control.minimum, control.maximum
+    low = control.minimum
+    high = control.maximum
     is_allowed = (low is None or value >= low) and (high is None or value <= high)
     return (int(value) if value.is_integer() else value) if is_allowed else gr.skip()

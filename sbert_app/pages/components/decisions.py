@@ -19,7 +19,8 @@ MEANING = (
 # The HTML that applies the threshold of a model; "" where it cannot be applied.
 Use = Callable[[ModelName, Choice], str]
 
-use_link, use_button = macro("use_link"), macro("use_button")
+use_link = macro("use_link")
+use_button = macro("use_button")
 
 
 def criterion_label(criterion: str) -> str:
@@ -52,5 +53,12 @@ def decisions_table(decisions: Decisions, data: str, notes: Sequence[str], use: 
 def _table(
     groups: Sequence[object], data: DataDecision, lead: Markup, notes: Sequence[str], failures: object
 ) -> Markup:
-    facts = {"data": data, "labels": criterion_labels(data.decision), "notes": notes, "failures": failures}
-    return render("components/templates/decision.html", lead=lead, groups=groups, **facts)
+    return render(
+        "components/templates/decision.html",
+        lead=lead,
+        groups=groups,
+        data=data,
+        labels=criterion_labels(data.decision),
+        notes=notes,
+        failures=failures,
+    )

@@ -48,7 +48,8 @@ def on_open(handler: Callable[..., Any] | None = None, outputs: Any = None, **op
 def enable_when(button: gr.Button, needs: Mapping[Any, str]) -> None:
     """Enables a button once every field of ``needs`` has a value; until then its label says what is missing."""
     js = f"(...values) => window.enableWhen({json.dumps([button.value, *needs.values()])}, values)"
-    button.value, button.interactive = f"{button.value}: {next(iter(needs.values()))}", False
+    button.value = f"{button.value}: {next(iter(needs.values()))}"
+    button.interactive = False
     gr.on([field.change for field in needs], None, list(needs), button, js=js, **EVERY)
 
 
@@ -104,14 +105,16 @@ def follow(
         A function that shows the progress at another event too: ``show_on(button.click(start, …).then)``.
     """
     # Answers may cross on their way. The page names the one that it shows, and is sent what differs from that.
-    newest, questions = gr.HTML("", visible="hidden"), gr.State({})
+    newest = gr.HTML("", visible="hidden")
+    questions = gr.State({})
     # The versions that the page has after each of the last answers.
     answered = gr.State({})
 
     def show(looks: Questions, answers: dict[str, dict[Any, Any]], last: str, *values: Any) -> Update:
         # A look that began earlier may end later, with an older state.
         is_newest = ask(looks)
-        now, sent = look(*values), dict(answers.get(last, {}))
+        now = look(*values)
+        sent = dict(answers.get(last, {}))
         updates = changes(now, sent) if is_newest() else {}
         if not updates:
             return {newest: gr.skip()}

@@ -18,12 +18,12 @@ from markupsafe import Markup
 
 from sbert_app.formats import format_count, format_estimate, format_time
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, Questions, Update, ask, follow
-from sbert_app.pages.components.messages import Unknown, error_message, error_of
+from sbert_app.pages.components.messages import error_message, error_of
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.access import visitor_of
 from sbert_app.services.background.watch import State
 from sbert_app.services.experiments.experiment import DELETED, Experiment, Experiments
-from sbert_app.services.runs.estimate import RunEstimate, can_measure_rate, known_rate, measure_rate
+from sbert_app.services.runs.estimate import RunEstimate, known_rate
 from sbert_app.services.runs.store import RunStore
 from training.errors import UserFacingError, without_folders
 from training.trainer.config import RunConfig
@@ -31,7 +31,7 @@ from training.trainer.config import RunConfig
 POLL_SECONDS = 2.0
 ENDED_EARLY = (State.FAILED, State.STOPPED, State.INTERRUPTED, DELETED)
 # The state of each component that a page adds, as for `events.follow`.
-Show = Callable[[Experiment | None], Mapping[Any, Any]]
+Show = Callable[..., Mapping[Any, Any]]
 
 
 class ExperimentPanel:
@@ -45,7 +45,9 @@ class ExperimentPanel:
             label: the label of the picker.
             watches_always: if false, the timer rests while nothing is at work.
         """
-        self.experiments, self.kind, self.watches_always = experiments, kind, watches_always
+        self.experiments = experiments
+        self.kind = kind
+        self.watches_always = watches_always
         self.selected = gr.State(None)
         self.picker = gr.Dropdown([], label=label, visible=False, elem_id=f"{noun}-shown")
         self.status = gr.HTML(elem_id=f"{noun}-status")
@@ -56,11 +58,14 @@ class ExperimentPanel:
             self.confirm = gr.Button("Delete it and all its runs", size="sm", variant="stop", visible=False)
         self.timer = gr.Timer(POLL_SECONDS, active=watches_always)
 
-    def wire(self, show: Show, outputs: Sequence[Any], name: Any = None) -> Callable[..., Any]:
+    def wire(
+        self, show: Show, outputs: Sequence[Any], name: Any = None, others: Sequence[Any] = ()
+    ) -> Callable[..., Any]:
         """Connects the components with their handlers.
 
         Args:
-            show: returns the states of ``outputs``, the further components of the page, for an experiment.
+            show: returns the states of ``outputs``, the further components of the page, for an experiment and the
+                values of ``others``.
             name: the component with the name of the ablation; without one, experiments of all names are offered.
 
         Returns:
@@ -68,7 +73,8 @@ class ExperimentPanel:
         """
         own = [self.selected, self.picker, self.status, self.stop, self.resume, self.delete, self.confirm, self.timer]
         names = [] if name is None else [name]
-        show_on = follow(self.timer, partial(self.look, show), [self.selected, *names], [*own, *outputs])
+        look = partial(self.look, show, len(names))
+        show_on = follow(self.timer, look, [self.selected, *names, *others], [*own, *outputs])
         show_on(self.picker.input(lambda experiment_id: experiment_id, self.picker, self.selected, **EVERY).then)
         actions = {self.stop: "stop", self.resume: "resume", self.confirm: "delete"}
         for button, action in actions.items():
@@ -77,12 +83,14 @@ class ExperimentPanel:
         self.delete.click(lambda: gr.update(visible=True), None, self.confirm, **UNQUEUED)
         return show_on
 
-    def look(self, show: Show, selected: str | None, *name: str) -> dict[Any, Any]:
-        """The selected experiment as it is now; the newest, if none is selected."""
-        candidates, damaged = self.experiments.list(self.kind, *name), self.experiments.damaged()
+    def look(self, show: Show, names: int, selected: str | None, *values: Any) -> dict[Any, Any]:
+        """The selected experiment as it is now; the newest, if none is selected. ``names`` of the values are names."""
+        candidates = self.experiments.list(self.kind, *values[:names])
+        damaged = self.experiments.damaged()
         by_id = {candidate.id: candidate for candidate in candidates}
         experiment = by_id.get(selected or "") or next(iter(candidates), None)
-        experiment_id, running = experiment and experiment.id, bool(experiment and experiment.state == State.RUNNING)
+        experiment_id = experiment and experiment.id
+        running = bool(experiment and experiment.state == State.RUNNING)
         choices = [(name_of(candidate), candidate.id) for candidate in candidates]
 
         def status() -> str:
@@ -97,7 +105,7 @@ class ExperimentPanel:
             self.delete: Output(gr.update(visible=experiment is not None and not running)),
             self.confirm: Output((experiment_id, running), gr.update(visible=False)),
             self.timer: Output(running or self.watches_always, gr.Timer(active=running or self.watches_always)),
-            **show(experiment),
+            **show(experiment, *values),
         }
 
 
@@ -113,14 +121,16 @@ def progress_of(experiment: Experiment | None) -> list[Any]:
 
 def name_of(experiment: Experiment) -> str:
     """The label in the picker: when it was started, its variants or seeds, its progress."""
-    record, done = experiment.record, f"{experiment.counts[State.FINISHED]}/{len(experiment.cells)}"
+    record = experiment.record
+    done = f"{experiment.counts[State.FINISHED]}/{len(experiment.cells)}"
     content = f"{record.name}, {record.by}" if record.by else format_count(len(experiment.seeds), "seed")
     return f"{format_time(record.created)} · {content} · {'finished' if experiment.state == State.FINISHED else done}"
 
 
 def status_of(experiment: Experiment) -> Markup:
     """The progress of an experiment, and its errors."""
-    counts, cells = experiment.counts, experiment.cells
+    counts = experiment.counts
+    cells = experiment.cells
     facts = [f"{counts[State.FINISHED]} of {format_count(len(cells), 'run')} finished"]
     facts += [f"{counts[state]} {state}" for state in ENDED_EARLY if counts[state]]
     if experiment.seconds_left is not None:
@@ -148,7 +158,7 @@ def shared_settings(experiment: Experiment) -> str:
 # Gradio fills in a form field by field, and fields in closed folds some ticks after the next event. Questions asked
 # before that would see old values.
 SETTLED = "() => new Promise((settled) => setTimeout(settled, 150))"
-# ``plan(rate, unknown)`` describes the runs, and without a rate the reason why their time is unknown.
+# ``plan(rate)`` describes the runs; ``rate`` is None if no run of their kind was made on this machine.
 Plan = Callable[..., Markup]
 
 
@@ -180,11 +190,10 @@ class StartForm:
 
     def estimate_on(self, listen: Callable[..., Any]) -> None:
         """Shows the estimate at events of the fields, or by ``event.then`` when the handler of an event is done."""
-        inputs, outputs = [self.questions, *self.inputs], [self.planned, *self.described]
+        inputs = [self.questions, *self.inputs]
+        outputs = [self.planned, *self.described]
         settled = listen(None, None, None, js=SETTLED, **EVERY)
-        # An older estimate may still be measured; it will not be shown.
-        first = settled.then(partial(self._estimate, "measuring"), inputs, outputs, **EVERY)
-        first.then(partial(self._estimate, None), inputs, outputs, **EVERY)
+        settled.then(self._estimate, inputs, outputs, **EVERY)
 
     def start_on(self, button: gr.Button, start: Callable[..., str], selected: Any) -> Any:
         """Starts runs at a press of ``button``; ``start(visitor, *values)`` returns the id for ``selected``."""
@@ -197,22 +206,13 @@ class StartForm:
 
         return button.click(press, self.inputs, [self.planned, selected], **UNQUEUED)
 
-    def _estimate(self, unknown: Unknown | None, questions: Questions, *values: Any) -> Update:
-        """The estimate. ``unknown`` is the reason shown for a time that could be measured; None measures it.
-
-        The measured time comes with the whole plan again: the answer to a field that was filled in earlier, while
-        others had their old values, may arrive after the answer to the complete form.
-        """
+    def _estimate(self, questions: Questions, *values: Any) -> Update:
+        """The plan. The answer to older values of the form, which may arrive last, is not shown."""
         is_newest = ask(questions)
         try:
             run, plan = self.estimate(*values)
-            runs = self.store.recent()
-            rate = known_rate(run, runs, self.store)
-            is_measurable = rate is None and can_measure_rate(run.config, runs, self.store)
-            if is_measurable and not unknown:
-                rate = measure_rate(run, self.store)
-            planned = plan(rate, unknown=unknown if is_measurable and unknown else "no run")
-            update = {self.planned: planned, **self.describe(run, *values)}
+            rate = known_rate(run.config, self.store.recent())
+            update = {self.planned: plan(rate), **self.describe(run, *values)}
         except UserFacingError as error:
             update = {self.planned: error_message(error)}
         return update if is_newest() else {self.planned: gr.skip()}

@@ -31,13 +31,14 @@ import gradio as gr
 
 from sbert_app.pages.components.events import EVERY, LATEST, PRIVATE, UNQUEUED, Questions, Update, note_action
 from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, progress_bar
-from sbert_app.services.background.tasks import Superseded, TaskResult
+from sbert_app.services.background.tasks import Owner, Superseded, TaskResult
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from training.errors import Stopped, UserFacingError
 
 # The labels of the Stop button.
-IDLE, STOPPING = "Stop", "Stopping …"
+IDLE = "Stop"
+STOPPING = "Stopping …"
 
 
 def visible(value: Any) -> Update:
@@ -102,8 +103,8 @@ class MeasureTab:
             block = block.parent
         return block
 
-    def owner(self, request: gr.Request) -> str:
-        return f"{request.session_hash} {self.name}"
+    def owner(self, request: gr.Request) -> Owner:
+        return (request.session_hash or "", self.name)
 
     def __post_init__(self) -> None:
         def halt(request: gr.Request) -> Any:
@@ -146,7 +147,8 @@ class MeasureTab:
             done.then(None, None, None, js=undim, **EVERY)
         if example is None:
             return
-        was_opened, starts = gr.State(False), gr.State({})
+        was_opened = gr.State(False)
+        starts = gr.State({})
         self.start.click(note_action, starts, None, **EVERY)
 
         def first(opened: bool, starts: Questions) -> Update:

@@ -3,18 +3,19 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import gradio as gr
 from markupsafe import Markup
 
-from sbert_app.figures.compare import MOST_WORDS, starts_of_parts
+from sbert_app.figures.compare import MOST_WORDS, condensed
 from sbert_app.formats import format_estimate, format_number
 from sbert_app.pages.components.templates import macro
 from sbert_app.process import is_ending
 from sbert_app.services.background.tasks import TaskProgress
 from training.errors import NotFoundError, UserFacingError, summary_of
 from training.evaluation.attribution import Attribution, WordAttribution
+from training.progress import STEPS_BEFORE_ESTIMATE
 
 log = logging.getLogger("sbert_lab.pages")
 INTERNAL_ERROR = "This failed because of a fault in the app; its log has the details."
@@ -75,36 +76,27 @@ def progress_bar(step: TaskProgress) -> Markup:
     return macro("progress")(f"{step.description} · {step.fraction:.0%}{left}", step.fraction)
 
 
-# The reasons why the time of a run is unknown.
-Unknown = Literal["measuring", "no run"]
-NO_TIME: dict[Unknown, tuple[str, str]] = {
-    "measuring": ("measuring the speed of this machine …", ""),
-    "no run": ("no estimate yet", "the first run from this base will give one"),
-}
-
-
-def estimate_plan(
-    facts: Sequence[str], seconds: float | None, source: str, unknown: Unknown, remarks: Sequence[str]
-) -> Markup:
+def estimate_plan(facts: Sequence[str], seconds: float | None, source: str, remarks: Sequence[str]) -> Markup:
     """The work that Start would do, and its time.
 
     Args:
-        seconds: the time, estimated from ``source``; None for the reason ``unknown``.
+        seconds: the time, estimated from ``source``; None if no run of this kind has been made on this machine.
         remarks: further facts, such as a conversion of the data.
     """
-    time, why = NO_TIME[unknown] if seconds is None else (f"about {format_estimate(seconds)}", f"from {source}")
-    return macro("plan")(facts, time, why, remarks)
+    if seconds is None:
+        return macro("plan")(facts, f"time known after {STEPS_BEFORE_ESTIMATE} steps", "", remarks)
+    return macro("plan")(facts, f"about {format_estimate(seconds)}", f"from {source}", remarks)
 
 
 def attribution(explanation: Attribution | WordAttribution) -> Markup:
     """The legend of a word map, or a table of words with the contribution of each to the score."""
     if isinstance(explanation, WordAttribution):
         return macro("word_attribution")(explanation)
-    parts = tuple(len(starts_of_parts(words)) for words in (explanation.words_a, explanation.words_b))
-    summed = "" if parts == explanation.matrix.shape else ", summed by the sentences of a long text"
-    most = f"The map shows the {MOST_WORDS} that count most; with the rest, the cells"
-    cells = most if max(parts) > MOST_WORDS else "The cells"
+    is_whole = condensed(explanation).matrix.shape == explanation.matrix.shape
+    summed = (
+        "" if is_whole else f" Longer texts are summed by sentence; the {MOST_WORDS} parts that count most are shown."
+    )
     return note(
-        f"Each cell shows what a word pair adds to the cosine (blue) or takes from it (orange){summed}. "
-        f"{cells} sum to the cosine, {format_number(explanation.cosine, 4)}."
+        "Each cell shows what a word pair adds to the cosine (blue) or takes from it (orange); all cells sum to the "
+        f"cosine, {format_number(explanation.cosine, 4)}.{summed}"
     )

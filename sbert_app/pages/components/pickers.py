@@ -36,7 +36,8 @@ NAMED_MODELS = [(name, name) for name in MODELS]
 WORD_ENCODER_LABELS = {BILSTM: "InferSent: BiLSTM over GloVe", DAN: "Deep Averaging Network over GloVe"}
 POOLINGS = [(pooling_label(name), name) for name in PAPER_POOLINGS]
 HINT = "or a Hugging Face id, or a run"
-NO_CROSS_ENCODER, NO_MODEL = "none", ""
+NO_CROSS_ENCODER = "none"
+NO_MODEL = ""
 CROSS_ENCODER_REMARKS = {"minilm-stsb": "built in", "mpnet-stsb": f"stronger; {DOWNLOADS['mpnet-stsb']}"}
 CROSS_ENCODER_CHOICES = [
     (NO_CROSS_ENCODER, NO_CROSS_ENCODER),
@@ -158,7 +159,8 @@ def model_picker(
 ) -> gr.Dropdown:
     """A picker of a bi-encoder, or of none if ``optional``; its list is read anew when the page is opened."""
     none = [("none", NO_MODEL)] if optional else []
-    options = {"info": HINT + endpoint_hint(services), "elem_classes": "model", **options}
+    options.setdefault("info", HINT + endpoint_hint(services))
+    options.setdefault("elem_classes", "model")
     picker = open_dropdown(label, [*none, *MODELS], value=value, **options)
     return fresh(picker, lambda runs: [*none, *model_choices(services, runs)])
 
@@ -176,7 +178,8 @@ def pooling_radio(own: str) -> gr.Radio:
 
 def model_and_pooling(services: Services, prefix: str) -> tuple[gr.Dropdown, gr.Radio]:
     """Both pickers, with ids that begin with ``prefix``; choosing a model selects the pooling it was trained with."""
-    model, pooling = model_picker(services, elem_id=f"{prefix}-model"), pooling_picker(elem_id=f"{prefix}-pooling")
+    model = model_picker(services, elem_id=f"{prefix}-model")
+    pooling = pooling_picker(elem_id=f"{prefix}-pooling")
 
     def own_pooling(name: str) -> Any:
         own = services.models.own_pooling(named_model(name))
@@ -195,7 +198,9 @@ def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER, **options: Any) -> 
 
 # ---------------------------------------------------------------- dimensions, prompt and precision of a model
 
-ALL, AS_FOLDER, NO_PROMPT = "all", "as the model's folder says", "none"
+ALL = "all"
+AS_FOLDER = "as the model's folder says"
+NO_PROMPT = "none"
 DIMENSIONS = (ALL, "512", "256", "128", "64", "32")
 ROLES_LABEL = "first: query, second: document"
 
@@ -211,8 +216,14 @@ def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) 
         hint = "Text before every sentence, or the name of a prompt in the model's folder"
         prompt = open_dropdown("Prompt", (AS_FOLDER, NO_PROMPT), hint, elem_classes="model-prompt")
         hint = "Number format of the computation; Evaluate › Cost compares them"
-        options = {"label": "Precision", "info": hint, "min_width": 240, "elem_classes": "model-precision"}
-        precision = gr.Dropdown([(label, name) for name, label in DTYPES.items()], value=AUTO, **options)
+        precision = gr.Dropdown(
+            [(label, name) for name, label in DTYPES.items()],
+            value=AUTO,
+            label="Precision",
+            info=hint,
+            min_width=240,
+            elem_classes="model-precision",
+        )
 
     def show(name: str | None) -> tuple[Any, Any, Any]:
         """The settings in the name, and the prompts in the folder of the model."""

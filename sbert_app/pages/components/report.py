@@ -66,7 +66,7 @@ class Report:
         has_plots = any(PLOT in part for parts in sections.values() for part in parts)
         scripts = [*([get_plotlyjs()] if has_plots else []), read_asset("report.js")]
         made_with = {
-            "Report made": time.strftime("%-d %B %Y, %H:%M %Z"),
+            "Report made": f"{time.localtime().tm_mday} {time.strftime('%B %Y, %H:%M %Z')}",
             "Machine": f"{describe_processor()}; {platform.system()} {platform.machine()}",
             "Versions": f"SBERT Lab {__version__}, Python {platform.python_version()}, "
             + ", ".join(f"{name} {version(name)}" for name in LIBRARIES),
@@ -134,7 +134,7 @@ def report_button(
     It is visible while a plot or a table among ``inputs`` is.
     """
     parts = [component for component in inputs if isinstance(component, gr.HTML | gr.Plot)]
-    options = {"visible": any("<table" in str(part.value) for part in parts), **options}
+    options.setdefault("visible", any("<table" in str(part.value) for part in parts))
     button = gr.Button("Download a report", size="sm", elem_id=f"report-{name}", **options)
     file = gr.File(visible=False)
 

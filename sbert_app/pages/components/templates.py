@@ -17,7 +17,8 @@ from sbert_app.pages import PAGES
 from sbert_app.services.results.results import data_label
 
 # The RGB values of words that make the sentences more similar, and less similar.
-BLUE, ORANGE = "0,114,178", "213,94,0"
+BLUE = "0,114,178"
+ORANGE = "213,94,0"
 
 
 def tint(value: float, largest: float) -> str:

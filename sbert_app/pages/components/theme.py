@@ -22,9 +22,15 @@ def build() -> gr.themes.Base:
     # No text is smaller than 13 pixels, so that hints can be read from a projector.
     text = gr.themes.Size("13px", "13px", "13.6px", "14px", "16px", "22px", "26px", name="text")
     mono = [gr.themes.Font(name) for name in ("ui-monospace", "SFMono-Regular", "Menlo", "monospace")]
-    hues = {"primary_hue": BLUE, "secondary_hue": BLUE, "neutral_hue": gr.themes.colors.slate}
-    sizes = {"text_size": text, "radius_size": gr.themes.sizes.radius_md}
-    return gr.themes.Base(font=fonts, font_mono=mono, **hues, **sizes).set(
+    return gr.themes.Base(
+        font=fonts,
+        font_mono=mono,
+        primary_hue=BLUE,
+        secondary_hue=BLUE,
+        neutral_hue=gr.themes.colors.slate,
+        text_size=text,
+        radius_size=gr.themes.sizes.radius_md,
+    ).set(
         body_background_fill="#f7f8fa",
         body_background_fill_dark="#10141b",
         block_background_fill="#ffffff",

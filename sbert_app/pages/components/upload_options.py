@@ -10,6 +10,7 @@ The picker of encodings is visible if a text file is not plainly UTF-8, with wor
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -25,16 +26,26 @@ from sbert_app.pages.components.templates import macro
 from sbert_app.services.container import Services
 from sbert_app.services.files.doctor import EXAMPLES, clean, examine
 from sbert_app.services.files.layout import suffix_like
-from sbert_app.services.files.uploads import GOLD_SCALE, ChosenColumns, has_triplets, named_columns
 from training.catalogue import DEFAULT_MODEL
 from training.data.gold import parse_reading
 from training.data.load import load_data
 from training.data.tables.cells import as_text
 from training.data.tables.columns import listed
+from training.data.tables.reading import (
+    FORMS,
+    LABEL,
+    NO_JUDGEMENT,
+    RATING,
+    SCORE,
+    TEXTS,
+    Column,
+    TableReading,
+    requested_columns,
+)
 from training.data.tables.rows import OpenedTable, file_version
 from training.data.tables.table import open_table
 from training.data.tables.text import SPOKEN, UnknownEncodingError
-from training.data.tables.xlsx import UnknownSheetError
+from training.data.tables.workbook import UnknownSheetError
 from training.errors import InputError, UserFacingError
 from training.models.model import VectorModel
 from training.names import DataName
@@ -43,7 +54,10 @@ from training.names import DataName
 MOST_OPENED = 16
 # The suffix of the id of each column picker, and its label.
 COLUMNS = {"1": "Sentence 1", "2": "Sentence 2", "target": "Score or label"}
-NONE, CHOOSE = "", "choose a column"
+NONE = ""
+CHOOSE = "choose a column"
+# The roles that the pickers show.
+READ = (*TEXTS, SCORE, LABEL, RATING)
 
 
 class ColumnPicker:
@@ -60,9 +74,17 @@ class ColumnPicker:
             self.columns = [
                 gr.Dropdown(label=label, min_width=200, elem_id=f"{elem_id}-{end}") for end, label in COLUMNS.items()
             ]
-            label, example = "Read scores or labels as", "as they are; or 1-7; or yes:1, no:0"
-            options = {"max_lines": 1, "min_width": 200, "visible": False, "elem_id": f"{elem_id}-read-as"}
-            self.read_as = gr.Textbox("", label=label, placeholder=example, **options)
+            label = "Read scores or labels as"
+            example = "as they are; or 1-7; or yes:1, no:0"
+            self.read_as = gr.Textbox(
+                "",
+                label=label,
+                placeholder=example,
+                max_lines=1,
+                min_width=200,
+                visible=False,
+                elem_id=f"{elem_id}-read-as",
+            )
         self.inputs = [self.sheet, *self.columns, self.read_as]
         self.outputs = [self.row, *self.inputs]
         target = self.columns[-1]
@@ -77,23 +99,39 @@ class ColumnPicker:
             # The page shows the error where it uses the file.
             return self.of(None)
 
-    def of(self, table: OpenedTable | None, columns: ChosenColumns | None = None) -> Update:
-        """The update for a table, with ``columns`` selected or else the suggested ones; hidden without a table."""
+    def of(self, table: OpenedTable | None, reading: TableReading | None = None) -> Update:
+        """The update for a table, with the columns of the ``reading`` or its own selected; hidden without a table."""
         if table is None:
             # Gradio takes the value out of an update, so that one for all would empty the first alone.
             return {self.row: gr.update(visible=False), **{part: gr.update(value=None) for part in self.inputs}}
-        suggested, guessed = (columns, frozenset[str]()) if columns else ChosenColumns.suggested(table)
-        names = [(f"{column} (guessed)" if column in guessed else column, column) for column in table.columns]
-        values = (suggested.first, suggested.second, suggested.target) if suggested else (None, None, None)
-        first = "anchor, positive, negative" if has_triplets(table.columns) else CHOOSE
+        reading = reading or table.reading
+        names = [
+            (
+                f"{column.name} ({column.evidence})" if column.evidence and column.role in READ else column.name,
+                column.name,
+            )
+            for column in reading.columns
+        ]
+        are_triplets = reading.form == FORMS[0]
+        sentences = () if are_triplets else reading.sentences
+        values = [*[*sentences, None, None][:2], None if are_triplets else reading.target]
+        first = ", ".join(FORMS[0]) if are_triplets else CHOOSE
         sheets = list(table.sheets)
-        pickers = zip(self.columns, (first, "none", "none"), values, strict=True)
+        # A doubt leaves the choice to the user, who may also say that there is no judgement.
+        target = "which?" if reading.doubts and sentences else "none"
+        pickers = zip(self.columns, (first, "none", target), values, strict=True)
+        names += [("none of them", NO_JUDGEMENT)] if target != "none" else []
         return {
             self.row: gr.update(visible=True),
             self.sheet: gr.update(choices=sheets, value=table.sheet or None, visible=len(sheets) > 1),
             **{picker: gr.update(choices=[(none, NONE), *names], value=name or NONE) for picker, none, name in pickers},
             self.read_as: gr.update(value="", visible=bool(values[-1])),
         }
+
+
+def _with_evidence(column: Column) -> str:
+    is_by_cells = column.evidence and column.role in READ
+    return f"{column.name} ({column.evidence})" if is_by_cells else column.name
 
 
 # (label, name of the codec); the first is the default.
@@ -105,8 +143,15 @@ MOST_WORDS = 160
 
 def encoding_dropdown(elem_id: str) -> gr.Dropdown:
     """The picker of encodings, hidden until there is a doubt."""
-    options = {"label": "Encoding", "info": "If words look wrong", "visible": False, "min_width": 200}
-    return gr.Dropdown(ENCODINGS, value=DETECTED, elem_id=elem_id, **options)
+    return gr.Dropdown(
+        ENCODINGS,
+        value=DETECTED,
+        elem_id=elem_id,
+        label="Encoding",
+        info="If words look wrong",
+        visible=False,
+        min_width=200,
+    )
 
 
 class FileDoctor:
@@ -143,7 +188,8 @@ class FileDoctor:
             findings = examine(data, self.services.models.get(DEFAULT_MODEL, VectorModel))
             download = gr.update(visible=False)
             if any(finding.is_left_out for finding in findings):
-                table, folder = open_upload(paths[0], *how[:2]), self.services.temp.new_folder("exports")
+                table = open_upload(paths[0], *how[:2])
+                folder = self.services.temp.new_folder("exports")
                 output = folder / f"{Path(paths[0]).stem}-clean{suffix_like(table)}"
                 rows = format_count(clean(table, output, data, findings), "row")
                 download = gr.update(value=str(output), label=f"Download the {rows} without fault", visible=True)
@@ -171,22 +217,26 @@ class UploadOptions:
         self.doctor.wire(upload, self.inputs)
         self.outputs = [self.read, self.encoding, *self.columns.outputs, *self.doctor.outputs]
         gr.on([upload.upload, upload.clear], self.describe, upload, self.outputs, **LATEST)
-        sheet, read = self.columns.sheet, [upload, self.encoding]
+        sheet = self.columns.sheet
+        read = [upload, self.encoding]
         on_choice(self.encoding, self.describe, read, self.outputs)
         on_choice(sheet, self.columns.show, [*read, sheet], self.columns.outputs)
 
     def describe(self, files: str | Sequence[str] | None, encoding: str = DETECTED) -> Update:
         """Shows words of the first doubtful file with the picker of encodings, and the columns of the first file."""
-        first, doubtful = None, None
+        first = None
+        doubtful = None
         try:
             for path in _paths(files):
                 table = open_upload(path, encoding)
-                first, doubtful = first or table, None if table.is_plain else table
+                first = first or table
+                doubtful = None if table.is_plain else table
                 if doubtful:
                     break
             words, in_doubt = (how_it_reads(doubtful), True) if doubtful else ("", False)
         except UserFacingError as error:
-            words, in_doubt = error_message(error), bool(encoding) or isinstance(error, UnknownEncodingError)
+            words = error_message(error)
+            in_doubt = bool(encoding) or isinstance(error, UnknownEncodingError)
         return {
             self.read: gr.HTML(words, visible=bool(words)),
             self.encoding: gr.Dropdown(value=encoding, visible=in_doubt),
@@ -239,20 +289,24 @@ def chosen_name(services: Services, path: str, encoding: str, sheet: str | None,
     """
     services.access.check_data(path)
     table = open_upload(path, encoding, sheet)
-    first, *others, read_as = (name or None for name in (*names, *[None] * (4 - len(names))))
+    first, second, target, read_as = (name or None for name in (*names, *[None] * (4 - len(names))))
     scale, labels = parse_reading(read_as)
-    named_encoding = encoding if encoding and not table.is_plain else None
-    as_named = str(DataName(path, named_encoding, scale=scale, labels=labels))
-    columns = ChosenColumns(first, *others) if first else None
-    if columns and not set(columns.names) <= set(table.columns):
-        # This is another of several files, and its columns are found by their own names.
-        return as_named
-    if columns is None and (any(others) or not has_triplets(table.columns)):
+    own_sheet = None if table.is_default_sheet else table.sheet
+    name = DataName(
+        path, encoding if encoding and not table.is_plain else None, scale=scale, labels=labels, sheet=own_sheet
+    )
+    chosen = [column for column in (first, second, target) if column]
+    if not set(chosen) <= {*table.columns, NO_JUDGEMENT}:
+        # This is another of several files, and its columns are found by themselves.
+        return str(name)
+    reading = table.reading
+    if first is None and (chosen or not reading.sentences):
         has = f"{table.path.name} has {listed(table.columns)}"
         raise InputError(f"choose the column of sentence 1, below the file: {has}")
-    services.check_kept_room(Path(path))
-    copy = named_columns(table, columns, services.settings.home, scale, labels)
-    if copy is None:
-        return as_named
-    has_scores = columns and "score" in open_table(copy).columns
-    return str(DataName(str(copy), scale=GOLD_SCALE if has_scores else None))
+    is_as_read = (first, second) == (*reading.sentences, None)[:2] and target == reading.target
+    if first is None or is_as_read:
+        return str(name)
+    columns = ",".join(column.replace(",", "\\,") for column in chosen)
+    # What cannot be is an error now, and not when a run begins.
+    reading.with_columns(requested_columns(columns, reading))
+    return str(replace(name, columns=columns))

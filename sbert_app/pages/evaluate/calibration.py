@@ -41,7 +41,9 @@ def build(services: Services) -> None:
         back = gr.Button("Back to the shipped calibration", elem_id="calibrate-back")
     figure = gr.Plot(show_label=False, visible=False, elem_id="reliability")
     report_button(services, *of_page("Calibration", {"What a cosine means": [tab.status, figure]}), "calibration")
-    home, empty, after = services.settings.home, {figure: hidden()}, len(pickers.inputs)
+    home = services.settings.home
+    empty = {figure: hidden()}
+    after = len(pickers.inputs)
 
     def fit(watch: Watch, *values: str) -> Update:
         """Fits the curve on the first set, stores it, and checks it on the second set if there is one."""

@@ -1,4 +1,4 @@
-"""The tab Error analysis: pairs that a model scores far too high or too low, and slices on which it is weak."""
+"""The tab Errors: pairs that a model scores far too high or too low, and slices on which it is weak."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ from sbert_app.services.results.grid import evaluate_one, load_scored_pairs
 from sbert_app.services.results.precomputed import shipped_scores
 from sbert_app.services.results.results import EvalResult, Metric, data_label
 from training.data.dataset import Dataset
-from training.models.model import Model
+from training.models.model import Model, PairModel
 from training.names import ModelName
 
 NO_WORD_MAP = "The score of this kind of model cannot be decomposed by words."
@@ -106,7 +106,8 @@ class _ErrorAnalysisTab:
 
     def report(self, analysis: _Analysis | None, *parts: Any) -> Report:
         """The report of the tab, with its lists of errors as tables."""
-        report, errors = self.of_tab(*parts), analysis.errors if analysis else ErrorAnalysis([], [], [])
+        report = self.of_tab(*parts)
+        errors = analysis.errors if analysis else ErrorAnalysis([], [], [])
         lists = {"Rated too high by the model": errors.over, "Rated too low by the model": errors.under}
         tables = {title: [errors_table(pairs)] for title, pairs in lists.items() if pairs}
         return replace(report, sections={**report.sections, **tables})
@@ -121,15 +122,15 @@ class _ErrorAnalysisTab:
     def _explanation(self, model: ModelName, pair: RankedError) -> Update:
         """The pair with its word map, or the reason why there is none."""
         from training.evaluation.attribution import Attribution, attribute
-        from training.models.cross_encoder import CrossEncoder
         from training.models.encoder import Encoder
 
         scorer = self.services.models.get(model, Model)
-        if not isinstance(scorer, Encoder | CrossEncoder):
+        if not isinstance(scorer, Encoder | PairModel):
             return {self.pair: error_pair(pair, messages.note(NO_WORD_MAP)), self.map: hidden()}
-        explanation, figure = attribute(scorer, pair.first, pair.second), None
+        explanation = attribute(scorer, pair.first, pair.second)
+        figure = None
         if isinstance(explanation, Attribution):
-            figure = word_map(explanation.words_a, explanation.words_b, explanation.matrix)
+            figure = word_map(explanation)
         return {self.pair: error_pair(pair, messages.attribution(explanation)), self.map: visible(figure)}
 
 

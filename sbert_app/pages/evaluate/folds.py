@@ -20,7 +20,8 @@ from sbert_app.services.experiments.experiment import FOLDS, Experiment, Experim
 from sbert_app.services.results.transfer import pairs_by_genre
 from training.errors import UserFacingError
 
-BY_TOPIC, K_FOLDS = "leave one topic out", "k folds"
+BY_TOPIC = "leave one topic out"
+K_FOLDS = "k folds"
 DEFAULT_STEPS = 60
 INTRO = (
     "Start trains one run for each fold and scores it on the pairs of that fold, which it has not seen. The runs also "
@@ -40,8 +41,9 @@ def build(services: Services) -> None:
             split = gr.Radio([BY_TOPIC, K_FOLDS], value=BY_TOPIC, label="Split", elem_id="folds-how")
             k = gr.Slider(2, folds.MAX_FOLDS, value=5, step=1, label="Folds", visible=False, elem_id="folds-k")
         base = model_picker(services, info=HINT)
-        options = {"label": "Steps per run", "info": "Of 16 pairs", "elem_id": "folds-steps"}
-        steps = gr.Number(DEFAULT_STEPS, precision=0, minimum=1, **options)
+        steps = gr.Number(
+            DEFAULT_STEPS, precision=0, minimum=1, label="Steps per run", info="Of 16 pairs", elem_id="folds-steps"
+        )
     how = UploadOptions(services, file, "folds")
     button = gr.Button("Start", variant="primary", elem_id="start-folds")
     error = gr.HTML(elem_id="folds-told")

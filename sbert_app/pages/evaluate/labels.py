@@ -66,8 +66,9 @@ def build_transfer(services: Services) -> None:
     gr.HTML(messages.note(TRANSFER_INTRO))
     with gr.Row():
         models = model_dropdown(services, [MODELS[0], "tfidf"], min_width=300, elem_id="transfer-models")
-        info = {"label": "Task", "info": "or your own file"}
-        data = gr.Dropdown(TASKS, value=GENRES, min_width=240, elem_id="transfer-data", **info)
+        data = gr.Dropdown(
+            TASKS, value=GENRES, min_width=240, elem_id="transfer-data", label="Task", info="or your own file"
+        )
         file = file_and_data(data, min_width=260, elem_id="transfer-file")
     options = UploadOptions(services, file, "transfer")
     tab = MeasureTab.build(services, "transfer", "Score", ("score-transfer", "stop-transfer", "transfer-status"))
@@ -90,7 +91,8 @@ def build_transfer(services: Services) -> None:
 def score_table(models: list[ModelName], data: ClassificationData, scores: list[TransferScore | str]) -> Markup:
     """The accuracy of each model, or the reason why it has none, above that of the largest class."""
     best = max((score.mean for score in scores if isinstance(score, TransferScore)), default=None)
-    rows, classes = list(zip([model.label for model in models], scores, strict=True)), data.classes[:MAX_CLASSES_LISTED]
+    rows = list(zip([model.label for model in models], scores, strict=True))
+    classes = data.classes[:MAX_CLASSES_LISTED]
     return render("evaluate/templates/transfer_scores.html", data=data, classes=classes, rows=rows, best=best)
 
 

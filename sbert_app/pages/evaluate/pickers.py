@@ -24,7 +24,8 @@ OR_HUB = "or hf:<org>/<name>"
 
 def model_dropdown(services: Services, value: str | Sequence[str], hint: str = "", **options: Any) -> gr.Dropdown:
     """A dropdown of models by name, for several if ``value`` is a list; runs are added when the page is opened."""
-    several, info = not isinstance(value, str), f"{HINT}, NAME?dim=64{hint}{endpoint_hint(services)}"
+    several = not isinstance(value, str)
+    info = f"{HINT}, NAME?dim=64{hint}{endpoint_hint(services)}"
     options |= {"value": list(value) if several else value, "multiselect": several}
     picker = open_dropdown("Models" if several else "Model", KNOWN_MODELS, info, **options)
     return fresh(picker, lambda runs: model_choices(services, runs, KNOWN_MODELS, None))

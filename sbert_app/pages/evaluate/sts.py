@@ -1,7 +1,7 @@
-"""The tab Sentence similarity: models × data sets as in the paper's Tables 1 and 2, and quality against speed.
+"""The tab Quality: models × data sets as in the paper's Tables 1 and 2, and quality against speed.
 
-The tab opens with a shipped table. "Measure" fills another one cell by cell; cells that were measured before come from
-the cache.
+The tab opens with a shipped table. "Measure others" fills another one cell by cell; cells that were measured before
+come from the cache.
 """
 
 from collections.abc import Iterator
@@ -104,39 +104,56 @@ class _SimilarityTab:
         self.services = services
         self.shipped = shipped
         self.grid = gr.State(None)
-        with gr.Row(elem_classes="evaluate"):
-            options: dict[str, Any] = {"scale": 3, "min_width": 300, "elem_id": "evaluate-models"}
-            self.models = model_dropdown(services, FIRST_MODELS, " or NAME:cls", **options)
-            options = {"value": ["stsb:test"], "multiselect": True, "scale": 2, "elem_id": "evaluate-data"}
-            self.data = open_dropdown("Data sets", DATA, OR_HUB, **options)
-            options = {"height": 120, "scale": 2, "min_width": 280, "elem_id": "evaluate-files"}
-            self.files = gr.File(label="Your own files", file_count="multiple", **options)
-        self.how = UploadOptions(services, self.files, "evaluate")
-        ids = ("measure", "stop-measure", "evaluate-status")
-        stopped = "stopped: the table has what was measured until then"
-        self.tab = MeasureTab.build(services, "evaluate", "Measure", ids, stopped=stopped)
-        with self.tab.buttons:
-            self.back = gr.Button("Show the shipped table", visible=False, elem_id="shipped-again")
-        with gr.Accordion(_Display().title, open=False, elem_id="evaluate-display") as self.display:
-            with gr.Row():
-                similarities = [(similarity.label, name) for name, similarity in SIMILARITIES.items()]
-                options = {"min_width": 320, "scale": 3, "elem_id": "similarity"}
-                self.similarity = gr.Radio(similarities, value="cosine", label="Similarity", **options)
-                options = {"min_width": 260, "scale": 2, "elem_id": "paper"}
-                self.paper = gr.Radio(list(PAPER_TABLES), value=FIRST, label="Rows from the paper", **options)
-            label = "Pearson r instead of Spearman ρ"
-            self.pearson = gr.Checkbox(False, label=label, container=False, elem_id="pearson")
         table = tabulate(shipped, Metric())
         first, second = _two_best(table)
         self.table = gr.HTML(score_table(shipped, table), elem_id="scores")
+        with gr.Accordion(_Display().title, open=False, elem_id="evaluate-display") as self.display:
+            with gr.Row():
+                similarities = [(similarity.label, name) for name, similarity in SIMILARITIES.items()]
+                self.similarity = gr.Radio(
+                    similarities, value="cosine", label="Similarity", min_width=320, scale=3, elem_id="similarity"
+                )
+                self.paper = gr.Radio(
+                    list(PAPER_TABLES),
+                    value=FIRST,
+                    label="Rows from the paper",
+                    min_width=260,
+                    scale=2,
+                    elem_id="paper",
+                )
+            label = "Pearson r instead of Spearman ρ"
+            self.pearson = gr.Checkbox(False, label=label, container=False, elem_id="pearson")
+        with gr.Accordion("Measure others", open=False, elem_id="measure-others"):
+            with gr.Row(elem_classes="evaluate"):
+                options: dict[str, Any] = {"scale": 3, "min_width": 300, "elem_id": "evaluate-models"}
+                self.models = model_dropdown(services, FIRST_MODELS, " or NAME:cls", **options)
+                self.data = open_dropdown(
+                    "Data sets", DATA, OR_HUB, value=["stsb:test"], multiselect=True, scale=2, elem_id="evaluate-data"
+                )
+                self.files = gr.File(
+                    label="Your own files",
+                    file_count="multiple",
+                    height=120,
+                    scale=2,
+                    min_width=280,
+                    elem_id="evaluate-files",
+                )
+            self.how = UploadOptions(services, self.files, "evaluate")
+            ids = ("measure", "stop-measure", "evaluate-status")
+            stopped = "stopped: the table has what was measured until then"
+            self.tab = MeasureTab.build(services, "evaluate", "Measure", ids, stopped=stopped)
+            with self.tab.buttons:
+                self.back = gr.Button("Show the shipped table", visible=False, elem_id="shipped-again")
         # Hidden while fewer than two models have a figure.
         with gr.Accordion("Is the difference real?", open=False, elem_id="two-models") as self.two:
             with gr.Row():
                 choices = _model_choices(shipped)
-                options = {"min_width": 220, "elem_id": "first-model"}
-                self.first = gr.Dropdown(choices, value=first, label="First model", **options)
-                options = {"min_width": 220, "elem_id": "second-model"}
-                self.second = gr.Dropdown(choices, value=second, label="Second model", **options)
+                self.first = gr.Dropdown(
+                    choices, value=first, label="First model", min_width=220, elem_id="first-model"
+                )
+                self.second = gr.Dropdown(
+                    choices, value=second, label="Second model", min_width=220, elem_id="second-model"
+                )
             self.differences = gr.HTML(differences(shipped, first, second, Metric()), elem_id="findings")
         # Hidden while no model has a figure.
         with gr.Column() as self.one:
@@ -145,8 +162,9 @@ class _SimilarityTab:
                 gr.HTML(messages.note(SCATTER_NOTE))
             with gr.Accordion("Copy the table", open=False, elem_id="copy"):
                 self.format = gr.Radio(list(FORMATS), value="Markdown", show_label=False, elem_id="copy-form")
-                text = {"show_label": False, "buttons": ["copy"], "max_lines": 14, "elem_id": "copy-text"}
-                self.text = gr.Code(markdown(table), **text)
+                self.text = gr.Code(
+                    markdown(table), show_label=False, buttons=["copy"], max_lines=14, elem_id="copy-text"
+                )
         shows = {"Scores": [self.table], "Is the difference real?": [self.differences], "Speed": [self.scatter]}
         display = [self.similarity, self.pearson, self.paper]
         report_button(services, *of_page("Evaluation", shows, display), "evaluation")
@@ -181,7 +199,8 @@ class _SimilarityTab:
         self, request: gr.Request, models: list[str], data: list[str], files: list[str] | None, *values: Any
     ) -> Iterator[Update]:
         """Fills a grid and shows each cell once it is measured. ``values``: the display, then options of the files."""
-        display, how = _Display(*values[:DISPLAYED]), values[DISPLAYED:]
+        display = _Display(*values[:DISPLAYED])
+        how = values[DISPLAYED:]
         try:
             names = [*data, *(chosen_name(self.services, file, *how) for file in files or ())]
             grid = make_grid(models, [self.services.access.check_data(name) for name in names])
@@ -203,7 +222,8 @@ class _SimilarityTab:
 
     def show_results(self, grid: ResultGrid | None, *values: Any) -> Update:
         """The updates of all components that depend on the results."""
-        results, display = grid or self.shipped, _Display(*values)
+        results = grid or self.shipped
+        display = _Display(*values)
         first, second = _two_best(tabulate(results, display.metric, display.papers))
         choices = _model_choices(results)
         return {
@@ -214,7 +234,8 @@ class _SimilarityTab:
 
     def show(self, grid: ResultGrid | None, first: str | None, second: str | None, *values: Any) -> Update:
         """The updates of all components that depend on the display. The two models that are compared stay."""
-        results, display = grid or self.shipped, _Display(*values)
+        results = grid or self.shipped
+        display = _Display(*values)
         table = tabulate(results, display.metric, display.papers)
         measured = sum(any(row.estimates.values()) for row in table.rows)
         return {

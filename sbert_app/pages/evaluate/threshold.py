@@ -29,7 +29,8 @@ from training.models.model import VectorModel, opener_of
 from training.names import ModelName
 
 FIRST_MODELS = ("all-MiniLM-L6-v2", "tfidf")
-LEAST_PRECISION, MATCH_FROM = 0.95, 4.0
+LEAST_PRECISION = 0.95
+MATCH_FROM = 4.0
 INTRO = (
     "Which model finds matches best, and how similar must the sentences of a match be? Upload pairs with labels (1 and "
     "0, yes and no, entailment) or gold scores."
@@ -43,14 +44,38 @@ def build(services: Services) -> None:
     title = _settings(LEAST_PRECISION, MATCH_FROM, MARGIN)
     with gr.Accordion(title, open=False, elem_id="threshold-settings") as settings, gr.Row():
         hint = "The share of matches among the pairs above the threshold"
-        options = {"label": "Precision of at least", "info": hint, "elem_id": "threshold-precision"}
-        precision = gr.Number(LEAST_PRECISION, minimum=0.01, maximum=0.999, step=0.01, min_width=220, **options)
+        precision = gr.Number(
+            LEAST_PRECISION,
+            minimum=0.01,
+            maximum=0.999,
+            step=0.01,
+            min_width=220,
+            label="Precision of at least",
+            info=hint,
+            elem_id="threshold-precision",
+        )
         hint = "On the scale 0–5; labels do not need it"
-        options = {"label": "A pair matches from this gold score", "info": hint, "elem_id": "threshold-match"}
-        match_from = gr.Number(MATCH_FROM, minimum=0.1, maximum=5, step=0.5, min_width=220, **options)
+        match_from = gr.Number(
+            MATCH_FROM,
+            minimum=0.1,
+            maximum=5,
+            step=0.5,
+            min_width=220,
+            label="A pair matches from this gold score",
+            info=hint,
+            elem_id="threshold-match",
+        )
         hint = "Points of average precision; the 95% interval of its difference must lie above"
-        options = {"label": "A faster model may be worse by", "info": hint, "elem_id": "threshold-margin"}
-        margin = gr.Number(MARGIN, minimum=0, maximum=20, step=0.5, min_width=220, **options)
+        margin = gr.Number(
+            MARGIN,
+            minimum=0,
+            maximum=20,
+            step=0.5,
+            min_width=220,
+            label="A faster model may be worse by",
+            info=hint,
+            elem_id="threshold-margin",
+        )
     controls = [precision, match_from, margin]
     for control in controls:
         # While a number is typed, the title is that of the last one, whichever answer comes first.
@@ -66,7 +91,8 @@ def build(services: Services) -> None:
 
     def result(decisions: Decisions, rows: Dataset, use: Use, notes: Sequence[str] = ()) -> Update:
         taken = decisions.to_take or decisions.models[0]
-        decision, similarity = taken.on_data.decision, taken.on_data.similarity
+        decision = taken.on_data.decision
+        similarity = taken.on_data.similarity
         curves = {model.label: model.on_data.decision for model in decisions.models}
         return {
             tab.status: decisions_table(decisions, data_label(rows.name), [*rows.notes, *notes], use),
@@ -81,7 +107,8 @@ def build(services: Services) -> None:
             raise InputError("type the gold score from which a pair is a match, such as 4")
         criteria = [BEST_F1, f"{PRECISION}={precision or 0:g}"]
         names = [ModelName.parse(model) for model in dict.fromkeys(models)]
-        rows, home = pickers.rows(*data), services.settings.home
+        rows = pickers.rows(*data)
+        home = services.settings.home
         decisions = decide_models(names, rows, services.models, home, criteria, match_from, watch, margin or 0.0)
         return result(decisions, rows, _use(services, *data))
 

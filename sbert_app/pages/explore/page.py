@@ -32,7 +32,6 @@ from sbert_app.services.clusters.clustering import ClusterSettings
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import OWN, Corpus, vector_columns
 from sbert_app.services.corpus.open_corpora import KeptCorpus
-from sbert_app.services.files.uploads import ChosenColumns, has_triplets
 from sbert_app.services.store.documents import check_text
 from training.errors import InputError, UserFacingError
 from training.models.model import VectorModel
@@ -165,8 +164,9 @@ class _ExplorePage:
             if path:
                 table = open_upload(path)
                 own = vector_columns(table)
-                has_sentences = ChosenColumns.suggested(table)[0] or has_triplets(table.columns)
-                what_next = "Press Open." if has_sentences else "Choose the column of its sentences, then press Open."
+                what_next = (
+                    "Press Open." if table.reading.sentences else "Choose the column of its sentences, then press Open."
+                )
                 description = messages.note(f"{table.path.name}: {table.description}. {what_next}")
         choices = [*((f"the column {name}", name) for name in own), ENCODED]
         return {self.vectors: gr.Dropdown(choices, value=choices[0][1], visible=bool(own)), self.described: description}
@@ -257,5 +257,5 @@ class _ExplorePage:
             # The sentences are in both columns of a pair.
             columns = (choice.first, choice.second, choice.target, choice.read_as)
             name = DataName.parse(chosen_name(self.services, choice.path, choice.encoding, choice.sheet, *columns))
-            path, record = name.path, replace(record, encoding=name.encoding)
+            record = replace(record, encoding=name.encoding, column=name.columns, sheet=name.sheet)
         return self.corpora.keep(path, record, Path(choice.array) if choice.array else None)

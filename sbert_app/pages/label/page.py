@@ -73,7 +73,8 @@ SCALES = {"0 to 5": GRADED, "yes or no": YES_NO}
 Refused = dict[tuple[str, str, int], str]
 # The pairs after a card that it has with it, so that a rating shows the next one at once.
 MOST_AHEAD = 8
-NO_SCORE, NOT_JUDGED = "none", "not judged"
+NO_SCORE = "none"
+NOT_JUDGED = "not judged"
 REMEMBER = """window.nameInAddress(["project", "rater"], [project, rater])"""
 # Digits judge unless a field has the focus. A field that was reached by Tab keeps it.
 BLUR = """if (document.activeElement?.closest("#%s")) document.activeElement.blur()"""
@@ -85,14 +86,21 @@ def build(services: Services) -> None:
 
 class _LabelPage:
     def __init__(self, services: Services) -> None:
-        self.services, self.projects = services, Projects(services.settings.home)
+        self.services = services
+        self.projects = Projects(services.settings.home)
         gr.HTML(messages.heading("Label", TAGLINE))
         with gr.Row(elem_id="label-choice"):
             # A value that is sent before the list has loaded is none of its choices.
-            options = {"label": "Project", "allow_custom_value": True, "min_width": 220, "elem_id": "label-project"}
-            self.project = gr.Dropdown([("none yet", NO_PROJECT)], value=NO_PROJECT, **options)
-            hint, options = "Others’ ratings stay hidden until you have rated", {"max_lines": 1, "min_width": 180}
-            self.rater = gr.Textbox(label="Your name", info=hint, elem_id="label-rater", **options)
+            self.project = gr.Dropdown(
+                [("none yet", NO_PROJECT)],
+                value=NO_PROJECT,
+                label="Project",
+                allow_custom_value=True,
+                min_width=220,
+                elem_id="label-project",
+            )
+            hint = "Others’ ratings stay hidden until you have rated"
+            self.rater = gr.Textbox(label="Your name", info=hint, elem_id="label-rater", max_lines=1, min_width=180)
             self.begin = gr.Button("Judge", variant="primary", min_width=120, elem_id="label-begin")
         enable_when(self.begin, {self.project: "make a project first", self.rater: "type your name first"})
         self.error = gr.HTML(elem_id="label-error")
@@ -109,8 +117,8 @@ class _LabelPage:
             hint = "A built-in set or hf:<org>/<name>, unless you upload a file"
             self.data = gr.Textbox("stsb:dev", label="Data", info=hint, **options)
             self.file = gr.File(label="Your own file", height=110, min_width=200, elem_id="label-file")
-            changed, hide = [self.file.upload, self.file.clear], lambda path: gr.update(visible=path is None)
-            gr.on(changed, hide, self.file, self.data, **EVERY)
+            changed = [self.file.upload, self.file.clear]
+            gr.on(changed, lambda path: gr.update(visible=path is None), self.file, self.data, **EVERY)
         self.how_read = UploadOptions(services, self.file, "label")
         self.scale = gr.Radio(list(SCALES), value="0 to 5", label="Scale", elem_id="label-scale")
         with gr.Row():
@@ -133,7 +141,8 @@ class _LabelPage:
         choice = [self.project, self.rater]
         judging = [self.card, self.error]
         everything = [*choice, *judging, self.new, *self.results.outputs]
-        questions, refused = gr.State({}), gr.State({})
+        questions = gr.State({})
+        refused = gr.State({})
         keep_touched([self.rater], on_open().then(open_link, questions, everything, **UNQUEUED))
         submits = (self.begin.click, self.rater.submit, self.project.input)
         for event, field in zip(submits, (self.begin, self.rater, self.project), strict=True):
@@ -175,7 +184,8 @@ class _LabelPage:
             project = self.projects.open(project_id) if project_id else None
             results = self.results.for_project(project, rater)
         except UserFacingError as error:
-            project, results = None, self.results.for_project(None)
+            project = None
+            results = self.results.for_project(None)
             update[self.error] = messages.error_message(error)
         if project is None:
             card = macro("label/no_project")(version=next(_versions))
@@ -268,7 +278,8 @@ class _LabelPage:
 
     def _card(self, project: Project, rater: str, pair: int, seek: bool) -> Markup:
         """The card of a pair: its number and reason, the rater's own score if there is one, and the progress."""
-        rater, count = _name(rater), len(project.pairs)
+        rater = _name(rater)
+        count = len(project.pairs)
         mine = project.judgements().get(rater, {})
         at = min(max(pair, 0), count - 1)
         # The pairs that are not judged, from here to the end and then from the start.

@@ -22,8 +22,8 @@ from sbert_app.services.container import Services
 from sbert_app.services.results.results import Estimate
 from sbert_app.services.runs.record import Run
 from sbert_app.services.store.cache import LRUCache
+from training.agreement import RELIABLE, TENTATIVE
 from training.errors import InputError, UserFacingError
-from training.evaluation.metrics import RELIABLE, TENTATIVE
 
 # The seconds between two looks at a run.
 POLL_SECONDS = 3.0
@@ -36,7 +36,9 @@ class Results:
     """The components and handlers; `for_project` updates them for a project."""
 
     def __init__(self, services: Services, projects: Projects, project: gr.Dropdown) -> None:
-        self.services, self.projects, self.project = services, projects, project
+        self.services = services
+        self.projects = projects
+        self.project = project
         gr.HTML(messages.section("Do the raters agree?"))
         self.agreement = gr.HTML(elem_id="label-agreement")
         self.differences = gr.HTML(elem_id="label-differences")
@@ -116,7 +118,8 @@ class Results:
         try:
             html, is_active = self._training(self._open(project_id))
         except UserFacingError as error:
-            html, is_active = messages.error_message(error), False
+            html = messages.error_message(error)
+            is_active = False
         return {self.training: html, self.timer: gr.Timer(active=is_active)}
 
     def report(self, *values: Any) -> Report:
@@ -136,7 +139,8 @@ class Results:
 
     def _training(self, project: Project) -> tuple[str, bool]:
         """The state of the training as HTML, and whether it is running."""
-        training, store = quality.last_training(project), self.services.jobs.store
+        training = quality.last_training(project)
+        store = self.services.jobs.store
         if training is None:
             return "", False
         if store.state(training.run) is None:
@@ -166,7 +170,8 @@ def scores_of(project: Project) -> dict[int, str]:
 
 def agreement_table(project: Project) -> Markup:
     """The number of ratings of each rater, alpha and its meaning, and Spearman's ρ of each two raters."""
-    agreement, scores = quality.agreement(project), scores_of(project)
+    agreement = quality.agreement(project)
+    scores = scores_of(project)
     if not agreement.judged:
         return NOTHING_JUDGED
     between = [
@@ -195,7 +200,8 @@ def _agreement_findings(agreement: Agreement) -> list[str]:
     verdict = "too low to rely on: talk about the scale, and look at the pairs on which you differ"
     if agreement.alpha >= TENTATIVE:
         verdict = "reliable" if agreement.alpha >= RELIABLE else "enough for tentative conclusions"
-    alpha, ordinal = format_number(agreement.alpha), format_number(agreement.alpha_ordinal)
+    alpha = format_number(agreement.alpha)
+    ordinal = format_number(agreement.alpha_ordinal)
     return [
         f"Krippendorff’s α is {alpha} on {format_count(agreement.shared, 'shared pair')} (interval; {ordinal} "
         f"ordinal): {verdict}. Krippendorff recommends {RELIABLE}, and {TENTATIVE} for tentative conclusions."
@@ -204,15 +210,17 @@ def _agreement_findings(agreement: Agreement) -> list[str]:
 
 def training_state(run: Run, training: Training, comparison: BeforeAfter | None) -> Markup:
     """The state of the run, and after its end ρ on the held-out pairs before and after."""
-    rows, verdict = [], ""
+    rows = []
+    verdict = ""
     if comparison is not None:
         rows = [("before", *_figures(comparison.before)), ("after", *_figures(comparison.after))]
         if comparison.difference is not None:
             pairs = format_count(comparison.pairs, "held-out pair")
             verdict = comparison.difference.describe("the trained model", "the one before", f"on {pairs}")
             verdict = verdict[:1].upper() + verdict[1:] + "."
-    facts = {"training": training, "is_at_work": run.state in AT_WORK}
-    return macro("label/training")(run=run, rows=rows, verdict=verdict, **facts)
+    return macro("label/training")(
+        run=run, rows=rows, verdict=verdict, training=training, is_at_work=run.state in AT_WORK
+    )
 
 
 def _figures(rho: Estimate) -> tuple[str, str]:

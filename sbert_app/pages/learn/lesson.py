@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,11 +24,13 @@ from markupsafe import Markup
 from sbert_app.figures.style import add_bars, add_scatter, apply_style, short_label
 from sbert_app.pages.components.templates import macro
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, asset
+from training.errors import InputError
+from training.models.model import PairModel
+from training.plugins import plugins, tried
 
 if TYPE_CHECKING:
     from sbert_app.services.models.cache import ModelCache
     from sbert_app.services.runs.store import RunStore
-    from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
 DEFAULT_DATA = "stsb:dev"
@@ -67,11 +70,10 @@ class Context:
         return self.encoder_of(self.setup.model)
 
     @property
-    def cross_encoder(self) -> CrossEncoder:
+    def cross_encoder(self) -> PairModel:
         """The default cross-encoder. InputError if it cannot be loaded."""
-        from training.models.cross_encoder import CrossEncoder
 
-        return self.models.get(DEFAULT_CROSS_ENCODER, CrossEncoder)
+        return self.models.get(DEFAULT_CROSS_ENCODER, PairModel)
 
     def encoder_of(self, model: str) -> Encoder:
         """A bi-encoder whose tokens and weights are here, by name. InputError if it cannot be loaded."""
@@ -110,9 +112,10 @@ class Demo:
 
 @dataclass(frozen=True)
 class Lesson:
-    """The text of a lesson: ``key`` names its module, ``short`` labels its button, ``opens`` is its link's text.
+    """The text of a lesson: ``short`` labels its button, ``opens`` is its link's text.
 
-    Lessons of one ``chapter`` stand together.
+    ``key`` names its module in `lessons`, or the function of a plug-in that builds it, as "module:function". Lessons of
+    one ``chapter`` stand together.
     """
 
     number: int
@@ -132,14 +135,24 @@ class Lesson:
     href: str
 
     def build(self) -> Demo:
-        return import_module(f"{__package__}.lessons.{self.key}").build()
+        if ":" not in self.key:
+            return import_module(f"{__package__}.lessons.{self.key}").build()
+        return tried(self.short, lambda: resolve_name(self.key)()) or Demo([], self._fails)
+
+    def _fails(self, _: Context) -> Measurement:
+        raise InputError(f"the plug-in of the lesson {self.short} cannot be used; the log says why")
 
 
 @cache
 def lessons() -> tuple[Lesson, ...]:
+    """The built-in lessons, and then those of plug-ins."""
     contents = (json.loads(file.read_text(encoding="utf-8")) for file in asset("lessons").glob("*.json"))
     loaded = (Lesson(**{**c, "text": tuple(c["text"]), "paper": tuple(map(tuple, c["paper"]))}) for c in contents)
-    return tuple(sorted(loaded, key=lambda lesson: lesson.number))
+    built_in = sorted(loaded, key=lambda lesson: lesson.number)
+    added = [
+        replace(lesson, number=number) for number, lesson in enumerate(plugins(Lesson).values(), len(built_in) + 1)
+    ]
+    return (*built_in, *added)
 
 
 def chapters() -> dict[str, list[Lesson]]:

@@ -33,7 +33,8 @@ from training.objectives import OBJECTIVES
 from training.objectives.base import HELD_OUT
 from training.trainer.config import CHOICES, REPORTERS, SETTINGS, RunConfig, default_learning_rate
 
-TRAIN_DATA, DEV_DATA = data_choices("train"), [*data_choices("dev"), ("a tenth of the training data", HELD_OUT)]
+TRAIN_DATA = data_choices("train")
+DEV_DATA = [*data_choices("dev"), ("a tenth of the training data", HELD_OUT)]
 POOLING_CHOICES = [*POOLINGS, ("as the base", "base")]
 TEACHERS = [
     ("minilm-stsb: cross-encoder, built in", "minilm-stsb"),
@@ -158,8 +159,9 @@ def _data(services: Services, start: RunConfig, name: str, short: str, choices: 
         # The command line also joins sets, and gives each its objective.
         info = {"info": "A built-in set, hf:<org>/<name>, or your own file"} if name == "train_data" else {}
         data = component(start, name, scale=4, min_width=300, elem_id=f"{short}-data", **info)
-        upload = {"size": "sm", "file_types": list(SUFFIXES), "scale": 1, "min_width": 90, "elem_id": f"upload-{short}"}
-        button = gr.UploadButton("Upload…", **upload)
+        button = gr.UploadButton(
+            "Upload…", size="sm", file_types=list(SUFFIXES), scale=1, min_width=90, elem_id=f"upload-{short}"
+        )
     return {name: data, f"{short}_upload": DataUpload(services, data, button, choices, short)}
 
 
@@ -211,12 +213,25 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
             try:
                 settings[name] = float(text.replace(",", "."))
             except ValueError:
-                raise InputError(f"{name} is {text!r}; it must be a number such as 2e-5") from None
+                raise InputError(f"{setting.label} is {text!r}; it must be a number such as 2e-5") from None
         if setting.range and setting.is_optional:
             settings[name] = settings[name] or None
     if not settings["train_data"]:
         raise InputError("there is no training data yet; upload a file or choose a data set")
-    return access.check_run(RunConfig(**settings))
+    try:
+        return access.check_run(RunConfig(**settings))
+    except InputError as error:
+        raise InputError(_in_words_of_form(str(error))) from error
+
+
+def _in_words_of_form(message: str) -> str:
+    """A message with the label of the field that it begins with, and what 0 means where that is not a number."""
+    name, _, rest = message.partition(" ")
+    if name not in SETTINGS:
+        return message
+    setting = SETTINGS[name]
+    nothing = f"; 0: {setting.words}" if setting.words and setting.default is None else ""
+    return f"{setting.label} {rest}{nothing}"
 
 
 def base_choices(runs: Sequence[Run]) -> list[tuple[str, str]]:
@@ -275,7 +290,10 @@ class DataUpload:
 
         ``data`` is the picker of the data set, with these other choices; the ids of the pickers begin with ``name``.
         """
-        self.services, self.data, self.button, self.choices = services, data, button, choices
+        self.services = services
+        self.data = data
+        self.button = button
+        self.choices = choices
         self.read = gr.HTML(visible=False, elem_id=f"{name}-encoding-read")
         self.encoding = upload_options.encoding_dropdown(f"{name}-encoding")
         self.columns = ColumnPicker(f"{name}-columns")
@@ -297,7 +315,8 @@ class DataUpload:
 
     def read_as(self, original: str | None, encoding: str = DETECTED, sheet: str | None = None) -> Update:
         """Selects the upload with this encoding and sheet and the suggested columns, and shows the pickers."""
-        original, reads = original or "", ""
+        original = original or ""
+        reads = ""
         pickers: Update = {}
         name = str(DataName(original, encoding or None))
         # The estimate of the run shows the error.
@@ -306,7 +325,8 @@ class DataUpload:
             self.services.access.check_data(original)
             pickers = self.columns.of(None)
             table = upload_options.open_upload(original, encoding, sheet)
-            pickers, reads = self.columns.of(table), "" if table.is_plain else upload_options.how_it_reads(table)
+            pickers = self.columns.of(table)
+            reads = "" if table.is_plain else upload_options.how_it_reads(table)
             columns = [pickers[picker]["value"] for picker in self.columns.inputs]
             name = chosen_name(self.services, original, encoding, *columns)
         return {
@@ -332,7 +352,8 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_on: Callable[[Any
 
     ``planned`` shows errors; ``estimate_on(event.then)`` estimates the run again.
     """
-    train, dev = fields["train_upload"], fields["dev_upload"]
+    train = fields["train_upload"]
+    dev = fields["dev_upload"]
     # An objective that a person has chosen stays when the columns of a file change.
     by_hand = gr.State(False)
     fields["objective"].input(lambda: True, None, by_hand, **EVERY)
@@ -370,9 +391,11 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_on: Callable[[Any
         read_as = upload.columns.read_as
         for event in [*(column.input for column in upload.columns.columns), read_as.submit, read_as.blur]:
             name_columns: Callable[..., Update] = upload.name_columns
-            inputs, outputs = [*read, *upload.columns.inputs], [upload.data]
+            inputs = [*read, *upload.columns.inputs]
+            outputs = [upload.data]
             if upload is train:
-                name_columns, inputs = name_train_columns, [by_hand, *inputs]
+                name_columns = name_train_columns
+                inputs = [by_hand, *inputs]
                 outputs += [fields["objective"], planned]
             estimate_on(event(name_columns, inputs, outputs, **EVERY).then)
         parts = [upload.read, upload.encoding, upload.columns.row, upload.doctor.fold]

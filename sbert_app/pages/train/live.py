@@ -1,6 +1,6 @@
 """The live half of the Train page: the open run, its curves, and the list of all runs, which follow their progress."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -27,14 +27,20 @@ from training.names import ModelName
 
 REMEMBER_RUN = "() => window.rememberRun()"
 # Seconds between two looks at the runs while one of them is at work, and while none is.
-BUSY_SECONDS, IDLE_SECONDS = 1.0, 4.0
+BUSY_SECONDS = 1.0
+IDLE_SECONDS = 4.0
 FORGET_RUN = """() => window.showAddress(window.location.pathname)"""
+KEEP_OVERLAID = """() => {
+  const ticked = document.querySelectorAll("#run-list tr:not(.open) [data-overlay]:checked");
+  window.nameInAddress(["overlay"], [[...ticked].map((tick) => tick.dataset.overlay).join(",")]);
+}"""
 
 
 class RunPanel:
     def __init__(self, services: Services) -> None:
         """Builds the components inside the open column: the open run, then the list of all."""
-        self.services, self.store = services, services.jobs.store
+        self.services = services
+        self.store = services.jobs.store
         self.timer = gr.Timer(BUSY_SECONDS)
         # The id of the run that the user opened; "" follows the running one, else the newest.
         self.opened = gr.State("")
@@ -56,8 +62,7 @@ class RunPanel:
         self.figures = {"measure": gr.Plot(show_label=False, visible=False, elem_id="curve-measure")}
         with gr.Row():
             for name in ("loss", "random"):
-                options = {"visible": False, "min_width": 280, "elem_id": f"curve-{name}"}
-                self.figures[name] = gr.Plot(show_label=False, **options)
+                self.figures[name] = gr.Plot(show_label=False, visible=False, min_width=280, elem_id=f"curve-{name}")
         with gr.Accordion("Rename, delete, push to the Hub, log", open=False, visible=False) as self.more:
             with gr.Row(equal_height=True):
                 self.name = gr.Textbox(label="Name", scale=3, elem_id="new-name")
@@ -76,8 +81,13 @@ class RunPanel:
         gr.HTML(section("All runs"))
         # The tools are hidden while there is no run.
         with gr.Row(equal_height=True, visible=False, elem_classes="list-tools") as self.list_tools:
-            options = {"show_label": False, "container": False, "scale": 4, "elem_id": "filter-runs"}
-            self.filter = gr.Textbox(placeholder="Filter by name, id, state, objective, base, data", **options)
+            self.filter = gr.Textbox(
+                placeholder="Filter by name, id, state, objective, base, data",
+                show_label=False,
+                container=False,
+                scale=4,
+                elem_id="filter-runs",
+            )
             self.delete_listed = gr.Button("Delete the listed runs…", size="sm", scale=1, elem_id="delete-listed")
         self.listed_confirmation, self.listed, self.confirm_listed = _confirmation("", "confirm-delete-listed")
         self.runs = gr.HTML(waiting("Reading the runs …"), js_on_load=read_asset("train.js"), elem_id="run-list")
@@ -89,9 +99,13 @@ class RunPanel:
         refresh_on = follow(self.timer, self.look, [self.opened, self.overlaid, self.filter], outputs)
 
         def open_link(request: gr.Request) -> Any:
-            return request.query_params.get("run") or gr.skip()
+            """The run and the overlaid runs in the address, or a message that there is no such run."""
+            query = request.query_params
+            overlaid = list(filter(None, query.get("overlay", "").split(",")))[: len(COLOURS)]
+            run_id = query.get("run", "")
+            return run_id, overlaid, error_of(self.store.get, run_id) if run_id else ""
 
-        refresh_on(on_open(open_link, self.opened, **UNQUEUED).then)
+        refresh_on(on_open(open_link, [self.opened, self.overlaid, self.error], **UNQUEUED).then)
         self._wire_list(refresh_on)
         for button, action in ((self.stop, self.store.stop), (self.resume, self._resume)):
             refresh_on(button.click(partial(error_of, action), self.current, self.error, **UNQUEUED).then)
@@ -106,7 +120,8 @@ class RunPanel:
         slow = {"api_visibility": "private"}
         pushing = [self.current, self.push_repo, self.push_token]
         self.push.click(self._push, pushing, [self.pushed, self.push_token], show_progress_on=self.pushed, **slow)
-        emptied, shows = self.export.click(hidden, None, self.download, **UNQUEUED), [self.error, self.download]
+        emptied = self.export.click(hidden, None, self.download, **UNQUEUED)
+        shows = [self.error, self.download]
         exported = emptied.then(self._export, self.current, shows, show_progress_on=self.error, **slow)
         exported.success(None, None, None, js="() => window.clickDownload()")
         return refresh_on
@@ -126,18 +141,21 @@ class RunPanel:
         deleted = self.confirm_listed.click(delete_listed, self.filter, outputs, **UNQUEUED)
         refresh_on(deleted.then)
         deleted.then(None, None, None, js=FORGET_RUN)
-        refresh_on(self.runs.overlay_run(_overlay, self.overlaid, self.overlaid, **UNQUEUED).then)
+        ticked = self.runs.overlay_run(_overlay, self.overlaid, self.overlaid, **UNQUEUED)
+        ticked.then(None, None, None, js=KEEP_OVERLAID)
+        refresh_on(ticked.then)
 
     def look(self, opened: str, overlaid: Sequence[str], pattern: str | None = None) -> dict[Any, Output]:
         """The current state of every component; ``pattern`` is the filter of the list."""
         runs = self.store.list() if (pattern or "").strip() else self.store.recent([opened, *overlaid], PAGE)
-        run = select_run(runs, opened)
+        run = select_run(runs, opened, run_groups(self.store.home))
         others = [other for other in runs if other.id in overlaid and other is not run]
         # The curves of the open run come first.
         with_curves = list(zip([*([run] if run else []), *others], COLOURS, strict=False))
         curves = [curve_of(*one) for one in with_curves]
         version = [(curve.name, curve.colour, len(curve.events), curve.events[-1:]) for curve in curves]
-        at_work, lines = run is not None and run.state in AT_WORK, ""
+        at_work = run is not None and run.state in AT_WORK
+        lines = ""
         # The run may have been deleted since it was listed.
         with suppress(RunNotFound, FileNotFoundError):
             lines = self.store.log(run.id) if run else ""
@@ -174,10 +192,12 @@ class RunPanel:
 
     def _list(self, runs: Sequence[Run], opened: Run | None, colours: dict[str, str], pattern: str | None) -> Output:
         """The list of runs; without a filter, the runs of an experiment share one row."""
-        listed, states = self._listed(runs, pattern), list(map(state_label, runs))
+        listed = self._listed(runs, pattern)
+        states = list(map(state_label, runs))
         opened_id = opened.id if opened else ""
         folded = {} if (pattern or "").strip() else run_groups(self.store.home)
-        problems, count = "".join(map(error_message, self.store.damaged())), self.store.count()
+        problems = "".join(map(error_message, self.store.damaged()))
+        count = self.store.count()
 
         def draw() -> str:
             return problems + run_list(listed, opened_id, colours, folded, count - len(listed))
@@ -236,11 +256,12 @@ def _confirmation(question: str, elem_id: str) -> tuple[gr.Group, gr.HTML, gr.Bu
     return group, text, confirm
 
 
-def select_run(runs: Sequence[Run], opened: str) -> Run | None:
-    """The run that the user opened, else the running one, else the newest."""
+def select_run(runs: Sequence[Run], opened: str, groups: Container[str] = ()) -> Run | None:
+    """The run that the user opened, else the running one, else the newest; one of no experiment in ``groups`` first."""
     by_id = [run for run in runs if run.id == opened]
     at_work = [run for run in runs if run.state == State.RUNNING] or [run for run in runs if run.state in AT_WORK]
-    return next(iter([*by_id, *at_work, *runs]), None)
+    own = [run for run in runs if run.id not in groups]
+    return next(iter([*by_id, *at_work, *own, *runs]), None)
 
 
 def _status(run: Run | None, runs: Sequence[Run]) -> str:

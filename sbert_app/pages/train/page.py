@@ -6,7 +6,9 @@ folders of the runs (`services.runs`): every tab shows every run live, and neith
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import Any
 from urllib.parse import quote
 
@@ -26,9 +28,10 @@ from sbert_app.services.container import Services
 from sbert_app.services.experiments.experiment import Experiments, new_seeds, parse_seeds
 from sbert_app.services.files.uploads import keep_upload
 from sbert_app.services.runs.estimate import RunEstimate, estimate_run
-from sbert_app.services.runs.record import PRESETS, two_stage_base
+from sbert_app.services.runs.record import PRESET_GROUPS, PRESETS, two_stage_base
 from training.catalogue import SENTENCES
-from training.errors import UserFacingError
+from training.errors import InputError, UserFacingError
+from training.names import ModelName
 from training.trainer.config import SETTINGS
 from training.trainer.own import check_queueable
 
@@ -51,12 +54,14 @@ def build(services: Services) -> None:
     with gr.Row(elem_id="train"):
         with gr.Column(scale=5, min_width=330, elem_id="train-choice"):
             opening = next(iter(PRESETS))
-            presets = [(value.title, key) for key, value in PRESETS.items()]
+            in_groups = sorted(PRESETS, key=lambda key: PRESET_GROUPS.index(PRESETS[key].group))
+            presets = [(f"{PRESETS[key].group}: {PRESETS[key].title}", key) for key in in_groups]
             preset = gr.Dropdown(presets, value=opening, label="Preset", elem_id="preset")
             filled = gr.State((opening, form.shown_values(PRESETS[opening].fields())))
             lesson = gr.HTML(_lesson(opening), elem_id="lesson")
             planned = gr.HTML(elem_id="plan")
             start = gr.Button("Start", variant="primary", size="lg", elem_id="start")
+            download = gr.Button("Download the base", size="sm", visible=False, elem_id="download-base")
             # Only phones show this button.
             to_settings = gr.Button("Change the settings ↓", size="sm", elem_id="to-settings")
             to_settings.click(None, None, None, js=SHOW_SETTINGS)
@@ -65,7 +70,7 @@ def build(services: Services) -> None:
         with gr.Column(scale=7, min_width=330, elem_id="live"):
             panel = live.RunPanel(services)
     refresh_on = panel.wire()
-    runs = _connect_form(services, (preset, filled, lesson), fields, planned)
+    runs = _connect_form(services, (preset, filled, lesson), fields, planned, download)
     started = runs.start_on(start, partial(_start, services, list(form.config_fields(fields))), panel.opened)
     refresh_on(started.success).then(None, None, None, js=live.REMEMBER_RUN)
     runs.estimate_on(panel.running.change)
@@ -75,11 +80,16 @@ def build(services: Services) -> None:
 
 
 def _connect_form(
-    services: Services, of_preset: tuple[gr.Dropdown, gr.State, gr.HTML], fields: form.Fields, planned: gr.HTML
+    services: Services,
+    of_preset: tuple[gr.Dropdown, gr.State, gr.HTML],
+    fields: form.Fields,
+    planned: gr.HTML,
+    download: gr.Button,
 ) -> StartForm:
     """Wires the form: presets fill it, the objective shows the fields it needs, an upload selects the objective."""
     config_fields = form.config_fields(fields)
-    names, inputs = list(config_fields), list(config_fields.values())
+    names = list(config_fields)
+    inputs = list(config_fields.values())
     preset, filled, lesson = of_preset
 
     def describe(run: RunEstimate, *values: Any) -> Update:
@@ -88,11 +98,14 @@ def _connect_form(
         titles = form.fold_titles(run.config, form_values["seed"])
         key, start = values[-1]
         changes = {lesson: _lesson(key, form.changed_fields(form_values, start))} if key else {}
-        return {**{fields[name]: gr.update(label=title) for name, title in titles.items()}, **changes}
+        labels = {fields[name]: gr.update(label=title) for name, title in titles.items()}
+        return {**labels, **changes, download: gr.update(visible=bool(services.models.missing([run.config.base])))}
 
-    estimate, described = partial(_estimate, services, names), [lesson, *(fields[name] for name in form.TITLES)]
+    estimate = partial(_estimate, services, names)
+    described = [lesson, download, *(fields[name] for name in form.TITLES)]
     runs = StartForm(services.jobs.store, [*inputs, filled], planned, estimate, describe, described)
-    fill, questions = [preset, filled, lesson, *inputs], gr.State({})
+    fill = [preset, filled, lesson, *inputs]
+    questions = gr.State({})
 
     def from_link(questions: Questions, request: gr.Request) -> list[Any]:
         """Fills the form from the address: a ?preset with ?changed fields, or the ?settings of a run.
@@ -114,7 +127,8 @@ def _connect_form(
                 return [None, NO_PRESET, note(f"The settings of {run.name}."), *updates]
         except UserFacingError as error:
             return [None, NO_PRESET, error_message(error), *[gr.skip()] * len(names)]
-        opening, changed = next(iter(PRESETS)), from_address(query.get("changed", ""), config_fields)
+        opening = next(iter(PRESETS))
+        changed = from_address(query.get("changed", ""), config_fields)
         if (key := query.get("preset", opening if changed else "")) in PRESETS:
             return _fill(services, names, key, changed)
         return [gr.skip()] * len(fill)
@@ -126,11 +140,15 @@ def _connect_form(
     preset.input(None, preset, None, js=KEEP_PRESET, **EVERY)
     lesson.change(None, lesson, None, js=KEEP_CHANGED, **EVERY)
     runs.estimate_on(preset.input(fill_form, [questions, preset], fill, **EVERY).then)
-    of_objective, objective = [fields[name] for name in form.OF_OBJECTIVE], fields["objective"]
+    of_objective = [fields[name] for name in form.OF_OBJECTIVE]
+    objective = fields["objective"]
     objective.change(form.objective_updates, objective, of_objective, **UNQUEUED)
-    base, rate, pooling = fields["base"], fields["learning_rate"], fields["pooling"]
+    base = fields["base"]
+    rate = fields["learning_rate"]
+    pooling = fields["pooling"]
     base.input(form.base_updates, [base, rate], [rate, pooling], **EVERY)
     _connect_negatives(services, fields, names)
+    runs.estimate_on(_connect_download(services, base, planned, download).change)
     edited = [component.input for name, component in config_fields.items() if name not in ("name", *TYPED)]
     # Pasted text fires no input event.
     edited += [fields[name].change for name in TYPED]
@@ -143,6 +161,19 @@ def _connect_form(
     filled_in = on_open(offer_runs, base, **UNQUEUED).then(from_link, questions, fill, **UNQUEUED)
     runs.estimate_on(keep_touched([preset, *inputs], filled_in).then)
     return runs
+
+
+def _connect_download(services: Services, base: gr.Dropdown, planned: gr.HTML, button: gr.Button) -> gr.HTML:
+    """Wires the button that downloads a base. Returns a component that changes when a base is there."""
+    downloaded, downloads = gr.HTML("", visible="hidden"), count()
+    tab = MeasureTab(services, "base", planned, button, stopped="stopped: the base is not on this machine yet.")
+
+    def download(watch: Watch, name: str) -> Update:
+        services.models.download([ModelName.parse((name or "").strip())], watch)
+        return {planned: "", downloaded: str(next(downloads))}
+
+    tab.on(button.click, tab.handler(download, {}), [base], [downloaded])
+    return downloaded
 
 
 def _fill(services: Services, names: list[str], key: str, changed: form.Fields | None = None) -> list[Any]:
@@ -158,12 +189,16 @@ def _fill(services: Services, names: list[str], key: str, changed: form.Fields |
 def _estimate(services: Services, names: list[str], *values: Any) -> tuple[RunEstimate, Plan]:
     form_values = dict(zip(names, values, strict=False))
     estimate = estimate_run(to_config(form_values, services.access), services.jobs.store)
+    missing = [f"not on this machine yet: {model}" for model in services.models.missing([estimate.config.base])]
+    estimate = replace(estimate, notes=(*missing, *estimate.notes))
     return estimate, partial(plan, estimate, seeds=len(parse_seeds(form_values["seed"])))
 
 
 def _start(services: Services, names: list[str], visitor: str, *values: Any) -> str:
     """Queues the run, or one for each seed. Returns its id, or that of the first."""
     config = _estimate(services, names, *values)[0].config
+    if missing := services.models.missing([config.base]):
+        raise InputError(f"the base is not on this machine yet: {missing[0]}; download it first")
     seeds = str(values[names.index("seed")])
     if len(parse_seeds(seeds)) == 1:
         return services.jobs.start(config, visitor).id

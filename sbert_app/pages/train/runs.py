@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from sbert_app.figures.training import COLOURS, FIGURES, curve_of
 from sbert_app.formats import MISSING, format_count, format_duration, format_estimate, format_number, format_time
-from sbert_app.pages.components.messages import Unknown, estimate_plan
+from sbert_app.pages.components.messages import estimate_plan
 from sbert_app.pages.components.report import Report, plot
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.background.watch import State
@@ -39,7 +39,8 @@ ADVICE = {
 }
 
 # The last lines of a log, and mined hard negatives beside their anchors and positives.
-log, negatives = macro("train/log"), macro("train/negatives")
+log = macro("train/log")
+negatives = macro("train/negatives")
 
 
 def no_runs(pooling: PrecomputedTable | None) -> Markup:
@@ -62,7 +63,8 @@ def no_runs(pooling: PrecomputedTable | None) -> Markup:
 
 def status(run: Run, ahead: int) -> Markup:
     """The open run: its state, progress, results and their meaning; ``ahead`` is its place in the queue."""
-    progress, errors = run.progress, []
+    progress = run.progress
+    errors = []
     if run.state in ADVICE:
         errors.append(f"{run.reason}. {ADVICE[run.state]}")
     if progress.collapsed:
@@ -76,7 +78,7 @@ def status(run: Run, ahead: int) -> Markup:
     return render(
         "train/templates/status.html",
         run=run,
-        label=state_label(run),
+        label="starting …" if run.state == State.QUEUED and not ahead else state_label(run),
         fraction=progress.step / progress.steps if progress.steps else 0.0,
         facts=_facts(run, ahead),
         errors=[error[:1].upper() + error[1:] for error in errors],
@@ -124,7 +126,7 @@ def _over_seeds(runs: Sequence[Run]) -> str:
     return f"{fmean(values):.{_digits(runs[0])}f}{spread}" if values else ""
 
 
-def plan(estimate: RunEstimate, rate: TrainingRate | None, unknown: Unknown = "no run", seeds: int = 1) -> Markup:
+def plan(estimate: RunEstimate, rate: TrainingRate | None, seeds: int = 1) -> Markup:
     """The work of a run, or of one for each of several seeds, and its time."""
     steps = (
         f"{estimate.steps:,} steps of {estimate.config.batch_size}"
@@ -135,7 +137,7 @@ def plan(estimate: RunEstimate, rate: TrainingRate | None, unknown: Unknown = "n
     seconds = rate.seconds(estimate) if rate else None
     facts = [rows, steps, *([f"{seeds} seeds"] if seeds > 1 else [])]
     total = None if seconds is None else seeds * seconds
-    return estimate_plan(facts, total, rate.source if rate else "", unknown, estimate.notes)
+    return estimate_plan(facts, total, rate.source if rate else "", estimate.notes)
 
 
 def state_label(run: Run) -> str:
@@ -183,10 +185,12 @@ def _facts(run: Run, ahead: int) -> list[str]:
     """The step, the time left, the throughput, the device; of a run in the queue, its place."""
     progress = run.progress
     if run.state == State.QUEUED:
-        waiting = ["next in the queue"]
+        if ahead:
+            return [f"{format_count(ahead, 'run')} ahead in the queue"]
+        waiting = ["starting …"]
         if run.waited > MOST_WAITED:
             waiting.append(f"no worker has begun it for {format_duration(run.waited)}: the worker’s log may say why")
-        return [f"{format_count(ahead, 'run')} ahead in the queue"] if ahead else waiting
+        return waiting
     facts = [f"step {progress.step:,} of {progress.steps:,}" if progress.steps else "loading data and model"]
     if run.state == State.RUNNING:
         if progress.seconds_left is not None:
@@ -207,8 +211,10 @@ def _facts(run: Run, ahead: int) -> list[str]:
 def _tiles(run: Run) -> list[tuple[str, str, str]]:
     """The (value, label, remark) of the selecting metric, of its gain over the base, and of random pairs."""
     progress = run.progress
-    best, base = progress.figure(progress.best), progress.figure(progress.baseline)
-    latest, digits = progress.latest, _digits(run)
+    best = progress.figure(progress.best)
+    base = progress.figure(progress.baseline)
+    latest = progress.latest
+    digits = _digits(run)
     metric = RUN_METRICS[progress.measure or "loss"]
     tiles = []
     if best is not None and progress.best is not None:
@@ -241,8 +247,10 @@ def _digits(run: Run) -> int:
 
 
 def _row(run: Run) -> dict[str, str]:
-    progress, digits = run.progress, _digits(run)
-    best, base = progress.figure(progress.best), progress.figure(progress.baseline)
+    progress = run.progress
+    digits = _digits(run)
+    best = progress.figure(progress.best)
+    base = progress.figure(progress.baseline)
     return {
         "label": state_label(run),
         "settings": settings(run),
@@ -255,7 +263,9 @@ def _row(run: Run) -> dict[str, str]:
 def run_report(store: RunStore, run_id: str, clean: Callable[[str], str] = without_folders) -> Report:
     """The report of a run: results, curves, evaluations, log; ``clean`` removes paths. RunNotFound without a run."""
     run = store.get(run_id)
-    record, progress, evaluations = run.record, run.progress, [event for event in run.events if event["kind"] == "eval"]
+    record = run.record
+    progress = run.progress
+    evaluations = [event for event in run.events if event["kind"] == "eval"]
     figures = [make([curve_of(run, COLOURS[0])]) for make in FIGURES.values()]
     measured = {name for event in evaluations for name, value in event.items() if value is not None}
     metrics = {name: metric for name, metric in RUN_METRICS.items() if name in measured}

@@ -33,9 +33,11 @@ from training.names import slug
 log = logging.getLogger("sbert_lab.annotations")
 
 FOLDER = "annotations"
-LOWEST, HIGHEST = 0, 5
+LOWEST = 0
+HIGHEST = 5
 MOST_PROJECTS = 500
-RATINGS, AGREED = "ratings.jsonl", "agreed.jsonl"
+RATINGS = "ratings.jsonl"
+AGREED = "agreed.jsonl"
 MOST_LINES = 500_000
 # The most raters of a project, each two of whom are compared.
 MOST_RATERS = 50
@@ -127,7 +129,8 @@ class Projects:
 
     def open(self, project_id: str) -> Project:
         """Open a project. InputError if there is none of that id, or it is damaged."""
-        info, folder = self.store.get(project_id), self.store.path(project_id).parent
+        info = self.store.get(project_id)
+        folder = self.store.path(project_id).parent
         pairs = []
         for number, pair in read_lines(folder / "pairs.jsonl", ChosenPair):
             if pair is None:
@@ -216,7 +219,8 @@ class Project:
         return steps_of
 
     def _lines(self, name: str, kind: type[Line]) -> Iterator[Line]:
-        file, damaged = self.folder / name, 0
+        file = self.folder / name
+        damaged = 0
         for _, line in read_lines(file, kind) if file.exists() else ():
             if line is None or (isinstance(line, _Rating) and not self._is_complete(line)):
                 damaged += 1

@@ -20,10 +20,11 @@ from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.record import Run
 from sbert_app.services.store.documents import read_document, write_document
+from training.agreement import krippendorff_alpha
 from training.data.transforms import sentence_groups
 from training.errors import InputError
 from training.evaluation.bootstrap import Difference, Estimate, correlation, sentence_keys
-from training.evaluation.metrics import krippendorff_alpha, spearman
+from training.evaluation.metrics import spearman
 from training.names import ModelName
 from training.trainer.config import RunConfig
 
@@ -104,11 +105,13 @@ def agreement(project: Project) -> Agreement:
     table = np.full((len(ratings), len(project.pairs)), np.nan)
     for row, scores in zip(table, ratings.values(), strict=True):
         row[list(scores)] = list(scores.values())
-    judged, confusion = ~np.isnan(table), np.zeros((HIGHEST + 1, HIGHEST + 1), dtype=np.int64)
+    judged = ~np.isnan(table)
+    confusion = np.zeros((HIGHEST + 1, HIGHEST + 1), dtype=np.int64)
     between: dict[tuple[str, str], tuple[float, int]] = {}
     for (i, a), (j, b) in combinations(enumerate(ratings), 2):
         both = judged[i] & judged[j]
-        first, second = table[i, both].astype(int), table[j, both].astype(int)
+        first = table[i, both].astype(int)
+        second = table[j, both].astype(int)
         between[a, b] = (spearman(first, second), len(first))
         np.add.at(confusion, (first, second), 1)
     return Agreement(
@@ -126,7 +129,8 @@ def disagreements(project: Project, rater: str) -> list[Disagreement]:
 
     Pairs that this rater has yet to judge are left out, so that nobody sees the ratings of others first.
     """
-    ratings, agreed = project.ratings(), project.agreed()
+    ratings = project.ratings()
+    agreed = project.agreed()
     pairs = []
     for i in project.judgements().get(rater, {}):
         scores = {name: by_pair[i] for name, by_pair in ratings.items() if i in by_pair}
@@ -153,7 +157,8 @@ def rater_correlations(project: Project) -> dict[str, float]:
 
     Raters for whom it is undefined, or who share fewer than ten pairs with others, are left out.
     """
-    ratings, correlations = project.ratings(), {}
+    ratings = project.ratings()
+    correlations = {}
     for rater, own in ratings.items():
         rest = {i: [scores[i] for name, scores in ratings.items() if name != rater and i in scores] for i in own}
         shared = [i for i, others in rest.items() if others]
@@ -186,7 +191,8 @@ def model_quality(project: Project, models: ModelCache, model: str) -> Quality:
         raise InputError("all judged pairs have the same score; there is no order to compare a model with")
     pairs = [project.pairs[i] for i in means]
     texts = [(pair.first, pair.second) for pair in pairs]
-    scores, keys = score_pairs(models, model, texts), sentence_keys(list(zip(*texts, strict=True)))
+    scores = score_pairs(models, model, texts)
+    keys = sentence_keys(list(zip(*texts, strict=True)))
     is_random = np.array([pair.reason == RANDOM for pair in pairs])
     random = None
     if is_random.sum() >= FEWEST_JUDGED:
@@ -286,7 +292,10 @@ def export_csv(project: Project, file: Path) -> Path:
 
     Sentences and names that a spreadsheet would run as a formula get an apostrophe in front.
     """
-    ratings, means, agreed, pairs = project.ratings(), mean_ratings(project), project.agreed(), project.pairs
+    ratings = project.ratings()
+    means = mean_ratings(project)
+    agreed = project.agreed()
+    pairs = project.pairs
     names: dict[int | None, str] = {HIGHEST: "yes", LOWEST: "no"} if project.info.is_binary else {}
     target = {i: f"{mean:g}" for i, mean in means.items()}
     if names:

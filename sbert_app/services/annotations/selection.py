@@ -29,7 +29,9 @@ NEIGHBOURS = 2
 # The most characters of a sentence that a person reads.
 LONGEST = 2_000
 
-DISAGREE, THRESHOLD, RANDOM = "disagree", "threshold", "random"
+DISAGREE = "disagree"
+THRESHOLD = "threshold"
+RANDOM = "random"
 REASONS = {
     DISAGREE: "the two models rank it differently",
     THRESHOLD: "its score is near the threshold",

@@ -17,10 +17,10 @@ from secrets import token_hex
 from typing import Any
 
 from sbert_app.settings import Settings
-from training.errors import InputError, UserFacingError, first_line
+from training.errors import InputError, UserFacingError, first_line, install_command
 
 LOCAL = "local"
-MISSING = "Ray is not installed: pip install 'sbert-lab[ray]'"
+MISSING = f"Ray is not installed: {install_command('ray')} installs it"
 CONNECT_SECONDS = 5.0
 
 _connecting = threading.Lock()

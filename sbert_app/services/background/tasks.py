@@ -29,7 +29,8 @@ POLL_SECONDS = 0.25
 # The time that tasks have to end when the process does.
 CLOSE_SECONDS = 5.0
 # The progress after which the remaining time is estimated.
-MIN_FRACTION, MIN_SECONDS = 0.02, 0.5
+MIN_FRACTION = 0.02
+MIN_SECONDS = 0.5
 
 
 class Superseded(Stopped):
@@ -77,7 +78,9 @@ class Task(threading.Thread):
 
     def __init__(self, description: str, work: Callable[[Watch], Any]) -> None:
         super().__init__(name=f"task: {description}", daemon=True)
-        self._work, self.stopping, self.is_superseded = work, threading.Event(), False
+        self._work = work
+        self.stopping = threading.Event()
+        self.is_superseded = False
         self._outcome: Future[TaskResult] = Future()
         # In the context of a handler a Gradio component is an update. Elsewhere it would become a part of the page that
         # is being built at the time.
@@ -139,25 +142,30 @@ def run_apart(watch: Watch, description: str, work: Callable[[Watch], Any]) -> A
     return task.result().value
 
 
+# A name, or a session of a page and the name of what it computes.
+Owner = str | tuple[str, str]
+
+
 class TaskRunner:
     """Runs tasks, one for each owner. Thread-safe."""
 
     def __init__(self) -> None:
         # The latest task of each owner, and all tasks that are still at work.
-        self._tasks: dict[str, Task] = {}
+        self._tasks: dict[Owner, Task] = {}
         self._at_work: weakref.WeakSet[Task] = weakref.WeakSet()
         self._lock = threading.Lock()
         atexit.register(self.close)
 
     def close(self) -> None:
         """Stop all tasks and wait a while for them to remove half-written files."""
-        tasks, deadline = list(self._at_work), time.monotonic() + CLOSE_SECONDS
+        tasks = list(self._at_work)
+        deadline = time.monotonic() + CLOSE_SECONDS
         for task in tasks:
             task.stopping.set()
         for task in tasks:
             task.join(max(0.0, deadline - time.monotonic()))
 
-    def start(self, owner: str, description: str, work: Callable[[Watch], Any]) -> Task:
+    def start(self, owner: Owner, description: str, work: Callable[[Watch], Any]) -> Task:
         """Begin a task that replaces the one of this owner."""
         with self._lock:
             if (before := self._tasks.get(owner)) is not None:
@@ -169,10 +177,10 @@ class TaskRunner:
             task.start()
             return task
 
-    def at_work(self) -> dict[str, Task]:
+    def at_work(self) -> dict[Owner, Task]:
         return {owner: task for owner, task in list(self._tasks.items()) if task.is_alive()}
 
-    def run(self, owner: str, description: str, work: Callable[[Watch], Any]) -> Iterator[TaskProgress | TaskResult]:
+    def run(self, owner: Owner, description: str, work: Callable[[Watch], Any]) -> Iterator[TaskProgress | TaskResult]:
         """Begin a task and yield its progress, and at last its result. Closing the iterator stops the task.
 
         Raises the error of ``work``; Stopped after `stop`, and Superseded when the owner begins another task. The
@@ -190,11 +198,12 @@ class TaskRunner:
         finally:
             task.stopping.set()
 
-    def stop(self, owner: str) -> None:
+    def stop(self, owner: Owner) -> None:
         if (task := self._tasks.get(owner)) is not None:
             task.stopping.set()
 
     def forget(self, session: str) -> None:
-        """Stop every task whose owner begins with ``session``: its browser has left the page."""
-        for owner in [owner for owner in list(self._tasks) if owner.startswith(session)]:
-            self.stop(owner)
+        """Stop every task of a session: its browser has left the page."""
+        for owner in list(self._tasks):
+            if isinstance(owner, tuple) and owner[0] == session:
+                self.stop(owner)

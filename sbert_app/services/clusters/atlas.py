@@ -20,7 +20,10 @@ from training.atomic import replace_file
 from training.errors import unwritable
 
 NEIGHBOURS = 10
-TEXT, X, Y, NEAREST = "sentence", "projection_x", "projection_y", "neighbors"
+TEXT = "sentence"
+X = "projection_x"
+Y = "projection_y"
+NEAREST = "neighbors"
 # The options of embedding-atlas 0.26.
 OPTIONS = f"--text {TEXT} --x {X} --y {Y} --neighbors {NEAREST}"
 
@@ -41,7 +44,8 @@ def export_atlas(
     are too few distinct ones, or the file cannot be written, which leaves nothing behind.
     """
     check_output(output, PARQUET)
-    vectors, sample = np.asarray(embedded.vectors), sample_of(embedded, limits.map_points)
+    vectors = np.asarray(embedded.vectors)
+    sample = sample_of(embedded, limits.map_points)
     drawing = watch.stage(f"Drawing the map of {len(sample.rows):,} sentences")
     (sample_points,) = project([sample.embedded], settings, cache, home, drawing)
     points = place_between(vectors, sample, sample_points, watch)

@@ -25,19 +25,23 @@ from sbert_app.formats import format_count
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.corpus import CorpusLimits
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, sample_of
-from sbert_app.services.corpus.neighbours import neighbour_index, searched
+from sbert_app.services.corpus.neighbours import searched
 from sbert_app.services.maps.projection import CLUSTER_DIMENSIONS, MapSettings, map_key, project
 from sbert_app.services.store.cache import DiskCache, digest
 from training.errors import InputError
 
 NOISE = -1
-HDBSCAN, K_MEANS, HIERARCHICAL = "hdbscan", "k-means", "hierarchical"
+HDBSCAN = "hdbscan"
+K_MEANS = "k-means"
+HIERARCHICAL = "hierarchical"
 MIN_SENTENCES = {HDBSCAN: 5, K_MEANS: 2, HIERARCHICAL: 2}
 # The most sentences of a tree: they have 112 million distances, which take 1.9 GB.
 MAX_TREE_SENTENCES = 15_000
 CENTRES = 20
 # The smallest cluster is one sentence of so many, or more if there would be more clusters than a reader takes in.
-FEWEST_IN_CLUSTER, SENTENCES_OF_SIZE, MOST_CLUSTERS = 5, 200, 40
+FEWEST_IN_CLUSTER = 5
+SENTENCES_OF_SIZE = 200
+MOST_CLUSTERS = 40
 # The neighbours that make a sentence a core point of HDBSCAN.
 MIN_SAMPLES = 5
 BLOCK = 1_024
@@ -90,7 +94,8 @@ def cluster(
     invalid, or the corpus is too small, or too large for a tree.
     """
     settings.check(embedded)
-    count, size = settings.num_clusters, settings.min_cluster_size
+    count = settings.num_clusters
+    size = settings.min_cluster_size
     if settings.method == K_MEANS:
         k = min(count or CENTRES, len(embedded))
         key = digest(["mini-batch k-means", embedded.key, str(k)])
@@ -226,6 +231,9 @@ def join_nearest(vectors: np.ndarray, sample: np.ndarray, sample_labels: np.ndar
 
     The sample keeps its labels. Of equally frequent labels the lowest wins, and noise comes last.
     """
+    # It imports torch, which takes seconds.
+    from training.search import neighbour_index
+
     index = neighbour_index(np.ascontiguousarray(vectors[sample], dtype=np.float32), len(vectors))
     labels = np.empty(len(vectors), dtype=np.int64)
     joining = watch.stage("Assigning the other sentences to the clusters")

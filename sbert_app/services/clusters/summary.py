@@ -121,11 +121,13 @@ def keywords(sentences: Sequence[str], labels: np.ndarray, k: int = 6, most: int
     for label in counts:
         total_counts.update(counts[label])
         total_document_counts.update(document_counts[label])
-    sizes, stopped = Counter(labels[rows].tolist()), stop_words(total_counts.elements())
+    sizes = Counter(labels[rows].tolist())
+    stopped = stop_words(total_counts.elements())
     for label, class_counts in counts.items():
         # One is added to every count elsewhere, so that the ratio of a word that occurs only here is finite.
         elsewhere = (total_counts.total() - class_counts.total() + 1) / max(class_counts.total(), 1)
-        weights, weaker = {}, {}
+        weights = {}
+        weaker = {}
         for word, count in class_counts.items():
             if word in stopped:
                 continue
@@ -221,7 +223,8 @@ FEWEST = 60
 # The sentences of a fine region, on average.
 SENTENCES = 15
 # The fewest and the most regions of each depth.
-FINE, COARSE = (4, 120), (3, 14)
+FINE = (4, 120)
+COARSE = (3, 14)
 
 
 class Topics(NamedTuple):

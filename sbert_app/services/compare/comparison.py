@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,27 +25,25 @@ from training.errors import InputError
 from training.evaluation.attribution import (
     Attribution,
     Word,
-    WordAttribution,
     attribute_tokens,
     has_exact_map,
-    integrated_gradients,
-    occlusion,
+    pairs_without,
+    words_in_text,
     words_of,
 )
-from training.models.model import VectorModel, vectors_only
+from training.models.model import Model, PairModel, VectorModel, vectors_only
 from training.models.texts import ReadReport
 from training.names import BY_ROLE, ModelName
 from training.pooling import PAPER_POOLINGS
 
 if TYPE_CHECKING:
-    from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
 THE_PAIR = "this pair"
 MAX_LINES = 500
 # The most lines for a cross-encoder: 435 pairs take it seconds.
 MAX_CROSS_LINES = 30
-# The most words of both sentences together that are left out in turn, or explained.
+# The most words of both sentences together that are left out in turn.
 MAX_WORDS_LEFT_OUT = 120
 
 
@@ -57,7 +55,7 @@ class Side:
         truncated: whether the sentence exceeds the maximum length; ``unread`` words at its end were not read.
         language: the language of the sentence, if the model was made for another one.
         unknown: the words that the model does not know, such as emoji, which it all reads as one and the same token.
-        is_unknown: whether it knows none of the words, so that no score of the sentence says anything.
+        is_unknown: whether it does not know most of the words, so that no score of the sentence says anything.
     """
 
     text: str
@@ -82,7 +80,7 @@ class Comparison:
         own_pooling: the pooling that the model was made with.
         prompts: the texts before each sentence.
         advice: a hint where the model was trained with prompts and none is used.
-        cross_is_blind: whether the cross-encoder knows no word of one of the sentences.
+        cross_is_blind: whether the cross-encoder does not know most words of one of the sentences.
         cross_is_cut: whether the pair is longer than the cross-encoder reads.
         sent_to: the host that the sentences were sent to; "" if they stayed on this machine.
         weights: the key of the encoder's weights, see `weights_key`.
@@ -113,13 +111,8 @@ class Comparison:
     warnings: list[str] = field(default_factory=list)
 
     @property
-    def lacks_words(self) -> bool:
-        """Whether only `explain` can attribute the cosine to words."""
-        return self.attribution is None and not self.no_map and not self.is_blind
-
-    @property
     def is_blind(self) -> bool:
-        """Whether the model knows no word of one of the sentences, so that the cosine says nothing."""
+        """Whether the model does not know most words of one of the sentences, so that the cosine says nothing."""
         return self.a.is_unknown or self.b.is_unknown
 
     def to_json(self) -> dict[str, Any]:
@@ -148,7 +141,7 @@ class Comparison:
 
 
 def compare(
-    encoder: VectorModel, cross_encoder: CrossEncoder | None, a: str, b: str, second: VectorModel | None = None
+    encoder: VectorModel, cross_encoder: PairModel | None, a: str, b: str, second: VectorModel | None = None
 ) -> Comparison:
     """Compare a pair. Raises InputError if a sentence is empty.
 
@@ -187,7 +180,8 @@ def compare(
         cross_encoder=cross_encoder.name if cross_encoder else None,
         cross_score=cross_score,
         cross_ms=cross_ms,
-        cross_is_blind=cross_encoder is not None and any(cross_encoder.is_unknown([a, b])),
+        cross_is_blind=cross_encoder is not None
+        and any(_are_most(_unknown_words(side, cross_encoder), side) for side in sides),
         cross_is_cut=crossed.truncated > 0,
         card=cross_encoder.card if cross_encoder else None,
         sent_to=encoder.sent_to,
@@ -198,10 +192,21 @@ def compare(
 
 def _with_unknown(side: Side, encoder: VectorModel) -> Side:
     """The sentence with its words that the model does not know."""
-    words = [word.text for word in side.words if word.end > word.start]
-    unknown = dict.fromkeys(word for word, is_new in zip(words, encoder.is_unknown(words), strict=True) if is_new)
-    is_read = any(letter.isalnum() for word in words if word not in unknown for letter in word)
-    return replace(side, unknown=tuple(unknown), is_unknown=bool(unknown) and not is_read)
+    unknown = _unknown_words(side, encoder)
+    return replace(side, unknown=tuple(dict.fromkeys(unknown)), is_unknown=_are_most(unknown, side))
+
+
+def _unknown_words(side: Side, model: Model) -> list[str]:
+    """The words of a sentence that a model does not know."""
+    words = [word.text for word in words_in_text(side.words)]
+    return [word for word, is_unknown in zip(words, model.is_unknown(words), strict=True) if is_unknown]
+
+
+def _are_most(unknown: Sequence[str], side: Side) -> bool:
+    """Whether the unknown words are most of those that say something: all but punctuation that is known."""
+    words = [word.text for word in words_in_text(side.words)]
+    saying = [word for word in words if word in unknown or any(map(str.isalnum, word))]
+    return 2 * len(unknown) > len(saying)
 
 
 # The time of the cosines, the cosines by pooling, both sentences as they were read, the exact map of their words, and
@@ -255,62 +260,71 @@ def compare_by_name(
     _check(a, "first")
     _check(b, "second")
     model, pooling = replace(model, pooling=None), pooling or model.pooling or ""
-    roles = ("query", "document") if model.prompt_name == BY_ROLE else (None, None)
-    first, second = (models.get(model, VectorModel, pooling, role) for role in roles)
+    first, second = _by_role(models, model, pooling)
     crosser = models.cross_encoder_or_none(cross_encoder)
-    comparison = compare(first, crosser, a, b, second if roles[1] else None)
+    comparison = compare(first, crosser, a, b, second)
     return replace(comparison, model=str(model), own_pooling=models.get(model.weights, VectorModel).pooling)
 
 
-def explain(models: ModelCache, comparison: Comparison, of_cross_encoder: bool = False) -> WordAttribution:
-    """The share of each word in a cosine without an exact map, or in the cross-encoder's score.
-
-    Raises InputError for more than 120 words.
-    """
-    from training.models.cross_encoder import CrossEncoder
-    from training.models.encoder import Encoder
-
-    a, b, model = comparison.a, comparison.b, ModelName.parse(comparison.model)
-    if (words := len(a.words) + len(b.words)) > MAX_WORDS_LEFT_OUT:
-        most = f"the words of up to {MAX_WORDS_LEFT_OUT} are explained"
-        raise InputError(f"the two sentences have {words:,} words; {most}")
-    if of_cross_encoder:
-        return occlusion(models.get(comparison.cross_encoder or "", CrossEncoder), a.text, b.text)
-    roles = ("query", "document") if model.prompt_name == BY_ROLE else (None, None)
-    first, second = (models.get(model, Encoder, comparison.pooling, role) for role in roles)
-    return integrated_gradients(first, a.text, b.text, second=second)
-
-
 class LeftOut(NamedTuple):
-    """The effect of leaving out one word of side "a" or "b"."""
+    """The effect of leaving out one word of side "a" or "b": a positive change makes the pair more similar."""
 
     side: str
     word: str
-    start: int
-    end: int
     cosine_change: float
     cross_change: float | None
 
+    @property
+    def has_letters(self) -> bool:
+        """Whether it is more than a punctuation mark."""
+        return any(map(str.isalnum, self.word))
 
-def leave_one_out(encoder: VectorModel, cross_encoder: CrossEncoder | None, comparison: Comparison) -> list[LeftOut]:
+
+def leave_one_out(
+    encoder: VectorModel,
+    cross_encoder: PairModel | None,
+    comparison: Comparison,
+    second: VectorModel | None = None,
+) -> list[LeftOut]:
     """Leave out each word in turn and score the pair again, all variants in one batch.
 
-    A positive change means that the pair is more similar without the word. This explains what has no exact
-    attribution: CLS pooling and the cross-encoder. Special tokens stay. Only the first 120 words are left out.
+    It is the same question to any model and any pooling. Special tokens stay, and only the first 120 words are left
+    out. ``second`` reads the second sentence, as in `compare`.
     """
-    sides = ("a", comparison.a), ("b", comparison.b)
-    words = [(side, word) for side, part in sides for word in part.words if word.end > word.start][:MAX_WORDS_LEFT_OUT]
-    if not words:
+    a, b = comparison.a, comparison.b
+    words_a = words_in_text(a.words)[:MAX_WORDS_LEFT_OUT]
+    words_b = words_in_text(b.words)[: MAX_WORDS_LEFT_OUT - len(words_a)]
+    if not (words_a or words_b):
         return []
-    a, b = comparison.a.text, comparison.b.text
-    pairs = [(_without(a, word), b) if side == "a" else (a, _without(b, word)) for side, word in words]
-    variants = [(a, b), *pairs]
-    vectors = encoder.encode([sentence for pair in variants for sentence in pair])
-    cosines = (vectors[0::2] * vectors[1::2]).sum(axis=1)
-    scores = None if cross_encoder is None else cross_encoder.predict(variants)
-    cross_changes: list[Any] = [None] * len(words) if scores is None else (scores[1:] - scores[0]).tolist()
-    changes = zip(words, (cosines[1:] - cosines[0]).tolist(), cross_changes, strict=True)
-    return [LeftOut(side, word.text, word.start, word.end, cosine, cross) for (side, word), cosine, cross in changes]
+    variants = [(a.text, b.text), *pairs_without(a.text, b.text, words_a, words_b)]
+    first_texts, second_texts = zip(*variants, strict=True)
+    if second is None:
+        cosines = encoder.score(variants)
+    else:
+        cosines = (encoder.encode(first_texts) * second.encode(second_texts)).sum(axis=1)
+    cosine_changes = (cosines[1:] - cosines[0]).tolist()
+    cross_changes: list[float | None] = [None] * len(cosine_changes)
+    if cross_encoder is not None:
+        scores = cross_encoder.predict(variants)
+        cross_changes = (scores[1:] - scores[0]).tolist()
+    words = [("a", word.text) for word in words_a] + [("b", word.text) for word in words_b]
+    changes = zip(words, cosine_changes, cross_changes, strict=True)
+    return [LeftOut(side, word, cosine, cross) for (side, word), cosine, cross in changes]
+
+
+def leave_one_out_by_name(models: ModelCache, comparison: Comparison) -> list[LeftOut]:
+    """`leave_one_out` with the models of a comparison."""
+    first, second = _by_role(models, ModelName.parse(comparison.model), comparison.pooling)
+    crosser = models.cross_encoder_or_none(comparison.cross_encoder)
+    return leave_one_out(first, crosser, comparison, second)
+
+
+def _by_role(models: ModelCache, model: ModelName, pooling: str) -> tuple[VectorModel, VectorModel | None]:
+    """The encoder of the first sentence, and that of the second one if it has another prompt."""
+    if model.prompt_name != BY_ROLE:
+        return models.get(model, VectorModel, pooling), None
+    query, document = (models.get(model, VectorModel, pooling, role) for role in ("query", "document"))
+    return query, document
 
 
 @dataclass(frozen=True)
@@ -338,7 +352,7 @@ class AllPairs:
 
 
 def compare_all(
-    encoder: VectorModel, cross_encoder: CrossEncoder | None, text: str, should_stop: Callable[[], bool] | None = None
+    encoder: VectorModel, cross_encoder: PairModel | None, text: str, should_stop: Callable[[], bool] | None = None
 ) -> AllPairs:
     """Compare all pairs of lines and measure the time. Raises InputError below 2 or above 500 lines."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
@@ -383,9 +397,3 @@ def _pool(encoder: Encoder, hidden: np.ndarray) -> np.ndarray:
 
 def _cosine(u: np.ndarray, v: np.ndarray) -> float:
     return float(np.clip(u @ v / (np.linalg.norm(u) * np.linalg.norm(v) or 1), -1, 1))
-
-
-def _without(sentence: str, word: Word) -> str:
-    """The sentence without a word, and without one of the two spaces around it."""
-    before, after = sentence[: word.start], sentence[word.end :]
-    return before + (after.lstrip(" ") if before.endswith(" ") or not before else after)

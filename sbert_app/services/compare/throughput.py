@@ -12,15 +12,12 @@ import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from training.data.load import load_data
-from training.models.model import VectorModel
-
-if TYPE_CHECKING:
-    from training.models.cross_encoder import CrossEncoder
+from training.models.model import PairModel, VectorModel
 
 ROUNDS = 3
 PAPER_SENTENCES = 10_000
@@ -49,7 +46,7 @@ class Throughput:
 
 
 def measure(
-    encoder: VectorModel, cross_encoder: CrossEncoder | None, home: Path, sample: int, pairs_sample: int
+    encoder: VectorModel, cross_encoder: PairModel | None, home: Path, sample: int, pairs_sample: int
 ) -> Throughput:
     """Time ``sample`` sentences and ``pairs_sample`` pairs of STSb dev and a matrix product, three times each.
 

@@ -38,8 +38,8 @@ def score_tokens(models: ModelCache, name: ModelName, a: str, b: str) -> TokenSc
     InputError if it cannot be opened.
     """
     # They import torch, which takes seconds.
-    from training.models.late_interaction import LateInteraction
-    from training.models.sparse import SparseEncoder
+    from training.models.maxsim import LateInteraction
+    from training.models.st_models import SparseEncoder
 
     model, started, rows = models.get(name.weights, Model), time.perf_counter(), list[tuple[str, ...]]()
     if isinstance(model, LateInteraction):

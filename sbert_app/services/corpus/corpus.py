@@ -24,7 +24,7 @@ from training.catalogue import asset
 from training.data.dataset import Dataset
 from training.data.load import check_data_name, load_data
 from training.data.tables.cells import as_text, quoted
-from training.data.tables.columns import has_pairs, pick_sentence
+from training.data.tables.reading import requested_columns
 from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
 from training.errors import InputError
@@ -117,8 +117,8 @@ class Corpus:
         """The sentences of a file that `training.data.tables.table` reads, with its other columns.
 
         Args:
-            column: the column of sentences. By default its name decides, and a file of pairs gives the distinct
-                sentences of its pairs. A .txt file has one sentence per line.
+            column: the column of sentences, or the two of pairs, "a,b". By default the evidence decides, and a file of
+                pairs gives the distinct sentences of its pairs. A .txt file has one sentence per line.
             encoding: that of a text file; None detects it.
             sheet: that of a workbook; None is the first.
             vectors: the user's vectors of the rows, or the column that holds them.
@@ -127,9 +127,10 @@ class Corpus:
             InputError: the file cannot be read, has no such column or no text, or lacks a vector for a row.
         """
         table = open_table(path, encoding, sheet, lines=column in (None, "sentence"))
-        if column is None and vectors is None and has_pairs(table):
-            return cls.from_dataset(Dataset.from_table(table), most)
-        return _from_rows(table, pick_sentence(table, column), most, vectors)
+        reading = table.reading.with_columns(requested_columns(column, table.reading))
+        if vectors is None and len(reading.sentences) > 1:
+            return cls.from_dataset(Dataset.from_table(table, column), most)
+        return _from_rows(table, reading.sentence(), most, vectors)
 
     @classmethod
     def from_data(cls, name: str, home: Path | str | None = None, most: int = MAX_SENTENCES) -> Corpus:

@@ -107,7 +107,8 @@ def encode(
     With ``folder`` the vectors are a file in it (`encode_to_file`); otherwise they are in memory, and stored in the
     cache. Raises InputError if the file cannot be written.
     """
-    key, started = embedding_key(corpus, encoder), time.perf_counter()
+    key = embedding_key(corpus, encoder)
+    started = time.perf_counter()
     path = None if folder is None else folder / f"{key}{SUFFIX}"
     vectors = cache.get(key) if cache is not None and path is None else None
     is_done = vectors is not None if path is None else path.exists()
@@ -199,7 +200,8 @@ def sample_of(embedded: EmbeddedCorpus, size: int) -> Sample:
     rows = fixed_sample(len(embedded), size)
     if len(rows) == len(embedded):
         return Sample(embedded, rows)
-    corpus, vectors = embedded.corpus.select(rows.tolist()), np.array(embedded.vectors[rows])
+    corpus = embedded.corpus.select(rows.tolist())
+    vectors = np.array(embedded.vectors[rows])
     unknown = np.flatnonzero(np.isin(rows, embedded.unknown))
     key = digest([embedded.key, f"sample {size} {SEED}"])
     return Sample(EmbeddedCorpus(corpus, vectors, embedded.model, embedded.pooling, key, 0.0, unknown), rows)
@@ -208,7 +210,8 @@ def sample_of(embedded: EmbeddedCorpus, size: int) -> Sample:
 # The vectors of a large corpus are a file of N · D float32, row by row, without a header. It is written as they are
 # computed, and mapped into memory when it is complete. Until then its name ends with ``.incomplete``, and an encoding
 # that was stopped or killed continues from its last complete row.
-SUFFIX, INCOMPLETE = ".f32", ".incomplete"
+SUFFIX = ".f32"
+INCOMPLETE = ".incomplete"
 CHUNK = 16_384
 BYTES = 4
 POLL_SECONDS = 0.2
@@ -257,7 +260,8 @@ def _complete(path: Path, sentences: list[str], encoder: VectorModel, watch: Wat
     # A folder may stand in the place of a file.
     for folder in filter(Path.is_dir, (part, path)):
         shutil.rmtree(folder, ignore_errors=True)
-    total, row_bytes = len(sentences), encoder.dimension * BYTES
+    total = len(sentences)
+    row_bytes = encoder.dimension * BYTES
     done = min(part.stat().st_size // row_bytes, total) if part.exists() else 0
     size = (total - done) * row_bytes
     try:

@@ -1,14 +1,9 @@
 """The nearest neighbours of every sentence of a corpus, and the sentences that stand out by them.
 
-Up to 50,000 sentences every pair is compared. For more comparisons an inverted file is searched (k-means cells, 16 of
-them probed), which finds 92 of 100 neighbours (k = 15, 26,745 sentences of STS) in a tenth of the time. Both are
-deterministic.
-
 A sentence is a hub if it is among the ten nearest of far more sentences than is usual (Radovanović et al. 2010): every
 search finds it. It is an outlier if even its own ten nearest are far from it.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +15,7 @@ from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.store.cache import DiskCache, digest
 from training.errors import InputError
 
-MAX_EXACT = 50_000
-PROBED_CELLS = 16
 ROWS = 4_096
-SEED = 1_234
 
 
 def neighbours(vectors: np.ndarray, k: int, watch: Watch = UNWATCHED) -> tuple[np.ndarray, np.ndarray]:
@@ -31,6 +23,9 @@ def neighbours(vectors: np.ndarray, k: int, watch: Watch = UNWATCHED) -> tuple[n
 
     Returns their rows, int32 (N, k), and cosine distances, float32 (N, k).
     """
+    # It imports torch, which takes seconds.
+    from training.search import neighbour_index
+
     n = len(vectors)
     index = neighbour_index(vectors, n)
     rows = np.empty((n, k), dtype=np.int32)
@@ -58,26 +53,6 @@ def searched(index: Any, vectors: np.ndarray, k: int, watch: Watch) -> Iterator[
         rows = slice(start, min(start + ROWS, len(vectors)))
         yield rows, *index.search(np.ascontiguousarray(vectors[rows], dtype=np.float32), k)
         watch.report(rows.stop, None, len(vectors))
-
-
-def neighbour_index(vectors: np.ndarray, queries: int) -> Any:
-    """A FAISS index of float32 (N, D) by dot product for so many queries.
-
-    It is exact up to as many comparisons as those of all pairs of 50,000 vectors, and else an inverted file.
-    """
-    import faiss
-
-    n, dimension = vectors.shape
-    flat = faiss.IndexFlatIP(dimension)
-    if n * queries <= MAX_EXACT**2:
-        flat.add(vectors)
-        return flat
-    cells = faiss.IndexIVFFlat(flat, dimension, round(3.2 * math.sqrt(n)), faiss.METRIC_INNER_PRODUCT)
-    cells.cp.niter, cells.cp.max_points_per_centroid, cells.cp.seed = 6, 64, SEED
-    cells.train(vectors)
-    cells.add(vectors)
-    cells.nprobe = PROBED_CELLS
-    return cells
 
 
 NEAREST = 10

@@ -56,7 +56,9 @@ class EmbeddingCache:
         max_sentences: int = MAX_SENTENCES,
         limits: CorpusLimits = CorpusLimits(),  # noqa: B008 - immutable
     ) -> None:
-        self.models, self.home, self.limits = models, home, limits
+        self.models = models
+        self.home = home
+        self.limits = limits
         self.cache = DiskCache(home / "cache", shipped=SHIPPED)
         self._corpora: LRUCache[str, Corpus] = LRUCache(max_sentences, len)
         # The operating system reclaims the pages of a memory map by itself.
@@ -143,7 +145,8 @@ class KeptCorpora:
     """The corpora in the folder of temporary files, each of ``most`` sentences at most."""
 
     def __init__(self, temp: TempFolder, most: int) -> None:
-        self.temp, self.most = temp, most
+        self.temp = temp
+        self.most = most
         self.records = DocumentStore(temp.path / FOLDER, KeptCorpus, "/corpus.json", "corpus")
 
     def keep(self, source: Path, record: KeptCorpus, vectors: Path | None = None) -> tuple[str, Corpus]:
@@ -188,7 +191,8 @@ MAX_PAIRED = 500
 # The most characters of all pairs together, as sentences may be long.
 MOST_CHARACTERS = 100_000_000
 TOKEN = re.compile(r"[0-9a-f]{32}")
-SENTENCES, PAIRS = "selected-sentences.jsonl", "selected-pairs.jsonl"
+SENTENCES = "selected-sentences.jsonl"
+PAIRS = "selected-pairs.jsonl"
 
 
 class SharedSentences:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,14 +22,12 @@ from sbert_app.services.files.writers import Column, save_table, with_file_colum
 from sbert_app.services.models.unknown import check_finite, unknown_warnings
 from sbert_app.services.store.cache import DiskCache, digest
 from training.errors import InputError
-from training.models.model import VectorModel
-
-if TYPE_CHECKING:
-    from training.models.cross_encoder import CrossEncoder
+from training.models.model import PairModel, VectorModel
 
 MAX_K = 100
 # A sentence is similar from this cosine on, and if it is so far above that of random pairs.
-UNLIKE, ABOVE_RANDOM = 0.25, 0.1
+UNLIKE = 0.25
+ABOVE_RANDOM = 0.1
 # The cross-encoder reads so many times k sentences.
 CANDIDATES = 4
 
@@ -105,7 +103,7 @@ def search(
     query: str,
     encoder: VectorModel,
     k: int = 10,
-    cross_encoder: CrossEncoder | None = None,
+    cross_encoder: PairModel | None = None,
     keep_unknown: bool = False,
 ) -> SearchResult:
     """The k sentences of a corpus nearest to a query.
@@ -120,7 +118,8 @@ def search(
     vector = check_finite(encoder, encoder.encode([query]), ["the query"])
     warnings = unknown_warnings([encoder, cross_encoder], [query], ["the query"])
     encoded = time.perf_counter()
-    count, left_out = k * CANDIDATES if cross_encoder else k, embedded.unknown[: 0 if keep_unknown else None]
+    count = k * CANDIDATES if cross_encoder else k
+    left_out = embedded.unknown[: 0 if keep_unknown else None]
     cosines, rows = index.nearest(vector, min(count + len(left_out), len(embedded)))
     is_near = ~np.isin(rows[0], left_out) & (keep_unknown or not encoder.is_unknown([query])[0])
     seconds = time.perf_counter() - encoded
@@ -128,14 +127,16 @@ def search(
         Hit(int(row), embedded.corpus.sentences[row], float(cosine), rank)
         for rank, (row, cosine) in enumerate(zip(rows[0, is_near], cosines[0, is_near], strict=True), start=1)
     ][:count]
-    encode_ms, search_ms = (encoded - started) * 1e3, seconds * 1e3
+    encode_ms = (encoded - started) * 1e3
+    search_ms = seconds * 1e3
     result = SearchResult(query, nearest[:k], len(embedded), index.exact, encode_ms, search_ms)
-    note, warnings = getattr(index, "note", ""), [*warnings, *embedded.warnings]
+    note = getattr(index, "note", "")
+    warnings = [*warnings, *embedded.warnings]
     result = replace(result, index_note=note, random_cosine=embedded.random_cosine, warnings=warnings)
     return _rerank(result, nearest, k, cross_encoder) if cross_encoder and nearest else result
 
 
-def _rerank(result: SearchResult, candidates: list[Hit], k: int, cross_encoder: CrossEncoder) -> SearchResult:
+def _rerank(result: SearchResult, candidates: list[Hit], k: int, cross_encoder: PairModel) -> SearchResult:
     started = time.perf_counter()
     scores = cross_encoder.predict([(result.query, hit.sentence) for hit in candidates])
     milliseconds = (time.perf_counter() - started) * 1e3
@@ -223,7 +224,8 @@ def find_near_duplicates(embedded: EmbeddedCorpus, threshold: float, watch: Watc
     from training.clustering import near_duplicates
 
     started = time.perf_counter()
-    rows, original = embedded.comparable, np.arange(len(embedded))
+    rows = embedded.comparable
+    original = np.arange(len(embedded))
     vectors = embedded.vectors if len(rows) == len(embedded) else embedded.vectors[rows]
     original[rows] = rows[near_duplicates(vectors, threshold, watch.on_progress, watch.should_stop)]
     return NearDuplicates(original, threshold, time.perf_counter() - started)

@@ -43,7 +43,10 @@ class Variant:
 
 @dataclass(frozen=True)
 class Ablation:
-    """An ablation: variants, tested against the ``default``, and the fields of a `RunConfig` that they share."""
+    """An ablation: variants, tested against the ``default``, and the fields of a `RunConfig` that they share.
+
+    ``lesson`` is true of every base; ``of_base`` has what is true of the figure of one base.
+    """
 
     title: str
     question: str
@@ -52,6 +55,11 @@ class Ablation:
     default: str
     variants: Mapping[str, Variant]
     common: Mapping[str, Any] = field(default_factory=dict)
+    of_base: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def varies_base(self) -> bool:
+        return "base" in self.variants[self.default].changes
 
     @property
     def needs_labels(self) -> bool:
@@ -128,6 +136,34 @@ class PrecomputedTable:
     def seeds(self) -> list[int]:
         return sorted({run.seed for run in self.runs})
 
+    @property
+    def base(self) -> str:
+        """The base of all runs; "" where the base varies."""
+        return self.settings.get("base", "")
+
+    @property
+    def steps(self) -> int:
+        """The steps of each run; 0 for one epoch, whose length differs between variants."""
+        steps = {run.steps for run in self.runs}
+        return steps.pop() if len(steps) == 1 else 0
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The fields of a `RunConfig` by which a sweep repeats these runs, without base and steps."""
+        config = ABLATIONS[self.ablation].config(self.runs[0].variant, 0)
+        names = ("batch_size", "learning_rate")
+        return {
+            name: self.settings[name]
+            for name in names
+            if self.settings.get(name, "") not in ("", getattr(config, name))
+        }
+
+    @property
+    def rows(self) -> list[VariantRow]:
+        after = {(run.variant, run.seed): 100 * run.after for run in self.runs}
+        before = {(run.variant, run.seed): 100 * run.before for run in self.runs}
+        return variant_rows(ABLATIONS[self.ablation], after, before)
+
 
 def precomputed(name: str, folder: Path = SHIPPED) -> PrecomputedTable | None:
     """The table of an ablation from the default base that ships, if there is one."""
@@ -139,7 +175,7 @@ def precomputed_tables(name: str, folder: Path = SHIPPED) -> dict[str, Precomput
     """The tables of an ablation that ship, by their base, "" where the base varies; those of other bases come first."""
     tables = [read_document(file, PrecomputedTable) for file in sorted(folder.glob(f"{name}-*.json"))]
     default = precomputed(name, folder)
-    return {table.settings.get("base", ""): table for table in [*tables, *filter(None, [default])]}
+    return {table.base: table for table in [*tables, *filter(None, [default])]}
 
 
 LEVEL = 0.95
@@ -167,7 +203,8 @@ class Summary:
         """The summary of some values; None for no values."""
         if not values:
             return None
-        mean, n = statistics.fmean(values), len(values)
+        mean = statistics.fmean(values)
+        n = len(values)
         if n == 1:
             return cls(1, mean, None, None, None)
         from scipy import stats
@@ -205,18 +242,21 @@ class Paired:
     @property
     def words(self) -> str:
         """The result of the test in words."""
-        gap, n = self.difference.mean, self.difference.n
-        side = "above" if gap > 0 else "below"
+        gap = self.difference.mean
+        n = self.difference.n
+        points = f"{abs(gap):.1f} points {'better' if gap > 0 else 'worse'}"
         if n == 1:
-            return f"{abs(gap):.1f} {side} in the one seed: nothing to test"
+            return f"{points} in the one seed: nothing to test"
         if self.p is None:
-            return "the same in every seed" if gap == 0 else f"{abs(gap):.1f} {side} in every seed, without variation"
+            return "the same in every seed" if gap == 0 else f"{points} in every seed, without variation"
         if self.p >= SIGNIFICANCE:
             return f"not significantly different from the default with {n} seeds"
         ahead = self.better if gap > 0 else n - self.better
-        seeds = f"all {n} seeds" if ahead == n else f"{ahead} of {n} seeds"
+        seeds = f"{ahead} of {n} seeds"
+        if ahead == n:
+            seeds = "both seeds" if n == 2 else f"all {n} seeds"
         low, high = sorted((abs(self.difference.low or 0), abs(self.difference.high or 0)))
-        return f"{'better' if gap > 0 else 'worse'} by {low:.1f} to {high:.1f} points, in {seeds}"
+        return f"{points} (95% {low:.1f} to {high:.1f}), in {seeds}"
 
 
 @dataclass(frozen=True)
@@ -234,6 +274,11 @@ class VariantRow:
     summary: Summary | None
     against: Paired | None
     paper: float | None
+
+    @property
+    def name(self) -> str:
+        """The label without its explanation, for sentences."""
+        return self.label.partition(":")[0]
 
     def to_json(self) -> dict[str, Any]:
         """JSON values, with the result of the test in words."""
@@ -276,3 +321,54 @@ def rank_variants(rows: Sequence[VariantRow]) -> Ranking:
         return None if paired is None or paired.p is None else (paired.difference.mean, paired.p)
 
     return rank(sorted(means, key=lambda name: -means[name]), compare)
+
+
+# The least change of a mean, in points, from which on training is said to have done something.
+LEAST_CHANGE = 2.0
+
+
+def outcome(rows: Sequence[VariantRow]) -> str:
+    """What the figure of some variants shows, in one or two sentences that agree with its test.
+
+    "" without two variants that were measured.
+    """
+    measured = [row for row in rows if row.summary]
+    if len(measured) < 2:
+        return ""
+    ranking = rank_variants(rows)
+    labels = {row.variant: row.name for row in rows}
+    if not ranking.is_known:
+        return "There is one seed, so nothing can be tested."
+    changes = [abs(row.summary.mean - row.before) for row in measured if row.summary and row.before is not None]
+    starts = [row.before for row in measured if row.before is not None]
+    most = max(changes, default=LEAST_CHANGE)
+    if most < LEAST_CHANGE and max(starts) - min(starts) >= LEAST_CHANGE:
+        return (
+            f"Training changed no variant by more than {most:.1f} points. They differ as they did before training, so "
+            "nothing follows here."
+        )
+    tied = [labels[standing.name] for standing in ranking.standings if standing.tied]
+    others = [row for row in measured if row.name not in tied]
+    if len(tied) == 1:
+        best = next(row for row in measured if row.name == tied[0])
+        return f"{best.name} stands out: {_behind(best, others)}."
+    if len(tied) <= len(measured) / 2:
+        return f"{_listed(tied)} cannot be told apart; the other {len(others)} are below them."
+    count = "all" if not others else f"{len(tied)} of {len(measured)}"
+    sentence = f"Nothing stands out here: {count} cannot be told apart from the best"
+    paper = [row.paper for row in measured if row.paper is not None]
+    if not paper:
+        return f"{sentence}."
+    return f"{sentence}; in the paper the best is {max(paper) - min(paper):.1f} points above the worst."
+
+
+def _behind(best: VariantRow, others: Sequence[VariantRow]) -> str:
+    """The distances of the other variants from the best one."""
+    gaps = {row.name: best.summary.mean - row.summary.mean for row in others if best.summary and row.summary}
+    nearest = sorted(gaps, key=lambda name: gaps[name])
+    parts = [f"{name} {gaps[name]:.1f}" for name in nearest[1:]]
+    return _listed([f"{nearest[0]} is {gaps[nearest[0]]:.1f} points lower", *parts])
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))

@@ -33,7 +33,9 @@ DEFECTS = {
 # The defects of the notebook.
 NOTEBOOK = ("schedule", "mask", "base")
 COMBINATIONS = [names for count in range(len(DEFECTS) + 1) for names in combinations(DEFECTS, count)]
-RANDOM_BASE, POSITIONS, EVALUATED = "scratch:4x256", 64, 300
+RANDOM_BASE = "scratch:4x256"
+POSITIONS = 64
+EVALUATED = 300
 SHIPPED = asset("defects.json")
 
 

@@ -107,7 +107,8 @@ def parse_seeds(text: object) -> tuple[int, ...]:
         ends = re.fullmatch(r"\s*(\d{1,10})(?:\s*[-–]\s*(\d{1,10}))?\s*", part)
         if ends is None:
             raise InputError(f"the seed is {str(text)!r}; give a number, or several such as 0-4 or 0,3,7")
-        first, last = int(ends[1]), int(ends[2] or ends[1])
+        first = int(ends[1])
+        last = int(ends[2] or ends[1])
         seeds |= dict.fromkeys(range(first, min(last, first + MAX_SEEDS) + 1))
     if not 1 <= len(seeds) <= MAX_SEEDS:
         raise InputError(f"{text} is not 1 to {MAX_SEEDS} seeds; give some such as 0-4")
@@ -253,7 +254,9 @@ class Experiments:
 
     def __init__(self, jobs: RunQueue, check_config: Callable[[RunConfig], RunConfig] = lambda config: config) -> None:
         """``check_config`` returns the config to train, or raises InputError for a run that may not be started."""
-        self.jobs, self.store, self.check_config = jobs, jobs.store, check_config
+        self.jobs = jobs
+        self.store = jobs.store
+        self.check_config = check_config
         self._records = records(jobs.store.home)
 
     def get(self, experiment_id: str) -> Experiment:

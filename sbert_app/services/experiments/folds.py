@@ -71,15 +71,23 @@ def split(path: Path | str, k: int | None) -> tuple[Dataset, Folds]:
     ``path`` may name an encoding, see `training.names`. InputError if the file has no scores, or cannot be split.
     """
     file = DataName.parse(str(path))
-    with opened_file(file.path, file.encoding) as table:
-        data = Dataset.from_table(table, file.columns, file.path.name)
+    with opened_file(file.path, file.encoding, file.sheet) as table:
+        data = Dataset.from_table(
+            table,
+            file.columns,
+            file.path.name,
+            split=file.rows,
+            scale=file.scale,
+            labels=file.labels,
+            raters=file.raters,
+        )
         if data.kind != SCORED:
             raise InputError(f"{data.name} holds {data.kind}; folds need sentence1, sentence2, score")
         if k is not None:
             return data, k_folds(data, k)
         if (column := next((name for name in table.columns if name.lower() == TOPIC), None)) is None:
             raise InputError(f"{data.name} has no column topic, but {listed(table.columns)}; choose k folds instead")
-        topics = table.in_memory({column: TOPIC})[TOPIC]
+        topics = table.in_memory([column])[column]
     return data, by_topic(data, [str(topics[row - 1]).strip() for row in data.rows])
 
 
@@ -100,7 +108,8 @@ def start(path: Path | str, k: int | None, experiments: Experiments, visitor: st
     stem = Path(data.name).stem
     planned = []
     for number, (name, test) in enumerate(folds.items(), start=1):
-        files, tested = {}, sorted(unread.intersection(test))
+        files = {}
+        tested = sorted(unread.intersection(test))
         training = sorted(set(range(len(data))).difference(test))
         for field, part, rows in (("train_data", "train", training), ("eval_data", "test", tested)):
             part_of_data = data.select(rows)

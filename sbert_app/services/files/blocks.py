@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from training.data.tables.columns import PairColumns, pick_columns, pick_sentence
+from training.data.tables.columns import PairColumns
 from training.data.tables.rows import OpenedTable, RowBatch
 from training.data.tables.table import SUFFIXES, open_table
 from training.errors import InputError, first_line
@@ -104,13 +104,15 @@ def read_blocks(
     try:
         with _local_copy(file) as path:
             table = open_table(path, job.encoding)
-            if job.kind == "encode":
-                picked: PairColumns | str = pick_sentence(table, next(iter(job.columns), None))
-            else:
-                picked = pick_columns(table, job.columns or None)
-            columns, schema, first_id = table.columns, table.fields(), None
+            reading = table.reading.with_columns(job.columns)
+            picked: PairColumns | str = reading.sentence() if job.kind == "encode" else reading.pair()
+            columns = table.columns
+            schema = table.fields()
+            first_id = None
             if not {ID, "id"}.intersection(columns):
-                columns, schema, first_id = (*columns, ID), [*schema, pa.field(ID, pa.int64())], number * FILE_ROWS
+                columns = (*columns, ID)
+                schema = [*schema, pa.field(ID, pa.int64())]
+                first_id = number * FILE_ROWS
             batches = _cut(table, job.block_rows, first_id)
             for at, rows in groupby(batches, key=lambda batch: (batch.first_row - 1) // job.block_rows):
                 part = f"{PART.format(number)}{at:05d}.parquet"

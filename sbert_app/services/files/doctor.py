@@ -61,7 +61,6 @@ def examine(data: Dataset, model: Model | None = None, others: Mapping[str, Data
         others: data to evaluate on, of which the data should have no row, by its name.
     """
     # It brings torch, which takes seconds, and the pages are built without it.
-    from training.models.encoder import Encoder
 
     rows = [tuple(map(folded, row)) for row in zip(*data.columns, strict=True)]
     targets = data.scores if data.scores is not None else data.labels
@@ -99,15 +98,14 @@ def examine(data: Dataset, model: Model | None = None, others: Mapping[str, Data
     symbols = {text for column in data.columns for text in column if not any(map(str.isalnum, text))}
     markup = {text for column in data.columns for text in column if MARKUP.search(text)}
     remarks = {"text without a letter or digit": symbols, "tags or entities": markup}
-    if isinstance(model, Encoder):
-        tokens = model.tokenize(texts)
+    if model is not None and model.vocabulary_size:
+        _, cut = model.read_tokens(texts)
         if model.max_length:
-            what = f"as long as {model.name} reads ({model.max_length:,} tokens) or longer"
-            remarks[what] = {text for text, ids in zip(texts, tokens, strict=True) if len(ids) >= model.max_length}
-        some = " ".join(texts[:LANGUAGE_TEXTS])
+            remarks[f"longer than {model.name} reads ({model.max_length:,} tokens)"] = {texts[at] for at in cut}
+        some = texts[:LANGUAGE_TEXTS]
         # A special token stands at each end.
-        subwords = sum(len(ids) - 2 for ids in tokens[:LANGUAGE_TEXTS])
-        if language := other_language(some, subwords, model.vocabulary_size):
+        subwords = model.read_tokens(some)[0] - 2 * len(some)
+        if language := other_language(" ".join(some), subwords, model.vocabulary_size):
             findings.append(Finding(f"the texts look like {language}; {model.name} was trained on English", [], False))
     for what, cells in remarks.items():
         if numbers := [data.rows[at] for at in _rows_with(data, cells)]:
@@ -126,6 +124,7 @@ def clean(table: OpenedTable, output: Path, data: Dataset, findings: list[Findin
     """
     left_out = {row for finding in findings if finding.is_left_out for row in finding.rows}
     keep = set(data.rows) - left_out
+    keep = keep.union(*(data.joined.get(row, ()) for row in keep))
     with open_writers([output], table.path, table.fields(), {}, layout=Layout.of(table)) as [writer]:
         for batch in table.batches():
             for at in range(len(batch)):

@@ -15,7 +15,7 @@ import numpy as np
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.writers import PARQUET, VECTORS, open_writers
 from training.data.tables.cells import as_text
-from training.data.tables.columns import free_name, pick_sentence
+from training.data.tables.columns import free_name
 from training.data.tables.rows import OpenedTable, RowBatch
 from training.data.tables.table import open_table
 from training.models.model import VectorModel
@@ -71,7 +71,9 @@ def encode_file(
     With ``all_columns``, which only a .parquet file can hold, the other columns are written too. InputError if the
     table breaks off, or the output cannot be written, which leaves nothing behind.
     """
-    report, missing, unknown = ReadReport(), 0, 0
+    report = ReadReport()
+    missing = 0
+    unknown = 0
     waiting: deque[RowBatch] = deque()
 
     def texts() -> Iterator[str]:
@@ -102,7 +104,8 @@ def encode_file(
                 else:
                     readable = [text and text.encode("utf-8", "replace").decode() for text in sentences]
                     writer.write(RowBatch(1, {}), {column: readable, name: own})
-                start, missing = start + len(rows), missing + len(absent)
+                start = start + len(rows)
+                missing = missing + len(absent)
     return EncodeSummary(
         input=str(table.path),
         output=str(output),
@@ -131,10 +134,12 @@ def _first(waiting: deque[RowBatch], rows: int) -> Iterator[RowBatch]:
         yield batch
 
 
-def open_sentences(source: Path, column: str | None = None, encoding: str | None = None) -> tuple[OpenedTable, str]:
+def open_sentences(
+    source: Path, column: str | None = None, encoding: str | None = None, sheet: str | None = None
+) -> tuple[OpenedTable, str]:
     """Open a file of sentences. Returns its table and its column of sentences, by default the one that is named so.
 
     InputError if the file cannot be used, or has no such column.
     """
-    table = open_table(source, encoding, lines=column is None)
-    return table, pick_sentence(table, column)
+    table = open_table(source, encoding, sheet, lines=column is None)
+    return table, table.reading.with_columns([column] if column else []).sentence()

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -40,16 +40,15 @@ from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
 from training.errors import InputError, NotFoundError, Stopped, UserFacingError, summary_of
 from training.evaluation.thresholds import CRITERIA
-from training.models.model import VectorModel
+from training.models.model import PairModel, VectorModel
 from training.names import is_id
-
-if TYPE_CHECKING:
-    from training.models.cross_encoder import CrossEncoder
 
 log = logging.getLogger("sbert_lab.services")
 
 # The most jobs that are computed at the same time, that are computed or wait, and of these those of one visitor.
-AT_ONCE, MOST_WAITING, MOST_OF_ONE = 2, 50, 20
+AT_ONCE = 2
+MOST_WAITING = 50
+MOST_OF_ONE = 20
 # The results of a file may take so many times its size.
 COPIES = 2
 FAULT = "this failed because of a fault in the app; its log has the details"
@@ -116,10 +115,13 @@ class ScoreJobs:
     def __init__(
         self, models: ModelCache, temp_folder: Path, check_room: Callable[[int], None] = lambda size: None
     ) -> None:
-        self._models, self._check_room = models, check_room
+        self._models = models
+        self._check_room = check_room
         self._records = DocumentStore(temp_folder / "scored", ScoreJob, "/job.json", "scored file")
-        self._tasks, self._places = TaskRunner(), threading.Semaphore(AT_ONCE)
-        self._of_visitors, self._starting = Quota(MOST_OF_ONE), threading.Lock()
+        self._tasks = TaskRunner()
+        self._places = threading.Semaphore(AT_ONCE)
+        self._of_visitors = Quota(MOST_OF_ONE)
+        self._starting = threading.Lock()
         self._is_closing = False
         # The id of the copy of the job that ships.
         self._adopted = ""
@@ -176,8 +178,9 @@ class ScoreJobs:
             self._check_copies(job)
             if job.state != State.OPENED:
                 job = self.open(job.path, job.encoding, job.sheet)
-            models = {"model": request.model, "pooling": request.pooling, "cross_encoder": request.cross_encoder}
-            queued = job.but(state=State.QUEUED, **models)
+            queued = job.but(
+                state=State.QUEUED, model=request.model, pooling=request.pooling, cross_encoder=request.cross_encoder
+            )
             self._records.put(job.id, queued)
             self._of_visitors.add(visitor)
             self._tasks.start(job.id, "Waiting", lambda watch: self._work(queued, request, visitor, watch))
@@ -301,7 +304,7 @@ class ScoreJobs:
             self._of_visitors.give_back(visitor, 1)
 
     def _score(self, job: ScoreJob, request: ScoreRequest, watch: Watch) -> ScoreSummary:
-        def load(loading: Watch) -> tuple[VectorModel, CrossEncoder | None]:
+        def load(loading: Watch) -> tuple[VectorModel, PairModel | None]:
             encoder = self._models.get(request.model, VectorModel, request.pooling)
             if request.cross_encoder:
                 loading.report(0, f"Loading {request.cross_encoder} …")
@@ -314,7 +317,8 @@ class ScoreJobs:
             self._save(job.but(state=State.RUNNING))
             encoder, cross_encoder = run_apart(watch, f"Loading {request.model} …", load)
             watch.check()
-            scoring, columns = watch.stage("Scoring"), request.columns
+            scoring = watch.stage("Scoring")
+            columns = request.columns
             scale, labels = parse_reading(request.read_as)
             return score_file(
                 request.source,

@@ -14,7 +14,7 @@ from training.data.tables.json import JsonTable
 from training.data.tables.lists import ListsTable
 from training.data.tables.rows import OpenedTable
 from training.data.tables.text import TextTable
-from training.data.tables.xlsx import XlsxTable
+from training.data.tables.workbook import WorkbookTable
 
 # Text in any other encoding comes from a program that needs the mark to read UTF-8.
 WITHOUT_MARK = ("ascii", "utf-8")
@@ -48,4 +48,4 @@ def suffix_like(table: OpenedTable) -> str:
         return suffix_like(table.inner)
     if isinstance(table, DelimitedTable) and table.delimiter == "\t":
         return ".tsv"
-    return ".xlsx" if isinstance(table, XlsxTable) else ".jsonl" if isinstance(table, JsonTable) else ".csv"
+    return ".xlsx" if isinstance(table, WorkbookTable) else ".jsonl" if isinstance(table, JsonTable) else ".csv"

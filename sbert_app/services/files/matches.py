@@ -26,7 +26,8 @@ from training.errors import InputError
 from training.evaluation.thresholds import FIXED, Criterion
 
 # The groups in the summary, and the sentences of each.
-EXAMPLES, EXAMPLE_SENTENCES = 10, 5
+EXAMPLES = 10
+EXAMPLE_SENTENCES = 5
 # The matching rows among which false ones are listed.
 LOOKED_AT = 2_000
 
@@ -114,9 +115,13 @@ def apply_threshold(
     """
     sentences = (columns.sentence1, columns.sentence2)
     table = open_table(scored)
-    column, gold = free_name("match", table.columns), gold or GoldColumn.in_table(table, columns)
-    keys, together, values = [np.empty((0, 2), dtype=np.uint64)], [np.empty(0, dtype=bool)], [np.empty(0)]
-    pairs, first_matches = 0, list[tuple[int, str, str]]()
+    column = free_name("match", table.columns)
+    gold = gold or GoldColumn.in_table(table, columns)
+    keys = [np.empty((0, 2), dtype=np.uint64)]
+    together = [np.empty(0, dtype=bool)]
+    values = [np.empty(0)]
+    pairs = 0
+    first_matches = list[tuple[int, str, str]]()
     added = {column: "bool"}
     with open_writers(outputs.matched, scored, table.fields(), added, layout=outputs.layout) as matched:
         for batch in table.batches():
@@ -191,7 +196,9 @@ class _Graph:
         order = np.lexsort((first_places, -sizes))
         rank = np.empty(groups, dtype=np.int64)
         rank[order] = np.arange(groups)
-        self.group_of, self.sizes, self.places = rank[group_of], sizes[order], first_places[order]
+        self.group_of = rank[group_of]
+        self.sizes = sizes[order]
+        self.places = first_places[order]
 
 
 def _hashes(texts: Sequence[str | None]) -> np.ndarray:
@@ -245,7 +252,8 @@ def _first_occurrences(
 ) -> Iterator[tuple[RowBatch, list[tuple[int, int, str]]]]:
     """Yields each batch, and place, group and text of the distinct sentences in it; a row has two places."""
     order = np.argsort(graph.first)
-    places, groups = graph.first[order], graph.group_of[order]
+    places = graph.first[order]
+    groups = graph.group_of[order]
     for batch in table.batches():
         watch.check()
         start = batch.first_row - 1

@@ -26,7 +26,9 @@ from training.evaluation.thresholds import CRITERIA, DataDecision, decide
 
 BINS = 80
 # The most rows of the sample, points of the scatter plot, and disagreements.
-SAMPLE, SCATTER, WORST = 1_000_000, 2_000, 20
+SAMPLE = 1_000_000
+SCATTER = 2_000
+WORST = 20
 # The bins of the histograms by label, each a hundredth wide.
 FINE_BINS = 200
 # The rows that a threshold is measured on; more make it slower and no surer.
@@ -132,7 +134,8 @@ class ReportBuilder:
         random = (self._random.random(len(useful)) * (order + 1)).astype(np.int64)
         places = np.where(order < len(self._sample), order, random)
         is_inside = places < len(self._sample)
-        rows, places = useful[is_inside], places[is_inside]
+        rows = useful[is_inside]
+        places = places[is_inside]
         if not len(rows):
             return
         # Sentences that rows share are recognised by their hashes.
@@ -196,7 +199,8 @@ class ReportBuilder:
         # A cosine that is a whole number of hundredths begins its bin.
         bins = np.clip(np.floor((gold[:, COSINE] + 1) * 100 + 1e-4).astype(int), 0, FINE_BINS - 1)
         order = np.argsort(gold[:, COSINE], kind="stable")
-        low_matches, high_others = order[is_match[order]][:WORST], order[::-1][~is_match[order[::-1]]][:WORST]
+        low_matches = order[is_match[order]][:WORST]
+        high_others = order[::-1][~is_match[order[::-1]]][:WORST]
         return {
             "by_label": tuple(np.bincount(bins[rows], minlength=FINE_BINS).tolist() for rows in (is_match, ~is_match)),
             "low_matches": [self._disagreement(gold[at], GOLD, 0, 0) for at in low_matches],
@@ -208,8 +212,11 @@ def correlation(sample: np.ndarray, score: int, gold: int) -> Correlation | None
     """Spearman and Pearson of two columns, with intervals; None for fewer than three rows, NaN for constant ones."""
     if len(sample) < 3:
         return None
-    x, y, resamples = sample[:, score], sample[:, gold], affordable_resamples(len(sample))
-    kinds, keys = ("spearman", "pearson"), _keys(sample)
+    x = sample[:, score]
+    y = sample[:, gold]
+    resamples = affordable_resamples(len(sample))
+    kinds = ("spearman", "pearson")
+    keys = _keys(sample)
     by_rank, by_value = (bootstrap_interval(x, y, kind, resamples, keys=keys) for kind in kinds)
     return Correlation(
         n=len(x),

@@ -18,8 +18,9 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,34 +29,38 @@ from sbert_app.services.files.layout import Layout
 from sbert_app.services.files.report import ReportBuilder, ScoreSummary
 from sbert_app.services.files.writers import Writer, cell_text, numbers, open_writers
 from sbert_app.services.models.function_words import other_language
-from training.data.gold import GoldColumn
+from training.data.dataset import Dataset
+from training.data.gold import NUMBER, TOP_SCORE, GoldColumn
 from training.data.tables.cells import as_text
-from training.data.tables.columns import PairColumns, free_name, pick_columns, split_column
+from training.data.tables.columns import PairColumns, free_name
+from training.data.tables.reading import RATER, RATING, SPLIT, TableReading
 from training.data.tables.rows import EMPTY_LINE, OpenedTable, RowBatch
 from training.data.tables.table import open_table
 from training.errors import InputError, Stopped
+from training.evaluation.metrics import remarks_on_correlation
 from training.evaluation.thresholds import CRITERIA
 from training.inference.recent import RecentEmbeddings
-from training.models.model import VectorModel
+from training.models.model import PairModel, VectorModel
 from training.models.texts import ReadReport
 
-if TYPE_CHECKING:
-    from training.models.cross_encoder import CrossEncoder
-
-
 # The time of a chunk, its size in rows at first and at least, and its largest growth over the one before.
-CHUNK_SECONDS, FIRST_CHUNK, MIN_CHUNK, MAX_GROWTH = 2.0, 128, 16.0, 4.0
+CHUNK_SECONDS = 2.0
+FIRST_CHUNK = 128
+MIN_CHUNK = 16.0
+MAX_GROWTH = 4.0
 # The states of a sentence beside 0.
-CUT, UNKNOWN = 1, 2
+CUT = 1
+UNKNOWN = 2
 # The scored rows, and the notes, in the summary.
-EXAMPLE_ROWS, EXAMPLE_NOTES = 10, 20
+EXAMPLE_ROWS = 10
+EXAMPLE_NOTES = 20
 
 
 def score_file(
     source: Path | OpenedTable,
     outputs: Sequence[Path],
     encoder: VectorModel,
-    cross_encoder: CrossEncoder | None = None,
+    cross_encoder: PairModel | None = None,
     columns: PairColumns | Sequence[str] | None = None,
     watch: Watch = UNWATCHED,
     criteria: Sequence[str] = CRITERIA,
@@ -63,6 +68,7 @@ def score_file(
     scale: str | None = None,
     labels: str | None = None,
     keep_unknown: bool = False,
+    raters: str | None = None,
 ) -> ScoreSummary:
     """Score every pair of a file.
 
@@ -81,13 +87,17 @@ def score_file(
         scale: the lowest and the highest gold score: "1-7"; None to find out.
         labels: the values of labels: "similar:1,different:0"; None to go by their names.
         keep_unknown: whether sentences without a token that the encoder knows have scores.
+        raters: those that count, separated by commas; None for all.
 
     Raises:
         InputError: the file cannot be used, or an output cannot be written. If the file is damaged in the middle, or
             changed while it was read, the outputs hold the rows before.
     """
     table = source if isinstance(source, OpenedTable) else open_table(source)
-    pair_columns = columns if isinstance(columns, PairColumns) else pick_columns(table, columns)
+    # A block can be read only once, and its columns are known.
+    reading = None if is_block else table.reading.with_columns(_names(columns))
+    pair_columns = columns if isinstance(columns, PairColumns) else (reading or table.reading).pair()
+    judged = _judged(table, reading, scale, labels, raters) if reading else None
     kinds = ("cosine", "note") if cross_encoder is None else ("cosine", "cross_encoder", "note")
     summary = ScoreSummary(
         source=table.path.name,
@@ -97,17 +107,20 @@ def score_file(
         cross_encoder=None if cross_encoder is None else cross_encoder.name,
         added={kind: free_name(kind, table.columns) for kind in kinds},
         remarks=list(table.remarks),
-        # A block can be read only once.
-        gold=None if is_block else GoldColumn.in_table(table, pair_columns, scale, labels),
+        gold=judged.gold if judged else None,
     )
     if summary.gold and summary.gold.note:
         summary.remarks.append(f"{summary.gold.note}.")
-    if not is_block and (splits := split_column(table)):
+    summary.remarks += judged.notes if judged else ()
+    if reading and (splits := reading.first(SPLIT)):
         summary.remarks.append(f"The column {splits} names parts of the file: the rows of all are scored and measured.")
     types = {name: "string" if what == "note" else "float" for what, name in summary.added.items()}
     with open_writers(outputs, table.path, table.fields(), types, layout=Layout.of(table)) as writers:
-        scoring = _Scoring(table, PairScorer(encoder, cross_encoder, keep_unknown), summary, writers, watch)
+        scorer = PairScorer(encoder, cross_encoder, keep_unknown)
+        scoring = _Scoring(table, scorer, summary, writers, watch, judged.by_row if judged else None)
         damage = scoring.run(None if is_block else outputs[0].parent, criteria)
+    if summary.report and summary.report.cosine_gold:
+        summary.remarks += remarks_on_correlation(summary.report.cosine_gold.spearman)
     summary.outputs = list(map(str, outputs))
     summary.guarded = max((writer.guarded for writer in writers), default=0)
     if damage:
@@ -116,13 +129,54 @@ def score_file(
     return summary
 
 
+@dataclass(frozen=True)
+class _Gold:
+    """The gold column of a file; where several people judged a pair, ``by_row`` has one judgement for each pair."""
+
+    gold: GoldColumn | None
+    by_row: dict[int, str] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def _names(columns: PairColumns | Sequence[str] | None) -> Sequence[str]:
+    return columns.names if isinstance(columns, PairColumns) else columns or ()
+
+
+def _judged(
+    table: OpenedTable, reading: TableReading, scale: str | None, labels: str | None, raters: str | None
+) -> _Gold:
+    """The judgements of a file's pairs. InputError as `Dataset.from_table`."""
+    if not reading.all(RATING, RATER):
+        return _Gold(GoldColumn.in_table(table, reading.pair(), scale, labels))
+    columns = ",".join(name.replace(",", "\\,") for name in reading.pair().names)
+    data = Dataset.from_table(table, columns, scale=scale, labels=labels, raters=raters)
+    notes = tuple(f"{note}." for note in data.notes if "raters" in note)
+    if data.scores is not None:
+        gold = GoldColumn(reading.target or "", NUMBER, (0.0, TOP_SCORE), is_sure=True)
+        return _Gold(gold, dict(zip(data.rows, map(str, data.scores), strict=True)), notes)
+    names = [data.label_names[label] for label in data.labels or ()]
+    gold = GoldColumn.of(reading.target or "", names, reading.sentences, labels=labels)
+    return _Gold(gold, dict(zip(data.rows, names, strict=True)), notes)
+
+
 class _Scoring:
     """The state of one file that is being scored."""
 
     def __init__(
-        self, table: OpenedTable, scorer: PairScorer, summary: ScoreSummary, writers: list[Writer], watch: Watch
+        self,
+        table: OpenedTable,
+        scorer: PairScorer,
+        summary: ScoreSummary,
+        writers: list[Writer],
+        watch: Watch,
+        gold_by_row: dict[int, str] | None,
     ) -> None:
-        self.table, self.scorer, self.summary, self.writers, self.watch = table, scorer, summary, writers, watch
+        self.table = table
+        self.scorer = scorer
+        self.summary = summary
+        self.writers = writers
+        self.watch = watch
+        self.gold_by_row = gold_by_row
         self.chunk_rows = float(FIRST_CHUNK)
 
     def run(self, report_folder: Path | None, criteria: Sequence[str]) -> InputError | None:
@@ -130,7 +184,9 @@ class _Scoring:
 
         The report has a temporary file in ``report_folder``, which is None for a block.
         """
-        summary, damage, started = self.summary, None, time.perf_counter()
+        summary = self.summary
+        damage = None
+        started = time.perf_counter()
         with nullcontext() if report_folder is None else ReportBuilder(report_folder) as builder:
             try:
                 for chunk in self._chunks():
@@ -155,17 +211,15 @@ class _Scoring:
 
     def _language(self) -> str:
         """The language of the first rows, if the model was trained on another one; "" also where that is unknown."""
-        encoder, columns = self.scorer.encoder, self.summary.columns
+        encoder = self.scorer.encoder
+        columns = self.summary.columns
         cells = [self.summary.head.get(name, []) for name in (columns.sentence1, columns.sentence2)]
         texts = [text for column in cells for text in column if text.strip()]
-        # It imports torch, which takes seconds.
-        from training.models.encoder import Encoder
-
         # A model whose tokens are not here, such as an endpoint, says nothing of its language.
-        if not texts or not isinstance(encoder, Encoder):
+        if not texts or not encoder.vocabulary_size:
             return ""
         # A special token stands at each end.
-        subwords = sum(len(ids) - 2 for ids in encoder.tokenize(texts))
+        subwords = encoder.read_tokens(texts)[0] - 2 * len(texts)
         return other_language(" ".join(texts), subwords, encoder.vocabulary_size)
 
     def _chunks(self) -> Iterator[RowBatch]:
@@ -180,14 +234,15 @@ class _Scoring:
                 start += size
 
     def _score(self, chunk: RowBatch, builder: ReportBuilder | None) -> None:
-        summary, names = self.summary, (self.summary.columns.sentence1, self.summary.columns.sentence2)
+        summary = self.summary
+        names = (self.summary.columns.sentence1, self.summary.columns.sentence2)
         notes = dict(chunk.notes)
         first, second = ([as_text(cell) for cell in chunk.rows[name]] for name in names)
         complete = [row for row in range(len(chunk)) if first[row] is not None and second[row] is not None]
         for row in sorted(set(range(len(chunk))).difference(complete)):
             missing = [name for name, texts in zip(names, (first, second), strict=True) if texts[row] is None]
             _add_note(notes, row, f"no text in {' and '.join(missing)}")
-        gold, bad_gold = (None, {}) if summary.gold is None else summary.gold.read(chunk.rows[summary.gold.name])
+        gold, bad_gold = (None, {}) if summary.gold is None else summary.gold.read(self._gold_cells(chunk))
         for row, note in bad_gold.items():
             _add_note(notes, row, note)
 
@@ -223,6 +278,11 @@ class _Scoring:
             summary.head = _head(chunk, added)
         self._report(0.0)
 
+    def _gold_cells(self, chunk: RowBatch) -> list[Any]:
+        if self.gold_by_row is not None:
+            return [self.gold_by_row.get(chunk.first_row + at) for at in range(len(chunk))]
+        return chunk.rows[self.summary.gold.name] if self.summary.gold else []
+
     def _report(self, rows_in_chunk: float) -> None:
         done = self.summary.rows + rows_in_chunk
         self.watch.report(done, None, max(done, self.table.row_estimate))
@@ -244,9 +304,11 @@ class PairScorer:
     """Scores pairs by the cosine of an encoder's embeddings and, if there is one, by a cross-encoder."""
 
     def __init__(
-        self, encoder: VectorModel, cross_encoder: CrossEncoder | None = None, keep_unknown: bool = False
+        self, encoder: VectorModel, cross_encoder: PairModel | None = None, keep_unknown: bool = False
     ) -> None:
-        self.encoder, self.cross_encoder, self.keep_unknown = encoder, cross_encoder, keep_unknown
+        self.encoder = encoder
+        self.cross_encoder = cross_encoder
+        self.keep_unknown = keep_unknown
         self.encoded = 0
         # The last number of each is 1 for a sentence that was cut, and 2 for one of unknown tokens only.
         self._cache = RecentEmbeddings(encoder.dimension + 1)
@@ -272,7 +334,8 @@ class PairScorer:
             return np.column_stack([vectors, states.astype(np.float32)])
 
         embeddings = self._cache.get(list(positions), encode)
-        u, v = embeddings[rows[: len(firsts)]], embeddings[rows[len(firsts) :]]
+        u = embeddings[rows[: len(firsts)]]
+        v = embeddings[rows[len(firsts) :]]
         cosine = np.clip(np.einsum("nd,nd->n", u[:, :-1], v[:, :-1]), -1, 1).astype(np.float32, copy=False)
         notes: dict[int, str] = {}
         for state, words in ((UNKNOWN, "no known token"), (CUT, f"cut at {self.encoder.max_length or 0:,} tokens")):
@@ -293,7 +356,8 @@ class PairScorer:
         cosine[is_left_out] = np.nan
         if self.cross_encoder is None:
             return cosine, None, notes, int(is_unknown.sum())
-        predicting, report = watch.part(0.5, 1), ReadReport(cut=set())
+        predicting = watch.part(0.5, 1)
+        report = ReadReport(cut=set())
         pairs = list(zip(firsts, seconds, strict=True))
         scores = self.cross_encoder.predict(pairs, predicting.on_progress, watch.should_stop, report)
         for at in (at for at, pair in enumerate(pairs) if pair in (report.cut or ())):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -34,11 +34,8 @@ from sbert_app.services.files.score import score_file
 from training.atomic import sweep, write_text
 from training.data.tables.rows import changed_while_read
 from training.errors import InputError, first_line, unwritable
-from training.models.model import VectorModel, open_model, required
+from training.models.model import PairModel, VectorModel, open_model, required
 from training.sources.home import set_offline
-
-if TYPE_CHECKING:
-    from training.models.cross_encoder import CrossEncoder
 
 DESCRIPTION = "_job.json"
 
@@ -116,11 +113,13 @@ class OutputFolder:
 class Worker:
     """The models of one job, loaded with the first block that it computes."""
 
-    _models: tuple[VectorModel, CrossEncoder | None] | None = None
+    _models: tuple[VectorModel, PairModel | None] | None = None
 
     def compute(self, block: Block, watch: Watch = UNWATCHED) -> Block:
         """Write the part of a block. Raises Stopped after a stop."""
-        job, table, outcome = block.job, block.table, replace(block, table=None)
+        job = block.job
+        table = block.table
+        outcome = replace(block, table=None)
         if table is None:
             # The file has an error.
             return outcome
@@ -138,13 +137,13 @@ class Worker:
             return replace(outcome, error=str(error))
         return replace(outcome, done=done)
 
-    def load(self, job: ShardJob) -> tuple[VectorModel, CrossEncoder | None]:
+    def load(self, job: ShardJob) -> tuple[VectorModel, PairModel | None]:
         """The models of a job."""
-        from training.models.cross_encoder import CrossEncoder
 
         if job.offline:
             set_offline(True)
-        cross_encoder = job.cross_encoder and CrossEncoder.load(job.cross_encoder, job.dtype, job.device, job.home)
+        opened = job.cross_encoder and open_model(job.cross_encoder, None, job.dtype, job.device, job.home)
+        cross_encoder = required(opened, PairModel) if opened else None
         model = open_model(job.model, job.pooling, job.dtype, job.device, job.home)
         return required(model, VectorModel), cross_encoder or None
 
@@ -199,12 +198,15 @@ def run_job(job: ShardJob, source: str, engine: Engine = compute_here, watch: Wa
     file, the output belongs to another job, or a model cannot be loaded; and after all other files are finished, if
     some could not be read or were changed meanwhile.
     """
-    started, files = time.perf_counter(), find_files(source)
+    started = time.perf_counter()
+    files = find_files(source)
     if "://" not in source and Path(job.output).resolve().is_relative_to(Path(source).resolve()):
         raise InputError(f"{job.output} lies inside {source}, and would be read as input: name another folder")
     output = OutputFolder(job.output)
     finished = output.start(job.description(files))
-    errors, file_rows, computed = dict[str, str](), dict[str, int](), 0
+    errors = dict[str, str]()
+    file_rows = dict[str, int]()
+    computed = 0
 
     def report(rows: float, _: float = 0) -> None:
         """Report the rows of the current block. Files that are not open yet count as the others on average."""

@@ -27,9 +27,11 @@ from training.errors import InputError, unwritable
 _FORMULA = re.compile(rf"[\t\r\n]|[{UNSEEN}]*[=+\-@＝＋－＠﹦﹢﹣﹫]")
 ADVICE = "write to another folder"
 # The rows in a row group of a Parquet file, or the bytes if they are vectors.
-GROUP_ROWS, GROUP_BYTES = 65_536, 64 << 20
+GROUP_ROWS = 65_536
+GROUP_BYTES = 64 << 20
 # The rows of a sheet of Excel with its header, and the characters of a cell.
-MOST_EXCEL_ROWS, LONGEST_EXCEL_CELL = 1_048_576, 32_767
+MOST_EXCEL_ROWS = 1_048_576
+LONGEST_EXCEL_CELL = 32_767
 # Marks a column of Parquet whose numbers are text of six digits in CSV.
 DIGITS = {b"digits": b"6"}
 
@@ -54,7 +56,10 @@ class Writer:
     _rows = 0
 
     def __init__(self, path: Path, fields: Sequence[Any], added: Added, layout: Layout = USUAL) -> None:
-        self.path, self._fields, self._added, self._layout = path, fields, added, layout
+        self.path = path
+        self._fields = fields
+        self._added = added
+        self._layout = layout
         self._names = [*(field.name for field in fields), *added]
         self._output = AtomicFile(path)
         try:
@@ -100,7 +105,8 @@ class DelimitedWriter(Writer):
         elif layout.delimiter == "\t":
             # CSV has no tabs.
             layout = replace(layout, delimiter=",", decimal=".")
-        self._delimiter, self._decimal = layout.delimiter, layout.decimal
+        self._delimiter = layout.delimiter
+        self._decimal = layout.decimal
         self._special = re.compile(f'["\r\n{re.escape(layout.delimiter)}]')
         self._rounded = {field.name for field in self._fields if DIGITS.items() <= (field.metadata or {}).items()}
         self._file = temporary.open("x", encoding=layout.encoding, newline="")
@@ -186,7 +192,8 @@ class XlsxWriter(Writer):
     def _open(self, temporary: Path) -> None:
         from openpyxl import Workbook
 
-        self._file, self._temporary = Workbook(write_only=True), temporary
+        self._file = Workbook(write_only=True)
+        self._temporary = temporary
         self._sheet = self._file.create_sheet("scored")
         self._sheet.append([self._cell(name) for name in self._names])
 

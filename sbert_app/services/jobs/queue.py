@@ -7,8 +7,8 @@ closed or the app killed. There is one for each GPU, or one on a machine without
 many runs as the cluster has room for (`runs.on_ray`). It is started when a run is queued and ends after some idle
 minutes. The state of a run is in its folder, from which a lost queue is restored.
 
-The queue is an SQLite file in the home folder; a damaged one is renamed to ``jobs.sqlite.damaged-DATE`` and replaced. A
-message is JSON and holds only the id of a run, so that write access to the queue lets nobody execute code.
+The queue is an SQLite file in the home folder; a damaged one is deleted and made anew from the runs. A message is JSON
+and holds only the id of a run, so that write access to the queue lets nobody execute code.
 """
 
 import json
@@ -21,8 +21,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
-from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 
@@ -46,11 +44,11 @@ MOST_WAITING = 1_000
 MOST_WAITING_OF_ONE = 20
 # The most runs in the queue of one visitor's ablations and folds: those of the largest ablation.
 MOST_GROUPED_OF_ONE = 700
-# The errors of a damaged file; the latter quotes its schema.
+# The errors of a damaged file, whose message may quote bytes of it. An OperationalError is a subclass, and must be
+# handled before: it says that the disk is full, or that the file is locked or may not be written.
 DAMAGED = (sqlite3.DatabaseError, UnicodeDecodeError)
 # The least time between two starts of a worker, in case it crashes at once.
 RELAUNCH_SECONDS = 3.0
-COLUMNS = {"id", "queue", "data", "priority"}
 # Stands for what the config of a run can say: a worker of another version, which may still be at work after an upgrade,
 # takes no runs that it cannot read.
 FORMAT = blake2b(
@@ -104,27 +102,21 @@ class RunQueue:
         self.ray = os.environ.get("SBERT_RAY", "") if ray is None else ray
         make_home(store.home)
         self._file = store.home / "jobs.sqlite"
-        # A worker of this machine, which may have been started before, takes no runs that are to go to Ray.
-        name = f"sbert-lab-{FORMAT}{'-ray' if self.ray else ''}"
+        self.starts_workers = True
+        self._execute = execute
+        self._started: dict[int | str, tuple[float, subprocess.Popen[bytes]]] = {}
+        self._enqueueing = threading.Lock()
+        self._starting = threading.RLock()
+        # The runs of each visitor, grouped or not, that may still be queued.
+        self._started_by: dict[tuple[str, bool], list[str]] = {}
         try:
-            was_damaged = _set_aside(self._file)
-            self._huey = SqliteHuey(
-                name, filename=str(self._file), strict_fifo=True, results=False, serializer=JsonSerializer()
-            )
-        except (sqlite3.Error, OSError) as error:
+            self._open()
+        except (sqlite3.OperationalError, OSError) as error:
             raise InputError(
                 f"the queue {self._file} cannot be opened: {error}", public="the queue of runs cannot be opened"
             ) from error
-        self._inode = _inode(self._file)
-        self.starts_workers = True
-        self._execute = execute
-        self._queue_run = self._huey.task(name="work")(self._work)
-        self._started: dict[int | str, tuple[float, subprocess.Popen[bytes]]] = {}
-        self._enqueueing, self._starting = threading.Lock(), threading.RLock()
-        # The runs of each visitor, grouped or not, that may still be queued.
-        self._started_by: dict[tuple[str, bool], list[str]] = {}
-        if was_damaged:
-            self._fill()
+        except DAMAGED:
+            self.renew()
 
     def start(self, config: RunConfig, visitor: str = "", grouped: bool = False) -> Run:
         """Queue a new run. InputError if too many are waiting, of this visitor or of all.
@@ -171,25 +163,30 @@ class RunQueue:
     def queue(self) -> Huey:
         """The queue in the current file, which another process may have replaced."""
         if _inode(self._file) != self._inode:
-            self._open_again()
+            self._open()
         return self._huey
 
     def queued(self) -> list[str]:
         """The ids of the runs in the queue, the next one first."""
         try:
             pending = self.queue.pending()
+        except sqlite3.OperationalError:
+            raise
         except DAMAGED:
-            if not self.mend():
-                raise
-            pending = []
+            self.renew()
+            pending = self.queue.pending()
         return [task.args[0] for task in pending]
 
-    def mend(self) -> bool:
-        """Replace a damaged queue by an empty one, which `reconcile` fills. Returns whether it was damaged."""
-        self._huey.storage.close()
-        was_damaged = _set_aside(self._file)
-        self._open_again()
-        return was_damaged
+    def renew(self) -> None:
+        """Delete the damaged file, and queue all runs in a new one that are queued by their folders."""
+        with FileLock(self._file.with_suffix(".lock")):
+            # Another process may have replaced it already.
+            if _inode(self._file) == self._inode:
+                log.warning("%s is damaged; a new queue is made from the runs", self._file)
+                for suffix in ("-wal", "-shm", ""):
+                    self._file.with_name(self._file.name + suffix).unlink(missing_ok=True)
+            self._open()
+        self._fill()
 
     def reconcile(self) -> None:
         """Fill the queue with the runs that are queued by their folders, and start a worker for them."""
@@ -234,10 +231,10 @@ class RunQueue:
         with self._enqueueing:
             try:
                 self._queue_run(run_id)
-            except (sqlite3.Error, *DAMAGED) as error:
-                if not self.mend():
-                    raise InputError(f"run {run_id} cannot be queued ({error}): is the disk full?") from error
-                self._fill()
+            except sqlite3.OperationalError as error:
+                raise InputError(f"run {run_id} cannot be queued ({error}): is the disk full?") from error
+            except DAMAGED:
+                self.renew()
         self.start_workers()
 
     def _fill(self) -> bool:
@@ -249,44 +246,17 @@ class RunQueue:
                 self._queue_run(run_id)
         return bool(waiting)
 
-    def _open_again(self) -> None:
-        self._huey.storage.close()
-        self._huey.storage.initialize_schema()
-        self._inode = _inode(self._file)
+    def _open(self) -> None:
+        # A worker of this machine, which may have been started before, takes no runs that are to go to Ray.
+        name = f"sbert-lab-{FORMAT}{'-ray' if self.ray else ''}"
+        try:
+            self._huey = SqliteHuey(
+                name, filename=str(self._file), strict_fifo=True, results=False, serializer=JsonSerializer()
+            )
+        finally:
+            self._inode = _inode(self._file)
+        self._queue_run = self._huey.task(name="work")(self._work)
 
 
 def _inode(file: Path) -> int:
     return file.stat().st_ino if file.exists() else 0
-
-
-def _set_aside(file: Path) -> bool:
-    """Rename a damaged queue with SQLite's files beside it. Returns whether it was damaged."""
-    if not _damage(file):
-        return False
-    with FileLock(file.with_suffix(".lock")):
-        if damage := _damage(file):
-            aside = f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
-            for suffix in ("-wal", "-shm", ""):
-                with suppress(FileNotFoundError):
-                    file.with_name(file.name + suffix).rename(file.with_name(aside + suffix))
-            log.warning("%s is damaged (%s): it is now %s, and a new one is made from the runs", file, damage, aside)
-    return True
-
-
-def _damage(file: Path) -> str | None:
-    """The damage of a queue in words; None if it is sound, or does not exist."""
-    if not file.is_file():
-        return "it is no file" if os.path.lexists(file) else None
-    try:
-        with closing(sqlite3.connect(file)) as database:
-            database.text_factory = partial(str, encoding="utf-8", errors="replace")
-            [result] = database.execute("pragma quick_check(1)").fetchone()
-            columns = {name for _, name, *_ in database.execute("pragma table_info(task)")}
-    except sqlite3.OperationalError:
-        # It is locked, or may not be read.
-        return None
-    except DAMAGED as error:
-        return str(error)
-    if result != "ok":
-        return str(result)
-    return "its columns are others" if columns and not columns >= COLUMNS else None

@@ -128,15 +128,14 @@ class Worker:
         """The next message of the queue; None if there is none."""
         try:
             return self.jobs.queue.dequeue()
-        except (*DAMAGED, ValueError, TypeError, HueyException) as error:
-            if self.jobs.mend():
-                self.jobs.reconcile()
-            elif isinstance(error, sqlite3.Error):
-                raise
-            else:
-                # Something else has written into the queue.
-                log.exception("a message of the queue cannot be read; it is left out")
-            return None
+        except sqlite3.OperationalError:
+            raise
+        except DAMAGED:
+            self.jobs.renew()
+        except (ValueError, TypeError, HueyException):
+            # Something else has written into the queue.
+            log.exception("a message of the queue cannot be read; it is left out")
+        return None
 
 
 def execute_apart(store: RunStore, run_id: str, should_end: Callable[[], bool]) -> None:
@@ -161,7 +160,8 @@ def _execute_alone(home: Path, run_id: str) -> None:
     """Execute a run in the process that was started for it."""
     configure_process()
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
-    worker, ending = multiprocessing.parent_process(), threading.Event()
+    worker = multiprocessing.parent_process()
+    ending = threading.Event()
     with on_ending_signal(lambda *_: ending.set()):
         try:
             execute(RunStore(home), run_id, should_end=lambda: ending.is_set() or not (worker and worker.is_alive()))
@@ -187,7 +187,8 @@ def run_once(home: Path, slot: int, run_id: str) -> State:
     The same command again resumes an interrupted run; a finished one stays as it is. Raises as `execute`.
     """
     _prepare_process(slot)
-    store, ending = RunStore(home), threading.Event()
+    store = RunStore(home)
+    ending = threading.Event()
     if store.get(run_id).state == State.FINISHED:
         return State.FINISHED
     with on_ending_signal(lambda *_: ending.set()):

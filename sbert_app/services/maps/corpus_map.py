@@ -15,7 +15,7 @@ import numpy as np
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.corpus import GoldPairs
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, Sample, fixed_sample, sample_of
-from sbert_app.services.corpus.neighbours import neighbour_index, searched
+from sbert_app.services.corpus.neighbours import searched
 from sbert_app.services.corpus.open_corpora import EmbeddingCache
 from sbert_app.services.maps.projection import MapSettings, map_key, project
 from sbert_app.services.store.cache import digest
@@ -107,6 +107,9 @@ def place_between(
     """
     if len(sample.rows) == len(vectors):
         return sample_points
+    # It imports torch, which takes seconds.
+    from training.search import neighbour_index
+
     index = neighbour_index(sample.embedded.vectors, len(vectors))
     points = np.empty((len(vectors), sample_points.shape[1]), dtype=np.float32)
     placing = watch.stage("Placing the other sentences on the map")

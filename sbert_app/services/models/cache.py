@@ -12,28 +12,25 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.background.watch import POLL_SECONDS, UNWATCHED, Watch
 from sbert_app.services.store.cache import LRUCache
 from training.catalogue import CROSS_ENCODERS, DOWNLOADS, GLOVE, WITH_THE_APP, WORD_ENCODERS
-from training.data.load import load_data, megabytes_to_fetch
+from training.data.load import megabytes_to_fetch
 from training.errors import InputError
 from training.models.folder import ModelFolder
-from training.models.model import OPENERS, Model, VectorModel, find_opener, required
-from training.names import BY_ROLE, DataName, ModelName, is_repo_id, slug
+from training.models.model import Model, PairModel, VectorModel, find_opener, required
+from training.names import BY_ROLE, DataName, ModelName, is_repo_id
 from training.progress import listening
 from training.sources import hub
 from training.sources.resolve import find_run, glove_folder, has_glove, model_folder
-
-if TYPE_CHECKING:
-    from training.models.cross_encoder import CrossEncoder
 
 M = TypeVar("M", bound=Model)
 
@@ -62,13 +59,15 @@ class ModelCache:
         # transformers is imported, and models are built, by one thread at a time.
         self._loading = threading.Lock()
         self._last_use: dict[ModelName, float] = {}
+        # The megabytes of each download that are here, and in all.
+        self._downloads: dict[ModelName, tuple[float, float]] = {}
 
     def get(self, name: ModelName | str, type_: type[M], pooling: str | None = None, role: str | None = None) -> M:
         """The model of that name; the poolings, dimensions and prompts of one model share its weights.
 
         Args:
             name: of any model, with its settings.
-            type_: the type that it has to have: `Model` for any, `VectorModel`, `Encoder`, `CrossEncoder`, …
+            type_: the type that it has to have: `Model` for any, `VectorModel`, `Encoder`, `PairModel`, …
             pooling: in place of the one in the name; an endpoint pools for itself.
             role: query or document, with the prompt that the model's folder has for it, unless ``name`` states one.
 
@@ -81,7 +80,7 @@ class ModelCache:
                 what = f"a prompt for each side ({BY_ROLE}) needs two sides"
                 raise InputError(f"{what}; name one prompt for {settings.weights}")
             settings = replace(settings, prompt_name=None)
-        model = required(self._open(settings.weights, type_), type_)
+        model = required(self._open(settings.weights), type_)
         # Pages send a pooling with any model; an endpoint pools for itself.
         if not model.sent_to:
             settings = settings.with_pooling(pooling)
@@ -90,13 +89,9 @@ class ModelCache:
             return model
         return model.for_role(role)
 
-    def cross_encoder_or_none(self, name: str | None) -> CrossEncoder | None:
+    def cross_encoder_or_none(self, name: str | None) -> PairModel | None:
         """The cross-encoder of that name; None for no name and for "none"."""
-        if not name or name == "none":
-            return None
-        from training.models.cross_encoder import CrossEncoder
-
-        return self.get(name, CrossEncoder)
+        return None if not name or name == "none" else self.get(name, PairModel)
 
     def canonical(self, name: ModelName | str) -> ModelName:
         """The key of a model, with the id of a run. InputError if it may not be loaded, or there is no such run."""
@@ -151,13 +146,28 @@ class ModelCache:
         for name in names:
             if self.is_here(name):
                 continue
-            watch.report(0, f"Loading {name}")
+            key = self.canonical(name).weights
+            # Another thread may download it, as the app does when it starts in an empty home folder.
+            lock = self._locks.setdefault(key, threading.Lock())
+            while lock.locked():
+                watch.check()
+                self._report_download(key, watch)
+                time.sleep(POLL_SECONDS)
 
-            def on_download(_: str, done: float, total: float, name: ModelName | str = name) -> None:
-                watch.report(done, f"Downloading {name}, {total:,.0f} MB", total)
+            def on_download(_: str, done: float, total: float, key: ModelName = key) -> None:
+                self._downloads[key] = (done, total)
+                self._report_download(key, watch)
 
+            self._report_download(key, watch)
             with listening(on_download, watch.should_stop):
                 self.get(name, Model)
+
+    def _report_download(self, key: ModelName, watch: Watch) -> None:
+        done, total = self._downloads.get(key, (0.0, 0.0))
+        if done < total:
+            watch.report(done, f"Downloading {key}, {total:,.0f} MB", total)
+        else:
+            watch.report(0, f"Loading {key}")
 
     def own_pooling(self, name: ModelName | str) -> str | None:
         """The pooling in a name, or else that of the model; None if only a download would tell it."""
@@ -185,7 +195,7 @@ class ModelCache:
             # The modules of a model refer to each other.
             gc.collect()
 
-    def _open(self, name: ModelName, type_: type[Model]) -> Model:
+    def _open(self, name: ModelName) -> Model:
         self._last_use[name] = time.monotonic()
         if name.endpoint and self._models.get(name) is None:
             # A slow server holds up nobody but those who ask for it.
@@ -193,24 +203,18 @@ class ModelCache:
             return model
         # Other threads that ask for the same model wait here while it is loaded.
         with self._locks.setdefault(name, threading.Lock()):
-            # A plain language model is an encoder, and a model of its own where a cross-encoder is asked for.
-            key, for_pairs = name, replace(name, prompt_name=type_.kind)
-            entries = [entry for entry in map(self._models.get, (for_pairs, key)) if entry is not None]
-            if entries and isinstance(entries[0][0], type_):
-                return entries[0][0]
+            entry = self._models.get(name)
+            if entry is not None:
+                return entry[0]
             # Files are downloaded outside of the lock of all loading: a slow server holds up its model alone.
             opener, folder = find_opener(name, self.home)
-            if type_.kind == "cross-encoder" and folder is not None and folder.is_decoder:
-                key, opener = for_pairs, next(opener for opener in OPENERS if opener.group == type_.kind)
-            elif entries:
-                return entries[0][0]
             if folder is not None and folder.base:
                 ModelFolder.of(folder.base, self.home)
             elif name.name in WORD_ENCODERS or name.name == GLOVE:
                 glove_folder(self.home)
             with self._loading:
                 model = _with_batches(opener.open(name, folder=folder, home=self.home))
-            has_evicted = self._models.put(key, (model, model_bytes(model)))
+            has_evicted = self._models.put(name, (model, model_bytes(model)))
         if has_evicted:
             # The modules of a model refer to each other.
             gc.collect()
@@ -223,9 +227,9 @@ def _with_batches(model: Model) -> Model:
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
 
-    if isinstance(model, Encoder):
-        return model.with_runner(BatchingRunner(model.inference))
-    return model.with_runner(BatchingRunner(model.inference)) if isinstance(model, CrossEncoder) else model
+    if isinstance(model, Encoder | CrossEncoder):
+        return model.with_runner(BatchingRunner(model.inference))  # type: ignore[arg-type]
+    return model
 
 
 def model_bytes(model: Model) -> int:
@@ -266,34 +270,3 @@ def _parts(value: Any) -> list[Any]:
         slots = [getattr(value, name, None) for name in getattr(type(value), "__slots__", ())]
         return [*getattr(value, "__dict__", {}).values(), *slots]
     return []
-
-
-@dataclass(frozen=True)
-class Distilled:
-    """A static model that was distilled: its name, its size, and the tokens of its table."""
-
-    model: str
-    teacher: str
-    dimension: int
-    tokens: int
-    megabytes: float
-    seconds: float
-
-
-def distill_to_home(models: ModelCache, teacher: str, dimension: int, data: str = "") -> Distilled:
-    """Distil an encoder into the home folder, in place of its static model of this dimension.
-
-    The frequencies of tokens are those in ``data``. InputError if the model or the data cannot be used.
-    """
-    from training.models.distill import distill
-    from training.models.encoder import Encoder
-
-    started = time.perf_counter()
-    corpus = [text for column in load_data(data, models.home).columns for text in column] if data else None
-    static = distill(models.get(teacher, Encoder), dimension, corpus)
-    name = f"static/{slug(teacher) or 'model'}-{dimension}"
-    static.save(models.home / "models" / name)
-    models.forget(ModelName(name))
-    size = static.vocabulary_size * dimension * 4 / 1e6
-    seconds = time.perf_counter() - started
-    return Distilled(name, teacher, dimension, static.vocabulary_size, round(size, 1), round(seconds, 2))

@@ -1,11 +1,12 @@
 """Function words (articles, pronouns, …) of some languages, and which language a text is in."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 
-from py3langid.langid import MODEL_FILE, LanguageIdentifier
+import py3langid
 
 from training.catalogue import read_asset
 
@@ -57,12 +58,15 @@ def other_language(text: str, subwords: int, vocabulary: int) -> str:
     """
     if vocabulary > MULTILINGUAL_FROM or subwords < FOREIGN_SPLIT * len(text.split()):
         return ""
-    code, probability = _identifier().classify(text)
+    _choose_languages()
+    (code, best), *others = py3langid.rank(text)
+    # The scores are sums over the text. Divided by the root of its length, they give comparable probabilities.
+    length = math.sqrt(len(text.encode()) or 1)
+    probability = 1 / (1 + sum(math.exp((score - best) / length) for _, score in others))
     return "" if code == "en" or probability < LEAST_PROBABILITY else LANGUAGES[code]
 
 
 @cache
-def _identifier() -> LanguageIdentifier:
-    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-    identifier.set_languages(list(LANGUAGES))
-    return identifier
+def _choose_languages() -> None:
+    """Restrict py3langid to `LANGUAGES`, once."""
+    py3langid.set_languages(list(LANGUAGES))

@@ -96,11 +96,13 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
     if note:
         data = data.select(np.flatnonzero(~is_left_out).tolist())
         used, pairs = np.unique(pairs[:, ~is_left_out], return_inverse=True)
-        vectors, pairs = vectors[used], pairs.reshape(2, -1)
+        vectors = vectors[used]
+        pairs = pairs.reshape(2, -1)
     gold = np.asarray(data.scores, dtype=np.float64)
     full = vectors.shape[1]
     sizes = [(d, name) for d in [full, *(d for d in DIMENSIONS if d < full)] for name in PRECISIONS]
-    cells, keys = list[Cell](), sentence_keys(data.columns)
+    cells = list[Cell]()
+    keys = sentence_keys(data.columns)
     reference: Statistic | None = None
     for number, (dimension, precision) in enumerate(sizes):
         watch.check()
@@ -138,7 +140,8 @@ def _search_milliseconds(vectors: np.ndarray, precision: str) -> float:
     import faiss
 
     stored = np.resize(vectors, (SEARCHED, vectors.shape[1]))
-    dimension, queries = stored.shape[1], stored[:QUERIES]
+    dimension = stored.shape[1]
+    queries = stored[:QUERIES]
     if precision == "binary":
         index: Any = faiss.index_binary_factory(8 * (-(-dimension // 8)), "BFlat")
         stored, queries = (quantize(array, precision, stored[:2]) for array in (stored, queries))

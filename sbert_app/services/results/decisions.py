@@ -122,7 +122,8 @@ class Decisions:
     @property
     def reason(self) -> str:
         """The reason for that model in a sentence; "" for a single model."""
-        taken, others = self.to_take, [model for model in self.models if model is not self.to_take]
+        taken = self.to_take
+        others = [model for model in self.models if model is not self.to_take]
         if taken is None or not others:
             return ""
         # Beside the best the fastest that is not shown to be as good, else the next best.
@@ -176,7 +177,9 @@ def decide_models(
     # Errors of the input come before anything is scored.
     parse_criteria(criteria)
     match_labels(data, match_from)
-    scored, results, failures = with_scores(data), dict[ModelName, EvalResult](), dict[str, str]()
+    scored = with_scores(data)
+    results = dict[ModelName, EvalResult]()
+    failures = dict[str, str]()
     overlaps: dict[str, Overlap] = {}
     for number, model in enumerate(models, start=1):
         step = watch.stage(f"{number} of {len(models)}: {model.label}")
@@ -219,12 +222,16 @@ def decide_results(
     if gaps and len(set(matches[rows].tolist())) < 2:
         raise InputError(f"{'; '.join(left_out)}; the others are of one kind")
     if len(rows) < len(data):
-        data, matches, results = data.select(rows), matches[rows], {m: r.select(rows) for m, r in results.items()}
-    keys, decisions = sentence_keys(data.columns), []
+        data = data.select(rows)
+        matches = matches[rows]
+        results = {m: r.select(rows) for m, r in results.items()}
+    keys = sentence_keys(data.columns)
+    decisions = []
     for model, result in results.items():
         similarity, scores = next(iter(result.scores.items()))
         decision = DataDecision(similarity, meaning, decide(scores, matches, criteria, keys=keys))
-        rho, speed = result.estimate(Metric(similarity)), result.num_sentences / result.seconds
+        rho = result.estimate(Metric(similarity))
+        speed = result.num_sentences / result.seconds
         average = MatchScores(scores, matches, keys).average_precision()
         decisions.append(ModelDecision(model, decision, rho, speed, average))
     decisions.sort(key=lambda model: -model.average_precision.value)
@@ -236,7 +243,8 @@ def unread_pairs(model: ModelName, data: Dataset, home: Path, match_from: float)
     overlap = overlap_with(model, data, home)
     if overlap is None or not overlap.read:
         return data, []
-    rows, note = overlap.unread, f"{model.label} was trained on these pairs: {overlap}"
+    rows = overlap.unread
+    note = f"{model.label} was trained on these pairs: {overlap}"
     if len(set(match_labels(data, match_from)[0][rows].tolist())) < 2:
         raise InputError(f"{note}; no pairs are left to judge by")
     return data.select(rows), [f"{note}; all figures are those of the other {len(rows):,}"]
@@ -275,7 +283,8 @@ def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> Trip
         is_left_out, note = without_score(scorer, data.columns, scores)
         positive, negative = ({name: values[~is_left_out] for name, values in part.items()} for part in scores)
         accuracy = {name: float((positive[name] > negative[name]).mean()) for name in positive}
-        near, far = next(iter(positive.values())), next(iter(negative.values()))
+        near = next(iter(positive.values()))
+        far = next(iter(negative.values()))
         interval = wilson_interval(int((near > far).sum()), len(near))
         return TripletScore(len(near), accuracy, interval, int((near == far).sum()), note)
     if data.kind != LABELLED:

@@ -17,7 +17,7 @@ from training.data.dataset import Dataset
 from training.evaluation.bootstrap import Estimate, correlation, sentence_keys
 from training.evaluation.metrics import why_undefined
 
-MAX_ERRORS = 15
+MAX_ERRORS = 5
 # The fewest pairs of a slice that has a ρ.
 MIN_PAIRS = 10
 NEGATIONS = frozenset(
@@ -61,7 +61,8 @@ class ErrorAnalysis:
 def analyze_errors(result: EvalResult, data: Dataset) -> ErrorAnalysis:
     """The errors in the result of a data set."""
     scores = result.scores_by("cosine")
-    score_ranks, gold_ranks = _unit_ranks(scores), _unit_ranks(result.gold)
+    score_ranks = _unit_ranks(scores)
+    gold_ranks = _unit_ranks(result.gold)
     differences = score_ranks - gold_ranks
     order = np.argsort(differences, kind="stable")
 
@@ -70,18 +71,21 @@ def analyze_errors(result: EvalResult, data: Dataset) -> ErrorAnalysis:
         rows = [(i, data.columns[0][i], data.columns[1][i]) for i in indices[:MAX_ERRORS].tolist()]
         return [RankedError(data.rows[i], first, second, *figures[i].tolist()) for i, first, second in rows]
 
-    over, under = order[::-1][: (differences > 0).sum()], order[: (differences < 0).sum()]
+    over = order[::-1][: (differences > 0).sum()]
+    under = order[: (differences < 0).sum()]
     tokenized = [
         tuple(WORD.findall(text.lower().replace("’", "'")) for text in pair) for pair in zip(*data.columns, strict=True)
     ]
-    slices, keys = [], sentence_keys(data.columns)
+    slices = []
+    keys = sentence_keys(data.columns)
     for by, (names, classify) in SLICINGS.items():
         classes = np.array([classify(a, b) for a, b in tokenized])
         for index, name in enumerate(names):
             rows = classes == index
             if not rows.any():
                 continue
-            n, parts = int(rows.sum()), (scores[rows], result.gold[rows])
+            n = int(rows.sum())
+            parts = (scores[rows], result.gold[rows])
             why = "too few pairs" if n < MIN_PAIRS else why_undefined(*parts)
             rho = None if why else correlation(*parts, keys=keys[rows]).estimate(100)
             slices.append(Slice(by, name, n, rho, why))

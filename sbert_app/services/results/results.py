@@ -174,7 +174,8 @@ def rank(names: Sequence[str], compare: Callable[[str, str], tuple[float, float]
 
 def holm(p_values: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
     """The p-values that Holm's procedure corrects, from the least on: p · (number left), and none below one before."""
-    corrected, least = dict[tuple[str, str], float](), 0.0
+    corrected = dict[tuple[str, str], float]()
+    least = 0.0
     for pair in sorted(p_values, key=lambda pair: p_values[pair]):
         least = max(least, min(1.0, p_values[pair] * (len(p_values) - len(corrected))))
         corrected[pair] = least

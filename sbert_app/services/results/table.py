@@ -133,7 +133,8 @@ def _reported_row(results: Results, system: System) -> TableRow:
         columns[AVERAGE] = [own[name] for name in names]
     deviations = {name: system.deviation(keys) for name, keys in columns.items()}
     estimates = {name: Estimate(system.mean(keys), nan, nan) for name, keys in columns.items()}
-    label, made_of = system.label, system.made_of
+    label = system.label
+    made_of = system.made_of
     return TableRow(label, label, estimates, {}, system.speed, deviations=deviations, made_of=made_of)
 
 
@@ -181,7 +182,8 @@ def latex(table: ResultTable) -> str:
         if source != heading:
             lines += [r"\midrule", rf"\multicolumn{{{len(table.columns) + 2}}}{{l}}{{\emph{{{_tex(source)}}}}} \\"]
             heading = source
-        bold, bounds = r"\textbf{{{}}}", r" {{\small [{:.1f}, {:.1f}]}}"
+        bold = r"\textbf{{{}}}"
+        bounds = r" {{\small [{:.1f}, {:.1f}]}}"
         cells = [_with_interval(row, name, table, bold, bounds) for name in _names(table)]
         lines.append(rf"{_tex(row.label)} & {' & '.join(cells)} & {_speed(row).replace(',', '{,}')} \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])

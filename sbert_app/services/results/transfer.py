@@ -26,7 +26,8 @@ from sbert_app.formats import format_count
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from training.atomic import open_atomic
 from training.data.gold import MISSING
-from training.data.tables.columns import canonical_names
+from training.data.tables.reading import TableReading, requested_columns
+from training.data.tables.rows import HEAD_ROWS
 from training.data.tables.table import open_table
 from training.data.transforms import sentence_groups
 from training.errors import InputError
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
     from training.models.model import Vectors
 
 
-FOLDS, SEED = 10, 0
+FOLDS = 10
+SEED = 0
 # The mean squared norm of the features, about 1 for each dimension of a small encoder.
 MEAN_SQUARED_NORM = 400.0
 C_VALUES = (0.01, 0.1, 1.0)
@@ -106,14 +108,15 @@ def read_labelled(path: Path | str) -> ClassificationData:
     Raises InputError if a column is missing, or fewer than two classes with two rows each remain.
     """
     file = DataName.parse(str(path))
-    table = open_table(file.path, file.encoding)
-    return _labelled(file.path.name, table.in_memory(canonical_names(table.columns)), "label")
+    table = open_table(file.path, file.encoding, file.sheet)
+    reading = table.reading.with_columns(requested_columns(file.columns, table.reading))
+    return _labelled(reading, table.in_memory(table.columns))
 
 
-def _labelled(name: str, cells: dict[str, list[Any]], label: str) -> ClassificationData:
-    """The rows of a table in memory, whose columns have their canonical names."""
-    texts = ("sentence1", "sentence2") if "sentence1" in cells else ("sentence",)
-    if not {*texts, label} <= set(cells):
+def _labelled(reading: TableReading, cells: dict[str, list[Any]], label: str | None = None) -> ClassificationData:
+    """The rows of a table in memory; the ``label`` is the column that the reading says by default."""
+    name, texts, label = reading.name, reading.sentences, label or reading.target
+    if not texts or label not in cells:
         raise InputError(f"{name} has the columns {', '.join(cells)}; it needs sentence and label, or a pair and label")
     columns = [["" if cell is None else str(cell).strip() for cell in cells[column]] for column in (*texts, label)]
     # Each row is its texts and, last, its class.
@@ -190,7 +193,8 @@ def _features(
     texts = [text for column in data.columns for text in column]
     vectors = sentence_vectors(model, texts, on_progress=watch.on_progress, should_stop=watch.should_stop)
     if len(data.columns) == 2:
-        u, v = vectors[: len(data)], vectors[len(data) :]
+        u = vectors[: len(data)]
+        v = vectors[len(data) :]
         if isinstance(u, np.ndarray):
             vectors = np.hstack([np.abs(u - v), u * v])
         else:
@@ -211,7 +215,8 @@ def _fit(features: Vectors, targets: np.ndarray) -> Any:
     has_rows = np.bincount(targets[~held_out], minlength=int(targets.max()) + 1) > 0
     best = C_VALUES[1]
     if held_out.any() and has_rows.all():
-        inside, outside = (features[~held_out], targets[~held_out]), (features[held_out], targets[held_out])
+        inside = (features[~held_out], targets[~held_out])
+        outside = (features[held_out], targets[held_out])
         best = max(C_VALUES, key=lambda c: LogisticRegression(C=c, max_iter=300).fit(*inside).score(*outside))
     return LogisticRegression(C=best, max_iter=300).fit(features, targets)
 
@@ -244,12 +249,15 @@ def load_task(name: str, home: Path) -> ClassificationData:
     task = TRANSFER_TASKS[name]
     # Cross-validation makes its own test rows from the training split.
     columns = read_dataset(task.repo, (), "train", list, home).columns
-    roles = canonical_names(list(columns))
-    return _labelled(task.title, {roles[column]: cells for column, cells in columns.items()}, task.label)
+    reading = TableReading.of(task.title, {column: cells[:HEAD_ROWS] for column, cells in columns.items()})
+    return _labelled(reading, columns, task.label)
 
 
 NAMES = {"main-news": "news", "main-captions": "captions", "main-forums": "forums", "main-forum": "forums"}
-GENRE, SCORE, FIRST, SECOND = 0, 4, 5, 6
+GENRE = 0
+SCORE = 4
+FIRST = 5
+SECOND = 6
 
 
 def sentences_by_genre(home: Path) -> ClassificationData:

@@ -62,7 +62,8 @@ def back_up(home: Path, target: Path) -> Saved:
         raise InputError(f"{target} exists already; name a new file")
     at_work = tuple(RunStore(home).ids(State.RUNNING))
     changing = tuple(f"runs/{run}/{part}/" for run in at_work for part in ("checkpoint", "model"))
-    count, left_out = 0, []
+    count = 0
+    left_out = []
     with replace_file(target) as fresh, ZipFile(fresh, "x", ZIP_DEFLATED, strict_timestamps=False) as archive:
         archive.compresslevel = 1
         for file in files_of(home):

@@ -4,15 +4,12 @@ Combinations that cannot work are rejected, with the nearest alternative. Data o
 for the objective, so that the number of rows is exact and the notes describe the transformation. The size of a data set
 of the Hub is that in `training.catalogue`.
 
-The duration follows from the rate of the newest run from the same base on this machine. Without such a run a few
-training steps measure the rate, in a second or two; the machine's home remembers it.
+The duration follows from the newest run of the same kind on this machine. Without such a run it is unknown until the
+run itself has made some steps (`training.progress`).
 """
 
 import math
-import threading
-import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -20,28 +17,25 @@ from statistics import median
 from typing import NamedTuple
 
 from sbert_app.services.background.watch import State
-from sbert_app.services.runs.record import Event, Run
+from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import RunStore
-from sbert_app.services.store.documents import read_document, write_document
-from training.catalogue import RAW_BERT, TRIPLETS, WORD_ENCODERS, plain_sentences
+from training.catalogue import TRIPLETS, WORD_ENCODERS
 from training.data.dataset import Dataset, join
 from training.data.load import check_split, load_one
 from training.data.overlap import overlap
 from training.errors import InputError
-from training.evaluation.diagnostics import RANDOM_SENTENCES
 from training.names import DataName, ModelName
 from training.objectives.base import HELD_OUT, hold_out
 from training.sources.resolve import find_run, has_glove
 from training.trainer.config import Part, RunConfig
 
-MEASURED_STEPS = 8
-# The time to load data and model, where no run has measured it.
+# The time to load data and model, where a run has not recorded it.
 STARTING_SECONDS = 3.0
-
-# The file of the home folder that remembers what was measured on this machine: sentences per second, seconds of each
-# evaluated sentence, and seconds until the first step, by kind of run.
-REMEMBERED = "rates.json"
-_measuring = threading.Lock()
+# The settings of runs of the same kind.
+SETTINGS_OF_SPEED = (
+    *("base", "objective", "train_data", "eval_data", "mine_negatives"),
+    *("max_length", "dtype", "head", "mini_batch_size", "lora_rank"),
+)
 
 
 @dataclass(frozen=True)
@@ -72,7 +66,8 @@ class RunEstimate:
 
 def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
     """The estimate of a run. Raises InputError if its data or its base cannot be used, with an alternative."""
-    home, objective = store.home, config.objective_class
+    home = store.home
+    objective = config.objective_class
     runs: dict[str, Run] = {}
     for model in filter(None, (config.base, config.teacher)):
         if (run_id := ModelName.parse(model).run_id) is not None:
@@ -95,9 +90,11 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
     if not any(map(is_on_hub, names)):
         stamps = tuple(map(_stamp, (*dev_names, *names)))
         notes += _overlaps(config.eval_data, config.parts, config.seed, home, stamps)
-    columns, kind = max(part.columns for part in parts), " and ".join(dict.fromkeys(part.kind for part in parts))
+    columns = max(part.columns for part in parts)
+    kind = " and ".join(dict.fromkeys(part.kind for part in parts))
     if config.mine_negatives:
-        columns, kind = 3, TRIPLETS
+        columns = 3
+        kind = TRIPLETS
     # A cross-encoder reads a row's sentences as one.
     columns = 1 if objective.scores_pairs else columns
     rows = tuple(part.rows for part in parts if part.rows is not None)
@@ -220,7 +217,8 @@ class TrainingRate(NamedTuple):
 
     def seconds(self, estimate: RunEstimate) -> float | None:
         """The duration of a run; None if the number of steps is unknown."""
-        config, steps = estimate.config, estimate.steps
+        config = estimate.config
+        steps = estimate.steps
         if steps is None:
             return None
         sentences = steps * config.gradient_accumulation_steps * config.batch_size * estimate.columns
@@ -228,101 +226,26 @@ class TrainingRate(NamedTuple):
         return self.other_seconds + (sentences / self.sentences_per_second + evaluations * self.evaluation_seconds)
 
 
-def known_rate(estimate: RunEstimate, runs: Sequence[Run], store: RunStore) -> TrainingRate | None:
-    """The rate of the newest run of the same kind, or one measured by `measure_rate`; None if there is neither."""
+def known_rate(config: RunConfig, runs: Sequence[Run]) -> TrainingRate | None:
+    """The rate of the first of the runs (the newest first) of the same kind as a run of ``config``, or None.
+
+    A run is of the same kind if base, data, objective and the settings that make steps fast or slow are the same, and
+    its batches are at most twice as large or small.
+    """
     for run in runs:
-        if _is_same_kind(run.config, estimate.config) and len(rates := _rates(run.events)) > 1:
-            seconds = [event["seconds"] for event in run.events if event["kind"] == "eval"]
+        rates = [event["sentences_per_second"] for event in run.events if event["kind"] == "train"]
+        is_same_kind = all(getattr(run.config, name) == getattr(config, name) for name in SETTINGS_OF_SPEED)
+        if is_same_kind and 0.5 <= run.config.batch_size / config.batch_size <= 2 and len(rates) > 1:
+            evaluations = [event["seconds"] for event in run.events if event["kind"] == "eval"]
             source = f"the rate of “{run.name}”, {median(rates):,.0f} sentences/s on {run.progress.device}"
-            return TrainingRate(median(rates), median(seconds), source, _other_seconds(run))
-    if (measured := _remembered(store.home).get(_key(estimate))) is None:
-        return None
-    rate, seconds_each, start = measured
-    source = f"{MEASURED_STEPS} steps measured on this machine, {rate:,.0f} sentences/s"
-    dev = estimate.config.eval_data
-    test = DataName.parse(dev or "").test_split
-    evaluation, after = (seconds_each * _evaluated_sentences(name, store.home) for name in (dev, test))
-    return TrainingRate(rate, evaluation, source, start + (after if test else 0.0))
-
-
-def can_measure_rate(config: RunConfig, runs: Sequence[Run], store: RunStore) -> bool:
-    """Whether `measure_rate` can run: base and data are on this machine, and none of the ``runs`` is running."""
-    model, folders = ModelName.parse(config.base), (Path(config.base).expanduser(), store.home / "models" / config.base)
-    is_here = model.is_scratch or model.run_id is not None or model.name == RAW_BERT
-    has_base = is_here or any(folder.is_dir() for folder in folders)
-    if config.base in WORD_ENCODERS:
-        has_base = has_glove(store.home)
-    has_data = not any(map(is_on_hub, DataName.parse_joined(config.train_data)))
-    return has_base and has_data and not any(run.state == State.RUNNING for run in runs)
-
-
-def measure_rate(estimate: RunEstimate, store: RunStore) -> TrainingRate:
-    """Train a few steps without saving anything, for some seconds, once for each kind of run."""
-    from training.trainer.train import train
-
-    with _measuring:
-        if _key(estimate) not in _remembered(store.home):
-            config = estimate.config.replace(
-                max_steps=MEASURED_STEPS, eval_data=None, eval_every=MEASURED_STEPS, report_to=(), mine_negatives=False
-            )
-            # This run has the same speed, but no targets of a teacher and no negatives before its first step.
-            if config.teacher:
-                objective = "triplet" if estimate.columns == 3 else "simcse"
-                data = next(part.data for part in config.parts if part.facts.needs_teacher())
-                changes = {"objective": objective, "train_data": data, "teacher": None}
-                config = config.replace(**changes, batch_size=max(2, config.batch_size))
-            events: list[Event] = []
-            begun = time.time()
-            train(config, on_event=events.append, folder=None, home=store.home)
-            # The first steps and the first evaluation are slower than all others.
-            rates = _rates(events)
-            last_evaluation = [event["seconds"] for event in events if event["kind"] == "eval"][-1]
-            seconds_each = last_evaluation / _evaluated_sentences(None, store.home)
-            start = next(event["t"] for event in events if event["kind"] == "state") - begun
-            measured = {_key(estimate): (median(rates[len(rates) // 2 :]), seconds_each, start)}
-            write_document(store.home / REMEMBERED, _remembered(store.home) | measured)
-    rate = known_rate(estimate, [], store)
-    assert rate is not None  # noqa: S101 - it has been measured
-    return rate
+            return TrainingRate(median(rates), median(evaluations), source, _other_seconds(run))
+    return None
 
 
 def _other_seconds(run: Run) -> float:
     """The seconds of a run besides steps and evaluations: until its first step, and for the test of its best model."""
     times = {event.get("state") or event["kind"]: event.get("t") or 0.0 for event in run.events}
     test = times["test"] - times["eval"] if {"test", "eval"} <= times.keys() else 0.0
-    running, started = times.get(State.RUNNING), run.record.started
+    running = times.get(State.RUNNING)
+    started = run.record.started
     return test + (STARTING_SECONDS if running is None or started is None else max(0.0, running - started))
-
-
-def _evaluated_sentences(eval_data: str | None, home: Path) -> int:
-    """The approximate number of sentences of an evaluation: random ones, plain ones, the evaluation data."""
-    distinct = {text for data in dev_data(eval_data, home) for column in data.columns for text in column}
-    return RANDOM_SENTENCES + len(plain_sentences()) + len(distinct)
-
-
-def _remembered(home: Path) -> dict[str, tuple[float, float, float]]:
-    """The rates measured on this machine, by the keys of estimates; none if the file is missing or damaged."""
-    with suppress(FileNotFoundError, InputError):
-        return read_document(home / REMEMBERED, dict[str, tuple[float, float, float]])
-    return {}
-
-
-def _key(estimate: RunEstimate) -> str:
-    return repr((*_settings(estimate.config), estimate.config.batch_size, estimate.columns))
-
-
-def _settings(config: RunConfig) -> tuple[object, ...]:
-    """The settings, besides data and batch size, by which a run is fast or slow."""
-    kind = config.objective_class.predicts_tokens
-    return config.base, kind, config.max_length, config.dtype, config.head, config.mini_batch_size, config.lora_rank > 0
-
-
-def _is_same_kind(one: RunConfig, other: RunConfig) -> bool:
-    """Whether one run trains about as fast as the other."""
-    names = ("train_data", "eval_data", "objective", "mine_negatives")
-    is_same = _settings(one) == _settings(other) and all(getattr(one, name) == getattr(other, name) for name in names)
-    return is_same and 0.5 <= one.batch_size / other.batch_size <= 2
-
-
-def _rates(events: Sequence[Event]) -> list[float]:
-    return [event["sentences_per_second"] for event in events if event["kind"] == "train"]

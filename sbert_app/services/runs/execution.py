@@ -81,7 +81,8 @@ def _log_to(file: Path) -> Iterator[None]:
     """Write all log records of the block to ``file`` too."""
     handler = logging.FileHandler(file, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", "%Y-%m-%d %H:%M:%S"))
-    app_logger, root = logging.getLogger("sbert_lab"), logging.getLogger()
+    app_logger = logging.getLogger("sbert_lab")
+    root = logging.getLogger()
     level = app_logger.level
     app_logger.setLevel(logging.INFO)
     root.addHandler(handler)

@@ -160,7 +160,10 @@ def _submit(
             return State.STOPPED
         return State.INTERRUPTED if should_end() else None
 
-    ray, has_begun, result, reported = cluster.connect(), False, None, len(store.events(run.id))
+    ray = cluster.connect()
+    has_begun = False
+    result = None
+    reported = len(store.events(run.id))
     _note(run.folder, f"submitted to Ray at {cluster.address}")
     with ray_errors():
         actor = cluster.take(RemoteRun)
@@ -212,7 +215,8 @@ def _packed(run: Run, home: Path) -> tuple[Run, bytes]:
     packed = {path: f"runs/{run.id}/{path.name}" for path in paths if path.exists()}
 
     def pack(name: str, is_model: bool) -> str:
-        run_id, path = ModelName(name).run_id, Path(name).expanduser()
+        run_id = ModelName(name).run_id
+        path = Path(name).expanduser()
         if is_model and run_id is not None:
             path = run_folder(run_id, home)
         if path.is_file() or (is_model and path.is_dir()):

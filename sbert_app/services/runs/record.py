@@ -181,6 +181,7 @@ class Preset:
     the base of the paper.
     """
 
+    group: str
     title: str
     lesson: str
     values: dict[str, Any] = field(default_factory=dict)
@@ -194,6 +195,8 @@ class Preset:
 
 
 PRESETS = read_document(asset("presets.json"), dict[str, Preset])
+# The order of the groups in which they are offered.
+PRESET_GROUPS = ("My own data", "Try it", "The paper", "From scratch")
 
 
 def two_stage_base(runs: Iterable[Run]) -> str:
@@ -240,7 +243,9 @@ class EventReader:
         return self._events
 
     def _restart(self, inode: int) -> None:
-        self._events, self._position, self._inode = [], 0, inode
+        self._events = []
+        self._position = 0
+        self._inode = inode
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,8 @@ PROCESS_LOST = "its process ended unexpectedly: killed, out of memory, or the ma
 # So many bytes of the disk are held while a run is running, to record its end on a full disk.
 RESERVED_BYTES = 64 * 1024
 # The runs of a page of the list, and of a picker.
-PAGE, PICKED = 50, 200
+PAGE = 50
+PICKED = 200
 # Runs at work that another process has begun are looked for so often.
 SCAN_SECONDS = 20.0
 
@@ -91,8 +92,10 @@ class RunStore:
 
     def get(self, run_id: str) -> Run:
         folder = self._run_folder(run_id)
-        config, record = self._config(run_id, folder), self._current_record(folder)
-        name, events = "", self.events(run_id)
+        config = self._config(run_id, folder)
+        record = self._current_record(folder)
+        name = ""
+        events = self.events(run_id)
         # A name that cannot be read makes no run useless.
         with suppress(OSError):
             name = (folder / "name.txt").read_bytes().decode(errors="replace")
@@ -152,7 +155,8 @@ class RunStore:
         return self._order[1]
 
     def _read(self, ids: Sequence[str]) -> Sequence[Run]:
-        runs, damaged = [], []
+        runs = []
+        damaged = []
         for run_id in ids:
             folder = self.folder / run_id
             try:
@@ -172,7 +176,9 @@ class RunStore:
 
     def ids(self, state: State) -> Sequence[str]:
         """The ids of the runs in this state, one of those at work, the oldest first. It is quicker than `list`."""
-        ids, created, at_work = self._ids(), [], list[str]()
+        ids = self._ids()
+        created = []
+        at_work = list[str]()
         for run_id in ids:
             # A damaged run cannot be executed, and others may be deleted meanwhile.
             with suppress(UserFacingError, OSError):
@@ -217,7 +223,8 @@ class RunStore:
         models = {key: ModelName.parse(name) for key in ("base", "teacher") if (name := getattr(config, key))}
         by_id = {key: RUN + find_run(model.run_id, self.home) for key, model in models.items() if model.run_id}
         config = config.replace(**{key: str(replace(models[key], name=name)) for key, name in by_id.items()})
-        text, folder = check_text(config.to_json() + "\n", "the config"), None
+        text = check_text(config.to_json() + "\n", "the config")
+        folder = None
         try:
             folder = new_run_folder(self.folder, config)
             write_text(folder / "config.json", text)
@@ -377,7 +384,9 @@ class RunLease:
 
     def end(self, result: RunResult) -> RunResult:
         """End the run with a result. Without the file ``stop`` its process was asked to end, and it is interrupted."""
-        self.state, self.reason = State(result.status), result.reason
+        self.state = State(result.status)
+        self.reason = result.reason
         if self.state == State.STOPPED and not (self.run.folder / "stop").exists():
-            self.state, self.reason = State.INTERRUPTED, PROCESS_ENDED
+            self.state = State.INTERRUPTED
+            self.reason = PROCESS_ENDED
         return result

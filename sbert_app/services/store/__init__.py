@@ -46,7 +46,6 @@ HOME = (
     ),
     HomeEntry("calibration/own/", "what a cosine means by your gold scores", ("*",), is_work=True),
     HomeEntry("data/uploads/", "files that runs learn from", ("*/*",), is_work=True),
-    HomeEntry("models/static/", "static models that were distilled here", ("*/*",), is_work=True),
     HomeEntry("data/", "data sets that were fetched", ("*",)),
     HomeEntry("models/", "models that were fetched", ("*",)),
     HomeEntry("cache/", "embeddings, maps, results", recomputed=("*.npz",)),
@@ -60,8 +59,7 @@ HOME = (
     HomeEntry(
         "tmp/", "uploads and results of the pages for a day, with Bulk's files and Explore's corpora", skipped=("*",)
     ),
-    HomeEntry("jobs.sqlite", "the queue; a damaged one is set aside beside it", recomputed=("*",)),
-    HomeEntry("rates.json", "how fast runs train on this machine", recomputed=("*",)),
+    HomeEntry("jobs.sqlite", "the queue; a damaged one is made anew from the runs", recomputed=("*",)),
     HomeEntry("worker-", "logs of the processes that execute runs", skipped=("*.log",)),
 )
 

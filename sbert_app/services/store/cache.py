@@ -114,7 +114,8 @@ class LRUCache(Generic[K, V]):
     def __init__(
         self, max_size: float, size_of: Callable[[V], float] = lambda _: 1, max_count: float = math.inf
     ) -> None:
-        self.max_size, self.max_count = max_size, max_count
+        self.max_size = max_size
+        self.max_count = max_count
         self._size_of = size_of
         self._entries: OrderedDict[K, V] = OrderedDict()
         self._lock = threading.Lock()

@@ -112,7 +112,11 @@ class DocumentStore(Generic[Document]):
         what: str = "record",
         default: Document | None = None,
     ) -> None:
-        self.folder, self.kind, self.suffix, self.what, self.default = folder, kind, suffix, what, default
+        self.folder = folder
+        self.kind = kind
+        self.suffix = suffix
+        self.what = what
+        self.default = default
 
     def path(self, key: str) -> Path:
         """The file of a record. InputError if no record can have that id."""
@@ -131,7 +135,8 @@ class DocumentStore(Generic[Document]):
 
     def list(self) -> Listing[Document]:
         """All records, without those that are deleted meanwhile."""
-        documents, damaged = {}, []
+        documents = {}
+        damaged = []
         for key in self.ids():
             try:
                 documents[key] = read_document(self.path(key), self.kind)

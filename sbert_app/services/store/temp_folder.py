@@ -28,7 +28,8 @@ class TempFolder:
     """A folder and the bytes that it may hold. Uploads and results are refused when it is full."""
 
     def __init__(self, path: Path, most: float = math.inf) -> None:
-        self.path, self.most = path, most
+        self.path = path
+        self.most = most
 
     def check_room(self, more: int = 0) -> None:
         """Raises InputError if so many more bytes do not fit."""

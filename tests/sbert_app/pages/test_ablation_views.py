@@ -8,10 +8,10 @@ from scipy.stats import ttest_rel
 
 from sbert_app.pages.ablation import page as views
 from sbert_app.pages.components.experiments import name_of, status_of
-from sbert_app.pages.components.templates import macro
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.ablations import (
     ABLATIONS,
+    outcome,
     precomputed_tables,
     rank_variants,
     variant_rows,
@@ -34,9 +34,9 @@ def sweeps(tmp_path: Path) -> Experiments:
 def test_a_precomputed_table_says_where_it_comes_from(name):
     tables = precomputed_tables(name).values()
     if not tables:
-        assert "Not measured yet" in macro("ablation/not_measured")(ABLATIONS[name])
+        assert "Not measured yet" in views._text(name, None, None)
     for table in tables:
-        html = views.source_of(table)
+        html = views.numbers_of(name, table.base, None)
         assert f"{len(table.runs)} runs" in html
         assert table.machine["device"] in html
         assert f"<code>{table.command}</code>" in html
@@ -44,22 +44,54 @@ def test_a_precomputed_table_says_where_it_comes_from(name):
         assert "2e-05 (pretrained, random weights); 0.001 (InferSent on NLI, DAN on NLI)" in html
 
 
-def test_the_legend_names_the_best_and_the_worst_and_the_span_in_the_paper_unless_there_is_one_variant():
-    html = views.legend_of(POOLING, variant_rows(POOLING, AFTER), "all-MiniLM-L6-v2")
-    assert "Best: <b>mean</b>. Worst: <b>max</b>, 5.9 points lower; in the paper best and worst are 17.5" in html
-    assert "Best:" not in views.legend_of(POOLING, variant_rows(POOLING, {("mean", 0): 86.0}), "raw-bert-mini")
+def test_the_text_is_that_of_the_base_of_the_figure():
+    raw = views._text("pooling", "raw-bert-mini", None)
+    assert "Mean stands out: CLS is 13.4 points lower and max 24.3." in raw
+    assert "masked language modelling" in raw and "MiniLM" not in raw
+    tuned = views._text("pooling", "all-MiniLM-L6-v2", None)
+    assert "already tuned" in tuned and "masked language modelling" not in tuned
+    assert "More than one setting differs here" in views._text("base", "", None)
 
 
-def test_one_seed_is_no_comparison_and_what_is_not_precomputed_is_named():
-    html = views.statistics_of(variant_rows(POOLING, {("mean", 0): 86.0, ("max", 0): 80.0}))
-    assert "told apart" not in html
-    assert "Not precomputed: CLS. Start below runs" in views.not_precomputed(variant_rows(POOLING, AFTER))
-    assert views.not_precomputed(variant_rows(POOLING, AFTER | {("cls", 0): 80.0})) == ""
+def test_the_form_holds_the_settings_of_the_figure_and_says_what_differs():
+    for name in ABLATIONS:
+        for base in precomputed_tables(name):
+            model, seeds, steps, _ = (update.get("value") for update in views._fill(name, base))
+            data = ABLATIONS[name].common["train_data"]
+            assert views._differences(name, base, model, seeds, steps, data) == []
+    differ = views._differences("pooling", "raw-bert-mini", "all-MiniLM-L6-v2", 5, 40, "")
+    assert differ == ["base", "steps"]
+    assert views._differences("temperature", None, "all-MiniLM-L6-v2", 3, 200, "") is None
+    record = views._sweep("pooling", "raw-bert-mini", "raw-bert-mini", 2, 360, "")
+    assert record.changes == {"learning_rate": 1e-4, "max_steps": 360, "base": "raw-bert-mini"}
+
+
+def test_a_sweep_is_a_third_mark_in_the_figure_and_a_column_of_its_table(sweeps, monkeypatch):
+    sweep = sweeps.start(new_sweep("pooling", 2, {"max_steps": 40, "base": "scratch:1x32"}))
+    assert len(views._figure("pooling", "raw-bert-mini", sweep)["value"].data) == 3, "before, the paper, shipped"
+    monkeypatch.setattr(type(sweep), "values", AFTER)
+    monkeypatch.setattr(type(sweep), "rows", variant_rows(POOLING, AFTER))
+    figure = views._figure("pooling", "raw-bert-mini", sweep)["value"]
+    assert [trace.name for trace in figure.data] == [
+        *("before training", "the paper", "here (scratch:1x32, 2 seeds, 40 steps)", "shipped")
+    ]
+    assert figure.data[2].x == pytest.approx((86.2, 80.3, None))
+    html = views.numbers_of("pooling", "raw-bert-mini", sweep)
+    assert html.index("<th>shipped</th>") < html.index("<th>here (scratch:1x32, 2 seeds, 40 steps)</th>")
+    shipped = precomputed_tables("pooling")["raw-bert-mini"].rows[0].summary.mean
+    assert f"<b>{shipped:.2f}</b>" in html and "<b>86.20</b>" in html
+    assert "here (scratch:1x32, 2 seeds, 40 steps): Mean" in views._text("pooling", "raw-bert-mini", sweep)
+
+
+def test_one_seed_is_no_comparison():
+    html = views.statistics_of({"here": variant_rows(POOLING, {("mean", 0): 86.0, ("max", 0): 80.0})})
+    assert "nothing to test" in html
+    assert "CLS" not in html, "a variant that nobody has measured has no row"
 
 
 def test_the_statistics_have_a_row_for_each_variant_and_mark_the_default():
-    html = views.statistics_of(variant_rows(POOLING, AFTER, before=AFTER))
-    assert html.count("<tr class=") == len(POOLING.variants)
+    html = views.statistics_of({"here": variant_rows(POOLING, AFTER, before=AFTER)})
+    assert html.count("<tr class=") == 2
     assert html.count('<tr class="chosen">') == 1
     assert "<b>86.20</b> ± 0.28" in html
     assert "the default" in html
@@ -87,16 +119,14 @@ def test_variants_that_cannot_be_told_apart_from_the_best_are_named():
         "cls": None,
         "max": above[1][2],
     }
-    html = views.statistics_of(rows)
-    assert "<b>mean, CLS</b> cannot be told apart from the best over these seeds, of 3 variants." in html
-    assert "1–2" in html and "&gt; max" in html
+    assert outcome(rows).startswith("Nothing stands out here: 2 of 3 cannot be told apart from the best")
 
 
 def test_a_sweep_is_estimated_and_is_a_grid_of_links_to_its_runs(sweeps):
     plan = new_sweep("pooling", 2, {"max_steps": 20, "base": "scratch:1x32"})
-    html = views.plan_of(sweeps.estimate(plan), None, unknown="measuring")
+    html = views.plan_of(sweeps.estimate(plan), None)
     assert "3 variants × 2 seeds = 6 runs · 20 steps each · " in html
-    assert "measuring the speed" in html
+    assert "time known after 20 steps" in html
     sweep = sweeps.start(plan)
     html = views.grid_of(sweep)
     assert html.count('<a class="cell queued" href="train?run=') == 6

@@ -10,7 +10,6 @@ from sbert_app.pages.bulk import results
 from sbert_app.pages.components.messages import error_message
 from sbert_app.services.background.tasks import TaskProgress
 from sbert_app.services.files.score import score_file
-from training.data.tables.columns import pick_columns
 from training.data.tables.table import open_table
 
 EVIL = "<script>alert(1)</script>"
@@ -34,7 +33,7 @@ def test_no_text_of_a_file_becomes_markup(evil, summary):
     table = open_table(evil)
     shown = [
         results.file_line(table, is_example=False),
-        results.preview(table, pick_columns(table)),
+        results.preview(table, table.reading.pair()),
         results.scored_rows(summary),
         results.outcome(summary, 21),
         results.agreements(summary),

@@ -48,9 +48,9 @@ def test_what_is_found_by_name_is_chosen_and_everything_is_offered(picker, uploa
 
 def test_without_known_names_their_content_is_guessed_and_marked(picker, upload):
     rows = "".join(f"Where is room {n}?;How do I get to room {n}?;{n % 2}\n" for n in range(6))
-    shown = picker.show([upload("odd.csv", "frage_a;frage_b;gleich\n" + rows)])
-    assert values(picker, shown) == ["frage_a", "frage_b", "gleich"]
-    assert ("gleich (guessed)", "gleich") in shown[picker.columns[2]]["choices"]
+    shown = picker.show([upload("odd.csv", "frage_a;frage_b;wie\n" + rows)])
+    assert values(picker, shown) == ["frage_a", "frage_b", "wie"]
+    assert ("wie (judging words: 0 3, 1 3)", "wie") in shown[picker.columns[2]]["choices"]
     shown = picker.show(upload("half.csv", "sentence1;sentence2;gleich\n" + rows))
     assert values(picker, shown) == ["sentence1", "sentence2", "gleich"]
     assert ("sentence1", "sentence1") in shown[picker.columns[0]]["choices"], "found by its name"

@@ -1,6 +1,7 @@
 """What the Compare page shows of a pair: scores with their meaning, words, tokens; and the snippets to copy."""
 
 import json
+import re
 import shlex
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,26 +11,27 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pytest
 from markup import HOSTILE
+from training.models.sparse import SparseEncoder, Term
 
 from sbert_app.figures.compare import word_map
+from sbert_app.figures.style import model_colours
 from sbert_app.pages.compare import answers
-from sbert_app.pages.compare.answers import Question
+from sbert_app.pages.compare.answers import Answer, Question
 from sbert_app.pages.components.messages import attribution
-from sbert_app.pages.components.templates import macro
 from sbert_app.services.compare.comparison import Comparison, LeftOut, Side
 from sbert_app.services.compare.examples import ExamplePair
 from sbert_app.services.compare.token_score import score_tokens
 from sbert_app.services.models.cache import ModelCache
-from training.evaluation.attribution import Attribution, WordAttribution
+from training.evaluation.attribution import Attribution, Word, WordAttribution
 from training.evaluation.calibration import Calibration
-from training.models.sparse import SparseEncoder, Term
 from training.names import ModelName
 
 CURVE = Calibration((0.0, 1.0), (0.0, 5.0), (0.0, 5.0), (0.0, 5.0))
 
 
 def side(text: str, truncated: bool = False) -> Side:
-    return Side(text, ["[CLS]", *text.split(), "[SEP]"], [], truncated)
+    words = [Word(match[0], *match.span(), ()) for match in re.finditer(r"\w+|[^\w\s]", text)]
+    return Side(text, ["[CLS]", *text.split(), "[SEP]"], words, truncated)
 
 
 def judged(gold: float | None = None, expected: tuple[float, float] | None = None) -> ExamplePair:
@@ -50,72 +52,154 @@ def comparison(**changes: object) -> Comparison:
     return Comparison(**(values | changes))
 
 
+def answer(scored: Comparison | None = None, **changes: object) -> Answer:
+    scored = scored or comparison()
+    return Answer(Question(scored.a.text, scored.b.text, ModelName(scored.model)), scored, **changes)
+
+
+def shown(scored: Comparison | None = None, curve: Calibration | None = CURVE, **changes: object) -> str:
+    """The answer to a pair, whose cosines under all poolings have one curve."""
+    errors, measuring = changes.pop("failures", ()), changes.pop("measuring", False)
+    found = answer(scored, **changes)
+    curves = [dict.fromkeys(each.by_pooling, curve) for each in found.comparisons]
+    return answers.result(found, curves, measuring, errors)
+
+
 class TestScores:
     def test_scores_have_their_place_on_the_gold_scale_if_the_model_is_calibrated(self):
         card = {"spearman": {"test": 86.4}}
         scored = comparison(cross_encoder="minilm-stsb", cross_score=0.4, cross_ms=9.0, card=card, own_pooling="max")
-        html = answers.result([scored], [CURVE], judged(gold=4.6), errors=["No such model"])
+        html = shown(scored, example=judged(gold=4.6), failures=["No such model"])
         assert "Cosine · all-MiniLM-L6-v2 · mean pooling" in html and "trained with max pooling, not" in html
         assert "about 3.0 on people’s 0–5 scale" in html
         assert 'style="left:60.0%;' in html
-        assert html.count("<section") == 3
+        assert html.count('<section class="card') == 3
         assert "Spearman’s ρ 86.4 on STSb test" in html
         assert html.index("0.60") < html.index("No such model")
         assert "The model is wrong here: 3.0 of 5, and the annotators say 4.6." in html
-        html = answers.result([comparison()], [CURVE], judged(expected=(0, 2.5)))
-        assert "such a pair should get 2.5 at most" in html
-        html = answers.result([comparison()], [None])
+        assert "such a pair should get 2.5 at most" in shown(example=judged(expected=(0, 2.5)))
+        html = shown(curve=None)
         assert "not calibrated for this model" in html and "0–5 scale" not in html
-        assert "calibrating" in answers.result([comparison()], [None], measuring=True)
+        assert "calibrating" in shown(curve=None, measuring=True)
 
-    def test_a_score_says_how_sure_it_is_and_what_it_was_fitted_on(self):
-        html = answers.result([comparison()], [Calibration((0.0, 0.9), (0.0, 4.5), (0.0, 3.6), (1.0, 5.0))])
-        assert "People gave 80% of such pairs of STSb train between 2.4 and 3.7 (8 of 10 on STSb, 6 of 10 on" in html
-        assert "People gave" not in answers.result([comparison()], [CURVE])
+    def test_a_verdict_that_two_scores_share_is_said_once(self):
+        scored = comparison(cross_encoder="minilm-stsb", cross_score=0.6)
+        cards = shown(scored).partition('<section class="reason"')[0]
+        assert cards.count("roughly the same") == 1
+        assert "different, on the same topic" in shown(replace(scored, cross_score=0.2))
+
+    @pytest.mark.parametrize(
+        ("curve", "scored", "holds"),
+        [
+            ({}, {}, "STSb; on other text about 6 of 10"),
+            ({}, {"pooling": "max", "cosine": 0.6}, "STSb; other text not measured"),
+            ({}, {"model": "run:1"}, "STSb; other text not measured"),
+            ({"fitted_on": "mine.csv"}, {}, "mine.csv"),
+        ],
+    )
+    def test_a_score_says_how_sure_it_is_where_that_was_measured(self, curve, scored, holds):
+        wide = Calibration((0.0, 0.9), (0.0, 4.5), (0.0, 3.6), (1.0, 5.0), **curve)
+        said = f"People scored 8 of 10 such pairs between 2.4 and 3.7 ({holds})."
+        assert said in shown(comparison(**scored), wide)
+
+    def test_a_range_of_one_score_is_not_said(self):
+        assert "People scored" not in shown()
+
+    def test_a_model_has_its_colour_as_first_and_as_second(self):
+        other = comparison(model="all-mpnet-base-v2")
+        for first, second in ((comparison(), other), (other, comparison())):
+            asked = Question("A dog barks.", "A cat sleeps.", ModelName(first.model), second=second.model)
+            html = answers.result(Answer(asked, first, second), [dict.fromkeys(first.by_pooling, CURVE)] * 2)
+            cards = dict(re.findall(r'<section class="card mark-(\w+)"><h2>.*?Cosine · ([\w-]+)', html))
+            assert {model: colour for colour, model in cards.items()} == {
+                "all-MiniLM-L6-v2": "blue",
+                "all-mpnet-base-v2": model_colours(["all-mpnet-base-v2"])[0],
+            }
+        assert model_colours(["all-MiniLM-L6-v2"] * 2)[1] != "blue", "two poolings of one model can be told apart"
 
     def test_a_cut_sentence_another_language_and_another_pooling_are_said(self):
         long = replace(side("word " * 579, truncated=True), unread=340)
-        html = answers.result([comparison(b=long, cross_encoder="c", cross_score=0.4, cross_is_cut=True)], [CURVE])
-        cards = html.split("<section")
+        html = shown(comparison(b=long, cross_encoder="c", cross_score=0.4, cross_is_cut=True))
+        cards = html.split('<section class="card')
         assert "The model reads only the first 239 words of the second sentence." in cards[1]
-        assert "Only the beginnings were compared" in cards[2] and "first sentence" not in html
+        assert "Only the beginnings were compared" in cards[2] and "first sentence" not in "".join(cards[1:])
         chinese = replace(side("今天天气很好我们去公园。 " * 60, truncated=True), unread=39)
-        assert "The model reads only the beginning of the first sentence." in answers.result(
-            [comparison(a=chinese)], [None]
-        )
+        assert "The model reads only the beginning of the first sentence." in shown(comparison(a=chinese), None)
         german = replace(side("Ein Hund bellt."), language="German")
-        assert "The first sentence looks like German" in answers.result([comparison(a=german)], [CURVE])
-        both = answers.result([comparison(a=german, b=german)], [CURVE])
+        assert "The first sentence looks like German" in shown(comparison(a=german))
+        both = shown(comparison(a=german, b=german))
         assert both.count("German") == both.count("Both sentences look like German") == 1
 
-    def test_a_pair_that_the_model_cannot_read_has_no_verdict_and_no_scale(self):
+    def test_a_pair_that_the_model_cannot_read_has_no_verdict_no_scale_and_no_reason(self):
         blind = replace(side("🍎"), unknown=("🍎",), is_unknown=True)
         scored = comparison(a=blind, cross_encoder="minilm-stsb", cross_score=0.95, cross_ms=9.0, cross_is_blind=True)
-        html = answers.result([scored], [CURVE])
+        html = shown(scored)
         assert "all-MiniLM-L6-v2 does not know 🍎: it reads each as the same unknown token, [UNK]." in html
-        assert html.count("says nothing about this pair") == 2
+        assert html.count("says nothing about this pair") == 1
         assert "the same meaning" not in html and 'class="axis"' not in html
-        assert answers.poolings(scored, {"mean": CURVE, "max": None}) == ""
-
-    def test_the_reason_is_told_from_the_word_map(self):
-        matrix = np.array([[0.0, 0.0, 0.0], [0.0, 0.5, 0.1], [0.0, 0.1, -0.2]])
-        exact = Attribution(["[CLS]", "dog", "runs"], ["[CLS]", "dog", "not"], matrix, 0.5)
-        html = answers.result([comparison(attribution=exact)], [CURVE])
-        assert "“dog” adds most to the cosine, 0.60 of 0.50; “not” takes 0.10 away." in html
+        assert "Why?" not in html and "under each pooling" not in html
 
 
-class TestLeftOut:
-    CHANGES = (LeftOut("a", "dog", 2, 5, -0.3, 0.1), LeftOut("b", "cat", 2, 5, 0.15, -0.2))
+class TestReason:
+    CHANGES = (
+        LeftOut("a", "dog", -0.3, 0.1),
+        LeftOut("a", ".", 0.4, 0.4),
+        LeftOut("b", "cat", 0.15, -0.2),
+        LeftOut("b", "sleeps", -0.01, 0.0),
+    )
 
-    def test_each_word_has_a_colour_and_a_row(self):
-        html = answers.left_out(self.CHANGES, comparison())
-        assert 'A <span style="background:rgba(0,114,178,0.63)" title="+0.300">dog</span> barks.' in html
-        assert "rgba(213,94,0,0.36)" in html
-        assert html.index("<td>dog</td>") < html.index("<td>cat</td>"), "what adds most comes first"
-        assert "cross-encoder" in html
-        html = answers.left_out([change._replace(cross_change=None) for change in self.CHANGES], comparison())
-        assert "cross-encoder" not in html
-        assert "no word to leave out" in answers.left_out([], comparison())
+    def test_the_sentence_is_told_from_the_table_and_marks_stand_for_nothing(self):
+        found = answers.reason(answer(comparison(cross_encoder="c", cross_score=0.5), changes=self.CHANGES))
+        assert [row.word for row in found.rows] == ["dog", "cat", "sleeps"], "what changes the cosine most comes first"
+        dog, cat, _ = found.rows
+        assert (dog.cosine, cat.cosine, dog.cross) == pytest.approx((0.3, 0.75, 0.6))
+        assert found.sentence == (
+            "“dog” raises the cosine most: without it 0.30. “cat” lowers it most: without it 0.75."
+        )
+        assert [row.decides for row in found.rows] == [True, False, False]
+        assert [row.decides_cross for row in found.rows] == [False, True, False]
+
+    def test_each_row_has_both_scores_and_their_changes(self):
+        html = shown(comparison(cross_encoder="c", cross_score=0.5), changes=self.CHANGES)
+        rows = re.findall(r"<tr( class=.decides.)?><th scope=.row.>(\w+) <small>(\w+)</small></th>", html)
+        assert [(word, sentence, bool(mark)) for mark, word, sentence in rows] == [
+            ("dog", "first", True),
+            ("cat", "second", False),
+            ("sleeps", "second", False),
+        ]
+        assert "0.30 <small>−0.30</small>" in html and "0.60 <small>+0.10</small>" in html
+        without_cross = shown(changes=[change._replace(cross_change=None) for change in self.CHANGES])
+        assert "cross-encoder" not in without_cross.partition('<section class="reason"')[2].partition("</section>")[0]
+
+    def test_a_word_that_both_sentences_have_is_told_apart(self):
+        found = answers.reason(answer(changes=[LeftOut("a", "dog", -0.1, None), LeftOut("b", "dog", -0.3, None)]))
+        assert found.sentence == "“dog” in the second sentence raises the cosine most: without it 0.30."
+
+    def test_where_no_word_decides_none_is_marked(self):
+        found = answers.reason(answer(changes=[LeftOut("a", "dog", -0.004, None), LeftOut("b", "cat", 0.013, None)]))
+        assert found.sentence == "No single word decides: without any one of them the cosine changes by at most 0.01."
+        assert not any(row.decides for row in found.rows)
+
+    def test_a_short_pair_keeps_the_place_of_the_reason_and_a_long_or_a_sent_one_waits_for_a_click(self):
+        assert "Leaving out each word …" in shown()
+        assert shown().count('<td class="number">…</td>') == 6
+        long = comparison(a=side("word " * 40))
+        assert answers.reason(answer(long)) is None and "Why?" not in shown(long)
+        assert answers.reason(answer(long, changes=self.CHANGES)).rows
+        assert not answers.is_automatic(answer(comparison(sent_to="example.org")))
+
+    def test_many_words_are_in_a_fold_but_for_those_that_the_sentence_names(self):
+        changes = [LeftOut("a", f"word{number}", -0.1, None) for number in range(8)]
+        html = shown(changes=[*changes, LeftOut("b", "not", 0.05, None)])
+        assert html.index("without it 0.65") < html.index(">not <") < html.index("<summary>3 more words</summary>")
+
+
+def test_the_map_is_said_to_be_how_the_pooling_adds_up():
+    exact = Attribution(["[CLS]", "dog"], ["[CLS]", "cat"], np.array([[0.1, 0.0], [-0.02, 0.52]]), 0.6)
+    html = shown(comparison(attribution=exact))
+    assert "Word by word: how mean pooling adds up" in html and "all cells sum to the cosine, 0.6000." in html
+    assert 'style="background:rgba(0,114,178,0.63)">0.520</td>' in html
+    assert "Word by word" not in shown(comparison(pooling="cls", attribution=None))
 
 
 class TestAttribution:
@@ -135,9 +219,9 @@ class TestAttribution:
         )
         assert "<td>cat</td><td>second</td>" in html
 
-    def test_occlusion_says_that_its_figures_do_not_sum(self):
+    def test_what_is_lost_without_a_word_is_said_of_no_cosine(self):
         html = attribution(WordAttribution([HOSTILE], [], np.array([0.2]), np.array([]), 0.7))
-        assert "<b>Occlusion.</b>" in html and "do not sum to the score" in html
+        assert "<b>Leave-one-out.</b>" in html and "Each word is left out in turn" in html
         assert "of the cosine" not in html and "<script" not in html
 
 
@@ -148,8 +232,8 @@ def test_a_model_that_compares_tokens_is_a_third_score_with_its_own_map(home):
     found = answer.tokens
     assert [row[:2] for row in found.rows][:3] == [("first", "a"), ("first", "man"), ("first", "plays")]
     assert sum(float(row[-1]) for row in found.rows) == pytest.approx(found.score, abs=1e-3)
-    shown = answers.result([answer.comparison], [None], tokens=found)
-    assert "Late interaction · MaxSim of scratch:1x32" in shown and f"{found.score:.2f}" in shown
+    html = answers.result(answer, [dict.fromkeys(answer.comparison.by_pooling)])
+    assert "Late interaction · MaxSim of scratch:1x32" in html and f"{found.score:.2f}" in html
     assert "<caption>Late interaction" in answers.token_map(found) and answers.token_map(None) == ""
 
 
@@ -177,14 +261,11 @@ def test_a_name_that_cannot_be_read_hides_no_cosine(home, cross, second):
 
 def test_no_text_of_a_user_becomes_markup():
     hostile = comparison(a=side(HOSTILE), b=side(HOSTILE), model=HOSTILE)
-    change = LeftOut("a", HOSTILE, 0, len(HOSTILE), -0.3, None)
-    shown = [
-        answers.result([hostile], [CURVE], judged(1.0), errors=[HOSTILE]),
-        answers.left_out([change], hostile),
-        macro("compare/tokens")(sides=[("First", hostile.a)]),
-    ]
-    assert not any("<script" in html for html in shown)
-    assert all("&lt;script&gt;" in html for html in shown)
+    exact = Attribution([HOSTILE], [HOSTILE], np.array([[0.6]]), 0.6)
+    change = LeftOut("a", HOSTILE, -0.3, None)
+    html = shown(replace(hostile, attribution=exact), example=judged(1.0), changes=[change], failures=[HOSTILE])
+    assert "<script" not in html
+    assert html.count("&lt;script&gt;") > 10
 
 
 class TestSnippets:
@@ -211,8 +292,9 @@ class TestSnippets:
 
 def test_the_word_map_of_a_text_of_several_sentences_is_summed_by_sentence():
     words = ["[CLS]", *(["Rain", "falls", *["on"] * 12, "."] * 3), "[SEP]"]
-    figure = word_map(words, ["a", "b"], np.full((len(words), 2), 0.01))
+    exact = Attribution(words, ["a", "b"], np.full((len(words), 2), 0.01), 0.94)
+    figure = word_map(exact)
     assert np.allclose(figure.data[0].z, [[0.16, 0.16], [0.15, 0.15], [0.16, 0.16]])
     assert figure.layout.yaxis.ticktext[1] == "Rain falls on o…"
-    exact = Attribution(words, ["a", "b"], np.full((len(words), 2), 0.01), 0.94)
-    assert "orange), summed by the sentences of a long text. The cells sum to the cosine, 0.9400." in attribution(exact)
+    assert "the cosine, 0.9400. Longer texts are summed by sentence" in attribution(exact)
+    assert "summed" not in attribution(Attribution(["a"], ["b"], np.array([[0.5]]), 0.5))

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 import gradio as gr
 import pytest
@@ -15,7 +14,6 @@ from sbert_app.pages.components.events import Output, follow
 from sbert_app.pages.learn import page as learn
 from sbert_app.pages.learn.lesson import Demo, Measurement, lessons
 from sbert_app.pages.learn.teacher import ClassLink
-from sbert_app.server.endpoint import endpoints
 from sbert_app.server.pages import build_page
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
@@ -25,8 +23,7 @@ from training.errors import InputError
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> list[gr.Blocks]:
     services = Services.start(Settings(home=tmp_path_factory.mktemp("home")))
-    with patch.dict(endpoints, clear=True):  # other tests have endpoints of their own
-        return [build_page(name, services) for name in PAGES]
+    return [build_page(name, services) for name in PAGES]
 
 
 def test_of_the_listeners_of_an_event_one_at_most_waits_for_its_turn(pages: list[gr.Blocks]):

@@ -19,7 +19,9 @@ from sbert_app.services.access import AccessPolicy
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.groups import RunGroup, run_groups
 from sbert_app.services.files.uploads import keep_upload
+from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
+from sbert_app.services.runs.record import PRESET_GROUPS
 from sbert_app.services.runs.store import RunStore
 from sbert_app.settings import Settings
 from training.errors import InputError
@@ -124,7 +126,8 @@ def test_an_objective_shows_the_fields_that_it_needs():
         ({"objective": "mse", "teacher": ""}, "mse needs a teacher"),
         ({"objective": "mse", "teacher": "/etc/passwd"}, "cannot be used here"),
         ({"matryoshka_dims": "wide"}, "must be whole numbers from 1"),
-        ({"learning_rate": "fast"}, "learning_rate is 'fast'; it must be a number"),
+        ({"learning_rate": "fast"}, "Learning rate is 'fast'; it must be a number"),
+        ({"max_steps": -1}, r"^Maximum steps is -1, but .*; 0: as many as the epochs take$"),
         ({"train_data": ""}, "no training data yet"),
         ({"train_data": "stsb:train+../secret.csv"}, "cannot be used here"),
         ({"eval_data": "/etc/passwd"}, "cannot be used here"),
@@ -266,11 +269,11 @@ def test_a_figure_is_drawn_from_nothing_one_run_or_several_of_one_measure(servic
 
 def test_the_plan_has_rows_steps_time_and_notes_or_says_that_they_are_unknown():
     estimate = RunEstimate(RunConfig("regression", max_steps=200), 5_749, 2, "scored pairs", ("one <b>note</b>",))
-    html = train_runs.plan(estimate, TrainingRate(300.0, 1.0, "8 steps measured <just> now"))
+    html = train_runs.plan(estimate, TrainingRate(300.0, 1.0, "the rate of <mine>"))
     assert "5,749 scored pairs · 200 steps of 16 · <b>about " in html
-    assert "from 8 steps measured &lt;just&gt; now" in html
+    assert "from the rate of &lt;mine&gt;" in html
     assert "<li>one &lt;b&gt;note&lt;/b&gt;</li>" in html
-    assert "<b>no estimate yet</b>" in train_runs.plan(estimate, None)
+    assert "<b>time known after 20 steps</b>" in train_runs.plan(estimate, None)
     unknown = replace(estimate, config=RunConfig("regression"), rows=None)
     assert "known once the data is loaded" in train_runs.plan(unknown, None)
 
@@ -368,3 +371,26 @@ def test_the_run_at_work_is_followed_unless_another_is_opened(services):
     assert train_live.select_run(runs, old.id).id == old.id
     assert train_live.select_run([run for run in runs if run.id != waiting.id], "").id == new.id
     assert train_live.select_run([], "gone") is None
+    assert train_live.select_run([new, old], "", {new.id}).id == old.id, "a run of no experiment comes first"
+    assert train_live.select_run([new], "", {new.id}).id == new.id
+
+
+def test_presets_are_offered_in_groups_with_ones_own_data_first(services):
+    with gr.Blocks() as blocks:
+        train_page.build(services)
+    [preset] = [block for block in blocks.blocks.values() if getattr(block, "elem_id", "") == "preset"]
+    groups = [label.partition(": ")[0] for label, _ in preset.choices]
+    assert list(dict.fromkeys(groups)) == ["My own data", "Try it", "The paper", "From scratch"] == [*PRESET_GROUPS]
+    assert preset.choices[0] == ("My own data: a file", "mine")
+    assert preset.value == "demo", "the page opens with what needs no file"
+
+
+def test_a_base_that_is_not_here_is_said_before_start_and_start_downloads_none(services, monkeypatch):
+    monkeypatch.setattr(ModelCache, "missing", lambda self, names, data="": [f"{name} (91 MB)" for name in names])
+    settings = values(base="org/tiny")
+    names = list(settings)
+    _, plan = train_page._estimate(services, names, *settings.values())
+    assert "not on this machine yet: org/tiny (91 MB)" in plan(None)
+    with pytest.raises(InputError, match=r"org/tiny .91 MB.; download it first"):
+        train_page._start(services, names, "", *settings.values())
+    assert services.jobs.store.list() == []

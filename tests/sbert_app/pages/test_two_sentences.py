@@ -34,3 +34,36 @@ def test_a_link_begins_no_download(page, monkeypatch):
     assert "Not on this machine yet: org/tiny (91 MB)" in update[page.answer]
     assert update[page.download]["visible"]
     assert page.open_link(SimpleNamespace(query_params={"a": "A cat."}))[-1] is None
+
+
+def test_the_reason_follows_the_answer_unless_another_pair_is_shown_by_then(page):
+    request = SimpleNamespace(query_params={}, headers={})
+    questions: dict = {}
+    asked = ["She never said that.", "He said that.", "all-MiniLM-L6-v2", "mean", "none", page.second.value]
+    first = page.answer_pair(request, *asked, None, "all-MiniLM-L6-v2", None, questions)
+    assert "Leaving out each word" in first[page.answer]
+    assert not first[page.ask_reason]["visible"]
+    assert "“never” lowers the cosine most" in page.add_reason(questions)
+    assert "value" not in page.add_reason(questions), "it is measured once"
+    long = ["word " * 40, *asked[1:]]
+    shown = page.answer_pair(request, *long, None, "all-MiniLM-L6-v2", None, questions)
+    assert shown[page.ask_reason]["visible"]
+    assert "value" not in page.add_reason(questions), "a long pair waits for a click"
+    assert "Why?" in page.add_reason(questions, is_asked=True)
+
+
+def test_the_cosine_does_not_wait_for_the_cross_encoder(page):
+    """A page that is opened while the app loads its models shows the cosine first, and the other score after it."""
+    *inputs, shown_model, stopped = page.open_link(SimpleNamespace(query_params={}))
+    inputs = [field.value for field in (page.a, page.b, page.model, page.pooling, page.cross, page.second)]
+    request, questions = SimpleNamespace(headers={}), {}
+    models = page.services.models
+    assert not models.has("minilm-stsb")
+    first = page.answer_first(request, *inputs, None, shown_model, stopped, questions)
+    assert "cosine" in first[page.answer].lower()
+    assert questions["shown"].comparison.cross_score is None
+    assert not models.has("minilm-stsb")
+    page.answer_pair(request, *inputs, None, shown_model, stopped, questions)
+    assert questions["shown"].comparison.cross_score is not None
+    again = page.answer_first(request, *inputs, None, shown_model, stopped, questions)
+    assert again == {page.answer: gr.skip()}

@@ -13,8 +13,9 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from sbert_app.formats import format_bytes
 from sbert_app.server import limits
-from sbert_app.server.limits import MOST_BODY, BodyLimits
+from sbert_app.server.limits import MOST_BODY, MOST_EVENT, MOST_LOGIN, BodyLimits
 
 COMPARE = "/gradio_api/run/compare"
 MB = 1 << 20
@@ -36,10 +37,13 @@ def client(folder, request=2 * MB, folder_total=10 * MB) -> TestClient:
 
 class TestBodies:
     def test_one_that_is_too_large_is_refused_announced_or_not_on_every_path_and_by_v1_as_openai_does(self, tmp_path):
-        for path in (COMPARE, "/gradio_api/queue/join", "/gradio_api/mcp/", "/login", "/other"):
-            answer = client(tmp_path).post(path, content=b" " * (MOST_BODY + 1))
+        limits_of = {"/api/compare": MOST_BODY, "/other": MOST_BODY, "/login": MOST_LOGIN}
+        limits_of |= dict.fromkeys((COMPARE, "/bulk/gradio_api/queue/join", "/gradio_api/mcp/"), MOST_EVENT)
+        for path, most in limits_of.items():
+            answer = client(tmp_path).post(path, content=b" " * (most + 1))
             assert answer.status_code == 413
-            assert "at most 10 MB" in answer.json()["error"]
+            assert f"at most {format_bytes(most)}" in answer.json()["error"]
+            assert client(tmp_path).post(path, content=b" " * most).status_code == 200
         endless = (b"x" * MB for _ in range(10 * MOST_BODY // MB))
         assert client(tmp_path).post(COMPARE, content=endless).status_code == 413
         answer = client(tmp_path).post("/v1/embeddings", content=b" " * (MOST_BODY + 1))
@@ -51,8 +55,10 @@ class TestBodies:
         assert limits._checked(b'"\\ud800', COMPARE) == b'"\\ud800', "no JSON"
 
     def test_a_packed_body_is_refused_by_its_encoding(self, tmp_path):
-        answer = client(tmp_path).post("/v2/embed", content=gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"})
-        sentence = {"message": "the request is packed by gzip; send it as it is"}
+        answer = client(tmp_path).post(
+            "/api/encode", content=gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"}
+        )
+        sentence = {"error": "the request is packed by gzip; send it as it is"}
         assert (answer.status_code, answer.json()) == (415, sentence)
 
     @pytest.mark.parametrize("announced", [b"100", b"%d" % (MOST_BODY + 1)])
@@ -80,7 +86,7 @@ class TestBodies:
     def test_a_body_arrives_whole_however_it_is_sent(self, tmp_path):
         body = json.dumps({"data": ["x" * 3 * MB]}).encode()
         for content in (body, (body[at : at + 1000] for at in range(0, len(body), 1000))):
-            assert client(tmp_path).post(COMPARE, content=content).json() == {"arrived": len(body)}
+            assert client(tmp_path).post("/api/compare", content=content).json() == {"arrived": len(body)}
 
 
 class TestUploads:
@@ -106,6 +112,24 @@ class TestUploads:
         assert answer.status_code == 507
         assert "disk is full" in answer.json()["error"]
 
+    def test_a_request_has_ten_files_at_most_however_it_is_cut(self, tmp_path):
+        part = b'--edge\r\nContent-Disposition: form-data; name="files"; filename="a.csv"\r\n\r\n--edg\r\n'
+        kind = {"Content-Type": 'multipart/form-data; boundary="edge"'}
+        for count, status in ((10, 200), (11, 400)):
+            body = part * count + b"--edge--\r\n"
+            for content in (body, (body[at : at + 3] for at in range(0, len(body), 3))):
+                answer = client(tmp_path).post(self.path, content=content, headers=kind)
+                assert answer.status_code == status
+        assert "more than 10 files" in answer.json()["error"]
+
+    def test_small_files_count_the_room_that_they_take(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(limits, "MEASURE_SECONDS", 0.0)
+        (tmp_path / "tmp").mkdir()
+        for number in range(1_000):
+            (tmp_path / "tmp" / f"{number}.csv").write_bytes(b"a")
+        assert client(tmp_path, folder_total=4 * MB).post(self.path, content=b"a").status_code == 507
+        assert client(tmp_path, folder_total=6 * MB).post(self.path, content=b"a").status_code == 200
+
     def test_an_address_may_upload_so_much_in_an_hour_in_announced_sizes_or_the_largest(self, tmp_path):
         lab = client(tmp_path, folder_total=1000 * MB)
         codes = [lab.post(self.path, content=bytes(2 * MB)).status_code for _ in range(11)]
@@ -122,4 +146,4 @@ def test_an_upload_that_is_cut_off_ends_as_the_parser_cleans_up():
         return {"type": "http.disconnect"}
 
     with pytest.raises(MultiPartException):
-        anyio.run(limits._limited(gone, 10))
+        anyio.run(limits._limited(gone, 10, "x"))

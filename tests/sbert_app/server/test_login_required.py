@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from fastapi import FastAPI
 from fastapi.responses import PlainTextResponse
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.testclient import TestClient
 
@@ -38,6 +39,21 @@ def test_without_a_login_nothing_is_answered_but_what_watches_the_app_and_instal
             assert "log in" in answer.json()["error"]
     for path in ("/health", "/favicon.ico", "/manifest.json"):
         assert client().get(path).status_code == 200
+
+
+def test_a_login_ends_by_itself(monkeypatch):
+    now = 1_000.0
+    monkeypatch.setattr(login.time, "monotonic", lambda: now)
+    account = Account("teacher", "right", days=2)
+    session = account.begin_session()
+    headers = Headers({"cookie": f"{account.cookie}={session}"})
+    now += 2 * 24 * 3600 - 1
+    assert account.admits(headers)
+    now += 2
+    assert not account.admits(headers)
+    other = account.begin_session()
+    account.end_session(other)
+    assert not account.admits(Headers({"cookie": f"{account.cookie}={other}"}))
 
 
 def test_a_browser_gets_the_form_and_after_it_the_page_that_it_wanted():

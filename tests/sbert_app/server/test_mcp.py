@@ -4,39 +4,49 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from types import SimpleNamespace
 from typing import Any
 
 import gradio as gr
 import pytest
+from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from sbert_app.server import mcp
-from sbert_app.server.endpoint import Endpoint, endpoint, endpoints
+from sbert_app.server.endpoint import Body, Call, Endpoint
 from sbert_app.server.mcp import MCP, McpServer
-from sbert_app.services.access import visitor_of
 
 ACCEPTED = {"Accept": "application/json, text/event-stream"}
-Registered = Callable[[Callable[..., Any]], None]
+SERVICES: Any = SimpleNamespace(settings=SimpleNamespace(root_path="/lab"))
 
 
-@pytest.fixture
-def register(monkeypatch: pytest.MonkeyPatch) -> Registered:
-    """Makes a function the only tools beside those that are registered by the same test."""
-    for name in [*endpoints]:
-        monkeypatch.delitem(endpoints, name)
+class NumberBody(Body):
+    number: int
+    """A number."""
+    shout: bool = False
 
-    def add(function: Callable[..., Any]) -> None:
-        function = endpoint()(function)
-        monkeypatch.setitem(endpoints, function.__name__, Endpoint(function))
 
-    return add
+class Answer(BaseModel):
+    visitor: str
+    double: int
+    nothing: None = None
+
+
+def double(call: Call, body: NumberBody) -> Answer:
+    """Double a number."""
+    return Answer(visitor=call.visitor, double=2 * body.number)
+
+
+def register(monkeypatch: pytest.MonkeyPatch, *functions: Callable[..., Any]) -> None:
+    """Makes these functions the only tools."""
+    monkeypatch.setattr(mcp, "ENDPOINTS", {function.__name__: Endpoint(function) for function in functions})
 
 
 @pytest.fixture
 def ask() -> Iterator[Callable[..., Any]]:
     """ask("tools/list") -> the result; of a tool call the whole of it."""
-    server = McpServer()
+    server = McpServer(SERVICES)
     app = Starlette(routes=server.routes(), lifespan=lambda _: server.manager.run())
     with TestClient(app, client=("10.0.0.7", 1)) as client:
 
@@ -48,71 +58,65 @@ def ask() -> Iterator[Callable[..., Any]]:
         yield send
 
 
-def test_a_tool_is_described_by_the_docstring_and_the_types_of_its_function(register, ask):
-    def nearest(query: str, k: int = 3) -> dict[str, Any]:
-        """Find the nearest sentences.
-
-        Args:
-            query: a sentence,
-                or a question.
-            k: how many.
-        """
-        return {"query": query, "k": k}
-
-    register(nearest)
+def test_a_tool_is_described_by_the_docstring_and_the_body_of_its_function(monkeypatch, ask):
+    register(monkeypatch, double)
     [tool] = ask("tools/list")["tools"]
-    assert (tool["name"], tool["description"]) == ("nearest", "Find the nearest sentences.")
-    assert tool["inputSchema"] == {
-        "type": "object",
-        "properties": {
-            "query": {"type": "string", "description": "a sentence, or a question."},
-            "k": {"type": "integer", "default": 3, "description": "how many."},
-        },
-        "required": ["query"],
-    }
+    assert (tool["name"], tool["description"]) == ("double", "Double a number.")
+    schema = tool["inputSchema"]
+    assert schema["required"] == ["number"]
+    assert schema["properties"]["number"] == {"description": "A number.", "title": "Number", "type": "integer"}
+    assert schema["properties"]["shout"]["default"] is False
 
 
-def test_an_answer_is_json_as_text_and_as_structured_content(register, ask):
-    def who(shout: bool = False, request: gr.Request = None) -> dict[str, Any]:
-        return {"visitor": visitor_of(request), "shout": shout, "nothing": None}
-
-    def listed() -> list[int]:
+def test_an_answer_is_json_as_text_and_as_structured_content(monkeypatch, ask):
+    def listed(call: Call, body: Body) -> list[int]:
         return [1, 2]
 
-    register(who)
-    register(listed)
-    answer = ask("tools/call", name="who", arguments={"shout": True})
-    assert answer["structuredContent"] == {"visitor": "10.0.0.7", "shout": True, "nothing": None}
+    register(monkeypatch, double, listed)
+    answer = ask("tools/call", name="double", arguments={"number": 2})
+    assert answer["structuredContent"] == {"visitor": "10.0.0.7", "double": 4, "nothing": None}
     assert json.loads(answer["content"][0]["text"]) == answer["structuredContent"]
     assert ask("tools/call", name="listed", arguments={})["structuredContent"] == {"result": [1, 2]}
 
 
-def test_a_file_in_an_answer_is_an_address(register, ask):
-    def scored() -> tuple[dict[str, Any], gr.FileData]:
-        return {"rows": 2}, gr.FileData(path="/home/tmp/scored/a.csv")
+def test_a_file_in_an_answer_has_an_address(monkeypatch, ask):
+    class Scored(BaseModel):
+        file: gr.FileData
 
-    register(scored)
-    address = "http://testserver/gradio_api/file=/home/tmp/scored/a.csv"
-    assert ask("tools/call", name="scored", arguments={})["structuredContent"] == {"rows": 2, "file": address}
+    def scored(call: Call, body: Body) -> Scored:
+        path = "/home/tmp/scored/a.csv"
+        return Scored(file=gr.FileData(path=path, url=f"{call.files}{path}"))
+
+    register(monkeypatch, scored)
+    file = ask("tools/call", name="scored", arguments={})["structuredContent"]["file"]
+    assert file["url"] == "http://testserver/lab/gradio_api/file=/home/tmp/scored/a.csv"
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "sentence"),
     [
-        ("double", {}, "double needs number; it takes number"),
-        ("double", {"number": 1, "other": 2}, "double has no argument 'other'"),
-        ("double", {"number": "x"}, "number is 'x', but must be"),
+        ("double", {}, "number is missing"),
+        ("double", {"number": 1, "other": 2}, "'other' is not known here"),
+        ("double", {"number": "x"}, "number is 'x': input should be a valid integer"),
         ("treble", {"number": 1}, "there is no tool 'treble'; there are double"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(register, ask, name, arguments, sentence):
-    def double(number: int) -> dict[str, Any]:
-        return {"double": 2 * number}
-
-    register(double)
+def test_what_is_wrong_is_one_sentence(monkeypatch, ask, name, arguments, sentence):
+    register(monkeypatch, double)
     answer = ask("tools/call", name=name, arguments=arguments)
     assert answer["isError"]
     assert sentence in answer["content"][0]["text"]
+
+
+def test_a_fault_of_the_app_is_logged_and_not_told(monkeypatch, ask, caplog):
+    def broken(call: Call, body: Body) -> Answer:
+        raise RuntimeError("the password is 1234")
+
+    register(monkeypatch, broken)
+    answer = ask("tools/call", name="broken", arguments={})
+    assert answer["isError"]
+    assert "1234" not in answer["content"][0]["text"]
+    assert "1234" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -122,16 +126,16 @@ def test_what_is_wrong_is_one_sentence(register, ask, name, arguments, sentence)
         ("MOST_CONNECTIONS", "connections to the MCP server are open from your address"),
     ],
 )
-def test_an_address_has_so_many_calls_and_connections_at_once(monkeypatch, register, limit, sentence):
+def test_an_address_has_so_many_calls_and_connections_at_once(monkeypatch, limit, sentence):
     release = threading.Event()
 
-    def wait() -> dict[str, Any]:
+    def wait(call: Call, body: Body) -> dict[str, Any]:
         assert release.wait(30)
         return {}
 
-    register(wait)
+    register(monkeypatch, wait)
     monkeypatch.setattr(mcp, limit, 1)
-    server = McpServer()
+    server = McpServer(SERVICES)
     app = Starlette(routes=server.routes(), lifespan=lambda _: server.manager.run())
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "wait", "arguments": {}}}
     with TestClient(app) as client, ThreadPoolExecutor(2) as threads:

@@ -12,7 +12,6 @@ from starlette.testclient import TestClient
 from sbert_app.pages import PAGES
 from sbert_app.server import pages
 from sbert_app.server.app import create_app
-from sbert_app.server.endpoint import endpoints
 from sbert_app.services.background.tasks import Task
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
@@ -30,7 +29,7 @@ def built() -> Iterator[list[str]]:
         return build(name, services)
 
     build = pages.build_page
-    with patch.object(pages, "build_page", build_page), patch.dict(endpoints, clear=True):
+    with patch.object(pages, "build_page", build_page):
         yield names
 
 

@@ -1,5 +1,6 @@
 """/v1 serves OpenAI's own client, unmodified: embeddings, models, errors; re-ranking; what Prometheus reads."""
 
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -16,11 +17,13 @@ from starlette.testclient import TestClient
 from waiting import wait_until
 
 from sbert_app.server import api, v1
-from sbert_app.server.calls import CountRequests
+from sbert_app.server.endpoint import Body, Call
+from sbert_app.server.errors import HANDLERS
 from sbert_app.server.login import Account, LoginRequired
+from sbert_app.server.metrics import CountRequests
+from sbert_app.server.v1 import Embeddings, EmbeddingsBody, RerankBody, embeddings, rerank
 from sbert_app.services.access import REGISTRY
 from sbert_app.services.container import Services
-from sbert_app.services.openai import EmbeddingsRequest, RerankRequest, embeddings, rerank
 from sbert_app.settings import Settings
 from training.data.load import load_data
 from training.errors import Stopped
@@ -43,7 +46,7 @@ def http(services):
 
 
 def app_of(services: Services, *middleware: Middleware) -> FastAPI:
-    app = FastAPI(middleware=[*middleware], openapi_url=None)
+    app = FastAPI(middleware=[*middleware], exception_handlers=HANDLERS)
     app.include_router(v1.router(services))
     app.include_router(api.document_router(services))
     return app
@@ -73,19 +76,65 @@ def test_vectors_are_those_of_encode_in_both_encodings(client, home):
     assert as_base64.usage.prompt_tokens == as_base64.usage.total_tokens == 6 + 2 + 7
 
 
-def test_token_ids_fewer_dimensions_and_a_pooling_of_choice(client, home):
-    encoder = Encoder.load(MODEL, home=home)
-    texts = ["A cat sleeps.", "Prices rose in March."]
-    ids = encoder.tokenize(texts)
-    several = client.embeddings.create(model=MODEL, input=ids)
-    [one] = client.embeddings.create(model=MODEL, input=ids[0], dimensions=64).data
-    assert np.allclose([each.embedding for each in several.data], encoder.encode(texts), atol=2e-3)
-    assert several.usage.prompt_tokens == 6 + 7
-    first = np.array(several.data[0].embedding[:64])
+def test_fewer_dimensions_and_a_pooling_of_choice(client):
+    text = "A cat sleeps."
+    [whole] = client.embeddings.create(model=MODEL, input=text).data
+    [one] = client.embeddings.create(model=MODEL, input=text, dimensions=64).data
+    first = np.array(whole.embedding[:64])
     assert np.allclose(one.embedding, first / np.linalg.norm(first), atol=2e-3)
-    [cls] = client.embeddings.create(model=f"{MODEL}:cls", input=texts[0]).data
+    [cls] = client.embeddings.create(model=f"{MODEL}:cls", input=text).data
     assert np.linalg.norm(cls.embedding) == pytest.approx(1, abs=1e-5)
-    assert cls.embedding != several.data[0].embedding
+    assert cls.embedding != whole.embedding
+
+
+def test_null_is_the_default_of_a_field(http):
+    nothing = dict.fromkeys(["encoding_format", "dimensions", "user", "input_type"])
+    assert http.post("/v1/embeddings", json={"model": MODEL, "input": "a", **nothing}).status_code == 200
+    nothing = dict.fromkeys(["top_n", "return_documents"])
+    assert (
+        http.post("/v1/rerank", json={"model": MODEL, "query": "a", "documents": ["b"], **nothing}).status_code == 200
+    )
+
+
+@pytest.fixture(scope="module")
+def prompted(tmp_path_factory, services):
+    """A model whose folder has prompts, which visitors may use."""
+    folder = tmp_path_factory.mktemp("prompted") / "model"
+    Encoder.load("scratch:1x32").save(folder)
+    file = folder / "config_sentence_transformers.json"
+    prompts = {"query": "query: ", "document": "passage: ", "clustering": "cluster: "}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"prompts": prompts}))
+    settings = services.settings.model_copy(update={"allow_paths": (folder.parent,)})
+    with TestClient(app_of(Services.start(settings))) as http:
+        yield http, str(folder)
+
+
+@pytest.mark.parametrize(
+    ("input_type", "prompt"),
+    [("query", "query: "), ("document", "passage: "), ("clustering", "cluster: "), (None, "")],
+)
+def test_input_type_chooses_a_prompt_of_the_folder(prompted, input_type, prompt):
+    http, folder = prompted
+    body = {"model": folder, "input": "a cat", "input_type": input_type}
+    [vector] = http.post("/v1/embeddings", json=body).json()["data"]
+    assert np.allclose(vector["embedding"], Encoder.load(folder, prompt=prompt).encode(["a cat"])[0], atol=2e-2)
+
+
+def test_a_prompt_that_the_folder_does_not_have_is_named(prompted):
+    http, folder = prompted
+    answer = http.post("/v1/embeddings", json={"model": folder, "input": "a", "input_type": "other"})
+    assert answer.status_code == 400
+    assert "other" in answer.json()["error"]["message"]
+
+
+def test_a_bi_encoder_ranks_with_the_prompts_of_its_folder(prompted):
+    http, folder = prompted
+    query, documents, encoder = "a cat", ["a dog", "a cat"], Encoder.load(folder)
+    ranked = http.post("/v1/rerank", json={"model": folder, "query": query, "documents": documents}).json()
+    expected = encoder.encode_document(documents) @ encoder.encode_query(query)
+    assert [hit["relevance_score"] for hit in ranked["results"]] == pytest.approx(sorted(expected)[::-1], abs=2e-3)
+    read = [f"query: {query}", *(f"passage: {document}" for document in documents)]
+    assert ranked["usage"]["total_tokens"] == sum(map(len, encoder.tokenize(read)))
 
 
 def test_models_are_listed_and_found(client):
@@ -100,13 +149,14 @@ def test_models_are_listed_and_found(client):
     [
         ({"model": "/etc/passwd", "input": "x"}, "cannot be used here"),
         ({"model": MODEL, "input": "x", "dimensions": 4_000}, "dimensions is 4000; all-MiniLM-L6-v2 has 384"),
-        ({"model": MODEL, "input": [[101, 40_000, 102]]}, "token id 40000 of input 1 is not in the vocabulary"),
-        ({"model": MODEL, "input": [101] * 599 + [102]}, "input 1 has 600 tokens; all-MiniLM-L6-v2 reads 1 to"),
-        ({"model": MODEL, "input": [[32, 8415], [101, 102]]}, "ids of input 1 do not begin with .101. and end with"),
-        ({"model": MODEL, "input": ["a", None, "b"]}, "^Error code: 400.*input 2 is null; each must be a text"),
+        ({"model": MODEL, "input": [[101, 102]]}, "input holds token ids.*check_embedding_ctx_length=False"),
+        ({"model": MODEL, "input": [101, 102]}, "input holds token ids.*check_embedding_ctx_length=False"),
+        ({"model": MODEL, "input": ["a", None, "b"]}, "input, number 2, is 'None': input should be a valid string"),
         ({"model": "minilm-stsb", "input": "x"}, "is a cross-encoder, .* has no vectors; ask /v1/rerank"),
-        ({"model": MODEL, "input": []}, "input must be a text, or a list of 1 to 2,048 texts"),
-        ({"model": MODEL, "input": "x", "dimensions": True}, "dimensions: input should be a valid integer"),
+        ({"model": MODEL, "input": []}, "input is '.*': list should have at least 1 item"),
+        ({"model": MODEL, "input": ["x"] * 2_049}, "input has 2,049 items; at most 2,048 are taken"),
+        ({"model": MODEL, "input": "x", "dimensions": "many"}, "dimensions is 'many': input should be a valid integer"),
+        ({"model": MODEL, "input": "x", "extra_body": {"truncate": "NONE"}}, "'truncate' is not known here"),
     ],
 )
 def test_what_is_wrong_is_said_in_openais_form(client, request_, sentence):
@@ -123,35 +173,54 @@ def test_documents_are_ranked_by_either_kind_of_model(http, model):
     assert {result["index"] for result in results} == {1, 2}
     assert results[0]["relevance_score"] >= results[1]["relevance_score"]
     assert results[0]["document"]["text"] in ("A kitten is asleep.", "A cat sleeps on the sofa.")
-    named_texts = http.post("/v1/rerank", json={"model": model, "query": "a", "texts": ["b", "c"]}).json()
-    assert "document" not in named_texts["results"][0]
-    assert http.post("/v1/rerank", json={"model": model, "query": "a"}).status_code == 400
+    same = http.post("/v1/rerank", json=body | {"return_documents": False}).json()["results"]
+    assert [result["document"] for result in same] == [None, None]
+    for path in ("/v2/rerank", "/rerank"):
+        assert http.post(path, json=body).json()["results"] == results
 
 
-def test_an_address_has_so_many_requests_at_once_and_may_ask_again(services, monkeypatch):
-    """429, which OpenAI's client takes as a request to try again; the pages have threads of their own."""
-    monkeypatch.setattr(v1, "AT_ONCE", 2)
-    entered, release = threading.Semaphore(0), threading.Event()
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"documents": []}, "list should have at least 1 item"),
+        ({"documents": ["a", {"image": "x"}]}, "documents, number 2, is"),
+        ({"top_n": 0}, "top_n is '0': input should be greater than or equal to 1"),
+        ({"rank_fields": ["title"]}, "'rank_fields' is not known here"),
+    ],
+)
+def test_what_is_wrong_with_a_ranking_is_one_sentence(http, fields, sentence):
+    body = {"model": MODEL, "query": "a", "documents": ["b"], **fields}
+    answer = http.post("/v1/rerank", json=body)
+    assert (answer.status_code, sentence in answer.json()["error"]["message"]) == (400, True), answer.text
 
-    def slow(models, request, should_stop):
-        entered.release()
+
+def test_other_addresses_and_methods_are_told_in_openais_form(http):
+    for method, path in (("POST", "/v1/embed"), ("GET", "/v1/embeddings"), ("POST", "/v2/chat"), ("GET", "/rerank")):
+        answer = http.request(method, path)
+        assert answer.status_code == 404
+        assert answer.json()["error"]["message"] == f"there is no {method} {path}; /docs describes what there is"
+
+
+def test_too_many_requests_of_an_address_are_a_429(services, monkeypatch):
+    """OpenAI's client takes it as a request to try again."""
+    monkeypatch.setattr(v1, "AT_ONCE", 1)
+    entered, release = threading.Event(), threading.Event()
+
+    def slow(call: Call, body: EmbeddingsBody) -> Embeddings:
+        entered.set()
         assert release.wait(30)
-        return {"object": "list"}
+        return embeddings(call, body)
 
-    monkeypatch.setattr(v1.openai, "embeddings", slow)
+    monkeypatch.setattr(v1, "embeddings", slow)
     body = {"model": MODEL, "input": "x"}
-    with TestClient(app_of(services)) as http, ThreadPoolExecutor(2) as threads:
-        answers = [threads.submit(http.post, "/v1/embeddings", json=body) for _ in range(2)]
-        for _ in answers:
-            assert entered.acquire(timeout=30)
-        refused = http.post("/v1/rerank", json={"model": MODEL, "query": "a", "documents": ["b"]})
+    with TestClient(app_of(services)) as http, ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(http.post, "/v1/embeddings", json=body)
+        assert entered.wait(30)
+        refused = http.post("/v1/embeddings", json=body)
         release.set()
-        assert [answer.result().status_code for answer in answers] == [200, 200]
-        assert refused.status_code == 429
-        assert refused.headers["retry-after"] == "1"
-        assert refused.json()["error"]["type"] == "rate_limit_error"
-        assert "2 such requests from your address" in refused.json()["error"]["message"]
-        assert http.post("/v1/embeddings", json=body).status_code == 200
+        assert answer.result().status_code == 200
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+    assert refused.json()["error"]["type"] == "rate_limit_error"
 
 
 def value(name, **labels):
@@ -182,7 +251,8 @@ def test_prometheus_reads_requests_latency_and_tokens(http, client):
     assert answer.headers["content-type"].startswith("text/plain")
     assert 'sbert_lab_requests_total{endpoint="/v1/embeddings",status="200"}' in answer.text
     assert 'sbert_lab_request_seconds_count{endpoint="/v1/embeddings"}' in answer.text
-    http.get("/v1/models/some-name")
+    for path in ("/v1/models/some-name", "/v1/some-name", "/some-name"):
+        http.get(path)
     assert "some-name" not in http.get("/metrics").text, "labels are known names alone"
 
 
@@ -204,33 +274,33 @@ def address(services) -> Iterator[str]:
 @pytest.mark.parametrize(
     "request_",
     [
-        EmbeddingsRequest(model=MODEL, input=["A cat sleeps."]),
-        EmbeddingsRequest(model=MODEL, input=[[101, 102]]),
-        RerankRequest(model=MODEL, query="a", documents=["b"]),
-        RerankRequest(model="minilm-stsb", query="a", documents=["b"]),
+        EmbeddingsBody(model=MODEL, input=["A cat sleeps."]),
+        RerankBody(model=MODEL, query="a", documents=["b"]),
+        RerankBody(model="minilm-stsb", query="a", documents=["b"]),
     ],
-    ids=["texts", "token ids", "encoder", "cross-encoder"],
+    ids=["texts", "encoder", "cross-encoder"],
 )
-def test_what_nobody_waits_for_is_not_computed(services, request_):
-    compute = rerank if isinstance(request_, RerankRequest) else embeddings
+def test_what_nobody_waits_for_is_not_computed(services, request_: Body):
+    compute = rerank if isinstance(request_, RerankBody) else embeddings
     with pytest.raises(Stopped):
-        compute(services.models, request_, lambda: True)
+        compute(Call(services, should_stop=lambda: True), request_)
 
 
 def test_a_client_that_goes_ends_its_computation_within_a_second(request, monkeypatch):
     begun, stopped = threading.Event(), threading.Event()
 
-    def slow(models, request, should_stop):
+    def slow(call: Call, body: EmbeddingsBody) -> Embeddings:
         begun.set()
-        wait_until(should_stop)
+        wait_until(call.should_stop)
         stopped.set()
         raise Stopped
 
-    monkeypatch.setattr(v1.openai, "embeddings", slow)
+    monkeypatch.setattr(v1, "embeddings", slow)
     body = b'{"model": "m", "input": "x"}'
     address = request.getfixturevalue("address")
     with socket.create_connection(address.removeprefix("http://").split(":")) as client:
-        client.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        head = b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        client.sendall(head + b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
         assert begun.wait(30)
         assert not stopped.wait(0.3), "while the client waits it goes on"
     assert stopped.wait(1)
@@ -243,14 +313,7 @@ def test_mtebs_own_openai_wrapper_scores_the_sts_benchmark(address, home):
 
     task, data = find_task("STSBenchmark"), load_data("stsb:test", home).select(range(0, 1_379, 10))
     give_data(task, data)
-    model = OpenAIAPIEncodeWrapper(address, MODEL, "any", max_length=256, modalities=["text"], use_chat_template=False)
+    model = OpenAIAPIEncodeWrapper(address, MODEL, "any", modalities=["text"], use_chat_template=False)
     result = mteb.evaluate(model, [task], cache=None, co2_tracker=False, show_progress_bar=False)
     expected = evaluate(Encoder.load(MODEL, home=home), data)["spearman"]["cosine"]
     assert result.task_results[0].get_score() == pytest.approx(expected, abs=1e-3)
-
-
-@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/rerank"])
-@pytest.mark.parametrize("body", [b"{", b"[" * 200_000, b"9" * 5_000, b"\xff", b""])
-def test_what_is_no_json_is_a_400_whatever_its_type(http, path, body):
-    answer = http.post(path, content=body, headers={"Content-Type": "text/plain"})
-    assert (answer.status_code, answer.json()["error"]["message"]) == (400, "the request is not valid JSON")

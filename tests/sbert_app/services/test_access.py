@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from sbert_app.server.endpoints import start_run
+from sbert_app.server.endpoint import Call
+from sbert_app.server.endpoints import ENDPOINTS
 from sbert_app.services.access import AccessPolicy
 from sbert_app.services.experiments.experiment import Experiments, new_seeds
 from sbert_app.services.jobs.queue import RunQueue
@@ -154,6 +155,21 @@ def test_an_app_for_everybody_fetches_nothing_and_trains_briefly(files):
         assert policy.check_run(RunConfig("regression", max_steps=steps)).max_steps == trained
 
 
+def test_a_run_of_an_app_for_everybody_is_bounded_by_its_rows_and_the_tokens_of_a_batch(files):
+    policy = AccessPolicy([files], is_public=True)
+    assert policy.check_run(RunConfig("regression", batch_size=64)).max_steps == 200
+    assert policy.check_run(RunConfig("regression", batch_size=64, gradient_accumulation_steps=20, max_steps=10))
+    for settings, sentence in (
+        ({"batch_size": 65_536}, "200 steps of 65,536 rows are 13,107,200, .* trains on 12,800 rows"),
+        ({"batch_size": 16, "gradient_accumulation_steps": 1_000}, "200 steps of 16,000 rows"),
+        ({"batch_size": 128, "max_steps": 10}, "a batch may have 32,768 tokens, .* takes 16,384"),
+        ({"batch_size": 64, "max_length": 512}, "a batch may have 32,768 tokens"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            policy.check_run(RunConfig("regression", **settings))
+    assert AccessPolicy([files]).check_run(RunConfig("regression", batch_size=65_536))
+
+
 def test_every_way_to_start_runs_trains_as_briefly(tmp_path):
     (tmp_path / "pairs.csv").write_text("sentence1,sentence2,score\n" + "A cat sleeps.,A dog barks.,1.5\n" * 400)
     jobs = RunQueue(RunStore(tmp_path / "home"))
@@ -162,7 +178,8 @@ def test_every_way_to_start_runs_trains_as_briefly(tmp_path):
     config = RunConfig("regression", base="scratch:1x32", train_data=pairs, eval_data=pairs, max_steps=10_000)
     experiment = Experiments(jobs, access.check_run).start(new_seeds(config, "0,1"))
     services = SimpleNamespace(access=access, jobs=jobs)
-    request = SimpleNamespace(headers={}, client=SimpleNamespace(host="127.0.0.1"))
-    start_run(services, base="scratch:1x32", train_data=pairs, eval_data=pairs, max_steps=10_000, request=request)
+    endpoint = ENDPOINTS["start_run"]
+    body = {"base": "scratch:1x32", "train_data": pairs, "eval_data": pairs, "max_steps": 10_000}
+    endpoint.function(Call(services), endpoint.body.parse(body))
     assert len(experiment.runs) == 2 and len(jobs.store.list()) == 3
     assert {run.config.max_steps for run in jobs.store.list()} == {200}

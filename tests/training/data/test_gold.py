@@ -52,11 +52,12 @@ def test_a_named_scale_and_named_labels_come_before_the_evidence():
     assert scored([0, 1, 2], scale="0-2").scores == [0, 2.5, 5]
     assert scored([1, 5], scale="1-5").scores == [0, 5]
     assert scored([-3, 3], scale="-3..3").scores == [0, 5]
+    assert scored([1, 4, 2.5], scale="4-1").scores == [5, 0, 2.5], "1 is most similar"
     assert scored(["low", "high", "?"], labels="low:0,high:1").label_names == ("0", "1")
     assert scored(["low", "mid", "high"], labels="low:0,mid:2.5,high:5").scores == [0, 2.5, 5]
     with pytest.raises(InputError, match=r"row 2, column score: .7. is not in 1 to 5"):
         scored([1, 7], scale="1-5")
-    for read_as in ({"scale": "5-1"}, {"scale": "often"}, {"labels": "high"}):
+    for read_as in ({"scale": "5-5"}, {"scale": "often"}, {"labels": "high"}):
         with pytest.raises(InputError, match=r"is no scale|names no labels"):
             scored([1, 5], **read_as)
 

@@ -155,14 +155,14 @@ def test_odd_sentences_and_too_few_steps_and_a_notebook_shows_escaped_text(encod
     assert "<th>cat</th>" in html and "<th>dog</th>" in html
 
 
-def test_a_word_of_a_cross_encoder_adds_what_the_score_loses_when_it_is_masked():
+def test_a_word_of_a_cross_encoder_adds_what_the_score_loses_without_it():
     model = CrossEncoder.load("minilm-stsb", dtype="float32")
     found = attribute(model, "The unbelievable dog barks.", "A dog is loud.")
-    assert (found.kind, found.baselines) == ("occlusion", ())
+    assert (found.kind, found.baselines) == ("leave-one-out", ())
     assert found.words_a == ["The", "unbelievable", "dog", "barks", "."]
-    pairs = [("The unbelievable dog barks.", "A dog is loud."), ("The [MASK] dog barks.", "A dog is loud.")]
-    whole, masked = model.predict([*pairs]).tolist()
+    pairs = [("The unbelievable dog barks.", "A dog is loud."), ("The dog barks.", "A dog is loud.")]
+    whole, without = model.predict([*pairs]).tolist()
     assert found.score == pytest.approx(whole, abs=1e-5)
-    assert found.added_a[1] == pytest.approx(whole - masked, abs=1e-5)
+    assert found.added_a[1] == pytest.approx(whole - without, abs=1e-5)
     assert found.added_b.argmax() == found.words_b.index("dog")
-    assert "occlusion" in repr(found) and "<th>barks</th>" in found._repr_html_()
+    assert "leave-one-out" in repr(found) and "<th>barks</th>" in found._repr_html_()

@@ -8,7 +8,8 @@ from scipy import stats
 from sentence_transformers.sentence_transformer.evaluation import BinaryClassificationEvaluator
 from sklearn.metrics import average_precision_score, f1_score
 
-from training.evaluation.metrics import classify_pairs, krippendorff_alpha, pearson, spearman
+from training.agreement import krippendorff_alpha
+from training.evaluation.metrics import classify_pairs, pearson, spearman
 
 numbers = st.lists(st.integers(-1000, 1000), min_size=3, max_size=60)
 

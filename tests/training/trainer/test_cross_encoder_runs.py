@@ -107,7 +107,7 @@ def test_a_joint_head_is_saved_stopped_resumed_and_continued(cross, bi_encoder, 
     model = CrossEncoder.load(result.path, dtype="float32", device="cpu")
     assert isinstance(model.scorer, JointPairModel) and model.max_length == 32
     np.testing.assert_allclose(model.predict(PAIRS), model.predict([(b, a) for a, b in PAIRS]), atol=1e-6)
-    assert "from training import CrossEncoder" in (tmp_path / "run/model/README.md").read_text()
+    assert "from sbert_lab import CrossEncoder" in (tmp_path / "run/model/README.md").read_text()
 
     assert curve(stop_and_resume(config, tmp_path / "parts", 7)) == curve(whole)
     again, _ = run(config.replace(base=result.path, max_steps=1, eval_every=1))

@@ -11,14 +11,16 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_models import ARCHITECTURES, WORDS, make_model, word_pieces
+from tiny_models import ARCHITECTURES, WORDS, make_model
 from torch import Tensor, nn
 
 from training.errors import InputError
 from training.models.encoder import Encoder
 from training.models.folder import ModelFormat
-from training.models.modules import LSTM, Dense, EncoderParts, LayerNorm, StaticEmbedding, WordEmbeddings
-from training.models.modules.words import PADDING_TOKEN, WhitespaceTokenizer, WordBackbone
+from training.models.model import VectorModel, open_model, required
+from training.models.modules import Dense, EncoderParts, LayerNorm
+from training.models.random_weights import PADDING_TOKEN
+from training.models.word_networks import WordBackbone
 from training.objectives.pairs import Classification, Regression
 from training.objectives.ranking import MultipleNegativesRanking
 from training.trainer.replica import Dropout
@@ -27,7 +29,7 @@ from training.trainer.training_model import TrainingModel, default_micro_batches
 SENTENCES = ["A man plays a guitar.", "Someone is cooking.", "A dog runs in the deep snow.", "Two cats sleep."]
 UNEQUAL = ["a man is playing the guitar", "food", "a cat " * 20, "the dog is eating " * 4, "a woman", "was on food in"]
 GOLD = torch.tensor([0.2, 0.9])
-TABLES = ("word_embeddings", "tok_embeddings", "shared", "embed_tokens", "table")  # names of the word embeddings
+TABLES = ("word_embeddings", "tok_embeddings", "shared", "embed_tokens", "emb_layer")  # names of the word embeddings
 
 
 def load(pooling: str = "mean") -> Encoder:
@@ -162,23 +164,22 @@ def test_modules_after_the_pooling_are_saved_as_trained_and_kept_by_lora(tmp_pat
         assert all(is_same) if rank else not any(is_same)
 
 
-@pytest.mark.parametrize("kind", ["static", "frozen", "updated"])
+@pytest.mark.parametrize("kind", ["frozen", "updated"])
 def test_word_vectors_and_lstms_are_trained(tmp_path, kind):
-    folder = str(word_model(tmp_path / "words", kind))
-    plain, encoder = (Encoder.load(folder, dtype="float32", device="cpu") for _ in range(2))
+    plain, encoder = (word_model(kind) for _ in range(2))
     model = TrainingModel(encoder, Regression(), used(encoder, UNEQUAL), num_micro_batches=2)
     expected_loss, expected = expected_gradients(plain, Regression(), UNEQUAL, torch.tensor([0.2, 0.9, 0.4]))
     loss = forward_backward(model, columns(encoder, UNEQUAL), torch.tensor([0.2, 0.9, 0.4]))
     assert loss.item() == pytest.approx(expected_loss.item(), abs=1e-6)
     table = model.embeddings.weight.grad
-    gradient = expected["input_module.table.weight"]
+    gradient = expected["words.emb_layer.weight"]
     if kind == "frozen":
         assert table is None
         assert gradient is None
     else:
         assert torch.allclose(table, gradient[used(encoder, UNEQUAL)], atol=1e-6)
     for name, weight in model.backbone.named_parameters():
-        if not name.startswith("input_module"):
+        if not name.startswith("words"):
             assert torch.allclose(weight.grad, expected[name], atol=1e-6), name
     adam = torch.optim.AdamW(model.parameter_groups(0.0), lr=1e-2, fused=True)
     adam.step()
@@ -186,32 +187,27 @@ def test_word_vectors_and_lstms_are_trained(tmp_path, kind):
         exported.save(tmp_path / "saved")
         after = exported.encode(UNEQUAL)
     assert not np.allclose(after, plain.encode(UNEQUAL), atol=1e-4)
-    assert np.allclose(Encoder.load(str(tmp_path / "saved"), dtype="float32").encode(UNEQUAL), after, atol=1e-6)
+    again = required(open_model(tmp_path / "saved", dtype="float32"), VectorModel)
+    assert np.allclose(again.encode(UNEQUAL), after, atol=1e-6)
 
 
-def word_model(folder: Path, kind: str) -> Path:
-    """A static embedding, or word vectors with an LSTM as in InferSent."""
+def word_model(kind: str) -> Encoder:
+    """Word vectors with an LSTM as in InferSent."""
+    from sentence_transformers.sentence_transformer.modules import LSTM, WordEmbeddings
+    from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
+
     draw = torch.Generator().manual_seed(0)
-    if kind == "static":
-        tokenizer = word_pieces({"pad": "[PAD]", "unk": "[UNK]"})
-        module = StaticEmbedding(tokenizer, torch.randn(tokenizer.get_vocab_size(), 12, generator=draw))
-        backbone, layout = WordBackbone(module), ModelFormat(folder, "mean", input_module="StaticEmbedding")
-    else:
-        vectors = torch.randn(len(WORDS), 12, generator=draw)
-        table = torch.cat([torch.zeros(1, 12), vectors])
-        words = WordEmbeddings(WhitespaceTokenizer([PADDING_TOKEN, *WORDS]), table, kind == "updated")
-        torch.manual_seed(0)
-        lstm = LSTM(12, 6)
-        backbone, layout = WordBackbone(words, [lstm]), ModelFormat(folder, "max", input_module="WordEmbeddings")
-    parts = EncoderParts(backbone, backbone.input_module.tokenizer, layout, "", nn.Sequential())
-    Encoder("", parts, torch.float32).save(folder)
-    return folder
+    table = torch.cat([torch.zeros(1, 12), torch.randn(len(WORDS), 12, generator=draw)])
+    tokenizer = WhitespaceTokenizer([PADDING_TOKEN, *WORDS], stop_words=[])
+    torch.manual_seed(0)
+    backbone = WordBackbone(WordEmbeddings(tokenizer, table, update_embeddings=kind == "updated"), LSTM(12, 6))
+    parts = EncoderParts(backbone, tokenizer, ModelFormat(pooling="max", max_length=100), "", nn.Sequential())
+    return Encoder("words", parts, torch.float32).eval()
 
 
-def test_lora_is_refused_for_word_vectors(tmp_path):
-    encoder = Encoder.load(str(word_model(tmp_path / "words", "frozen")), dtype="float32", device="cpu")
+def test_lora_is_refused_for_word_vectors():
     with pytest.raises(InputError, match="lora_rank 0"):
-        TrainingModel(encoder, Regression(), rank=4)
+        TrainingModel(word_model("frozen"), Regression(), rank=4)
 
 
 def test_a_bfloat16_replica_gives_float32_gradients_close_to_those_of_float32(encoder):

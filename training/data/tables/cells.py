@@ -1,6 +1,7 @@
 """The cells of a table as text and as numbers."""
 
 import ast
+import json
 import math
 import re
 from typing import Any
@@ -15,6 +16,22 @@ NO_TEXT = re.compile(rf"[{UNSEEN}]*|\\N|NULL|<NA>|#(?:N/A|REF!|VALUE!|DIV/0!|NAM
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 # Python's bytes as pandas writes them.
 _BYTES = re.compile(r"b(['\"]).*\1", re.DOTALL)
+# In place of a judgement.
+UNSURE = frozenset(
+    (
+        *("", "-", "--", "—", "–", ".", "?", "nan", "none", "null", "n/a", "n.a.", "na", "<na>", "ns", "unknown"),
+        *("unsure", "not sure", "unclear", "maybe", "perhaps", "vielleicht", "peut-être", "quizás", "ignore", "skip"),
+    )
+)
+# The states of a judgement that does not count, as annotation tools name them.
+REJECTED = frozenset(
+    (
+        *("rejected", "discarded", "cancelled", "canceled", "draft", "skipped", "preview", "survey preview", "true"),
+        *("reject", "ignore"),
+    )
+)
+# The fields of a judgement in the objects of annotation tools.
+VALUE_FIELDS = ("result", "value", "rating", "choices", "label", "score", "answer", "text")
 # The characters of a bad value that a note or an error quotes.
 QUOTED = 60
 
@@ -57,6 +74,37 @@ def as_text(value: Any) -> str | None:
             # It only looks so.
             return text
     return None if NO_TEXT.fullmatch(text) else text
+
+
+def judgement_of(cell: Any) -> list[Any]:
+    """The judgements in a cell: one, or those of several raters, without what annotation tools wrap them in.
+
+    4, [4], {"rating": 4} and the text of these are [4]; [5, 4] is of two raters; one that was discarded does not count.
+    """
+    if isinstance(cell, str) and cell[:1] in ("[", "{"):
+        try:
+            cell = json.loads(cell)
+        except (ValueError, RecursionError):
+            # It only looks so.
+            return [cell]
+    if isinstance(cell, dict):
+        if str(cell.get("status", "")).lower() in REJECTED or cell.get("was_cancelled"):
+            return []
+        inner = next((cell[name] for name in VALUE_FIELDS if name in cell), None)
+        return (
+            [] if inner is None and len(cell) != 1 else judgement_of(inner if inner is not None else [*cell.values()])
+        )
+    if isinstance(cell, list):
+        return [value for part in cell for value in judgement_of(part)]
+    return [cell]
+
+
+def single_judgement(cell: Any) -> Any:
+    """The judgement of a cell without what it is wrapped in; the cell if it holds none or several."""
+    if not isinstance(cell, str | dict | list):
+        return cell
+    values = judgement_of(cell)
+    return values[0] if len(values) == 1 else cell
 
 
 def quoted(value: Any) -> str:

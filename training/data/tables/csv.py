@@ -9,7 +9,7 @@ next line: an unclosed quote costs a note, not the rest of the file. Tab-separat
 
 import csv
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,12 +20,14 @@ from pathlib import Path
 from training.data.tables.cells import as_text
 from training.data.tables.columns import header_of, header_row, is_usual_name
 from training.data.tables.rows import Record, RowBatch, from_first, gather
-from training.data.tables.text import OTHER, TextFile, TextTable, scan, spoken, suspicion
+from training.data.tables.text import TextFile, TextTable, scan, spoken, suspicion
 from training.errors import InputError
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars", "^": "carets", "~": "tildes"}
 # Delimiters of tables of one column, with quoted fields or with a sentence a line: characters that no sentence has.
 NO_DELIMITER, LINES = "\x1f", "\x1e"
+# Delimiters of several characters; a line is split by them before the csv module reads it.
+LONG_DELIMITERS = ("|||", "||", "::")
 # A longer field, in characters, is a quote that was never closed.
 LONGEST_FIELD = 2_000_000
 SNIFFED_RECORDS = 50
@@ -74,7 +76,8 @@ class DelimitedTable(TextTable):
                 while (line := unread_lines.popleft() if unread_lines else next(lines, None)) is not None:
                     record_lines.append(line)
                     # Of files put together each may begin with a byte order mark.
-                    yield line.removeprefix("\ufeff")
+                    line = line.removeprefix("\ufeff")
+                    yield line.replace(self.delimiter, NO_DELIMITER) if len(self.delimiter) > 1 else line
 
             reader = self._csv_reader(feed())
             while True:
@@ -94,7 +97,6 @@ class DelimitedTable(TextTable):
                     reader = self._csv_reader(feed())
                 if suspicious and (remark := suspicion(record_lines, suspicious)):
                     note = f"{note}; {remark}" if note else remark
-                    record = [cell.replace(OTHER, "") for cell in record]
                 if self.delimiter == LINES and as_text("".join(record)) is None:
                     record = []
                 yield record, note, sum(map(len, record_lines))
@@ -105,7 +107,8 @@ class DelimitedTable(TextTable):
 
     def _csv_reader(self, lines: Iterator[str], strict: bool = True) -> Iterator[list[str]]:
         if not self.is_quoted:
-            return csv.reader(lines, delimiter=self.delimiter, quoting=csv.QUOTE_NONE)
+            delimiter = NO_DELIMITER if len(self.delimiter) > 1 else self.delimiter
+            return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
         escape = "\\" if self.is_escaped else None
         spaced = self.is_spaced
         return csv.reader(lines, delimiter=self.delimiter, strict=strict, skipinitialspace=spaced, escapechar=escape)
@@ -139,7 +142,7 @@ def open_delimited(path: Path, encoding: str | None = None, sheet: str | None = 
     head = text.head()
     hint = re.match(r"\s*sep=(.)\r?\n", head)
     delimiter = hint[1] if hint else _delimiter(head, path.suffix.lower())
-    is_quoted = delimiter != "\t" or not _is_never_quoted(text)
+    is_quoted = len(delimiter) == 1 and (delimiter != "\t" or not _is_never_quoted(text))
     draft = DelimitedTable(path, (), 0, (), text, delimiter, is_quoted, skipped_lines=int(bool(hint)), header=1)
     if is_quoted and re.search(rf'"[^"\n]*\\"[^{re.escape(delimiter)}"\r\n]', head):
         draft = replace(draft, is_escaped=True)
@@ -150,10 +153,14 @@ def open_delimited(path: Path, encoding: str | None = None, sheet: str | None = 
     if not first:
         raise InputError(f"{path.name} is empty: it needs at least a header and one row.")
     columns, header, remarks = header_of(path, first)
-    if path.suffix.lower() == ".txt" and delimiter != "\t" and not any(map(is_usual_name, columns[1:])):
+    if (
+        path.suffix.lower() == ".txt"
+        and delimiter not in ("\t", *LONG_DELIMITERS)
+        and not any(map(is_usual_name, columns[1:]))
+    ):
         return open_lines(path, encoding)
     remarks += text.remarks
-    if not is_quoted:
+    if delimiter == "\t" and not is_quoted:
         remarks.append("Quotation marks are part of the text: this file was never quoted.")
     if draft.is_escaped:
         remarks.append('A backslash is read as an escape: \\" is a quotation mark.')
@@ -169,13 +176,17 @@ def open_lines(path: Path, encoding: str | None = None, sheet: str | None = None
     or no text.
     """
     text = scan(path, encoding)
+    if _long_delimiter(text.head()):
+        return open_delimited(path, encoding)
     return DelimitedTable(path, ("sentence",), text.lines, text.remarks, text, LINES, False, 0, 0)
 
 
 def _delimiter(head: str, suffix: str) -> str:
     """The delimiter that splits the first records best, by usual column names, then by equal numbers of fields."""
-    if suffix in (".tsv", ".tab") and "\t" in head.partition("\n")[0]:
+    if suffix in (".tsv", ".tab") and "\t" in head:
         return "\t"
+    if long := _long_delimiter(head):
+        return long
     # csv.reader ends lines at \n and \r alone.
     lines = list(StringIO(head, newline=""))
     if len(lines) > 1 and not head.endswith(("\n", "\r")):
@@ -186,15 +197,27 @@ def _delimiter(head: str, suffix: str) -> str:
         records: list[list[str]] = []
         with suppress(csv.Error):
             records = [record for record in islice(csv.reader(lines, delimiter=delimiter), SNIFFED_RECORDS) if record]
-        header = records[header_row(records[:HEADER_ROWS])] if records else []
-        if (width := len(header)) < 2:
+        if not records:
             return (0, 0.0, 0)
-        regular = sum(len(record) == width for record in records) / len(records)
+        header = records[header_row(records[:HEADER_ROWS])]
+        width, count = Counter(map(len, records)).most_common(1)[0]
+        if max(width, len(header)) < 2:
+            return (0, 0.0, 0)
+        regular = count / len(records) if width > 1 else 0.0
         return (sum(map(is_usual_name, header)), round(regular, 1), width)
 
     best = max(DELIMITERS, key=merit)
     names, regular, _ = merit(best)
     return best if names or regular >= 0.5 else NO_DELIMITER
+
+
+def _long_delimiter(head: str) -> str:
+    """The delimiter of several characters that each of the first lines has as often; "" without one."""
+    lines = [line for line in head.splitlines()[:SNIFFED_RECORDS] if line.strip()]
+    # The last line may be cut short.
+    lines = lines[:-1] if len(lines) > 1 else lines
+    counts = {delimiter: {line.count(delimiter) for line in lines} for delimiter in LONG_DELIMITERS}
+    return next((delimiter for delimiter, numbers in counts.items() if len(numbers) == 1 and min(numbers)), "")
 
 
 def _is_never_quoted(text: TextFile) -> bool:

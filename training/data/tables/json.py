@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from training.data.tables.cells import quoted
-from training.data.tables.columns import MOST_COLUMNS, SPLIT, SPLIT_NAMES, unique_names
-from training.data.tables.rows import Record, RowBatch, gather
-from training.data.tables.text import OTHER, TextFile, TextTable, scan, spoken, suspicion
+from training.data.tables.columns import MOST_COLUMNS, unique_names
+from training.data.tables.lists import with_rows_of_lists
+from training.data.tables.reading import SPLIT, SPLIT_NAMES
+from training.data.tables.rows import OpenedTable, Record, RowBatch, gather
+from training.data.tables.text import TextFile, TextTable, scan, spoken, suspicion
 from training.errors import InputError
 
 # The most characters of one element of an array.
@@ -78,11 +80,11 @@ class JsonTable(TextTable):
                         cells[at] = LONE_SURROGATE.sub("\ufffd", cell)
                         note = "holds half a character, shown as �"
                     elif suspicious and (remark := suspicion([cell], suspicious)):
-                        cells[at], note = cell.replace(OTHER, ""), remark
+                        note = remark
             yield cells, note, weight
 
 
-def open_json(path: Path, encoding: str | None = None, sheet: str | None = None) -> JsonTable:
+def open_json(path: Path, encoding: str | None = None, sheet: str | None = None) -> OpenedTable:
     """Reads the file once for columns, types and rows. InputError if it holds no object, or an array breaks off."""
     text = scan(path, encoding)
     layout = _layout(text)
@@ -108,7 +110,8 @@ def open_json(path: Path, encoding: str | None = None, sheet: str | None = None)
     remarks = [f"{bad:,} of {rows:,} rows are no JSON objects; they are kept, empty and marked."] if bad else []
     columns, renamed = unique_names([LONE_SURROGATE.sub("\ufffd", name) for name in kinds])
     types = tuple(TYPES.get(" ".join(sorted(names)), "string") for names in kinds.values())
-    return JsonTable(path, columns, rows, (*remarks, *renamed, *text.remarks), text, layout, tuple(kinds), types)
+    remarks += [*renamed, *text.remarks]
+    return with_rows_of_lists(JsonTable(path, columns, rows, tuple(remarks), text, layout, tuple(kinds), types))
 
 
 def _layout(text: TextFile) -> Layout:
@@ -184,7 +187,7 @@ def _values(text: TextFile, layout: Layout) -> Iterator[tuple[Any, str | None, i
         columns = _columns(text) or {}
         for cells in zip(*columns.values(), strict=True):
             weight = sum(len(cell) for cell in cells if isinstance(cell, str))
-            yield dict(zip(columns, cells, strict=True)), None, weight
+            yield flat(dict(zip(columns, cells, strict=True))), None, weight
         return
     with text.open() as file:
         if layout in ("array", "objects"):
@@ -200,6 +203,17 @@ def _values(text: TextFile, layout: Layout) -> Iterator[tuple[Any, str | None, i
                 yield {}, f"is not JSON ({reason}): {quoted(line.strip())}", len(line)
 
 
+def flat(row: dict[str, Any]) -> dict[str, Any]:
+    """A row whose objects are taken apart: {"labels": {"label": 4}} is {"labels.label": 4}."""
+    if not any(isinstance(cell, dict) for cell in row.values()):
+        return row
+    cells: dict[str, Any] = {}
+    for name, cell in row.items():
+        parts = {f"{name}.{key}": part for key, part in cell.items()} if isinstance(cell, dict) else {name: cell}
+        cells |= flat(parts)
+    return cells
+
+
 def _checked(value: Any, weight: int) -> tuple[Any, str | None, int]:
     if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
         value = {"texts": value}
@@ -208,7 +222,7 @@ def _checked(value: Any, weight: int) -> tuple[Any, str | None, int]:
     elif isinstance(value, str):
         value = {"text": value}
     if isinstance(value, dict):
-        return value, None, weight
+        return flat(value), None, weight
     return {}, f"is not a JSON object: {quoted(json.dumps(value, ensure_ascii=False))}", weight
 
 

@@ -1,19 +1,19 @@
-"""Lists in cells as rows: {"query": "…", "pos": ["…"], "neg": ["…", "…"]} is two triplets.
+"""Lists in cells of JSON as rows: {"query": "…", "pos": ["…"], "neg": ["…", "…"]} is two triplets.
 
 A list of positives, of negatives or of sentences gives a row for each of its texts, with the other cells of its row;
 two lists give a row for each two of their texts. Lists of two or three texts under the name of sentences, as in
 {"texts": ["…", "…"]}, are pairs or triplets. Both sentences as lists of one length, as in the older files of mteb, with
-the scores or labels in a third, are as many pairs. A list of one score or label, as tools for annotation write it, is
-that score or label.
+the scores or labels in a third, are as many pairs.
 """
 
-import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, product
 from typing import Any
 
-from training.data.tables.columns import GOLD, NEGATIVES, PAIR_COLUMN_NAMES, SENTENCES, normalize_name, roles_of
+from training.data.tables.columns import LABELS, NEGATIVES, PAIR_COLUMN_NAMES, SCORES, SENTENCES, normalize_name
+from training.data.tables.reading import LABEL, SCORE, SENTENCE1, SENTENCE2, TableReading
 from training.data.tables.rows import OpenedTable, RowBatch
 from training.errors import InputError
 
@@ -32,10 +32,12 @@ class ListsTable(OpenedTable):
     lists: Mapping[str, tuple[str, ...]]
     # Those of them whose lists have one length, and go side by side.
     parallel: tuple[str, ...] = ()
+    # Whether the columns hold two sentences in each cell, on lines of their own or with a tab between.
+    are_texts: bool = False
 
     @property
     def description(self) -> str:
-        return f"{self.inner.description}, lists as rows"
+        return f"{self.inner.description}, {'two sentences in a cell' if self.are_texts else 'lists as rows'}"
 
     @property
     def is_plain(self) -> bool:
@@ -65,7 +67,7 @@ class ListsTable(OpenedTable):
 
     def _side_by_side(self, cells: dict[str, Any], number: int) -> list[dict[str, Any]]:
         """The cells of each pair of a row. InputError if its lists have different lengths."""
-        lists = [_items(cells[name], True) for name in self.parallel]
+        lists = [_items(cells[name]) for name in self.parallel]
         if len(set(map(len, lists))) > 1:
             counts = ", ".join(f"{len(part):,} in {name}" for name, part in zip(self.parallel, lists, strict=True))
             raise InputError(f"{self.path.name}, row {number:,}: its lists have different lengths: {counts}.")
@@ -74,11 +76,10 @@ class ListsTable(OpenedTable):
 
     def _parts(self, name: str, cell: Any) -> list[tuple[Any, ...]]:
         """The cells of each row that a cell gives."""
-        is_gold = normalize_name(name) in GOLD
-        items = _items(cell, is_gold) if name in self.lists else []
-        if name not in self.lists or (is_gold and len(items) > 1):
+        if name not in self.lists:
             return [(cell,)]
-        texts, width = list(map(_judgement if is_gold else _text, items)), len(self.lists[name])
+        items = _two(cell) if self.are_texts else _items(cell)
+        texts, width = list(map(_text, items)), len(self.lists[name])
         if width == 1:
             return [(text,) for text in texts] or [(None,)]
         return [(*texts, *[None] * width)[:width]]
@@ -92,20 +93,37 @@ def with_rows_of_lists(table: OpenedTable) -> OpenedTable:
         if name in parallel:
             continue
         key = normalize_name(name)
-        items = [(_items(cell, key in GOLD), cell) for cell in cells if cell is not None]
+        items = [(_items(cell), cell) for cell in cells if cell is not None]
         sizes = {len(part) for part, _ in items}
-        is_list = key in OF_LISTS or (key in GOLD and 1 in sizes)
-        if not is_list or all(part == [cell] for part, cell in items):
+        if key not in OF_LISTS or all(part == [cell] for part, cell in items):
             continue
         is_whole = key in WHOLE_ROWS and len(sizes) == 1
         lists[name] = PARTS.get(sizes.pop(), (name,)) if is_whole else (name,)
     columns = tuple(part for name in table.columns for part in lists.get(name, (name,)))
     if not lists or len(set(columns)) < len(columns):
         return table
-    remarks, names = table.remarks, [name for name in lists if normalize_name(name) not in GOLD]
-    if names:
-        remarks = (*remarks, f"The lists of {' and '.join(names)} are read as rows of their own.")
+    names = [name for name in lists if normalize_name(name) not in (*SCORES, *LABELS)]
+    remarks = (*table.remarks, f"The lists of {' and '.join(names)} are read as rows of their own.")
     return ListsTable(table.path, columns, table.row_estimate, remarks, table, lists, parallel, version=table.version)
+
+
+def with_two_sentences(table: OpenedTable) -> OpenedTable:
+    """The table, or one with two columns in place of one whose cells all hold two sentences, if they are judged."""
+    texts = [
+        name for name in table.columns if (cells := table.sample[name]) and all(len(_two(cell)) == 2 for cell in cells)
+    ]
+    is_judged = any(normalize_name(name) in (*SCORES, *LABELS) for name in table.columns)
+    if len(texts) != 1 or not is_judged or set(PARTS[2]).intersection(table.columns):
+        return table
+    lists = {texts[0]: PARTS[2]}
+    columns = tuple(part for name in table.columns for part in lists.get(name, (name,)))
+    remarks = (*table.remarks, f"{texts[0]} holds both sentences in each cell.")
+    return ListsTable(table.path, columns, table.row_estimate, remarks, table, lists, are_texts=True)
+
+
+def _two(cell: Any) -> list[str]:
+    """The parts of a text at its line ends and tabs."""
+    return [part for part in re.split(r"\s*[\n\t]\s*", cell.strip()) if part] if isinstance(cell, str) else []
 
 
 def _parallel(table: OpenedTable) -> tuple[str, ...]:
@@ -113,25 +131,15 @@ def _parallel(table: OpenedTable) -> tuple[str, ...]:
 
     The lengths are compared in the first row here, and in all of them when they are read.
     """
-    roles = roles_of(table.columns)
-    names = tuple(roles[role] for role in ("sentence1", "sentence2", "score", "label") if role in roles)
-    rows = [[len(_items(cell, True)) for cell in row] for row in zip(*map(table.sample.get, names), strict=True)]
-    is_parallel = {"sentence1", "sentence2"} <= roles.keys() and rows and len(set(rows[0])) == 1
+    reading = TableReading.of(table.path.name, dict.fromkeys(table.columns, ()))
+    names = reading.all(SENTENCE1, SENTENCE2, SCORE, LABEL)
+    rows = [[len(_items(cell)) for cell in row] for row in zip(*map(table.sample.get, names), strict=True)]
+    is_parallel = len(reading.sentences) == 2 and rows and len(set(rows[0])) == 1
     return names if is_parallel and min(map(min, rows)) > 1 else ()
 
 
-def _items(cell: Any, is_gold: bool = False) -> list[Any]:
-    """The items of a list, which may be written as text; a cell that is none is its only item.
-
-    Only a list of scores may hold numbers: [1] is a note in a sentence.
-    """
-    if isinstance(cell, str) and cell.startswith("[") and cell.rstrip().endswith("]"):
-        try:
-            value = ast.literal_eval(cell)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            return [cell]
-        are_texts = isinstance(value, list) and (is_gold or all(isinstance(item, str | dict) for item in value))
-        return value if are_texts else [cell]
+def _items(cell: Any) -> list[Any]:
+    """The items of a list; a cell that is none is its only item."""
     return cell if isinstance(cell, list) else [cell]
 
 
@@ -140,10 +148,3 @@ def _text(item: Any) -> Any:
     if not isinstance(item, dict):
         return item
     return " ".join(str(item[key]) for key in ("title", "text", "content") if item.get(key)) or None
-
-
-def _judgement(item: Any) -> str | None:
-    """The text of a score or a label, which may be in an object, such as {"rating": 4} or {"choices": ["similar"]}."""
-    while isinstance(item, dict | list) and len(item) == 1:
-        [item] = item.values() if isinstance(item, dict) else item
-    return None if item is None else str(item)

@@ -37,7 +37,7 @@ class ParquetTable(OpenedTable):
         first_row = 1
         try:
             for batch in _open(self.path).iter_batches(batch_size=min(size, self.rows_at_once)):
-                arrow = batch.rename_columns(list(self.columns))
+                arrow = _flat(batch).rename_columns(list(self.columns))
                 for name, labels in self.class_names.items():
                     # -1 and every other number without a name is null.
                     named = dict(enumerate(labels))
@@ -61,7 +61,7 @@ def open_parquet(path: Path, encoding: str | None = None, sheet: str | None = No
 
     try:
         file = _open(path)
-        schema = file.schema_arrow
+        schema = _flat(pa.RecordBatch.from_pylist([], file.schema_arrow)).schema
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path.name} is no complete Parquet file ({first_line(error)}).") from error
     if len(schema.names) > MOST_COLUMNS:
@@ -77,6 +77,17 @@ def open_parquet(path: Path, encoding: str | None = None, sheet: str | None = No
     class_names = _class_names(schema, columns)
     renamed += [f"The labels of {name} are {', '.join(names[:10])}." for name, names in class_names.items()]
     return ParquetTable(path, columns, file.metadata.num_rows, tuple(renamed), schema, rows_at_once, class_names)
+
+
+def _flat(batch: Any) -> Any:
+    """A batch whose columns of objects are taken apart, as those of JSON are."""
+    import pyarrow as pa
+
+    table = pa.Table.from_batches([batch])
+    while any(pa.types.is_struct(kind) for kind in table.schema.types):
+        table = table.flatten()
+    columns = [column.combine_chunks() for column in table.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=table.schema)
 
 
 def _class_names(schema: Any, columns: Sequence[str]) -> dict[str, Sequence[str]]:

@@ -9,19 +9,20 @@ lines at the end are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, dropwhile, repeat
 from pathlib import Path
 from typing import Any
 
+from training.data.tables.reading import TableReading
 from training.errors import InputError
 
 BATCH_ROWS = 8192
 BATCH_CHARACTERS = 16 << 20
 # The first rows, by which a reader judges the columns.
-HEAD_ROWS = 100
+HEAD_ROWS = 500
 EMPTY_LINE = "an empty line"
 
 # The values of a row in the order of the columns (empty for a blank line), a note on a fault or None, its characters.
@@ -123,16 +124,21 @@ class OpenedTable:
         """The cells of the first rows, by column."""
         return self._head.rows
 
-    def in_memory(self, names: Mapping[str, str], faults: dict[int, str] | None = None) -> dict[str, list[Any]]:
-        """The values of all rows by the ``names`` of columns; ``faults`` gets their notes. Errors as `batches`."""
-        columns: dict[str, list[Any]] = {name: [] for name in names.values()}
+    @cached_property
+    def reading(self) -> TableReading:
+        """What each column is, by the names and the first cells."""
+        return TableReading.of(self.path.name, self.sample, layout=self.description)
+
+    def in_memory(self, names: Sequence[str], faults: dict[int, str] | None = None) -> dict[str, list[Any]]:
+        """The values of all rows of these columns; ``faults`` gets the notes of the rows. Errors as `batches`."""
+        columns: dict[str, list[Any]] = {name: [] for name in names}
         # Cells that repeat, as premises do, are held once.
         distinct: dict[Any, Any] = {}
         for batch in self.batches():
             if faults is not None:
                 faults.update({batch.first_row + at: note for at, note in batch.notes.items() if note != EMPTY_LINE})
-            for column, name in names.items():
-                cells = batch.rows[column]
+            for name in names:
+                cells = batch.rows[name]
                 columns[name].extend(distinct.setdefault(cell, cell) if type(cell) is str else cell for cell in cells)
         return columns
 

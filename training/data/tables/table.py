@@ -1,4 +1,4 @@
-"""Users' files as tables: CSV, TSV, JSON Lines, Parquet and XLSX in any encoding, opened once and read in batches.
+"""Users' files as tables: CSV, TSV, JSON Lines, Parquet and workbooks in any encoding, opened once and read in batches.
 
 >>> table = open_table(Path("pairs.csv"))
 >>> table.description, table.columns, table.row_estimate
@@ -20,14 +20,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from training.data.tables.columns import listed, remarks_on
+from training.data.tables.columns import listed
 from training.data.tables.csv import open_delimited, open_lines
 from training.data.tables.json import open_json
-from training.data.tables.lists import with_rows_of_lists
+from training.data.tables.lists import with_two_sentences
 from training.data.tables.parquet import open_parquet
 from training.data.tables.rows import OpenedTable, file_version
 from training.data.tables.text import ForeignFileError
-from training.data.tables.xlsx import open_xlsx
+from training.data.tables.workbook import open_workbook
 from training.errors import InputError
 
 # A function of a file, its encoding and its sheet.
@@ -46,13 +46,14 @@ class Format(NamedTuple):
     is_binary: bool = False
 
 
+WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".xlsb", ".ods")
 # The first is the format of files that no other claims.
 FORMATS = (
     Format("CSV", (".csv",), open_delimited),
     Format("TSV", (".tsv", ".tab"), open_delimited),
     Format("JSON Lines", (".jsonl", ".ndjson", ".json"), open_json, (b"{", b"[{", b"[\n")),
     Format("Parquet", (".parquet",), open_parquet, (b"PAR1",), is_binary=True),
-    Format("XLSX", (".xlsx", ".xlsm"), open_xlsx, (b"PK\x03\x04", b"PK\x05\x06"), is_binary=True),
+    Format("Excel", WORKBOOKS, open_workbook, (b"PK\x03\x04", b"PK\x05\x06", b"\xd0\xcf\x11\xe0"), is_binary=True),
 )
 SUFFIXES = tuple(suffix for file_format in FORMATS for suffix in file_format.suffixes)
 
@@ -66,7 +67,6 @@ FOREIGN = {
     b"7z\xbc\xaf": "a 7z archive: unpack it first",
     b"\x28\xb5\x2f\xfd": "a zstd archive: unpack it first",
     b"Rar!": "a RAR archive: unpack it first",
-    b"\xd0\xcf\x11\xe0": "an old or password-protected Excel file: save it as .xlsx or CSV",
     b"%PDF": "a PDF",
     **dict.fromkeys((b"\x89PNG", b"\xff\xd8\xff", b"GIF8"), "an image"),
     b"SQLite format 3": "an SQLite database: export the table as CSV",
@@ -100,10 +100,9 @@ def open_table(
         if not path.is_file():
             raise InputError(f"{path} is not a file.")
         open_file = open_lines if lines and path.suffix.lower() == ".txt" else _format(path).open
-        table = with_rows_of_lists(replace(open_file(path, encoding, sheet), version=version))
+        table = replace(with_two_sentences(open_file(path, encoding, sheet)), version=version)
         if len(table.preview(1)):
-            remarks = remarks_on(table.columns, table.sample)
-            return replace(table, remarks=(*table.remarks, *remarks)) if remarks else table
+            return table
     except ForeignFileError as error:
         raise InputError(f"{error} Give a {any_of([file_format.name for file_format in FORMATS])} file.") from error
     except OSError as error:
@@ -117,10 +116,10 @@ def any_of(names: Sequence[str]) -> str:
 
 
 @contextmanager
-def opened_file(path: Path, encoding: str | None = None) -> Iterator[OpenedTable]:
+def opened_file(path: Path, encoding: str | None = None, sheet: str | None = None) -> Iterator[OpenedTable]:
     """The table of a file, or of a .gz file; errors as `open_table`, and for a .gz file that unpacks to too much."""
     with tempfile.TemporaryDirectory() if path.suffix.lower() == ".gz" else nullcontext() as folder:
-        yield open_table(_unpacked(path, Path(folder)) if folder else path, encoding)
+        yield open_table(_unpacked(path, Path(folder)) if folder else path, encoding, sheet)
 
 
 def _format(path: Path) -> Format:
@@ -129,6 +128,8 @@ def _format(path: Path) -> Format:
         head = file.read(4096)
     if foreign := next((words for beginning, words in FOREIGN.items() if head.startswith(beginning)), None):
         raise ForeignFileError(f"{path.name} is {foreign}.")
+    if head[257:262] == b"ustar":
+        raise ForeignFileError(f"{path.name} is a tar archive: unpack it first.")
     start = head.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\0")
     for file_format in FORMATS:
         if start.startswith(file_format.beginnings):

@@ -2,12 +2,11 @@
 
 A guess from the first kilobytes would fail at row 900,000. So `scan` reads all bytes once, a megabyte at a time, and
 counts the lines, which gives every progress bar its total. A byte order mark decides; without one, the file is UTF-8 if
-all of its bytes are. Otherwise its lines are judged one by one:
+all of its bytes are. Otherwise:
 
-- If some are UTF-8 and others are not, the others are read in the encoding that they seem to be in, and marked. Broken
-  characters within lines of UTF-8 become �, and those lines are marked.
-- If hardly any line is UTF-8, the whole file is in another encoding, which is guessed, with a stated certainty. If none
-  fits, the file is refused until the user names one. An encoding that the user names is taken as it is.
+- If most lines beyond ASCII are UTF-8, the file is. Bytes that break it become �, and their lines are marked.
+- Otherwise charset-normalizer guesses the encoding. That it is a guess is a remark, which quotes lines as they were
+  read. If none fits, the file is refused until the user names one. An encoding that the user names is taken as it is.
 """
 
 import codecs
@@ -19,6 +18,7 @@ from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
 
+from training.data.tables.cells import quoted
 from training.data.tables.rows import OpenedTable
 from training.errors import InputError
 
@@ -37,16 +37,17 @@ BYTE_ORDER_MARKS = {
 }
 # The encodings of files without a byte order mark.
 WITHOUT_MARK = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}
-# A code that no text has. The character after it was not UTF-8.
-OTHER = "\ufdd0"
 CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-# The share of control bytes in a text. Random bytes hold 0.11, and text in an encoding of other days none: UTF-8, which
-# random bytes are not, may hold more, since some programs leave zero bytes in it.
-MOST_CONTROL, MOST_CONTROL_BESIDES_UTF8 = 0.1, 0.02
+# The share of control bytes in a text. Random bytes hold 0.11, and some programs leave zero bytes in text.
+MOST_CONTROL = 0.1
+# The most bytes of lines that are not ASCII by which an encoding is guessed.
+SAMPLE = 1 << 17
+# The lines that a remark on a guess quotes.
+QUOTED_LINES = 3
 
 
 class UnknownEncodingError(InputError):
-    """A text file is not UTF-8, and no encoding fits it with any certainty, so that the user has to name it."""
+    """A text file is not UTF-8, and no encoding fits it, so that the user has to name it."""
 
 
 class ForeignFileError(InputError):
@@ -59,21 +60,18 @@ class TextFile:
 
     Attributes:
         lines: the number of rows and header, but for line ends inside quotes.
-        certainty: that of a guessed encoding, 0 to 1.
+        quoted: the first lines beyond ASCII of a file whose encoding is guessed, as they are read.
         is_named: whether the user has named the encoding.
         damaged: whether some bytes do not fit the encoding; each reads as �.
-        other: the encoding of the ``other_lines`` that are not UTF-8, in a file whose remaining lines are.
         doubled_ends: whether lines end with CR CR LF, from text mode on Windows, and a blank seems to follow each.
     """
 
     path: Path
     encoding: str
     lines: int
-    certainty: float | None = None
+    quoted: tuple[str, ...] = ()
     is_named: bool = False
     damaged: bool = False
-    other: str = ""
-    other_lines: int = 0
     has_nul: bool = False
     doubled_ends: bool = False
 
@@ -81,15 +79,13 @@ class TextFile:
     def remarks(self) -> tuple[str, ...]:
         """Remarks on the characters for the user, a sentence each."""
         remarks = []
-        if self.certainty is not None:
-            read_as = f"{spoken(self.encoding)}, with a certainty of {self.certainty:.0%}."
-            remarks.append(f"The text is not UTF-8; it is read as {read_as}")
-            if self.certainty < LOW:
-                remarks.append("Do words look wrong? Then name its encoding.")
-        if self.other:
-            lines = f"{self.other_lines:,} line{'s are' if self.other_lines > 1 else ' is'}"
-            remarks.append(f"{lines} not UTF-8 as the others, and read as {spoken(self.other)}; their rows are marked.")
-        elif self.damaged:
+        if self.quoted:
+            lines = ", ".join(map(quoted, self.quoted))
+            remarks.append(
+                f"The text is not UTF-8; it is read as {spoken(self.encoding)}, a guess: {lines}. If words look wrong, "
+                "name its encoding (?encoding= after the name of the file)."
+            )
+        if self.damaged:
             remarks.append(f"Bytes that are not {spoken(self.encoding)} are read as �; their rows are marked.")
         if self.has_nul:
             remarks.append("Some text holds zero bytes; the rows are marked.")
@@ -103,18 +99,15 @@ class TextFile:
             notes["\0"] = "holds a zero byte"
         if self._errors == "replace":
             notes["\ufffd"] = f"holds bytes that are not {spoken(self.encoding)}, shown as �"
-        if self.other:
-            notes[OTHER] = "is not UTF-8 as other rows are"
         return notes
 
     @property
     def _errors(self) -> str:
-        return "replace" if self.damaged or self.certainty is not None else "strict"
+        return "replace" if self.damaged or self.quoted else "strict"
 
     def open(self) -> TextIOWrapper:
-        """The file as text, line ends untouched. `OTHER` precedes characters of the other encoding of a mixed file."""
-        errors = _read_as(self.other) if self.other else self._errors
-        return self.path.open("r", encoding=self.encoding, errors=errors, newline="")
+        """The file as text, line ends untouched."""
+        return self.path.open("r", encoding=self.encoding, errors=self._errors, newline="")
 
     def head(self, characters: int = 1 << 18) -> str:
         """The first characters."""
@@ -131,7 +124,7 @@ class TextTable(OpenedTable):
     @property
     def is_plain(self) -> bool:
         text = self.text
-        return text.certainty is None and not (text.other or text.damaged or text.is_named)
+        return not (text.quoted or text.damaged or text.is_named)
 
 
 def scan(path: Path, encoding: str | None = None) -> TextFile:
@@ -167,9 +160,7 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
         raise InputError(
             f"{path.name} begins as {spoken(text.encoding)}, but breaks it near byte {broken_at:,}: save it as UTF-8."
         )
-    if control > MOST_CONTROL_BESIDES_UTF8:
-        raise ForeignFileError(f"{path.name} is not a text file.")
-    return _by_lines(text)
+    return _guessed(text)
 
 
 def suspicion(lines: Iterable[str], notes: dict[str, str]) -> str | None:
@@ -205,62 +196,45 @@ def _read_through(path: Path, encoding: str) -> tuple[TextFile, int | None]:
     return TextFile(path, encoding, (newlines or returns) + (since_line_end > 0), has_nul=has_nul), broken_at
 
 
-def _by_lines(text: TextFile) -> TextFile:
-    """A file that is not UTF-8 throughout, judged line by line: damaged, mixed, or in another encoding."""
-    good, broken, other, sample = 0, 0, 0, bytearray()
+def _guessed(text: TextFile) -> TextFile:
+    """A file that is not UTF-8 throughout: damaged, or in another encoding, which is guessed."""
+    good = 0
+    bad: list[bytes] = []
+    size = 0
     with text.path.open("rb") as file:
         for line in file:
             if line.isascii():
                 continue
-            lenient = line.decode("utf-8", "replace")
-            if bad := lenient.count("\ufffd") - line.count(b"\xef\xbf\xbd"):
-                # A line that is mostly good is UTF-8 that was damaged.
-                is_damaged = sum(not character.isascii() for character in lenient) > 2 * bad
-                broken, other = broken + is_damaged, other + (not is_damaged)
-                sample += line[:SAMPLE] if len(sample) < SAMPLE else b""
-            else:
+            try:
+                line.decode("utf-8")
                 good += 1
-    encoding, certainty = guess_encoding(bytes(sample))
-    if text.encoding == "utf-8-sig" or broken + good > 0.1 * other:
-        if other <= broken or (good and certainty < LOW):
-            return replace(text, damaged=True)
-        if good:
-            return replace(text, other=encoding, other_lines=other + broken)
-    if not certainty:
+            except UnicodeDecodeError:
+                bad.append(line[:SAMPLE])
+                size += len(line)
+            if size > SAMPLE:
+                break
+    if text.encoding == "utf-8-sig" or good >= len(bad):
+        return replace(text, damaged=True)
+    if (encoding := guess_encoding(b"".join(bad))) is None:
         raise UnknownEncodingError(
-            f"{text.path.name} is not UTF-8, and no other encoding fits it with certainty. Name its encoding "
-            "(--encoding), such as windows-1252, windows-1251, shift_jis, gb18030, big5 or euc_kr; or save it as UTF-8."
+            f"{text.path.name} is not UTF-8, and no other encoding fits it. Name its encoding (--encoding), such as "
+            "windows-1252, windows-1251, shift_jis, gb18030, big5 or euc_kr; or save it as UTF-8."
         )
-    return replace(text, encoding=encoding, certainty=certainty)
+    lines = tuple(line.decode(encoding, "replace").strip() for line in bad[:QUOTED_LINES])
+    return replace(text, encoding=encoding, quoted=lines)
 
 
-def _read_as(encoding: str) -> str:
-    """The name of an error handler that decodes bytes that are not UTF-8 in another encoding, after `OTHER`."""
+def guess_encoding(sample: bytes) -> str | None:
+    """The encoding of lines that are not valid UTF-8, as charset-normalizer guesses it; None if none fits."""
+    from charset_normalizer import from_bytes
 
-    def handle(error: UnicodeError) -> tuple[str, int]:
-        if not isinstance(error, UnicodeDecodeError):
-            raise error
-        return OTHER + error.object[error.start : error.end].decode(encoding, "replace"), error.end
-
-    codecs.register_error(name := f"sbert_lab_{encoding}", handle)
-    return name
+    matches = from_bytes(sample, cp_isolation=GUESSED, enable_fallback=False)
+    # In short texts encodings of Latin letters are equally likely; the first in the list is the most usual.
+    best = min(matches, key=lambda match: (match.chaos, -match.coherence, GUESSED.index(match.encoding)), default=None)
+    return best.encoding if best else None
 
 
-# ---------------------------------------------------------------- which encoding
-
-# charset-normalizer tells scripts apart: Cyrillic, Greek, Arabic, Chinese, Japanese, Korean, each in several encodings.
-# Two corrections. Encodings of Latin letters differ in a few accents only, which it confuses in short texts; among
-# them the one wins in which most accents are letters that its languages use. And it confuses small letters and
-# capitals of Cyrillic. A guess comes with a certainty, and the user can name the encoding.
-
-# The most bytes of lines that are not ASCII.
-SAMPLE = 1 << 17
-# With a lower certainty the user is asked to look.
-LOW = 0.5
-# The least share of accents that are letters of the languages.
-LEAST_SCORE = 0.6
-# Characters beyond ASCII that make a guess as certain as it gets, and that tell nothing of a script.
-MANY, FEW = 40, 3
+# ---------------------------------------------------------------- names of encodings
 
 SPOKEN = {
     "utf-8": "UTF-8",
@@ -268,9 +242,9 @@ SPOKEN = {
     **dict.fromkeys(("utf-16", "utf-16-le", "utf-16-be"), "UTF-16"),
     "utf-32": "UTF-32",
     "latin-1": "Latin-1",
+    "cp1252": "Windows-1252",
     "cp1250": "Windows-1250 (Central European)",
     "cp1251": "Windows-1251 (Cyrillic)",
-    "cp1252": "Windows-1252",
     "cp1253": "Windows-1253 (Greek)",
     "cp1254": "Windows-1254 (Turkish)",
     "cp1255": "Windows-1255 (Hebrew)",
@@ -289,71 +263,6 @@ SPOKEN = {
     "cp949": "EUC-KR (Korean)",
 }
 GUESSED = [name for name in SPOKEN if not name.startswith(("utf", "latin", "iso2022"))]
-# The letters beyond ASCII of the languages that each encoding of Latin letters is for; frequent ones before the bar.
-_CENTRAL = "áéíóúýąćęłńśżčďěňřšťžůäöüőűăâîşţ|źľĺŕôßđÁÉÍÓÚÝĄĆĘŁŃŚŻŹČĎĚŇŘŠŤŽŮÄÖÜŐŰĂÂÎŞŢ„”“’–—…»«"
-LATIN = {
-    "cp1252": "éèàçêôûîâëïùüöäßáíóúñãõåæøœ£§µ’“”–—…|ÉÈÀÇÊÔÜÖÄÁÍÓÚÑÅÆØŒ«»‘„€©®°½\xa0¡¿ºªìòÿ·´",
-    "cp1250": _CENTRAL,
-    "iso8859_2": _CENTRAL,
-    "cp1254": "ışğçöü|âîûİŞĞÇÖÜÂ’“”–—…",
-    "mac_roman": "éèàçêôûîâëïùüöäßáíóúñãõåæøœ|ÉÈÀÇÊÔÜÖÄÁÍÓÚÑÅÆØŒ«»’‘“”–—…„€°¡¿ºªìòÿ·´",
-    "cp1257": "āčēģīķļņšūžąęėįųõäöü|ĀČĒĢĪĶĻŅŠŪŽĄĘĖĮŲÕÄÖÜ„“”–—",
-}
-_CAPITALISED, _INVERTED = re.compile(r"\b[А-ЯЁ][а-яё]{2,}\b"), re.compile(r"\b[а-яё][А-ЯЁ]{2,}\b")
-_BEYOND, _HALF_WIDTH = re.compile(r"[^\x00-\x7f]"), re.compile("[\uff61-\uff9f]")
-# Runs of characters beyond ASCII, and those beside an ASCII letter, as accents in a word are.
-_RUN, _BESIDE = re.compile(r"[^\x00-\x7f]+"), re.compile(r"(?<=[A-Za-z])[^\x00-\x7f]+|[^\x00-\x7f]+(?=[A-Za-z])")
-
-
-def guess_encoding(sample: bytes) -> tuple[str, float]:
-    """The encoding of lines that are not valid UTF-8, and how certain it is: 0, which means that none fits, to 1."""
-    from charset_normalizer import from_bytes
-
-    matches = from_bytes(sample, cp_isolation=GUESSED, preemptive_behaviour=False, threshold=0.6, enable_fallback=False)
-    for match in matches:
-        text = str(match)
-        beyond = len(_BEYOND.findall(text))
-        # In half-width katakana alone nobody writes sentences, but £5 and a short line of Big5 read so in Shift-JIS.
-        if 2 * len(_HALF_WIDTH.findall(text)) > beyond:
-            continue
-        is_latin = match.encoding in LATIN or 2 * len(_BESIDE.findall(text)) >= len(_RUN.findall(text))
-        # £5 and 3 µm are no Korean.
-        if is_latin or (beyond < FEW and _guess_latin(sample)[1]):
-            break
-        # charset-normalizer tells these two apart only in longer texts, and is certain of лПФ, which is Кот: one has
-        # small letters where the other has capitals.
-        is_inverted = len(_INVERTED.findall(text)) > len(_CAPITALISED.findall(text))
-        other_case = {"cp1251": "koi8_r", "koi8_r": "cp1251"} if is_inverted else {}
-        certainty = round((1 - match.chaos) * min(1.0, beyond / MANY), 2)
-        return other_case.get(match.encoding, match.encoding), certainty
-    return _guess_latin(sample)
-
-
-def _guess_latin(sample: bytes) -> tuple[str, float]:
-    """The encoding in which most characters beyond ASCII are letters of its languages; a certainty of 0 if in none."""
-    scores = {name: _letter_score(sample, name) for name in LATIN}
-    # The first of equals is Windows-1252.
-    best = max(scores, key=scores.__getitem__)
-    beyond = sum(byte > 127 for byte in sample)
-    certainty = scores[best] * min(1.0, 0.5 + beyond / MANY / 2) if scores[best] >= LEAST_SCORE else 0.0
-    return best, round(certainty, 2)
-
-
-def _letter_score(sample: bytes, encoding: str) -> float:
-    """The share of its languages' letters (rare ones count less) beyond ASCII, minus others; -1 if bytes do not fit."""
-    try:
-        text = sample.decode(encoding)
-    except ValueError:
-        return -1.0
-    frequent, _, rare = LATIN[encoding].partition("|")
-    worth = dict.fromkeys(rare, 0.8) | dict.fromkeys(frequent, 1.0)
-    points = []
-    for before, character in zip(" " + text, text, strict=False):
-        if not character.isascii():
-            # A rare capital letter inside a word is hardly a letter.
-            is_inside = worth.get(character) == 0.8 and character.isupper() and before.islower()
-            points.append(0.3 if is_inside else worth.get(character, -0.5))
-    return sum(points) / max(len(points), 1)
 
 
 def named_encoding(name: str) -> str:

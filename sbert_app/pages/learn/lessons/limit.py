@@ -90,12 +90,12 @@ def sentences(documents: int) -> tuple[list[str], list[str]]:
 
 def _text_scores(context: Context, texts: list[str], queries: list[str]) -> dict[str, np.ndarray]:
     """The scores of the questions with the documents, (Q, n), by three scorers."""
-    from training.models.late_interaction import LateInteraction
+    from training.models.maxsim import MaxSim
 
     encoder, both = context.encoder, [*queries, *texts]
     vectors = {f"{encoder.name}, one vector": encoder.encode(both), "TF-IDF": TfIdf().encode(both)}
     scores = {name: stacked[: len(queries)] @ stacked[len(queries) :].T for name, stacked in vectors.items()}
-    late = LateInteraction(encoder.name, encoder, encoder).similarity(queries, texts)
+    late = MaxSim(encoder).similarity(queries, texts)
     return {**scores, f"{encoder.name}, a vector for each token": late}
 
 

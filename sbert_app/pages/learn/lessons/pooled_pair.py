@@ -141,10 +141,7 @@ def show(context: Context, a: str, b: str, pooling: str) -> Measurement:
     """The figure and the result."""
     result = measure(context, a, b, pooling)
     exact = result.comparison.attribution
-    if exact is None:
-        figure = left_out_bars(result.left_out)
-    else:
-        figure = compare.word_map(exact.words_a, exact.words_b, exact.matrix)
+    figure = left_out_bars(result.left_out) if exact is None else compare.word_map(exact)
     html = describe(result, pooling)
     runs = precomputed_tables("pooling").get(RAW_BASE)
     if runs is not None:

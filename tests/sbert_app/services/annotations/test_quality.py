@@ -13,9 +13,10 @@ from sbert_app.services.annotations.project import ChosenPair, ProjectInfo, Proj
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import RunStore
+from training.agreement import krippendorff_alpha
 from training.data.load import load_data
 from training.errors import InputError
-from training.evaluation.metrics import krippendorff_alpha, spearman
+from training.evaluation.metrics import spearman
 
 INFO = ProjectInfo("My pairs", "stsb:dev", "all-MiniLM-L6-v2", "minilm-stsb", 0.5, 0, 1.0)
 

@@ -28,8 +28,6 @@ from sbert_app.services.files.shards import RayEngine, run_job
 from sbert_app.services.runs.on_ray import execute
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError
-from training.models.distill import distill
-from training.models.encoder import Encoder
 
 ROWS, BLOCK_ROWS = 600, 10
 BLOCKS = ROWS // BLOCK_ROWS
@@ -158,9 +156,8 @@ def test_a_driver_that_is_killed_goes_on_with_the_same_command_and_a_node_that_d
 ):
     import ray
 
-    # A static model, which a worker loads without transformers.
-    distill(Encoder.load(str(make_model(tmp_path / "tiny"))), 8).save(tmp_path / "static")
-    command = ["score", inputs.name, "out/", "--model", str(tmp_path / "static"), "--json", "--dtype", "float32"]
+    model = str(make_model(tmp_path / "tiny"))
+    command = ["score", inputs.name, "out/", "--model", model, "--json", "--dtype", "float32"]
     command += ["--block-rows", str(BLOCK_ROWS), "--engine", "ray", "--address", nodes.address, "--concurrency", "2"]
     *_, last = have(nodes, 2)
     monkeypatch.chdir(tmp_path)

@@ -105,16 +105,19 @@ def test_a_stage_that_does_not_listen_is_left_alone_after_a_stop():
 
 
 def test_leaving_stops_all_tasks_of_a_session_and_no_other(tasks):
-    works = {name: Endless() for name in ("me map", "me pairs", "you map")}
-    iterators = {name: tasks.run(name, "Counting", work) for name, work in works.items()}
+    owners = [("me", "map"), ("me", "pairs"), ("me too", "map"), ("you", "map")]
+    works = {owner: Endless() for owner in owners}
+    iterators = {owner: tasks.run(owner, "Counting", work) for owner, work in works.items()}
     for iterator in iterators.values():
         next(iterator)
+    tasks.forget("m")
     tasks.forget("me")
-    assert works["me map"].ended.wait(60)
-    assert works["me pairs"].ended.wait(60)
-    assert not works["you map"].ended.is_set()
-    iterators["you map"].close()  # whoever iterates goes away
-    assert works["you map"].ended.wait(60)
+    assert works["me", "map"].ended.wait(60)
+    assert works["me", "pairs"].ended.wait(60)
+    for other in (("me too", "map"), ("you", "map")):
+        assert not works[other].ended.is_set()
+        iterators[other].close()  # whoever iterates goes away
+        assert works[other].ended.wait(60)
 
 
 def test_a_new_task_stops_the_one_before_of_its_owner_which_is_told_from_a_stopped_one(tasks):

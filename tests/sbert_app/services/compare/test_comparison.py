@@ -5,7 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from sbert_app.services.compare.comparison import compare, compare_all, compare_by_name, explain, leave_one_out
+from sbert_app.services.compare.comparison import (
+    compare,
+    compare_all,
+    compare_by_name,
+    leave_one_out,
+    leave_one_out_by_name,
+)
 from sbert_app.services.models.cache import ModelCache
 from training.errors import InputError
 from training.models.cross_encoder import CrossEncoder
@@ -49,19 +55,22 @@ def test_under_cls_there_is_no_exact_map_and_a_long_sentence_is_marked(encoder):
     assert not found.b.truncated
 
 
-def test_what_has_no_exact_map_is_explained_word_by_word(home):
-    models = ModelCache(home)
-    found = compare_by_name(models, A, B, ModelName.parse("all-MiniLM-L6-v2"), "cls", "minilm-stsb")
-    of_cosine, of_score = explain(models, found), explain(models, found, of_cross_encoder=True)
-    assert of_cosine.kind.startswith("integrated gradients, 32 steps, remainder 0.0")
-    assert of_cosine.score == pytest.approx(found.cosine, abs=0.01)
-    assert of_score.kind == "occlusion"
-    assert of_score.score == pytest.approx(found.cross_score, abs=1e-3)
-    assert of_score.words_b[of_score.added_b.argmin()] == "not"
-    json.dumps([of_cosine.to_json(), of_score.to_json()], allow_nan=False)
-    long = compare_by_name(models, "word " * 100, "word " * 30, ModelName.parse("all-MiniLM-L6-v2"), "cls")
-    with pytest.raises(InputError, match="the words of up to 120 are explained"):
-        explain(models, long)
+def test_a_negation_lowers_both_scores_most(home):
+    models, name = ModelCache(home), ModelName.parse("all-MiniLM-L6-v2")
+    found = compare_by_name(models, "She never said that.", "He said that.", name, "", "minilm-stsb")
+    changes = leave_one_out_by_name(models, found)
+    assert max(changes, key=lambda change: change.cosine_change).word == "never"
+    assert max(changes, key=lambda change: change.cross_change).word == "never"
+    long = compare_by_name(models, "word " * 100, "word " * 30, ModelName.parse("all-MiniLM-L6-v2"))
+    assert len(leave_one_out_by_name(models, long)) == 120
+
+
+def test_each_sentence_is_read_with_its_own_prompt_when_a_word_is_left_out(encoder):
+    query, document = encoder.with_prompt("query: "), encoder.with_prompt("document: ")
+    found = compare(query, None, "cats purr", "kittens", document)
+    cats = leave_one_out(query, None, found, document)[0]
+    without = compare(query, None, "purr", "kittens", document)
+    assert cats.cosine_change == pytest.approx(without.cosine - found.cosine, abs=1e-4)
 
 
 def test_the_pooling_of_a_name_counts_unless_another_is_chosen(home):
@@ -129,3 +138,6 @@ def test_words_that_the_model_does_not_know_are_named(encoder, crosser):
     found = compare(encoder, None, "I like 🍎.", A)
     assert found.a.unknown == ("🍎",) and found.b.unknown == ()
     assert not found.is_blind
+    found = compare(encoder, crosser, "他喜欢苹果。", "他讨厌苹果。")
+    assert 0 < len(found.a.unknown) < len(found.a.words), "most are unknown, not all"
+    assert found.is_blind and found.cross_is_blind

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbert_app.services.background.watch import Watch
-from sbert_app.services.corpus import neighbours as neighbours_module
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import encode, fingerprint
 from sbert_app.services.corpus.neighbours import neighbours
 from sbert_app.services.store.cache import DiskCache
+from training import search as search_module
 from training.data.dataset import Dataset
 from training.errors import InputError, Stopped
 from training.models.encoder import Encoder
@@ -120,7 +120,7 @@ class TestNeighbours:
     def test_a_large_corpus_is_searched_approximately_and_deterministically(self, monkeypatch):
         vectors = unit(3_000)
         exact, _ = neighbours(vectors, 10)
-        monkeypatch.setattr(neighbours_module, "MAX_EXACT", 1_000)
+        monkeypatch.setattr(search_module, "MAX_EXACT", 1_000)
         found, _ = neighbours(vectors, 10)
         again, _ = neighbours(vectors, 10)
         np.testing.assert_array_equal(found, again)
@@ -129,5 +129,5 @@ class TestNeighbours:
 
     def test_many_queries_of_a_sample_are_searched_approximately_too(self):
         sample = unit(100)
-        assert isinstance(neighbours_module.neighbour_index(sample, 100), faiss.IndexFlatIP)
-        assert isinstance(neighbours_module.neighbour_index(sample, 10**9), faiss.IndexIVFFlat)
+        assert isinstance(search_module.neighbour_index(sample, 100), faiss.IndexFlatIP)
+        assert isinstance(search_module.neighbour_index(sample, 10**9), faiss.IndexIVFFlat)

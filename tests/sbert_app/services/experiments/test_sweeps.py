@@ -1,6 +1,7 @@
 """Ablations: the grids, what their runs add up to, and sweeps that stop, go on and are read back from the folders."""
 
 import json
+import re
 import threading
 import time
 from dataclasses import replace
@@ -20,8 +21,10 @@ from sbert_app.services.experiments.ablations import (
     Paired,
     Summary,
     ablation,
+    outcome,
     precomputed,
     precomputed_tables,
+    rank_variants,
     variant_rows,
 )
 from sbert_app.services.experiments.experiment import (
@@ -171,15 +174,79 @@ NOT_SIGNIFICANT = "not significantly different from the default with 3 seeds"
 @pytest.mark.parametrize(
     ("ours", "default", "words"),
     [
-        ({0: 70.0}, {0: 88.0}, "18.0 below in the one seed: nothing to test"),
-        ({0: 70.0, 1: 70.2, 2: 69.9}, {0: 88.0, 1: 88.1, 2: 88.0}, "worse by 17.8 to 18.2 points, in all 3 seeds"),
+        ({0: 70.0}, {0: 88.0}, "18.0 points worse in the one seed: nothing to test"),
+        (
+            {0: 70.0, 1: 70.2, 2: 69.9},
+            {0: 88.0, 1: 88.1, 2: 88.0},
+            "18.0 points worse (95% 17.8 to 18.2), in all 3 seeds",
+        ),
+        ({0: 57.0, 1: 56.2}, {0: 88.4, 1: 86.8}, "31.0 points worse (95% 25.9 to 36.1), in both seeds"),
         ({0: 88.0, 1: 70.0, 2: 88.0}, {0: 70.0, 1: 88.0, 2: 87.0}, NOT_SIGNIFICANT),
         ({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0}, "the same in every seed"),
-        ({0: 2.0, 1: 3.0}, {0: 1.0, 1: 2.0}, "1.0 above in every seed, without variation"),
+        ({0: 2.0, 1: 3.0}, {0: 1.0, 1: 2.0}, "1.0 points better in every seed, without variation"),
     ],
 )
 def test_the_test_is_told_in_words(ours, default, words):
     assert Paired.of(ours, default).words == words
+
+
+SHIPPED_TABLES = [(name, base) for name in ABLATIONS for base in precomputed_tables(name)]
+
+
+@pytest.mark.parametrize(("name", "base"), SHIPPED_TABLES)
+def test_the_sentence_on_a_figure_agrees_with_its_test_and_every_number_of_its_text_is_in_it(name, base):
+    table = precomputed_tables(name)[base]
+    rows = {row.name: row for row in table.rows if row.summary}
+    tied = [standing.name for standing in rank_variants(table.rows).standings if standing.tied]
+    sentence = outcome(table.rows)
+    if "stands out:" in sentence:
+        best = sentence.partition(" stands out:")[0]
+        assert [rows[best].variant] == tied
+        for gap in re.findall(r"\d+\.\d", sentence):
+            assert any(f"{rows[best].summary.mean - row.summary.mean:.1f}" == gap for row in rows.values())
+    elif "Training changed" in sentence:
+        most = max(abs(row.summary.mean - row.before) for row in rows.values())
+        assert f"by more than {most:.1f} points" in sentence
+    elif "Nothing stands out" in sentence:
+        assert f"{len(tied)} of {len(rows)} cannot be told apart" in sentence and len(tied) > len(rows) / 2
+    else:
+        listed = sentence.partition(" cannot be told apart")[0].replace(" and ", ", ").split(", ")
+        assert [rows[each].variant for each in listed] == tied
+    figures = {f"{value:.1f}" for row in rows.values() for value in (row.before, row.summary.mean)}
+    text = ABLATIONS[name].of_base.get(base, "")
+    assert set(re.findall(r"\d+\.\d", text)) <= figures
+    other_bases = {"raw-bert-mini": "tuned on sentence pairs", "all-MiniLM-L6-v2": "masked language modelling"}
+    assert other_bases.get(base, "–") not in text
+
+
+def test_a_text_of_a_base_is_true_of_its_figure():
+    raw, tuned = (precomputed_tables("concat")[base] for base in ("raw-bert-mini", "all-MiniLM-L6-v2"))
+    for table, highest in ((raw, 53.3), (tuned, 86.2)):
+        assert f"none ends above {highest}" in ABLATIONS["concat"].of_base[table.base]
+        assert max(row.summary.mean for row in table.rows) == pytest.approx(highest, abs=0.05)
+    assert max(row.summary.mean for row in tuned.rows) < min(row.before for row in tuned.rows), "all lose"
+    nli = precomputed_tables("nli-pooling")["raw-bert-mini"]
+    seen, training_rows = nli.steps * nli.settings["batch_size"], nli.training_rows
+    assert f"{seen:,} of {training_rows:,} pairs" in ABLATIONS["nli-pooling"].of_base["raw-bert-mini"]
+
+
+@pytest.mark.parametrize(("name", "base"), SHIPPED_TABLES)
+def test_a_sweep_with_the_settings_of_a_figure_repeats_its_runs(name, base):
+    table = precomputed_tables(name)[base]
+    steps, bases = {"max_steps": table.steps} if table.steps else {}, {"base": base} if base else {}
+    sweep = new_sweep(name, len(table.seeds), table.changes | steps | bases)
+    runs = {(run.variant, run.seed) for run in table.runs}
+    assert runs <= {(plan.label, plan.seed) for plan in sweep.runs}
+    for plan in sweep.runs:
+        config = RunConfig(**plan.config)
+        for field in ("base", "learning_rate", "batch_size", "pooling"):
+            assert getattr(config, field) == table.settings.get(field, getattr(config, field))
+
+
+def test_one_seed_and_one_variant_say_nothing():
+    grid = ABLATIONS["pooling"]
+    assert outcome(variant_rows(grid, {("mean", 0): 88.0})) == ""
+    assert "one seed" in outcome(variant_rows(grid, {("mean", 0): 88.0, ("max", 0): 70.0}))
 
 
 def test_a_table_has_a_row_for_each_variant_in_order_even_without_runs():
@@ -189,7 +256,7 @@ def test_a_table_has_a_row_for_each_variant_in_order_even_without_runs():
     assert [row.summary and row.summary.mean for row in table] == [88.0, 70.0, None]
     assert (table[0].is_default, table[0].against, table[0].before) == (True, None, 86.0)
     assert table[1].against.difference.mean == -18.0
-    assert json.loads(json.dumps(table[1].to_json()))["against"]["words"].startswith("18.0 below")
+    assert json.loads(json.dumps(table[1].to_json()))["against"]["words"].startswith("18.0 points worse")
 
 
 def test_a_sweep_is_estimated_and_queues_a_run_for_each_cell_one_seed_after_another(sweeps):
@@ -233,7 +300,7 @@ def test_the_table_fills_as_runs_finish_and_is_read_back_from_the_folders(sweeps
     end(sweeps.store, run_of(two_by_two, "scratch", 1), 0.32)
     full = sweeps.get(two_by_two.id)
     assert (full.state, full.can_resume, full.seconds_left) == ("finished", False, None)
-    assert full.rows[1].against.words.startswith("worse by")
+    assert "points worse (95%" in full.rows[1].against.words
     assert full.rows[1].before == pytest.approx(50.0)
     with pytest.raises(InputError, match="nothing to resume"):
         sweeps.resume(two_by_two.id)

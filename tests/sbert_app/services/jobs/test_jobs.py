@@ -218,11 +218,6 @@ def overwrite(file: Path, start: int, content: bytes) -> None:
         opened.write(content)
 
 
-def replace_by_folder(file: Path) -> None:
-    file.unlink()
-    (file / "inside").mkdir(parents=True)
-
-
 def flip_a_letter(file: Path) -> None:
     """In the name of a table: SQLite's message quotes it, and it is no UTF-8 any more."""
     data = file.read_bytes()
@@ -232,13 +227,12 @@ def flip_a_letter(file: Path) -> None:
 DAMAGES = {
     "a letter of its schema": flip_a_letter,
     "its pages": lambda file: overwrite(file, 4_096, os.urandom(file.stat().st_size - 4_096)),
-    "a folder": replace_by_folder,
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize("is_open", [False, True], ids=["at the start", "while it is open"])
-def test_a_damaged_queue_is_set_aside_and_made_anew_from_the_runs(here, tiny, damage, is_open, caplog):
+def test_a_damaged_queue_is_made_anew_from_the_runs(here, tiny, damage, is_open, caplog):
     runs = [here.start(tiny()) for _ in range(2)]
     finished = here.start(tiny())
     here.store.stop(finished.id)
@@ -254,8 +248,16 @@ def test_a_damaged_queue_is_set_aside_and_made_anew_from_the_runs(here, tiny, da
     last = here.start(tiny())
     assert here.queued() == [*(run.id for run in runs), last.id]
     assert [here.queue.dequeue().args[0] for _ in range(3)] == here.store.ids("queued")
-    [aside] = [file for file in here.store.home.glob("jobs.sqlite.damaged-*") if file.name[-4] != "-"]
-    assert f"it is now {aside.name}" in caplog.text
+    assert "jobs.sqlite is damaged; a new queue is made from the runs" in caplog.text
+
+
+def test_a_queue_that_cannot_be_opened_is_one_sentence(here):
+    file = here.store.home / "jobs.sqlite"
+    here.queue.storage.close()
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(InputError, match=r"the queue .*jobs\.sqlite cannot be opened: unable to open"):
+        RunQueue(here.store)
 
 
 def test_a_process_sees_that_another_one_has_made_the_queue_anew(here, tiny):

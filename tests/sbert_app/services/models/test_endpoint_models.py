@@ -22,7 +22,6 @@ from training.data.dataset import Dataset
 from training.errors import InputError
 from training.evaluation.attribution import attribute
 from training.evaluation.scoring import evaluate
-from training.models.distill import distill
 from training.models.encoder import Encoder
 from training.models.endpoint import PROBE
 from training.models.model import VectorModel, open_model
@@ -92,7 +91,6 @@ def test_what_needs_tokens_or_weights_says_that_it_gives_vectors_only_and_it_is_
     model, sentence = open_model(name), "is an endpoint, which gives vectors only: its tokens and weights are not here"
     for use in (
         lambda: attribute(model, "a", "b"),
-        lambda: distill(model, 8),
         lambda: open_model(f"maxsim:{name}"),
         lambda: ModelCache(home).get(name, Encoder),
     ):
@@ -185,7 +183,7 @@ class TestWhereItIsUsed:
         u, v = local.encode(["A cat sleeps.", "A dog sleeps."])
         assert found.cosine == pytest.approx(float(u @ v), abs=2e-2)
         assert found.by_pooling == {"none": found.cosine}
-        assert (found.attribution, found.lacks_words, "vectors only" in found.no_map) == (None, False, True)
+        assert (found.attribution, "vectors only" in found.no_map) == (None, True)
         assert found.sent_to and found.sent_to in name
         # A page sends a pooling with any model.
         changes = leave_one_out(models.get(name, VectorModel, "mean"), None, found)

@@ -29,6 +29,7 @@ from sbert_app.services.results.precomputed import (
     PrecomputedResults,
     System,
     paper_column,
+    shipped_scores,
 )
 from sbert_app.services.results.results import (
     AVERAGE,
@@ -351,3 +352,12 @@ def test_slices_partition_the_pairs():
     for by in ("mean length", "negation", "words in common"):
         assert sum(n for (kind, _), n in by_name.items() if kind == by) == 15
     assert all(each.rho is None for each in found if each.n < MIN_PAIRS)
+
+
+def test_the_shipped_scores_and_the_shipped_table_state_one_speed_for_one_model(home):
+    table = read_document(SHIPPED, PrecomputedResults)
+    _, results, _ = shipped_scores(home)
+    for model, result in results.items():
+        if (speed := table.speed(str(model))) is not None:
+            assert result.num_sentences / result.seconds == pytest.approx(speed)
+    assert set(map(str, results)) & set(table.speeds)

@@ -10,10 +10,8 @@ from sbert_app.services.runs import estimate
 from sbert_app.services.runs.estimate import (
     RunEstimate,
     TrainingRate,
-    can_measure_rate,
     estimate_run,
     known_rate,
-    measure_rate,
 )
 from sbert_app.services.runs.record import PRESETS, RunRecord, two_stage_base
 from sbert_app.services.runs.store import RunStore
@@ -129,8 +127,7 @@ def test_time_is_steps_and_evaluations_at_their_rates():
 
 def test_the_rate_is_that_of_the_newest_run_of_its_kind(store, file):
     config = RunConfig("regression", train_data=file, base="scratch:1x32")
-    found = estimate_run(config, store)
-    assert known_rate(found, store.list(), store) is None
+    assert known_rate(config, store.list()) is None
     for speed in (100.0, 300.0):
         run = store.create(config)
         lines = [f'{{"kind": "train", "step": {step}, "sentences_per_second": {speed}}}' for step in (1, 2)]
@@ -139,38 +136,18 @@ def test_the_rate_is_that_of_the_newest_run_of_its_kind(store, file):
         lines.append('{"kind": "test", "step": 2, "t": 123}')
         (run.folder / "events.jsonl").write_text("\n".join([*lines, ""]))
         RunRecord(State.FINISHED, created=9.0, started=10.0).write(run.folder)
-    known = known_rate(found, store.list(), store)
+    known = known_rate(config, store.list())
     assert known.sentences_per_second == 300
     assert known.other_seconds == 12 + 53, "the start and the test evaluation"
-    other = estimate_run(RunConfig("regression", train_data=file, base="scratch:2x64"), store)
-    assert known_rate(other, store.list(), store) is None
+    assert known_rate(config.replace(batch_size=32), store.list()) == known
+    for change in ({"base": "scratch:2x64"}, {"batch_size": 64}, {"objective": "cosent"}):
+        assert known_rate(config.replace(**change), store.list()) is None, change
 
 
-def test_without_such_a_run_a_few_steps_are_made_once_and_remembered(store, file):
-    found = estimate_run(RunConfig("regression", train_data=file, eval_data=file, base="scratch:1x32"), store)
-    assert can_measure_rate(found.config, store.list(), store)
-    measured = measure_rate(found, store)
-    assert measured.sentences_per_second > 0
-    assert "8 steps measured on this machine" in measured.source
-    assert measure_rate(found, store) == measured == known_rate(found, [], store)
-    assert store.list() == [], "it leaves no run behind"
-    (store.home / estimate.REMEMBERED).write_text("{")
-    assert known_rate(found, [], store) is None, "a damaged file is measured again"
-
-
-def test_steps_are_measured_without_waiting_for_a_teacher(store, file):
-    path = Path(file)
-    path.write_text("sentence1,sentence2\n" + "".join(f"cat {i},dog {i}\n" for i in range(40)))
-    config = RunConfig("margin-mse", train_data=file, eval_data=None, base="scratch:1x32", teacher="nobody/has-this")
-    assert measure_rate(estimate_run(config, store), store).sentences_per_second > 0
-
-
-def test_of_data_that_is_not_here_nothing_is_fetched_to_measure_it_and_no_overlap_claimed(store):
+def test_of_data_that_is_not_here_no_overlap_is_claimed(store):
     for train_data in ("snli", "snli=classification+stsb:train=regression"):
         found = estimate_run(RunConfig("classification", train_data=train_data, eval_data="stsb:dev"), store)
         assert "downloaded" in " ".join(found.notes) and "share a sentence" not in " ".join(found.notes)
-    assert not can_measure_rate(RunConfig("regression", base="bert-base-uncased"), store.list(), store)
-    assert not can_measure_rate(RunConfig("classification", train_data="snli"), store.list(), store)
 
 
 def test_word_vectors_that_are_not_here_are_announced_and_not_fetched(store, file, monkeypatch):
@@ -179,7 +156,6 @@ def test_word_vectors_that_are_not_here_are_announced_and_not_fetched(store, fil
         monkeypatch.setattr(estimate, "has_glove", lambda home, is_here=is_here: is_here)
         notes = " ".join(estimate_run(config, store).notes)
         assert ("GloVe, 76 MB from the package index" in notes) != is_here
-        assert can_measure_rate(config, store.list(), store) == is_here
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -51,7 +51,6 @@ ELSEWHERE = {
     "runs/*/model/*": "test_folder, test_loading",
     "runs/*/checkpoint/*": "test_resume",
     "runs/*/negatives.jsonl": "test_negatives",
-    "models/static/*/*": "test_folder",
     "models/*": "test_folder",
     "data/*": "test_load",
     "numba/*": "test_projection",
@@ -59,7 +58,6 @@ ELSEWHERE = {
     "vectors/*.f32.incomplete": "test_large_corpora",
     "calibration/*.json": "test_calibration",
     "jobs.sqlite*": "test_jobs",
-    "rates.json*": "test_estimate",
     "worker-*.log": "nobody reads it",
     "runs/*/tensorboard/*": "TensorBoard reads it",
     "runs/*/own.json": "of a run with objects of one's own: test_own_runs",
@@ -239,7 +237,7 @@ def written(tmp_path_factory, home) -> Services:
     for kind in ("models", "data"):
         (own / kind).mkdir(parents=True)
         for folder in (home / kind).iterdir():
-            if folder.name not in ("uploads", "static"):  # what other tests have written
+            if folder.name not in ("uploads",):  # what other tests have written
                 (own / kind / folder.name).symlink_to(folder)
     write_home(open_home(own))
     return open_home(own)

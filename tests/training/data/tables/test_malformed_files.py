@@ -52,10 +52,12 @@ def parquet(table: pa.Table) -> bytes:
     return file.getvalue()
 
 
-def workbook(*rows) -> bytes:
+def workbook(*rows, corner: str = "") -> bytes:
     book, file = openpyxl.Workbook(), io.BytesIO()
     for row in rows:
         book.active.append(row)
+    if corner:
+        book.active[corner] = "far"
     book.save(file)
     return file.getvalue()
 
@@ -108,16 +110,16 @@ REFUSED = {
     "a header without rows": Refused(
         "a.csv", "sentence1,sentence2\n", "has a header with the columns sentence1, sentence2, but no rows"
     ),
-    "no header, three columns": Refused("a.csv", "He walks home.,She runs.,2.5\n", "column_1, column_2, column_3"),
     "a wall of columns": Refused(
         "a.csv", ",".join(f"c{i}" for i in range(5_000)) + "\n" + "," * 4_999, "5,000 columns"
     ),
     "a zip named .csv": Refused("a.csv", archive(inside=b"x"), "is a zip archive: unpack it first"),
     "a gzip named .csv": Refused("a.csv", gzip.compress(GOOD.encode()), "gzip archive"),
-    "an OpenDocument sheet": Refused("a.csv", archive(**{"content.xml": b"<x/>"}), "OpenDocument"),
+    "an OpenDocument that is no sheet": Refused("a.csv", archive(**{"content.xml": b"<x/>"}), "damaged workbook"),
     "a Word document": Refused("a.xlsx", archive(**{"word/document.xml": b"<x/>"}), "a Word document"),
-    "an old Excel file": Refused(
-        "a.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600, "old or password-protected"
+    "half an old workbook": Refused("a.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600, "damaged workbook"),
+    "a workbook with a cell in its farthest corner": Refused(
+        "a.xlsx", lambda: workbook(["s1", "s2"], ["a", "b"], corner="XFD1048576"), "or too large to read"
     ),
     "an image": Refused("a.csv", b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4, "an image"),
     "a PDF": Refused("a.csv", b"%PDF-1.7\n%\xe2\xe3\n", "a PDF"),
@@ -130,7 +132,7 @@ REFUSED = {
     "Parquet without rows": Refused("a.parquet", lambda: parquet(pa.table({"s1": [], "s2": []})), "holds no rows"),
     "Parquet with a broken page": Refused("a.parquet", broken_parquet_page, "broken"),
     "half a workbook": Refused("a.xlsx", lambda: workbook(["s1", "s2"], ["a", "b"])[:3_000], "damaged"),
-    "a workbook with a broken sheet": Refused("a.xlsx", broken_sheet, "damaged Excel workbook"),
+    "a workbook with a broken sheet": Refused("a.xlsx", broken_sheet, "damaged workbook"),
     "a workbook with a header alone": Refused("a.xlsx", lambda: workbook(["s1", "s2"]), "no rows"),
     "no JSON": Refused("a.jsonl", "sentence1 sentence2\na b\n", "row 1 is not JSON"),
     "JSON lists": Refused("a.jsonl", '["a", 1]\n["c", 2]\n', "not a JSON object"),
@@ -152,6 +154,7 @@ SCORED = {
     "column names twice": Scored("a.csv", "s1,s2,s1,\na,b,c,d\n", 1, 1),
     "ten thousand words": Scored("a.csv", "s1,s2\n" + "word " * 10_000 + ",word\n", 1, 1, {1: "cut at 512 tokens"}),
     "no name at all": Scored("pairs", GOOD, 2, 2),
+    "three columns without a header": Scored("a.csv", "He walks home.,She runs.,2.5\nIt is so.,So it is.,1\n", 2, 2),
     "two columns without a header": Scored("a.csv", "The sun shines today.,It is sunny.\nHe ran.,She ran.\n", 2, 2),
     "emoji and every script": Scored("a.csv", "s1,s2\n👩‍👩‍👧‍👦 💚,שלום\n你好,ไทย\n", 2, 2),
     "a column called cosine": Scored("a.csv", "s1,s2,cosine,note\na,b,mine,mine\n", 1, 1),

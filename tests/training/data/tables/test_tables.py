@@ -15,13 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from training.data.tables.cells import as_text, bad_number, parse_number
-from training.data.tables.columns import (
-    PairColumns,
-    free_name,
-    pick_columns,
-    pick_sentence,
-    unique_names,
-)
+from training.data.tables.columns import PairColumns, free_name, unique_names
 from training.data.tables.table import open_table
 from training.data.tables.text import UnknownEncodingError, scan
 from training.errors import InputError
@@ -58,7 +52,7 @@ def write_xlsx(path: Path, rows) -> None:
 class TestFormats:
     @pytest.mark.parametrize(
         ("encoding", "words"),
-        [("utf-8", "UTF-8"), ("utf-16-le", "UTF-16"), ("utf-16-be", "UTF-16"), ("cp1252", "Windows-1252")],
+        [("utf-8", "UTF-8"), ("utf-16-le", "UTF-16"), ("utf-16-be", "UTF-16")],
     )
     @pytest.mark.parametrize(("delimiter", "name"), [(";", "semicolons"), ("|", "vertical bars")])
     def test_delimited_text_in_any_encoding_is_named_in_words(self, tmp_path, encoding, words, delimiter, name):
@@ -85,7 +79,8 @@ class TestFormats:
         ]
         path.write_text(json.dumps(rows, indent=1))
         assert open_table(path).row_estimate == 5_000
-        assert rows_of(path)[-1] == tuple(rows[-1].values())
+        # Objects are taken apart, and lists stay.
+        assert rows_of(path)[-1] == (*list(rows[-1].values())[:2], rows[-1]["nested"]["x"])
 
     def test_parquet_hands_its_types_on(self, tmp_path):
         path = tmp_path / "pairs.parquet"
@@ -100,7 +95,7 @@ class TestFormats:
     def test_a_workbook_is_text_as_the_cells_read(self, tmp_path):
         path = tmp_path / "pairs.xlsx"
         write_xlsx(path, [["s1", "s2", "score", "day", "ok"], ["a", "ü", 4.2, datetime(2026, 11, 21), True], ["b"]])
-        assert rows_of(path) == [("a", "ü", "4.2", "2026-11-21 00:00:00", "TRUE"), ("b", None, None, None, None)]
+        assert rows_of(path) == [("a", "ü", "4.2", "2026-11-21", "TRUE"), ("b", None, None, None, None)]
 
     def test_the_first_sheet_with_anything_in_it(self, tmp_path):
         path = tmp_path / "pairs.xlsx"
@@ -112,7 +107,7 @@ class TestFormats:
         sheet.append(["a", "b"])
         book.save(path)
         table = open_table(path)
-        assert table.description == "Excel workbook, sheet pairs"
+        assert table.description == "Workbook, sheet pairs"
         assert rows_of(path) == [("a", "b")]
 
     def test_the_bytes_decide_the_format_not_the_name(self, tmp_path):
@@ -177,7 +172,7 @@ class TestEncoding:
 
     def test_codes_that_fit_no_encoding_are_refused_until_one_is_named(self, tmp_path):
         path = tmp_path / "pairs.csv"
-        path.write_bytes(b"s1,s2\na\xd0b \xbf\xd7,x\n")
+        path.write_bytes(b"s1,s2\n" + bytes(range(128, 256)) + b",x\n")
         with pytest.raises(UnknownEncodingError, match=r"Name its encoding \(--encoding\), such as windows-1252"):
             scan(path)
         assert scan(path, "latin-1").encoding in ("latin-1", "iso8859-1")
@@ -302,41 +297,41 @@ class TestPickColumns:
             ("premise", "hypothesis", "label"): ("premise", "hypothesis"),
             ("query", "passage"): ("query", "passage"),
         }.items():
-            columns_of_pairs = pick_columns(table_with(tmp_path, *columns))
+            columns_of_pairs = table_with(tmp_path, *columns).reading.pair()
             assert (columns_of_pairs.sentence1, columns_of_pairs.sentence2) == pair
 
     def test_triplets_and_named_columns_are_found_and_what_is_needed_is_said(self, tmp_path):
-        found = pick_columns(table_with(tmp_path, "anchor", "positive", "negative"))
+        found = table_with(tmp_path, "anchor", "positive", "negative").reading.pair()
         assert found == PairColumns("anchor", "positive", negative="negative")
         table = table_with(tmp_path, "s1", "s2", "mine", "yours", "rank", "score")
-        assert pick_columns(table, ["yours", "MINE"]) == PairColumns("yours", "mine", score="score")
-        assert pick_columns(table, ["yours", "mine", "rank"]).score == "rank"
+        assert table.reading.with_columns(["yours", "MINE"]).pair() == PairColumns("yours", "mine", score="score")
+        assert table.reading.with_columns(["yours", "mine", "rank"]).judgement == "rank"
         with pytest.raises(InputError, match="foo, bar, baz, but two with sentences are needed: call them sen"):
-            pick_columns(table_with(tmp_path, "foo", "bar", "baz"))
+            table_with(tmp_path, "foo", "bar", "baz").reading.pair()
 
     def test_a_numeric_label_is_a_score_but_for_nli(self, tmp_path):
-        assert pick_columns(table_with(tmp_path, "s1", "s2", "label", row=["a", "b", "3.5"])).score == "label"
-        assert pick_columns(table_with(tmp_path, "s1", "s2", "label", row=["a", "b", "yes"])).label == "label"
-        nli = pick_columns(table_with(tmp_path, "premise", "hypothesis", "label", row=["a", "b", "0"]))
+        assert table_with(tmp_path, "s1", "s2", "label", row=["a", "b", "3.5"]).reading.pair().score == "label"
+        assert table_with(tmp_path, "s1", "s2", "label", row=["a", "b", "yes"]).reading.pair().label == "label"
+        nli = table_with(tmp_path, "premise", "hypothesis", "label", row=["a", "b", "0"]).reading.pair()
         assert (nli.score, nli.label) == (None, "label")
         for name in ("Similarity_Score", "gold", "relatedness"):
-            assert pick_columns(table_with(tmp_path, "s1", "s2", name)).score == name
+            assert table_with(tmp_path, "s1", "s2", name).reading.pair().score == name
 
     def test_what_cannot_be_done(self, tmp_path):
         for requested, message in {
             ("s1", "nope"): "has no column 'nope'; it has the columns s1, s2, score",
             ("s1", "s1"): "name two different columns",
-            ("s1", "s2", "score", "s1"): "Name two columns",
+            ("s1", "s2", "score", "s1"): "Name one column, two, or three",
         }.items():
             with pytest.raises(InputError, match=message):
-                pick_columns(table_with(tmp_path, "s1", "s2", "score"), requested)
+                table_with(tmp_path, "s1", "s2", "score").reading.with_columns(requested)
 
     def test_a_single_sentence_column(self, tmp_path):
-        assert pick_sentence(table_with(tmp_path, "id", "Text")) == "Text"
-        assert pick_sentence(table_with(tmp_path, "whatever")) == "whatever"
-        assert pick_sentence(table_with(tmp_path, "id", "x"), "X") == "x"
+        assert table_with(tmp_path, "id", "Text").reading.sentence() == "Text"
+        assert table_with(tmp_path, "whatever").reading.sentence() == "whatever"
+        assert table_with(tmp_path, "id", "x").reading.with_columns(["X"]).sentence() == "x"
         with pytest.raises(InputError, match="call the one to use sentence"):
-            pick_sentence(table_with(tmp_path, "id", "x"))
+            table_with(tmp_path, "id", "x").reading.sentence()
 
 
 def test_cells_are_text_or_numbers_and_a_complaint_names_row_and_column():

@@ -1,0 +1,34 @@
+"""Counts requests for ``/metrics``."""
+
+import time
+
+from fastapi.routing import APIRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from sbert_app.services.access import LATENCY, REQUESTS
+
+
+class CountRequests:
+    """ASGI middleware: number, status and latency of the requests that the routes of the API answer, by route."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = time.perf_counter()
+        status = 500
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, sending)
+        finally:
+            # The router has set it. Labels are the addresses of routes, never what a visitor has typed.
+            route = scope.get("route")
+            if isinstance(route, APIRoute) and route.tags:
+                LATENCY.labels(route.path).observe(time.perf_counter() - started)
+                REQUESTS.labels(route.path, str(status)).inc()

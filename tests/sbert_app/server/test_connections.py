@@ -1,0 +1,76 @@
+"""A connection is given up whose header does not come, whichever request it is of, or whose answer is not read."""
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+import uvicorn
+from fastapi import FastAPI, Response
+from waiting import wait_until
+
+from sbert_app.server import run
+from sbert_app.server.run import LimitedConnection
+
+LARGE = 64 << 20
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    monkeypatch.setattr(run, "HEADER_SECONDS", 1.0)
+    monkeypatch.setattr(run, "UNREAD_SECONDS", 1.0)
+    app = FastAPI()
+
+    @app.get("/small")
+    def small() -> str:
+        return "small"
+
+    @app.get("/large")
+    def large() -> Response:
+        return Response(b"x" * LARGE)
+
+    config = uvicorn.Config(app, port=0, log_level="warning", http=LimitedConnection, timeout_keep_alive=60)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    wait_until(lambda: server.started)
+    yield int(server.servers[0].sockets[0].getsockname()[1])
+    server.should_exit = True
+    thread.join(10)
+
+
+def is_closed(connection: socket.socket) -> bool:
+    connection.settimeout(30)
+    try:
+        while connection.recv(1 << 20):
+            pass
+    except ConnectionResetError:
+        pass
+    except TimeoutError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("before", [b"", b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n"], ids=["first", "second"])
+def test_a_header_that_does_not_come_closes_its_connection(port, before):
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        if before:
+            connection.sendall(before)
+            assert b"200 OK" in connection.recv(1_000)
+        connection.sendall(b"GET /small HTTP/1.1\r\nX-A: ")
+        assert is_closed(connection)
+
+
+def test_an_answer_that_is_not_read_is_dropped(port):
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        wait_until(lambda: not LimitedConnection._open)
+
+
+def test_an_answer_that_is_read_arrives_whole(port):
+    received = 0
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        while piece := connection.recv(1 << 20):
+            received += len(piece)
+    assert received > LARGE

@@ -1,0 +1,102 @@
+"""What waits in the queue of a page is bounded for each address, and messages that nobody reads are dropped."""
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import gradio as gr
+import pytest
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+from starlette.testclient import TestClient
+from waiting import wait_until
+
+from sbert_app.server import events
+from sbert_app.server.events import JOIN, READ, BoundedEvents, WaitingEvents
+from sbert_app.server.workarounds import WholeSteps
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> WaitingEvents:
+    waiting = WaitingEvents()
+    monkeypatch.setattr("sbert_app.server.workarounds.WAITING", waiting)
+    return waiting
+
+
+class Page:
+    """A page with one event, which ends when it is let go."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self.go_on = threading.Event()
+        with WholeSteps(analytics_enabled=False) as self.blocks:
+            gr.Button().click(self.work, None, gr.Textbox(), api_name="work", concurrency_limit=1)
+
+    def work(self) -> str:
+        self.entered.set()
+        assert self.go_on.wait(30)
+        return "done"
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    page = Page()
+    yield page
+    page.go_on.set()
+
+
+@pytest.fixture
+def client(page: Page, waiting: WaitingEvents) -> Iterator[TestClient]:
+    app = FastAPI(middleware=[Middleware(BoundedEvents, waiting=waiting)])
+    with TestClient(gr.mount_gradio_app(app, page.blocks, "/"), client=("10.0.0.7", 1)) as client:
+        yield client
+
+
+def join(client: TestClient, session: str) -> Any:
+    return client.post(JOIN, json={"data": [], "fn_index": 0, "session_hash": session})
+
+
+def messages(client: TestClient, session: str) -> list[str]:
+    """The messages of a session until its last event is done."""
+    with client.stream("GET", READ, params={"session_hash": session}) as stream:
+        return [json.loads(line[6:])["msg"] for line in stream.iter_lines() if line.startswith("data: ")]
+
+
+def test_an_address_has_so_many_events_that_wait(client, page, waiting, monkeypatch):
+    monkeypatch.setattr(events, "MOST_WAITING", 2)
+    assert join(client, "first").status_code == 200
+    assert page.entered.wait(30)
+    wait_until(lambda: waiting.count("10.0.0.7") == 0)
+    assert [join(client, f"s{number}").status_code for number in range(2)] == [200, 200]
+    refused = join(client, "more")
+    assert refused.status_code == 429
+    assert refused.json()["error"].startswith("2 events from your address wait")
+    assert waiting.count("10.0.0.8") == 0
+    page.go_on.set()
+    wait_until(lambda: waiting.count("10.0.0.7") == 0)
+    assert join(client, "more").status_code == 200
+
+
+def test_messages_that_nobody_reads_are_dropped(client, page, monkeypatch):
+    monkeypatch.setattr(events, "UNREAD_SECONDS", 0.5)
+    page.go_on.set()
+    join(client, "read")
+    assert messages(client, "read")[-2:] == ["process_completed", "close_stream"]
+    join(client, "unread")
+    wait_until(lambda: client.get(READ, params={"session_hash": "unread"}).status_code == 404)
+
+
+def test_a_reader_of_a_session_without_events_is_told_so(client):
+    answer = client.get(READ, params={"session_hash": "nobody"})
+    assert (answer.status_code, answer.json()["error"]) == (
+        404,
+        "there are no events of this session; reload the page",
+    )
+
+
+def test_an_event_that_begins_before_its_id_is_known_does_not_wait():
+    waiting = WaitingEvents()
+    waiting.begin("early")
+    waiting.add("early", "10.0.0.7")
+    assert waiting.count("10.0.0.7") == 0

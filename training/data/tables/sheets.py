@@ -1,0 +1,78 @@
+"""Prints the sheets of a workbook as lines of JSON: python sheets.py FILE [SHEET].
+
+`training.data.tables.workbook` runs this file as a process of its own. calamine holds a sheet as a rectangle, so that a
+workbook of a few kilobytes with one cell far down and far to the right takes all memory, and then ends the process.
+
+A line is the name of a sheet, its number of rows and its first rows; with SHEET, a line is a row of that sheet, all of
+them. The first line without a sheet to read is an error as an object.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import date, time, timedelta
+from itertools import islice
+
+from python_calamine import CalamineError, CalamineSheet, CalamineWorkbook, PasswordError, SheetVisibleEnum
+
+HEAD_ROWS = 500
+MOST_BYTES = 4 << 30
+# Characters; Excel itself allows 32,767.
+LONGEST_CELL = 1 << 20
+
+
+def main(path: str, sheet: str = "") -> None:
+    _limit_memory()
+    try:
+        with CalamineWorkbook.from_path(path) as workbook:
+            if sheet:
+                for row in _rows(workbook.get_sheet_by_name(sheet)):
+                    print(json.dumps(row))
+                return
+            for about in workbook.sheets_metadata:
+                if about.visible == SheetVisibleEnum.Visible:
+                    table = workbook.get_sheet_by_name(about.name)
+                    print(json.dumps([about.name, table.height, list(islice(_rows(table), HEAD_ROWS))]))
+    except PasswordError:
+        print(json.dumps({"error": "is protected by a password: save it without one, or as CSV"}))
+    except CalamineError:
+        print(json.dumps({"error": "is a damaged workbook: open it in Excel and save it again, or as CSV"}))
+    except ValueError as error:
+        print(json.dumps({"error": str(error)}))
+
+
+def _rows(sheet: CalamineSheet) -> Iterator[list[str | None]]:
+    for cells in sheet.iter_rows():
+        yield _without_empty_end([_text(cell) for cell in cells])
+
+
+def _without_empty_end(cells: list[str | None]) -> list[str | None]:
+    while cells and cells[-1] is None:
+        cells.pop()
+    return cells
+
+
+def _text(cell: str | float | bool | date | time | timedelta) -> str | None:
+    """The text of a cell: 4 is "4", TRUE is "TRUE", a date is as in ISO 8601; None for an empty one or an error."""
+    if isinstance(cell, bool):
+        return str(cell).upper()
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    text = str(cell)
+    if len(text) > LONGEST_CELL:
+        raise ValueError(f"has a cell of more than {LONGEST_CELL >> 20} MB: this is no sentence")
+    return text or None
+
+
+def _limit_memory() -> None:
+    try:
+        import resource
+    except ImportError:
+        # Windows has no limits for a process of this kind; there the allocation alone fails.
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+
+
+if __name__ == "__main__":
+    arguments: Sequence[str] = sys.argv[1:]
+    main(*arguments)

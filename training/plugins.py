@@ -1,0 +1,58 @@
+"""Plug-ins: models, poolings, objectives and lessons that other installed packages add.
+
+A package names its objects as entry points of the group "sbert_lab" in its pyproject.toml:
+
+    [project.entry-points.sbert_lab]
+    letters = "my_package:OPENER"          a `training.models.model.Opener`
+    median = "my_package:MEDIAN"           a `training.pooling.Pooling`, under the name of the entry point
+    absolute = "my_package:AbsoluteError"  a subclass of `training.objectives.base.Objective` with a name
+    gold = "my_package:LESSON"             a `sbert_app.pages.learn.lesson.Lesson`
+
+They are imported when a name is looked up that is not built in, or when everything is listed. What is built in wins
+over a plug-in of the same name. docs/examples/plugin is an example.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, TypeVar
+
+GROUP = "sbert_lab"
+
+log = logging.getLogger("sbert_lab")
+
+T = TypeVar("T")
+
+_loaded: dict[str, Any] = {}
+
+
+def plugins(type_: type[T]) -> dict[str, T]:
+    """The objects of this type that installed packages add, by the names of their entry points."""
+    return {name: plugin for name, plugin in load_plugins().items() if isinstance(plugin, type_)}
+
+
+def load_plugins() -> dict[str, Any]:
+    """Every plug-in, imported once. One that cannot be imported is left out, with one sentence in the log."""
+    pending = _entries()
+    while pending:
+        # It is taken out before it is imported, as it may import a module that asks for plug-ins.
+        entry = pending.pop()
+        plugin = tried(entry.name, entry.load)
+        if plugin is not None:
+            _loaded[entry.name] = plugin
+    return _loaded
+
+
+@cache
+def _entries() -> list[EntryPoint]:
+    return sorted(entry_points(group=GROUP), reverse=True)
+
+
+def tried(name: str, call: Callable[[], T]) -> T | None:
+    """The result of a call into a plug-in; None, with one sentence in the log, if it raises an error."""
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001 - the code of strangers may raise anything
+        log.warning("the plug-in %s is left out: %s: %s", name, type(error).__name__, error)
+        return None
