@@ -96,7 +96,7 @@ def evaluate(
                     notes.append(f"of what {model.name} was trained on: {overlap}")
                 for note in notes:
                     print(f"{dataset.name}: {note}", file=sys.stderr)
-    by_key = {"choices": _decision, "queries": _retrieval_table, "n": _table, "main_score": _mteb_table}
+    by_key = {"choices": decision_lines, "queries": _retrieval_table, "n": _table, "main_score": _mteb_table}
     table = next(table for key, table in by_key.items() if key in result)
     print_result(result, computing.as_json, table(result))
 
@@ -141,7 +141,7 @@ def _decide(
     return {**names, **decisions.to_dict(), "seconds": round(time.perf_counter() - started, 3)}
 
 
-def _decision(decisions: dict[str, Any]) -> str:
+def decision_lines(decisions: dict[str, Any]) -> str:
     """Average precision, then a line for each threshold."""
     ap, n = decisions["average_precision"], decisions["n"]
     lines = [
