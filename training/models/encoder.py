@@ -52,7 +52,6 @@ class Encoder(SentenceTransformerNames, TokenModel):
     """
 
     has_dtype = True
-    max_length: int = DEFAULT_MAX_LENGTH
     _runner: InferenceRunner[Sequence[int]] | None = None
 
     def __init__(
@@ -129,6 +128,11 @@ class Encoder(SentenceTransformerNames, TokenModel):
         prompt = f", prompt {self.prompt!r}" if self.prompt else ""
         kind = f"{self.pooling}, {self.dimension} dimensions, {str(self.dtype).removeprefix('torch.')}"
         return f"Encoder({self.name!r}, {kind}, {self.device}{prompt})"
+
+    @property
+    def max_length(self) -> int:
+        """The tokens that are read of a sentence."""
+        return self.model_format.max_length or DEFAULT_MAX_LENGTH
 
     @property
     def vocabulary_size(self) -> int:
@@ -333,7 +337,6 @@ class Encoder(SentenceTransformerNames, TokenModel):
         self.similarity_fn_name = form.similarity
         self.prompt, self.prompts = form.prompt, form.prompts
         self.prompt_advice = "" if form.prompt else prompt_advice(self.name, form.transformer, form.prompts)
-        self.max_length = form.max_length or DEFAULT_MAX_LENGTH
         settings = f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"
         self.settings = settings if self.prompt or self.dimension < self.full_dimension else ""
 

@@ -105,8 +105,10 @@ class STModel(Model):
         self._max_length = self._longest_input()
         form = ModelFormat(max_length=self._max_length)
         self._tokenizer = text_tokenizer(self.model.tokenizer, form).with_prompt(self.prompt)
-        vocabulary = self.model.tokenizer.get_vocab()
-        self.vocabulary_size = len(vocabulary)
+
+    @property
+    def vocabulary_size(self) -> int:
+        return len(self.model.tokenizer.get_vocab())
 
     @property
     def max_length(self) -> int | None:
@@ -410,7 +412,7 @@ class SparseEncoder(STModel, SparseModel):
     ) -> csr_matrix:
         """Sentences -> float32 (N, V), in the caller's order; ``vocabulary`` names the columns."""
         listed = texts(sentences)
-        blocks = [csr_matrix((0, self.dimension), dtype=np.float32)]
+        blocks = [csr_matrix(np.empty((0, self.dimension), dtype=np.float32))]
         for start in steps(range(0, len(listed), BATCH), on_progress, should_stop):
             weights = self._compute(listed[start : start + BATCH], save_to_cpu=True).float().coalesce()
             blocks.append(csr_matrix((weights.values(), weights.indices().numpy()), weights.shape))
