@@ -25,7 +25,7 @@ from scipy.sparse import csr_matrix, vstack
 from torch import nn
 
 from training.device import pick_device, pick_dtype
-from training.errors import InputError, first_line
+from training.errors import InputError
 from training.models.files import WEIGHTS
 from training.models.folder import (
     CROSS_ENCODER,
@@ -38,7 +38,7 @@ from training.models.folder import (
     role_prompt,
 )
 from training.models.lexical import SparseModel
-from training.models.loading import NO_LIMIT, as_in_file, check_tokens, importing, quiet
+from training.models.loading import NO_LIMIT, as_in_file, check_tokens, importing, quiet, unopened
 from training.models.maxsim import LateInteraction
 from training.models.model import Model, Pair, PairModel, VectorModel, check_pairs, log
 from training.models.sizes import check_backbone, read_shapes
@@ -192,7 +192,7 @@ def open_library(library_class: str, folder: ModelFolder, dtype: torch.dtype, de
             ).eval()
     except Exception as error:
         # The library and transformers raise errors of many kinds about settings and files.
-        raise InputError(f"{folder.path} cannot be opened by sentence-transformers: {first_line(error)}") from error
+        raise unopened(folder.path, "by sentence-transformers", error) from error
     if dtype == torch.float32:
         # A table may be stored in half precision.
         model = model.float()

@@ -93,6 +93,9 @@ def test_weights_that_are_no_numbers_or_missing_and_tokens_without_an_embedding_
     save_file({key: value for key, value in tensors.items() if key != name}, file, {"format": "pt"})
     with pytest.raises(InputError, match="lacks weights"):
         open_model(folder)
+    save_file({**tensors, name: torch.ones(3, 3)}, file, {"format": "pt"})
+    with pytest.raises(InputError, match=r"do not fit its config\.json"):
+        open_model(folder)
     save_file(tensors, file, {"format": "pt"})
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
     tokenizer["model"]["vocab"]["okapi"] = 10**6
