@@ -26,8 +26,7 @@ SLACK = 64  # by which a size may exceed the largest dimension of a weight: padd
 LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
 WIDTHS = ("hidden_size", "dim", "n_embd", "d_model")
 HEADS = ("num_attention_heads", "n_heads", "n_head", "num_heads")
-HEAD_WIDTHS = ("head_dim", "d_kv")  # where it is not the width divided by the heads
-OTHER_SIZES = ("vocab_size", "intermediate_size", "hidden_dim", "embedding_size")
+OTHER_SIZES = (*HEADS, "vocab_size", "intermediate_size", "hidden_dim", "embedding_size")
 MODULE_SIZES = ("in_features", "out_features", "dimension", "hidden_dim", "num_layers")
 POSITIONS = ("max_position_embeddings", "n_positions")
 # Settings that make transformers fetch code, or a library that is not ours.
@@ -140,8 +139,8 @@ def _check_code(file: Path, config: Mapping[str, Any]) -> None:
 
 
 def _check_sizes(file: Path, settings: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> None:
-    sizes = (next(_sizes(file, settings, names), None) for names in (LAYERS, WIDTHS, HEADS))
-    layers, width, heads = (size and size[1] for size in sizes)
+    sizes = (next(_sizes(file, settings, names), None) for names in (LAYERS, WIDTHS))
+    layers, width = (size and size[1] for size in sizes)
     largest = max((size for shape in shapes.values() for size in shape), default=0)
     for name, size in _sizes(file, settings, (*WIDTHS, *OTHER_SIZES)):
         if size > largest + SLACK:
@@ -161,8 +160,6 @@ def _check_sizes(file: Path, settings: Mapping[str, Any], shapes: Mapping[str, S
         raise InputError(
             f"{file} announces {layers:,} layers, but the weights are of {most_layers:,}; fetch the model again"
         )
-    if width and heads and width % heads and not any(name in settings for name in HEAD_WIDTHS):
-        raise InputError(f"{file} divides a width of {width:,} among {heads:,} heads; fetch the model again")
     numbers = sum(map(math.prod, shapes.values()))
     if width and (1 if is_shared else layers or 1) * width**2 > max(numbers, 1):
         raise InputError(
