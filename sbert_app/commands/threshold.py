@@ -51,7 +51,7 @@ def threshold(
         advice = advise(
             name,
             rows,
-            lambda each: options.load_model(replace(model, model=str(each), pooling=None), computing),
+            lambda other: options.load_model(replace(model, model=str(other), pooling=None), computing),
             home,
             precision,
             before,
@@ -62,8 +62,8 @@ def threshold(
     for note in (*about, *rows.notes, *advice.notes):
         print(f"{rows.name}: {note}", file=sys.stderr)
     if figure is not None:
-        drawn = by_threshold(advice.decision.decision, advice.decision.similarity, name.label)
-        drawn.write_html(figure, include_plotlyjs=True)
+        plot = by_threshold(advice.decision.decision, advice.decision.similarity, name.label)
+        plot.write_html(figure, include_plotlyjs=True)
     answer = advice.to_dict()
     lines = decision_lines({**answer, "pooling": None})
     print_result(answer, computing.as_json, "\n".join([lines, advice.carried_sentence]).strip())
