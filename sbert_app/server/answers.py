@@ -79,6 +79,18 @@ class Evaluation(BaseModel):
     truncated: list[int] | None = None
 
 
+class ThresholdAnswer(BaseModel):
+    """The thresholds of a model on labelled pairs; ``carried`` and ``sentence`` are of the threshold before."""
+
+    model_config = ConfigDict(extra="allow")
+    model: str
+    data: str
+    was: Json | None
+    carried: Json | None
+    sentence: str
+    notes: list[str]
+
+
 @dataclass(kw_only=True)
 class ScoredFile(ScoreSummary):
     """The summary of a scored file, and the file; ``file.url`` is its address."""
