@@ -131,7 +131,7 @@ def _check_code(file: Path, config: Mapping[str, Any]) -> None:
 
     kind = str(config.get("model_type"))
     # The mapping is lazy: its ``get`` does not find what ``[]`` does.
-    config_class = CONFIG_MAPPING[kind] if kind in CONFIG_MAPPING else None
+    config_class = CONFIG_MAPPING[kind] if kind in CONFIG_MAPPING else None  # noqa: SIM401
     if config_class in MODEL_FOR_CAUSAL_LM_MAPPING and config_class not in MODEL_FOR_MASKED_LM_MAPPING:
         raise InputError(
             f"{file} names code of its own (auto_map), which is never run; choose a model without, or with is_causal "
