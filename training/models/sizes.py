@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from training.errors import InputError, first_line
 from training.models.files import WEIGHTS, read_object, read_tensors
 
@@ -68,6 +66,9 @@ def check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
 
 def check_backbone(folder: Path, backbone: Any) -> None:
     """InputError if a weight is no number, or positions are counted from a padding token that is not named."""
+    # The command line reads folders before it imports torch.
+    import torch
+
     embeddings = getattr(getattr(backbone, "base_model", None), "embeddings", None)
     # RoBERTa and its kin count positions from the padding token; a table alone, as Mamba's, has no positions.
     if getattr(embeddings, "padding_idx", 0) is None and not isinstance(embeddings, torch.nn.Embedding):
