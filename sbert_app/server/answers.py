@@ -82,9 +82,15 @@ class Evaluation(BaseModel):
 class ThresholdAnswer(BaseModel):
     """The thresholds of a model on labelled pairs; ``carried`` and ``sentence`` are of the threshold before."""
 
-    model_config = ConfigDict(extra="allow")
     model: str
     data: str
+    similarity: str
+    match: str
+    n: int
+    matches: int
+    average_precision: Json
+    choices: list[Json]
+    interval_method: str
     was: Json | None
     carried: Json | None
     sentence: str
