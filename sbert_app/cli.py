@@ -27,6 +27,7 @@ from sbert_app.commands.home import home
 from sbert_app.commands.runs import report, runs, worker
 from sbert_app.commands.sentences import cluster, compare, export, search
 from sbert_app.commands.serve import desktop, serve
+from sbert_app.commands.threshold import threshold
 from sbert_app.commands.train import train
 from sbert_app.process import EXTRA_OF, INTERRUPTED, configure_process, interrupt, on_ending_signal
 from sbert_app.terminal import ProgressBar, StderrHandler
@@ -55,6 +56,7 @@ EXAMPLES: dict[Callable[..., Any], str] = {
     cluster: "cluster reviews.csv clusters.csv --columns text",
     export: "export reviews.csv atlas.parquet --columns text",
     evaluate: "evaluate --data judged.csv --columns left,right,gold",
+    threshold: "threshold --model all-MiniLM-L6-v2 --was tfidf@0.5",
     train: "train --objective regression --pooling mean --train-data stsb:train --eval-data stsb:dev --name demo",
     ablate: "ablate --preset pooling --seeds 3",
     report: "report run:demo report.html",

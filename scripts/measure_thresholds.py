@@ -86,9 +86,9 @@ def most_offered(kind: Kind, n: int, precision: float, error: float, random: np.
     densities = [norm.pdf(scores, *of_one) for of_one in (kind.matches, kind.others)]
     chances = kind.share * densities[0] / (kind.share * densities[0] + (1 - kind.share) * densities[1])
     chances = chances[chances > precision]
-    drawn = random.random((4_000, len(chances)))
+    uniform = random.random((4_000, len(chances)))
     hit, miss = np.log(chances / precision), np.log((1 - chances) / (1 - precision))
-    null, true = (np.where(drawn < rate, hit, miss).sum(axis=1) for rate in (precision, chances))
+    null, true = (np.where(uniform < rate, hit, miss).sum(axis=1) for rate in (precision, chances))
     return float((true > np.quantile(null, 1 - error)).mean())
 
 

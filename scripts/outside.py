@@ -250,13 +250,15 @@ def faults(tree: ast.Module) -> Iterator[tuple[int, str]]:
 def overrides(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """The methods of subclasses of foreign classes that replace one that the library does not document."""
     nodes = [*nodes]
-    origins = {}
+    origins: dict[str, str] = {}
     for node in nodes:
         if isinstance(node, ast.Import | ast.ImportFrom) and is_foreign(node):
             prefix = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
             origins |= {alias.asname or alias.name.split(".")[0]: prefix + alias.name for alias in node.names}
     for node in nodes:
-        for base in node.bases if isinstance(node, ast.ClassDef) else ():
+        if not isinstance(node, ast.ClassDef):
+            continue
+        for base in node.bases:
             name, *rest = ast.unparse(base).partition("[")[0].split(".")
             if name not in origins:
                 continue

@@ -147,17 +147,17 @@ def poolings() -> dict[str, Pooling]:
 
 def pooling_label(name: str) -> str:
     """A pooling in words, such as "CLS", or "mean + max" for a concatenation."""
-    by_name = poolings()
-    return " + ".join(by_name[part].label if part in by_name else part for part in name.split("+"))
+    table = poolings()
+    return " + ".join(table[part].label if part in table else part for part in name.split("+"))
 
 
 def parse_pooling(name: str) -> tuple[str, ...]:
     """The poolings that ``name`` concatenates, in order; mostly one. InputError if one is unknown."""
     parts = tuple(name.split("+"))
     if any(part not in POOLINGS for part in parts):
-        by_name = poolings()
-        if not set(parts) <= set(by_name):
-            raise InputError(f"pooling {name!r} is unknown; choose {', '.join(by_name)}, or several joined by +")
+        table = poolings()
+        if not set(parts) <= set(table):
+            raise InputError(f"pooling {name!r} is unknown; choose {', '.join(table)}, or several joined by +")
     return parts
 
 

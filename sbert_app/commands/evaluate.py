@@ -88,7 +88,7 @@ def _calibrate(data: str, second: str, model: _ModelOptions, computing: options.
     print_result({**answer, "check": report.to_json()}, computing.as_json, f"{text}\n{report.describe}")
 
 
-def _decision(decisions: dict[str, Any]) -> str:
+def decision_lines(decisions: dict[str, Any]) -> str:
     """Average precision, then a line for each threshold."""
     ap = decisions["average_precision"]
     n = decisions["n"]
@@ -170,4 +170,4 @@ def _retrieval_table(result: dict[str, Any]) -> str:
     return "\n".join([*lines, f"×100; {result['method']}"])
 
 
-TABLES = {PAIRS: _table, THRESHOLD: _decision, RETRIEVAL: _retrieval_table, MTEB: _mteb_table}
+TABLES = {PAIRS: _table, THRESHOLD: decision_lines, RETRIEVAL: _retrieval_table, MTEB: _mteb_table}

@@ -156,8 +156,8 @@ def map_figure(data: MapData) -> go.Figure:
             place = {"y": 1.0, "yanchor": "bottom", "xref": "paper", "yref": "paper", "showarrow": False}
             figure.add_annotation(text=short_label(title, 60), **place, **corner)
     if isinstance(data.colouring, Scale):
-        title = {"text": short_label(data.colouring.title, 24), "side": "right"}
-        bar = {"title": title, "thickness": 12, "outlinewidth": 0, "len": 0.8}
+        bar_title = {"text": short_label(data.colouring.title, 24), "side": "right"}
+        bar = {"title": bar_title, "thickness": 12, "outlinewidth": 0, "len": 0.8}
         figure.update_layout(coloraxis={"colorscale": COLOUR_SCALE, "colorbar": bar})
     hover = {"align": "left", "bgcolor": "#1f2933", "bordercolor": "#1f2933", "font": {"color": "white"}}
     # assets/explore.js sets lasso and box.

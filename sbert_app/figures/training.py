@@ -182,16 +182,17 @@ def dots(shipped: Sequence[VariantRow], here: Sequence[VariantRow] = (), here_na
         """Adds the mean of each row with its interval and its number."""
         means = [summary.mean if summary else None for summary in summaries]
         ends = [_interval(summary) if summary else (0.0, 0.0, 0.0) for summary in summaries]
-        text = {"text": ["" if mean is None else f"{mean:.1f}" for mean in means]}
-        text["textposition"] = f"{'top' if above else 'bottom'} center"
+        text = ["" if mean is None else f"{mean:.1f}" for mean in means]
+        position = "top center" if above else "bottom center"
         marker = {"symbol": symbol, "size": 12, "color": PALETTE[colour]}
-        mark(means, name, marker, mode="markers+text", error_x=error_bars(ends, colour, thickness=2.5, width=0), **text)
+        intervals = error_bars(ends, colour, thickness=2.5, width=0)
+        mark(means, name, marker, mode="markers+text", error_x=intervals, text=text, textposition=position)
 
     tick = {"symbol": "line-ns", "size": 20, "line": {"color": PALETTE["grey"], "width": 3}}
     mark([row.before for row in rows], "before training", tick)
     ring = {"symbol": "circle-open", "size": 12, "color": PALETTE["grey"], "line": {"width": 2}}
     mark([row.paper for row in rows], "the paper", ring)
-    mark_means([row and row.summary for row in own] or [None], here_name, "diamond", "vermillion", above=False)
+    mark_means([row.summary if row else None for row in own] or [None], here_name, "diamond", "vermillion", above=False)
     mark_means([row.summary for row in rows] if shipped else [None], "shipped", "circle", "blue", above=True)
     labels = [escape(row.label).replace(": ", ":<br>") for row in rows]
     height = ROW_PIXELS * len(rows) + MARGIN_PIXELS

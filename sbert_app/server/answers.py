@@ -79,6 +79,24 @@ class Evaluation(BaseModel):
     truncated: list[int] | None = None
 
 
+class ThresholdAnswer(BaseModel):
+    """The thresholds of a model on labelled pairs; ``carried`` and ``sentence`` are of the threshold before."""
+
+    model: str
+    data: str
+    similarity: str
+    match: str
+    n: int
+    matches: int
+    average_precision: Json
+    choices: list[Json]
+    interval_method: str
+    was: Json | None
+    carried: Json | None
+    sentence: str
+    notes: list[str]
+
+
 @dataclass(kw_only=True)
 class ScoredFile(ScoreSummary):
     """The summary of a scored file, and the file; ``file.url`` is its address."""

@@ -158,12 +158,12 @@ def register(endpoint: Endpoint, services: Services) -> None:
     async def call(*arguments: Any) -> Any:
         *values, request = arguments
         # Gradio's clients fill in the defaults, and `Body` knows what has been left out.
-        given: Mapping[str, Any] = {
+        values_by_name: Mapping[str, Any] = {
             name: value
             for (name, field), value in zip(fields.items(), values, strict=False)
             if field.is_required() or value != field.default
         }
-        return await endpoint.run(Call(services, visitor_of(request)), endpoint.body.parse(given))
+        return await endpoint.run(Call(services, visitor_of(request)), endpoint.body.parse(values_by_name))
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [

@@ -6,6 +6,7 @@ addresses ``/api/<name>`` and, for gradio_client, the names ``/<name>``; agents 
 
 from copy import copy
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,6 +24,7 @@ from sbert_app.server.answers import (
     RunStatus,
     ScoredFile,
     SearchHits,
+    ThresholdAnswer,
 )
 from sbert_app.server.endpoint import MOST_AT_ONCE, Body, Call, Endpoint, Name, Sentence, Sentences, example, register
 from sbert_app.services.compare.comparison import compare_by_name, leave_one_out_by_name
@@ -37,12 +39,15 @@ from sbert_app.services.files.matches import threshold_of
 from sbert_app.services.maps.corpus_map import compute_map
 from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.models.unknown import check_finite, unknown_warnings
+from sbert_app.services.results.carry import EXAMPLE, ModelThreshold, advise
 from sbert_app.services.results.evaluate import RETRIEVAL
 from sbert_app.services.results.evaluate import evaluate as evaluate_by_name
 from sbert_app.services.runs.estimate import estimate_run
 from sbert_app.services.runs.record import Run
 from sbert_app.services.usage import usage, usage_of_rows, usage_of_search
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
+from training.data.load import load_data
+from training.data.transforms import POSITIVE_FROM
 from training.errors import InputError, without_folders
 from training.evaluation.thresholds import CRITERIA, Criterion
 from training.models.model import Model, VectorModel
@@ -167,6 +172,31 @@ def evaluate(call: Call, body: EvaluateBody) -> Evaluation:
     # A correlation may be undefined.
     figures = json_values({"model": body.model, "data": body.data, **result.figures, "notes": result.notes})
     return Evaluation(**figures, **read)
+
+
+class ThresholdBody(Body):
+    model_config = example(model=DEFAULT_MODEL, was="tfidf@0.5", data="stsb:dev")
+    model: EncoderName = DEFAULT_MODEL
+    data: Name = EXAMPLE
+    """Pairs with labels or gold scores: stsb:dev, … or hf:org/name:config:split on the Hub."""
+    was: Name = ""
+    """The model before and its threshold, such as all-mpnet-base-v2@0.82: what does it become under this model?"""
+    precision: float = Field(0.95, gt=0, lt=1)
+    """The share of matches that the pairs above the threshold shall have at least."""
+    match_from: float = Field(POSITIVE_FROM, ge=0.01, le=5)
+    """The gold score (0 to 5) from which a pair counts as a match."""
+
+
+def threshold(call: Call, body: ThresholdBody) -> ThresholdAnswer:
+    """Find the similarity from which on two texts match, for any model, and what an old threshold becomes."""
+    services = call.services
+    home = services.settings.home
+    rows = load_data(services.access.check_data(body.data), home, split="test")
+    was = ModelThreshold.parse(body.was) if body.was else None
+    load = partial(services.models.get, type_=Model)
+    advice = advise(ModelName.parse(body.model), rows, load, home, body.precision, was, body.match_from)
+    # There may be no threshold with the precision of the one before.
+    return ThresholdAnswer(**json_values(advice.to_dict()))
 
 
 class ScoreFileBody(Body):
@@ -403,6 +433,7 @@ ENDPOINTS = {
         Endpoint(list_runs),
         Endpoint(project, threads=1, at_once=MOST_AT_ONCE),
         Endpoint(search, threads=4, at_once=MOST_AT_ONCE),
+        Endpoint(threshold, threads=1, at_once=MOST_AT_ONCE),
     )
 }
 

@@ -90,8 +90,8 @@ class OwnSite:
                 await refuse(403, sentence, scope, receive, send)
                 return
             if not self.has_proxy:
-                kept = [item for item in scope["headers"] if item[0] != b"x-forwarded-host"]
-                scope = {**scope, "headers": kept}
+                own_headers = [item for item in scope["headers"] if item[0] != b"x-forwarded-host"]
+                scope = {**scope, "headers": own_headers}
         await self.app(scope, receive, send)
 
 

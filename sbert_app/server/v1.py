@@ -222,7 +222,7 @@ class V1Endpoint(Endpoint):
 
 
 class OpenAIMistake(BaseModel):
-    """What is wrong, as OpenAI's clients read it."""
+    """An error of one sentence, as OpenAI's clients read it."""
 
     class Details(BaseModel):
         message: str

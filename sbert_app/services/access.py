@@ -40,6 +40,10 @@ MOST_PUBLIC_STEPS = 200
 MOST_PUBLIC_ROWS = 12_800
 # Tokens of a batch of a public app: 64 rows of 256.
 MOST_PUBLIC_TOKENS = 16_384
+PUBLIC_RUNS = (
+    f"This app is open to everybody. A run takes at most {MOST_PUBLIC_STEPS} steps and {MOST_PUBLIC_ROWS:,} rows, "
+    f"and a batch {MOST_PUBLIC_TOKENS:,} tokens."
+)
 # Tokens of a row where a run does not say how many it reads.
 USUAL_TOKENS = 256
 # Layers and dimensions of the largest model with random weights, the shape of BERT-base: larger ones fill the memory.

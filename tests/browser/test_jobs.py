@@ -27,7 +27,7 @@ def test_a_newcomer_types_two_sentences_learns_why_and_goes_on_to_a_lesson(open_
     page.locator("#sentence-b textarea").fill("The train is on time today.")
     expect(page.locator("#answer .answer")).to_have_attribute("data-b", "The train is on time today.")
     expect(page.locator("#answer .axis b")).to_have_count(2)
-    expect(page.locator("#answer .why")).to_contain_text("adds most to the cosine")
+    expect(page.locator("#answer .reason")).to_contain_text("the cosine most: without it")
     page.locator(".doors a", has_text="A lesson").click()
     expect(page).to_have_title("Learn · SBERT Lab")
 

@@ -45,7 +45,7 @@ def test_which_model_which_threshold_and_the_file_scored_take_six_clicks(open_pa
     click(page.locator("#threshold-model").get_by_role("option", name="GloVe average, 50 d"))
     click(page.locator("#find-threshold"))
     status = page.locator("#threshold-status")
-    expect(status.locator(".lead").first).to_have_text(re.compile(r"Take .+, with the threshold 0\.\d+"))
+    expect(status.locator(".lead").first).to_have_text(re.compile(r"Take .+\. .+ at 0\.\d+: finds \d+% of the matches"))
     expect(status).to_contain_text("paired bootstrap")
     expect(status).to_contain_text("Measured on support.csv: 210 pairs, of which 70 are matches.")
     expect(status.locator("tbody")).to_have_count(3)

@@ -102,6 +102,23 @@ def test_score_and_evaluate_choose_a_threshold(run: Run, folder: Path, model: Pa
     assert "a gold score of at least 3 (of 5) is a match" in text
 
 
+def test_threshold_says_from_where_on_pairs_match_and_what_an_old_threshold_becomes(
+    run: Run, folder: Path, model: Path
+):
+    rows = "".join(f"the man {i},the man {i},1\nthe cat {i},a dog sleeps,0\n" for i in range(8))
+    (folder / "labelled.csv").write_text(f"sentence1,sentence2,label\n{rows}")
+    command = ("threshold", "--model", model, "--was", "tfidf@0.9", "--data", "labelled.csv", "--precision", "0.6")
+    text = run(*command, "--figure", "threshold.html").out
+    assert "precision=0.6: cosine from" in text
+    assert "0.9 under TF-IDF accepts 50.0% of these pairs, of which 100% match" in text
+    assert "<html" in (folder / "threshold.html").read_text(encoding="utf-8")
+    answer = run(*command, "--json").json
+    assert answer["was"] == {"model": "tfidf", "threshold": 0.9}
+    assert answer["carried"]["accepted"] == 0.5
+    assert [choice["criterion"] for choice in answer["choices"]] == ["precision=0.6", "best-f1"]
+    assert "must be a model and its threshold" in run("threshold", "--was", "tfidf").complaint
+
+
 def test_evaluate_answers_in_json_or_words(run: Run, folder: Path, model: Path, home: Path):
     said = run("evaluate", "--data", "pairs.csv", "--model", model, "--pooling", "max", "--json").json
     assert {"model", "pooling", "data", "n", "spearman", "pearson", "seconds"} <= set(said)

@@ -92,9 +92,13 @@ def test_columns_are_named_on_every_command(run: Run, folder: Path, model: Path)
     config = RunStore(folder / "home").get(said["id"]).config
     assert config.train_data == f"{folder / 'own.csv'}?columns=left,right,gold"
     assert run("encode", "own.csv?columns=right", "out.npy", "--model", model).code == cli.GOOD
-    missing = run("evaluate", "--data", "own.csv", "--model", model).complaint
-    assert "own.csv has the columns left, right, gold, how" in missing
-    assert "?columns=A,B" in missing
+    words = ["yes,no", "no,no", "no,yes"]
+    rows = [f"A man plays the flute number {n}.,Somebody plays music number {n}.,{words[n % 3]}" for n in range(20)]
+    (folder / "unclear.csv").write_text("\n".join(["left,right,first,second", *rows]))
+    asked = run("evaluate", "--data", "unclear.csv", "--model", model)
+    assert asked.code == cli.WRONG_INPUT
+    assert "unclear.csv: which column says how alike the two sentences are? first (" in asked.complaint
+    assert "Type --columns left,right,first" in asked.complaint
     typed = run("evaluate", "--data", "own.csv", "--columns", "left,rigt", "--model", model).complaint
     assert "did you mean right?" in typed
     assert "name one with --data" in run("evaluate", "--data", "stsb:dev", "--columns", "a,b").complaint

@@ -93,6 +93,13 @@ def typed(http: httpx.Client, name: str, **arguments: object) -> Any:
     return ENDPOINTS[name].answer.validate_python(answer.json())
 
 
+def test_a_threshold_is_carried_over_to_another_model(http):
+    answer = typed(http, "threshold", model="scratch:1x32", was="tfidf@0.5", data="stsb:dev", precision=0.6)
+    assert answer.was == {"model": "tfidf", "threshold": 0.5}
+    assert answer.carried is not None and 0 < answer.carried["accepted"] < 1
+    assert "0.5 under" in answer.sentence and "the same share is" in answer.sentence
+
+
 def test_files_are_scored_by_a_typed_route(shared_app, http):
     path = json.loads(shared_app.upload("pairs.csv", b"sentence1,sentence2\nA cat.,A kitten.\n").text)[0]
     scored = typed(http, "score_file", file={"path": path}, model="scratch:1x32", threshold="0.5", format="jsonl")
@@ -140,8 +147,8 @@ def test_only_the_documented_endpoints_are_public_and_others_are_answered_as_cli
     # If an event of a page had the name of an endpoint, Gradio would call the second one compare_1.
     names = set(http.get("/gradio_api/info").json()["named_endpoints"])
     documented = {
-        "/compare", "/score_file", "/encode", "/evaluate", "/start_run", "/run_status", "/stop_run", "/list_runs",
-        "/project", "/search",
+        "/compare", "/score_file", "/encode", "/evaluate", "/threshold", "/start_run", "/run_status", "/stop_run",
+        "/list_runs", "/project", "/search",
     }  # fmt: skip
     assert names == documented
     missing = http.post("/v1/embeddings", json={"model": "no/such", "input": "a"})

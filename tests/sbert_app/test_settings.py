@@ -100,7 +100,7 @@ def test_what_serve_opens_to_a_network_without_a_login_is_said(monkeypatch, tmp_
 
 def test_serve_ray_without_ray_refuses_at_the_start(monkeypatch, tmp_path):
     monkeypatch.setattr("sbert_app.commands.serve.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"Ray is not installed: pip install 'sbert-lab\[ray\]'"):
+    with pytest.raises(InputError, match=r'Ray is not installed: in the clone of SBERT Lab, pip install "\.\[ray\]"'):
         serve(ray="local", home=tmp_path)
 
 

@@ -63,7 +63,7 @@ def build():
 
 OPENER = Opener("baseline", "nowhere:Nothing", claims)
 TEXTS = dict.fromkeys(("try_it", "section", "paper_note", "question", "answer", "opens", "href"), "")
-LESSON = learn.Lesson(1, "sbert_lab_broken:build", "Broken", "It is broken", "", (), paper=(), **TEXTS)
+LESSON = learn.Lesson(1, "sbert_lab_broken:build", "Plug-ins", "Broken", "It is broken", "", (), paper=(), **TEXTS)
 """
 ENTRY_POINTS = """[sbert_lab]
 broken-opener = sbert_lab_broken:OPENER

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from training.models.model import Model, PairModel, required
-from training.pooling import POOLINGS
+from training.pooling import poolings
 
 if TYPE_CHECKING:
     from training.models.encoder import Encoder
@@ -41,7 +41,8 @@ def has_exact_map(encoder: Encoder) -> bool:
     """Whether the cosine is a sum over pairs of tokens."""
     if encoder.pooling == "max":
         return not len(encoder.head)
-    is_sum = encoder.pooling in POOLINGS and POOLINGS[encoder.pooling].weights is not None
+    pooling = poolings().get(encoder.pooling)
+    is_sum = pooling is not None and pooling.weights is not None
     return is_sum and all(module.is_linear or _scales(module) for module in encoder.head)
 
 
@@ -158,7 +159,7 @@ def _terms(encoder: Encoder, side: TokenVectors) -> np.ndarray:
     # Torch takes seconds to import.
     from training.models.modules import Dense
 
-    pooling_weights = POOLINGS[encoder.pooling].weights
+    pooling_weights = poolings()[encoder.pooling].weights
     assert pooling_weights is not None  # noqa: S101 - the pooling is a weighted sum, by `has_exact_map`
     # Those of a prompt may be left out.
     is_pooled = np.arange(len(side.hidden)) >= side.skipped

@@ -222,6 +222,39 @@ def _missing(choice: Choice, pairs: MatchScores, precision: float) -> Choice:
     return replace(choice, more_pairs=pairs.more_pairs(precision), is_reached=is_reached)
 
 
+@dataclass(frozen=True)
+class CarriedThreshold:
+    """The effect of the earlier threshold on some pairs, and the thresholds of other scores with the same effect."""
+
+    # The share of the pairs from the threshold on, and the precision of these.
+    accepted: float
+    precision: Estimate
+    # The threshold that accepts the same share, and the lowest with this precision on these pairs; NaN for none.
+    same_share: float
+    same_precision: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "precision": self.precision._asdict()}
+
+
+def carry_threshold(
+    scores: np.ndarray, matches: np.ndarray, was_scores: np.ndarray, was_threshold: float, keys: Keys = None
+) -> CarriedThreshold:
+    """Carries ``was_threshold`` of ``was_scores`` (N,) over to ``scores`` (N,) of the same pairs.
+
+    The other arguments are as in `decide`. Nothing is tested: the thresholds do the same on these pairs.
+    """
+    pairs, before = MatchScores(scores, matches, keys), MatchScores(was_scores, matches, keys)
+    count = int((before.scores >= was_threshold).sum())
+    if not count:
+        return CarriedThreshold(0.0, NO_ESTIMATE, np.nan, np.nan)
+    precision = before.measure(Estimate(was_threshold, was_threshold, was_threshold), seed=0)[0]
+    nearest = int(np.abs(pairs.curve.predicted - count).argmin())
+    same_precision = pairs.reached(precision.value).value
+    share = float(pairs.curve.threshold[nearest])
+    return CarriedThreshold(count / len(pairs.scores), precision, share, same_precision)
+
+
 def halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """The rows of two halves with the same share of matches, at random."""
     random = np.random.default_rng(seed)
@@ -230,7 +263,13 @@ def halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.sort(np.concatenate(first)), np.sort(np.concatenate(second))
 
 
-def choose_threshold(scores: np.ndarray, labels: np.ndarray, precision: float = 0.95) -> float:
+def choose_threshold(
+    scores: np.ndarray,
+    labels: np.ndarray,
+    precision: float = 0.95,
+    *,
+    was: tuple[np.ndarray, float] | None = None,
+) -> float:
     """The threshold with the highest recall that is shown to have a precision of at least ``precision``.
 
     It is in units of the scores; pairs from it on are matches. InputError if there are too few pairs (the message says
@@ -241,7 +280,14 @@ def choose_threshold(scores: np.ndarray, labels: np.ndarray, precision: float = 
         scores: (N,), larger = more similar.
         labels: (N,), 1 for pairs that belong together, 0 for others.
         precision: above 0, below 1; that of all pairs of this kind. The share in this sample is higher.
+        was: scores (N,) of the model before, and its threshold. The result is then the lowest threshold with the
+            precision that this one has on these pairs, which is not tested.
     """
+    if was is not None:
+        carried = carry_threshold(scores, labels, *was)
+        if np.isnan(carried.same_precision):
+            raise InputError(f"no threshold of these scores has the precision that {was[1]:g} had on these pairs")
+        return carried.same_precision
     criterion = Criterion.parse(f"{PRECISION}={precision}")
     pairs = MatchScores(scores, labels)
     threshold = pairs.choose(criterion)

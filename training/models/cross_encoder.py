@@ -67,7 +67,7 @@ class CrossEncoder(PairModel):
     folder: Path
     source: str
     dtype: torch.dtype  # of the transformer in ``predict``
-    card: dict[str, Any] | None = None  # data, settings, Spearman ×100 on STSb dev and test; None if not known
+    card: dict[str, Any] | None = None
 
     @classmethod
     def load(

@@ -52,7 +52,6 @@ class Encoder(SentenceTransformerNames, TokenModel):
     """
 
     has_dtype = True
-    max_length: int = DEFAULT_MAX_LENGTH
     _runner: InferenceRunner[Sequence[int]] | None = None
 
     def __init__(
@@ -131,6 +130,11 @@ class Encoder(SentenceTransformerNames, TokenModel):
         return f"Encoder({self.name!r}, {kind}, {self.device}{prompt})"
 
     @property
+    def max_length(self) -> int:
+        """The tokens that are read of a sentence."""
+        return self.model_format.max_length or DEFAULT_MAX_LENGTH
+
+    @property
     def vocabulary_size(self) -> int:
         """The number of different tokens."""
         return int(self.backbone.get_input_embeddings().num_embeddings)
@@ -186,12 +190,9 @@ class Encoder(SentenceTransformerNames, TokenModel):
         encoder._runner = runner
         return encoder
 
-    def tokenize(self, sentences: Sequence[str], report: ReadReport | None = None) -> list[list[int]]:
+    def tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
         """Token ids with special tokens, truncated at ``max_length``, not padded."""
-        ids, cut = self._text_tokenizer.ids(sentences)
-        if report is not None:
-            report.add_cut((sentences[at] for at in cut), len(cut))
-        return ids
+        return self._text_tokenizer.ids(sentences)[0]
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
         return self._text_tokenizer.is_unknown(sentences)
@@ -260,24 +261,6 @@ class Encoder(SentenceTransformerNames, TokenModel):
         results = converted(vectors, precision, convert_to_numpy, convert_to_tensor, self.device)
         return results[0] if isinstance(sentences, str) else results
 
-    def encode_ids(
-        self, ids: Sequence[Sequence[int]], normalize: bool | None = True, should_stop: ShouldStop | None = None
-    ) -> np.ndarray:
-        """Token ids, as `tokenize` gives them -> float32 (N, D). They are computed as they are, without the prompt.
-
-        InputError if a row is empty, is longer than ``max_length``, or has an id that is not in the vocabulary.
-        """
-        size = self.vocabulary_size
-        for number, row in enumerate(ids, 1):
-            if not 1 <= len(row) <= self.max_length:
-                raise InputError(f"input {number} has {len(row):,} tokens; {self.name} reads 1 to {self.max_length:,}")
-            if unknown := [token for token in row if not 0 <= token < size]:
-                raise InputError(
-                    f"token id {unknown[0]} of input {number} is not in the vocabulary of {self.name}, which has the "
-                    f"ids 0 to {size - 1:,}; ids must come from its own tokenizer"
-                )
-        return self.inference.collect(ids, self._to_vectors(normalize), (self.dimension,), should_stop)
-
     def token_vectors(self, sentences: Sequence[str]) -> list[TokenVectors]:
         """The output of the transformer for each token of each sentence, before pooling."""
         encodings = self._text_tokenizer.encodings(sentences)
@@ -333,7 +316,6 @@ class Encoder(SentenceTransformerNames, TokenModel):
         self.similarity_fn_name = form.similarity
         self.prompt, self.prompts = form.prompt, form.prompts
         self.prompt_advice = "" if form.prompt else prompt_advice(self.name, form.transformer, form.prompts)
-        self.max_length = form.max_length or DEFAULT_MAX_LENGTH
         settings = f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"
         self.settings = settings if self.prompt or self.dimension < self.full_dimension else ""
 

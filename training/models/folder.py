@@ -91,7 +91,11 @@ _POOLING = {
 }
 _FEATURES = {"module_input_name": ["sentence_embedding"], "module_output_name": ["sentence_embedding"]}
 _DENSE = dict.fromkeys(("in_features", "out_features", "bias", "activation_function", "use_residual"))
-_AFTER = {"Dense": {**_DENSE, **_FEATURES}, "LayerNorm": {"dimension": None}, NORMALIZE: _FEATURES}
+_AFTER: dict[str, dict[str, Any]] = {
+    "Dense": {**_DENSE, **_FEATURES},
+    "LayerNorm": {"dimension": None},
+    NORMALIZE: _FEATURES,
+}
 
 # The settings of a Transformer; the names after the first are those of sentence-transformers before version 1.
 _TRANSFORMER_FILES = tuple(
@@ -405,7 +409,7 @@ class ModelFolder:
             named = self.pooling.get("pooling_mode") or flags
             modes = [str(mode) for mode in named] if isinstance(named, list) else [str(named)]
             if not modes or not set(modes) <= set(poolings()):
-                raise InputError(f"{self.path.name} pools by {' + '.join(modes) or 'nothing'}; choose another model")
+                return None
             pooling = "+".join(modes)
         normalizes = bool(after) and after[-1].kind == NORMALIZE
         return ModelFormat(

@@ -208,6 +208,14 @@ def _probed(tokenizer: Tokenizer) -> list[Any]:
     return [pair.ids, pair.type_ids, *(tokenizer.encode(text).ids for text in PROBE), pieces]
 
 
+def unopened(path: Path, manner: str, error: Exception) -> InputError:
+    """The error of transformers about a folder in one sentence; ``manner`` says how it was to be opened."""
+    # transformers points to a report of the weights that have other shapes, which is not shown.
+    if "above report" in str(error):
+        return InputError(f"the weights in {path} do not fit its config.json; fetch the model again")
+    return InputError(f"{path} cannot be opened {manner}: {first_line(error)}")
+
+
 @quiet()
 def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Module:
     """The transformer in ``folder``, float32, with PyTorch's fused attention where the architecture has it.
@@ -234,7 +242,7 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
         )
     except Exception as error:
         # transformers raises errors of many kinds about settings.
-        raise InputError(f"{path} cannot be opened as a transformer: {first_line(error)}") from error
+        raise unopened(path, "as a transformer", error) from error
     own = f"{backbone.base_model_prefix}."
     # BERT's head for next-sentence prediction, the pooler: many folders lack it, and pooling never reads it.
     missing = sorted(name for name in report["missing_keys"] if has_head or not name.startswith("pooler."))

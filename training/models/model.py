@@ -66,7 +66,6 @@ class Model(ABC):
     name: str
     pooling: str | None = None
     dimension: int | None = None  # of its vectors, if it has any
-    vocabulary_size: int = 0  # the number of different tokens; 0 if they are not known here
     sent_to: str = ""  # the host and port that texts are sent to; "" if they stay on this machine
 
     @classmethod
@@ -77,6 +76,11 @@ class Model(ABC):
         """
         cls.check_settings(ModelName.parse(name))
         return cls()
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of different tokens; 0 if they are not known here."""
+        return 0
 
     @property
     def max_length(self) -> int | None:
@@ -164,6 +168,7 @@ class PairModel(Model):
 
     kind, input_noun, has_dtype = "cross-encoder", "pair", True
     mask: str = ""  # the token that stands for a word that is left out
+    card: dict[str, Any] | None = None  # data, settings, Spearman ×100 on STSb dev and test; None if not known
 
     @classmethod
     def check_settings(cls, name: ModelName) -> None:

@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from training.errors import InputError, first_line
 from training.models.files import WEIGHTS, read_object, read_tensors
 
@@ -26,8 +24,7 @@ SLACK = 64  # by which a size may exceed the largest dimension of a weight: padd
 LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
 WIDTHS = ("hidden_size", "dim", "n_embd", "d_model")
 HEADS = ("num_attention_heads", "n_heads", "n_head", "num_heads")
-HEAD_WIDTHS = ("head_dim", "d_kv")  # where it is not the width divided by the heads
-OTHER_SIZES = ("vocab_size", "intermediate_size", "hidden_dim", "embedding_size")
+OTHER_SIZES = (*HEADS, "vocab_size", "intermediate_size", "hidden_dim", "embedding_size")
 MODULE_SIZES = ("in_features", "out_features", "dimension", "hidden_dim", "num_layers")
 POSITIONS = ("max_position_embeddings", "n_positions")
 # Settings that make transformers fetch code, or a library that is not ours.
@@ -69,6 +66,9 @@ def check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
 
 def check_backbone(folder: Path, backbone: Any) -> None:
     """InputError if a weight is no number, or positions are counted from a padding token that is not named."""
+    # The command line reads folders before it imports torch.
+    import torch
+
     embeddings = getattr(getattr(backbone, "base_model", None), "embeddings", None)
     # RoBERTa and its kin count positions from the padding token; a table alone, as Mamba's, has no positions.
     if getattr(embeddings, "padding_idx", 0) is None and not isinstance(embeddings, torch.nn.Embedding):
@@ -131,7 +131,8 @@ def _check_code(file: Path, config: Mapping[str, Any]) -> None:
     from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
 
     kind = str(config.get("model_type"))
-    config_class = CONFIG_MAPPING.get(kind)
+    # The mapping is lazy: its ``get`` does not find what ``[]`` does.
+    config_class = CONFIG_MAPPING[kind] if kind in CONFIG_MAPPING else None  # noqa: SIM401
     if config_class in MODEL_FOR_CAUSAL_LM_MAPPING and config_class not in MODEL_FOR_MASKED_LM_MAPPING:
         raise InputError(
             f"{file} names code of its own (auto_map), which is never run; choose a model without, or with is_causal "
@@ -140,8 +141,8 @@ def _check_code(file: Path, config: Mapping[str, Any]) -> None:
 
 
 def _check_sizes(file: Path, settings: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> None:
-    sizes = (next(_sizes(file, settings, names), None) for names in (LAYERS, WIDTHS, HEADS))
-    layers, width, heads = (size and size[1] for size in sizes)
+    sizes = (next(_sizes(file, settings, names), None) for names in (LAYERS, WIDTHS))
+    layers, width = (size and size[1] for size in sizes)
     largest = max((size for shape in shapes.values() for size in shape), default=0)
     for name, size in _sizes(file, settings, (*WIDTHS, *OTHER_SIZES)):
         if size > largest + SLACK:
@@ -161,8 +162,6 @@ def _check_sizes(file: Path, settings: Mapping[str, Any], shapes: Mapping[str, S
         raise InputError(
             f"{file} announces {layers:,} layers, but the weights are of {most_layers:,}; fetch the model again"
         )
-    if width and heads and width % heads and not any(name in settings for name in HEAD_WIDTHS):
-        raise InputError(f"{file} divides a width of {width:,} among {heads:,} heads; fetch the model again")
     numbers = sum(map(math.prod, shapes.values()))
     if width and (1 if is_shared else layers or 1) * width**2 > max(numbers, 1):
         raise InputError(

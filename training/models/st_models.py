@@ -25,7 +25,7 @@ from scipy.sparse import csr_matrix, vstack
 from torch import nn
 
 from training.device import pick_device, pick_dtype
-from training.errors import InputError, first_line
+from training.errors import InputError
 from training.models.chat_templates import check_chat_templates
 from training.models.files import WEIGHTS
 from training.models.folder import (
@@ -39,7 +39,7 @@ from training.models.folder import (
     role_prompt,
 )
 from training.models.lexical import SparseModel
-from training.models.loading import NO_LIMIT, as_in_file, check_tokens, importing, quiet
+from training.models.loading import NO_LIMIT, as_in_file, check_tokens, importing, quiet, unopened
 from training.models.maxsim import LateInteraction
 from training.models.model import Model, Pair, PairModel, VectorModel, check_pairs, log
 from training.models.sizes import check_backbone, read_shapes
@@ -106,8 +106,10 @@ class STModel(Model):
         self._max_length = self._longest_input()
         form = ModelFormat(max_length=self._max_length)
         self._tokenizer = text_tokenizer(self.model.tokenizer, form).with_prompt(self.prompt)
-        vocabulary = self.model.tokenizer.get_vocab()
-        self.vocabulary_size = len(vocabulary)
+
+    @property
+    def vocabulary_size(self) -> int:
+        return len(self.model.tokenizer.get_vocab())
 
     @property
     def max_length(self) -> int | None:
@@ -192,7 +194,7 @@ def open_library(library_class: str, folder: ModelFolder, dtype: torch.dtype, de
             ).eval()
     except Exception as error:
         # The library and transformers raise errors of many kinds about settings and files.
-        raise InputError(f"{folder.path} cannot be opened by sentence-transformers: {first_line(error)}") from error
+        raise unopened(folder.path, "by sentence-transformers", error) from error
     if dtype == torch.float32:
         # A table may be stored in half precision.
         model = model.float()
@@ -412,7 +414,7 @@ class SparseEncoder(STModel, SparseModel):
     ) -> csr_matrix:
         """Sentences -> float32 (N, V), in the caller's order; ``vocabulary`` names the columns."""
         listed = texts(sentences)
-        blocks = [csr_matrix((0, self.dimension), dtype=np.float32)]
+        blocks = [csr_matrix(np.empty((0, self.dimension), dtype=np.float32))]
         for start in steps(range(0, len(listed), BATCH), on_progress, should_stop):
             weights = self._compute(listed[start : start + BATCH], save_to_cpu=True).float().coalesce()
             blocks.append(csr_matrix((weights.values(), weights.indices().numpy()), weights.shape))

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import gradio as gr
+from markupsafe import Markup
 
 from sbert_app.figures import evaluation as figures
 from sbert_app.pages.components import messages
@@ -18,6 +20,7 @@ from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.evaluate.pickers import ModelAndData
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
+from sbert_app.services.results.carry import ModelThreshold, advise
 from sbert_app.services.results.decisions import MARGIN, Decisions, decide_models, decide_results
 from sbert_app.services.results.precomputed import shipped_scores
 from sbert_app.services.results.results import data_label
@@ -25,7 +28,7 @@ from training.data.dataset import Dataset
 from training.errors import InputError
 from training.evaluation.match_scores import BEST_F1, PRECISION
 from training.evaluation.thresholds import Choice
-from training.models.model import VectorModel, opener_of
+from training.models.model import Model, VectorModel, opener_of
 from training.names import ModelName
 
 FIRST_MODELS = ("all-MiniLM-L6-v2", "tfidf")
@@ -76,6 +79,25 @@ def build(services: Services) -> None:
             info=hint,
             elem_id="threshold-margin",
         )
+    with gr.Accordion("You had a threshold for another model?", open=False, elem_id="threshold-before"), gr.Row():
+        was_model = gr.Textbox(
+            "",
+            placeholder="all-mpnet-base-v2",
+            max_length=300,
+            min_width=260,
+            label="Model before",
+            info="What its threshold becomes under the model that is recommended",
+            elem_id="threshold-was-model",
+        )
+        was_threshold = gr.Number(
+            None,
+            step=0.01,
+            min_width=220,
+            label="Its threshold",
+            info="On the scale of its similarity",
+            elem_id="threshold-was",
+        )
+    before = [was_model, was_threshold]
     controls = [precision, match_from, margin]
     for control in controls:
         # While a number is typed, the title is that of the last one, whichever answer comes first.
@@ -87,30 +109,41 @@ def build(services: Services) -> None:
         by_threshold = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="threshold-lines")
     meaning = gr.HTML(messages.note(MEANING), visible=False)
     shows = {"Which model, which threshold": [tab.status], "Curves": [curve, by_threshold]}
-    report_button(services, *of_page("Threshold", shows, controls), "threshold")
+    report_button(services, *of_page("Threshold", shows, [*controls, *before]), "threshold")
 
-    def result(decisions: Decisions, rows: Dataset, use: Use, notes: Sequence[str] = ()) -> Update:
+    def result(
+        decisions: Decisions, rows: Dataset, use: Use, notes: Sequence[str] = (), before: Sequence[str] = ()
+    ) -> Update:
         taken = decisions.to_take or decisions.models[0]
         decision = taken.on_data.decision
         similarity = taken.on_data.similarity
+        label = data_label(rows.name)
         curves = {model.label: model.on_data.decision for model in decisions.models}
         return {
-            tab.status: decisions_table(decisions, data_label(rows.name), [*rows.notes, *notes], use),
+            tab.status: Markup("").join(map(messages.note, before))
+            + decisions_table(decisions, label, [*rows.notes, *notes], use),
             curve: visible(figures.precision_recall(decision, criterion_labels(decision), curves)),
             by_threshold: visible(figures.by_threshold(decision, similarity, taken.label)),
             meaning: gr.update(visible=True),
         }
 
     def find(watch: Watch, *values: Any) -> Update:
-        precision, match_from, margin, models, *data = values
+        precision, match_from, margin, was_model, was_threshold, models, *data = values
         if match_from is None:
             raise InputError("type the gold score from which a pair is a match, such as 4")
+        was = _model_before(was_model, was_threshold)
         criteria = [BEST_F1, f"{PRECISION}={precision or 0:g}"]
         names = [ModelName.parse(model) for model in dict.fromkeys(models)]
         rows = pickers.rows(*data)
         home = services.settings.home
         decisions = decide_models(names, rows, services.models, home, criteria, match_from, watch, margin or 0.0)
-        return result(decisions, rows, _use(services, *data))
+        notes = []
+        if was is not None:
+            taken = decisions.to_take or decisions.models[0]
+            open_any = partial(services.models.get, type_=Model)
+            advice = advise(taken.model, rows, open_any, home, precision or 0, was, match_from, watch)
+            notes = [advice.carried_sentence + "."]
+        return result(decisions, rows, _use(services, *data), before=notes)
 
     def example() -> Update:
         rows, results, origin = shipped_scores(services.settings.home)
@@ -120,7 +153,16 @@ def build(services: Services) -> None:
         return result(decisions, rows, _use(services, rows.name, None), [note])
 
     nothing = {part: hidden() for part in (curve, by_threshold, meaning)}
-    tab.wire(find, [*controls, *pickers.inputs], nothing, example=example)
+    tab.wire(find, [*controls, *before, *pickers.inputs], nothing, example=example)
+
+
+def _model_before(model: str | None, threshold: float | None) -> ModelThreshold | None:
+    """The model before and its threshold; None if neither is given. InputError if one is missing."""
+    if not (model or "").strip() and threshold is None:
+        return None
+    if not (model or "").strip() or threshold is None:
+        raise InputError("the model before and its threshold are needed together; fill in both, or neither")
+    return ModelThreshold(ModelName.parse(str(model).strip()), threshold)
 
 
 def _settings(precision: float | None, match_from: float | None, margin: float | None) -> str:

@@ -14,11 +14,11 @@ import gradio as gr
 
 from sbert_app.pages.components import upload_options
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, on_choice
-from sbert_app.pages.components.messages import error_message, gradio_errors
+from sbert_app.pages.components.messages import error_message, gradio_errors, note
 from sbert_app.pages.components.pickers import MODELS, POOLINGS, WORD_ENCODER_LABELS, data_choices, run_choices
 from sbert_app.pages.components.upload_options import DETECTED, ColumnPicker, FileDoctor, chosen_name
 from sbert_app.pages.train.runs import format_learning_rate, optimisation
-from sbert_app.services.access import AccessPolicy
+from sbert_app.services.access import PUBLIC_RUNS, AccessPolicy
 from sbert_app.services.container import Services
 from sbert_app.services.experiments.experiment import parse_seeds
 from sbert_app.services.files.uploads import keep_upload
@@ -72,6 +72,8 @@ def build(services: Services) -> Fields:
     """
     start = next(iter(PRESETS.values())).config()
     objective = start.objective_class
+    if services.settings.public:
+        gr.HTML(note(PUBLIC_RUNS))
     fields: Fields = {
         "objective": component(start, "objective", info=objective.help, elem_id="objective"),
         "concatenation": component(start, "concatenation", visible="concatenation" in objective.fields),

@@ -229,13 +229,12 @@ def _read_tokens(encoders: tuple[Encoder, Encoder], a: str, b: str) -> _Read:
             by_pooling[name] = _cosine(_pool(first, vectors[0].hidden), _pool(second, vectors[1].hidden))
     encoded, sides = time.perf_counter(), []
     for model, text, vector in zip(encoders, texts, vectors, strict=True):
-        report = ReadReport()
-        model.tokenize([text], report)
+        is_cut = bool(model.read_tokens([text])[1])
         words, vocabulary = words_of(text, vector), model.vocabulary_size
         read = max((word.end for word in words), default=0)
         language = other_language(text[:read], sum(len(word.tokens) for word in words if word.end), vocabulary)
-        unread = len(text[read:].split()) if report.truncated else 0
-        sides.append(Side(text, vector.tokens, words, report.truncated > 0, unread, language))
+        unread = len(text[read:].split()) if is_cut else 0
+        sides.append(Side(text, vector.tokens, words, is_cut, unread, language))
     exact = attribute_tokens(encoder, a, b, *vectors) if has_exact_map(encoder) else None
     return encoded, by_pooling, sides, exact, ""
 

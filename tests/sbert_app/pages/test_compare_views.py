@@ -11,7 +11,6 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pytest
 from markup import HOSTILE
-from training.models.sparse import SparseEncoder, Term
 
 from sbert_app.figures.compare import word_map
 from sbert_app.figures.style import model_colours
@@ -24,6 +23,7 @@ from sbert_app.services.compare.token_score import score_tokens
 from sbert_app.services.models.cache import ModelCache
 from training.evaluation.attribution import Attribution, Word, WordAttribution
 from training.evaluation.calibration import Calibration
+from training.models.st_models import SparseEncoder, Term
 from training.names import ModelName
 
 CURVE = Calibration((0.0, 1.0), (0.0, 5.0), (0.0, 5.0), (0.0, 5.0))

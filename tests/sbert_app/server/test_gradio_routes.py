@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 
 from sbert_app.server.app import create_app
 from sbert_app.server.gradio_routes import is_open, without_deep_link
+from sbert_app.services.access import PUBLIC_RUNS
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 
@@ -111,6 +112,12 @@ def client(tmp_path_factory) -> Iterator[TestClient]:
     services = Services.start(Settings(home=tmp_path_factory.mktemp("home")))
     with TestClient(create_app(services), base_url="http://localhost") as client:
         yield client
+
+
+def test_the_form_of_a_public_app_says_how_large_a_run_may_be(tmp_path):
+    services = Services.start(Settings(home=tmp_path, public=True))
+    with TestClient(create_app(services), base_url="http://localhost") as client:
+        assert PUBLIC_RUNS in client.get("/train/config").text
 
 
 @pytest.mark.parametrize("page", ["", "/learn"])

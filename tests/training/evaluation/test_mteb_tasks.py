@@ -72,5 +72,5 @@ def test_data_that_cannot_be_fetched_is_one_sentence(monkeypatch, failing):
 
 def test_without_mteb_it_is_said_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mteb", None)
-    with pytest.raises(InputError, match=r"pip install 'sbert-lab\[mteb\]'"):
+    with pytest.raises(InputError, match=r'pip install "\.\[mteb\]"'):
         evaluate(open_model("scratch:1x32"), "mteb:STSBenchmark")

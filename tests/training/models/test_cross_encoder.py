@@ -19,6 +19,7 @@ from training.models import cross_encoder as module
 from training.models.cross_encoder import CrossEncoder, ReadReport
 from training.models.encoder import Encoder
 from training.models.joint_pair_model import JointPairModel, PackedPairs, PaddedPairs, build_pair_runner
+from training.models.model import open_model
 from training.models.pairs import PairTokenizer, pad_pairs
 
 PAIRS = [
@@ -123,7 +124,7 @@ def test_documents_are_ranked_as_sentence_transformers_ranks_them(tmp_path):
 
 def test_a_model_that_gives_no_single_score_is_refused(tmp_path):
     with pytest.raises(InputError, match="returns 3 numbers for a pair"):
-        CrossEncoder.load(str(classifier(tmp_path / "three", num_labels=3)))
+        open_model(str(classifier(tmp_path / "three", num_labels=3)))
 
 
 @pytest.mark.parametrize("name", sorted(folder.name for folder in asset("cross-encoder").iterdir()))

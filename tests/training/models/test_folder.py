@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tiny_models import make_model
 from training.errors import InputError
 from training.models.files import check_replaceable
 from training.models.folder import ModelFolder, ModelFormat
+from training.models.model import open_model
 from training.pooling import POOLINGS
 
 KINDS = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
@@ -166,16 +168,23 @@ def test_a_setting_that_is_not_listed_is_left_to_the_library(model: Path, name: 
 
 
 @pytest.mark.parametrize(
-    ("config", "named"),
+    ("config", "reason"),
     [
-        ({"pooling_mode": "attention"}, "attention"),
-        ({"pooling_mode": ["mean", 3]}, "mean + 3"),
-        ({}, "nothing"),
+        ({"embedding_dimension": 32, "pooling_mode": "attention"}, "Invalid pooling mode: 'attention'"),
+        ({"embedding_dimension": 32, "pooling_mode": ["mean", 3]}, "Invalid pooling mode: 3"),
+        ({}, "embedding_dimension"),
     ],
 )
-def test_a_pooling_of_another_kind_is_named(model: Path, config: dict[str, Any], named: str):
-    write(model, {"1_Pooling/config.json": config})
-    assert f"pools by {named}" in refusal(model)
+def test_a_pooling_of_another_kind_is_left_to_the_library(
+    plain: Path, tmp_path: Path, config: dict[str, Any], reason: str
+):
+    folder = Path(shutil.copytree(plain, tmp_path / "other"))
+    (folder / "1_Pooling").mkdir()
+    write(folder, {"modules.json": modules({"": "Transformer", "1_Pooling": "Pooling"})})
+    write(folder, {"1_Pooling/config.json": config})
+    assert is_of_the_library(folder)
+    with pytest.raises(InputError, match=f"cannot be opened by sentence-transformers: .*{reason}"):
+        open_model(str(folder))
 
 
 @pytest.mark.parametrize(

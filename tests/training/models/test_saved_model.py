@@ -92,7 +92,7 @@ def test_without_tensorflow_or_a_saved_model_it_says_so(tmp_path, monkeypatch):
     (tmp_path / "saved_model.pb").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     assert opener_of(f"use:{tmp_path}").group == "baseline"
-    with pytest.raises(InputError, match=r"pip install 'sbert-lab\[use\]'"):
+    with pytest.raises(InputError, match=r'in the clone of SBERT Lab, pip install "\.\[use\]"'):
         open_model(f"use:{tmp_path}")
     with pytest.raises(InputError, match=r"there is no saved_model\.pb"):
         open_model(f"use:{tmp_path / 'absent'}")

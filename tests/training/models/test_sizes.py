@@ -47,7 +47,6 @@ BAD_CONFIGS = {
     "an inner width of 1e9": {"intermediate_size": 10**9},
     "1e12 positions": {"max_position_embeddings": 10**12},
     "no heads": {"num_attention_heads": 0},
-    "heads that do not divide": {"num_attention_heads": 5},
     "text for a number": {"hidden_size": "32"},
     "null for a number": {"num_hidden_layers": None},
     "a fraction": {"num_hidden_layers": 1.5},
@@ -65,6 +64,12 @@ def test_a_config_that_does_not_fit_is_named(folder, name):
         check(folder)
     assert "\n" not in str(error.value)
     with pytest.raises(InputError):
+        Encoder.load(str(folder))
+
+
+def test_heads_that_do_not_divide_the_width_are_one_sentence(folder):
+    change(folder / "config.json", num_attention_heads=5)
+    with pytest.raises(InputError, match=r"cannot be opened as a transformer: .*heads"):
         Encoder.load(str(folder))
 
 

@@ -10,14 +10,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from test_modules import word_folder
-from test_reference import BERT, TEXTS, TOLERANCE, change, dense, make, written
+from test_reference import BERT, TEXTS, TOLERANCE, change, dense, make, pairs, written
 from tiny_models import make_model
 
 from training.errors import InputError
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
 from training.models.model import VectorModel, open_model, required
-from training.models.st_models import STEncoder
+from training.models.st_models import STCrossEncoder, STEncoder
 from training.models.texts import ReadReport
 
 CALL = {"processing_kwargs": {"text": {"max_length": 8, "truncation": True}}}
@@ -93,6 +93,9 @@ def test_weights_that_are_no_numbers_or_missing_and_tokens_without_an_embedding_
     save_file({key: value for key, value in tensors.items() if key != name}, file, {"format": "pt"})
     with pytest.raises(InputError, match="lacks weights"):
         open_model(folder)
+    save_file({**tensors, name: torch.ones(3, 3)}, file, {"format": "pt"})
+    with pytest.raises(InputError, match=r"do not fit its config\.json"):
+        open_model(folder)
     save_file(tensors, file, {"format": "pt"})
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
     tokenizer["model"]["vocab"]["okapi"] = 10**6
@@ -152,6 +155,17 @@ def test_what_is_computed_there_is_no_encoder_here(tmp_path: Path):
         Encoder.load(str(folder))
     with pytest.raises(InputError, match="is not a cross-encoder"):
         CrossEncoder.load(str(folder))
+
+
+def test_a_cross_encoder_that_the_library_opens_is_compared_as_any_other(tmp_path: Path):
+    from sbert_app.services.compare.comparison import compare
+
+    model = open_model(pairs(BERT, **CALL)(tmp_path), dtype="float32", device="cpu")
+    assert isinstance(model, STCrossEncoder)
+    encoder = Encoder(make_model(tmp_path / "encoder"), dtype="float32", device="cpu")
+    compared = compare(encoder, model, "the cat", "a dog")
+    assert compared.cross_score == pytest.approx(float(model.predict([("the cat", "a dog")])[0]))
+    assert compared.card is None
 
 
 def test_a_static_model_is_the_mean_of_its_tokens(tmp_path: Path):

@@ -8,7 +8,6 @@ from tiny_models import make_model
 
 from training.errors import InputError
 from training.models.encoder import Encoder
-from training.models.texts import ReadReport
 from training.models.tokenization import LONGEST_TEXT, SHORT_TEXT, read_part
 
 
@@ -50,9 +49,9 @@ def test_the_tokens_are_those_of_the_whole_text(encoder, tokenizer, name):
 def test_little_of_a_long_text_is_tokenised_and_it_counts_as_truncated(tokenizer, encoder):
     assert len(read_part("word " * 10_000_000, tokenizer)) <= 20_000
     assert len(read_part("w" * 50_000_000, tokenizer)) == LONGEST_TEXT
-    report = ReadReport()
-    encoder.tokenize(["word " * 100_000, "short"], report)
-    assert report.truncated == 1
+    tokens, cut = encoder.read_tokens(["word " * 100_000, "short"])
+    assert tokens == encoder.max_length + 3
+    assert cut == [0]
 
 
 PADDING = {

@@ -271,8 +271,8 @@ def test_the_home_folder_comes_before_the_hub_and_needs_none(tmp_path):
     scored, labelled, sts = client.load("hf:org/configs:en:test", "hf:org/nli:dev", "sts13")
     assert (sts["scores"], sts["source"]) == ([3.5], "home folder")
     assert (scored["scores"], scored["source"]) == ([2.5, 5.0], "home folder")
-    # Without a card numbers have no names.
-    assert [labelled["label_names"][label] for label in labelled["labels"]] == ["2", "0"]
+    # Without a card numbers beside a premise and a hypothesis are those of inference, as in a file.
+    assert [labelled["label_names"][label] for label in labelled["labels"]] == ["contradiction", "entailment"]
 
 
 def test_a_hub_that_is_away_or_breaks_off_is_one_sentence(alone):

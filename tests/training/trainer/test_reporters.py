@@ -23,7 +23,7 @@ def test_each_name_has_its_tracker_of_the_numbers_of_train_and_eval_events(confi
 def test_a_missing_package_is_said_with_what_to_install(config, tmp_path, monkeypatch, package):
     for name in (package, "torch.utils.tensorboard"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(InputError, match=rf"needs the package {package}.*pip install 'sbert-lab\[{package}\]'"):
+    with pytest.raises(InputError, match=rf'needs the package {package}: .*pip install "\.\[{package}\]"'):
         run(config.replace(report_to=(package,)), tmp_path / "run")
 
 

@@ -377,7 +377,9 @@ class _Reader:
         by_key = self.by_key
         pairs = (pair for pair in PAIR_COLUMN_NAMES if pair[0] in by_key and pair[1] in by_key)
         pair = next(pairs, None)
-        if pair and by_key[pair[0]] != by_key[pair[1]]:
+        # Letters alone are weak names: where their cells are numbers, they are those of measurements.
+        is_weak = pair is not None and len(pair[0]) == 1 and self._are_numbers(by_key[pair[0]])
+        if pair and not is_weak and by_key[pair[0]] != by_key[pair[1]]:
             return by_key[pair[0]], by_key[pair[1]]
         with_other = ((key, f"{key}pair") for key in by_key if f"{key}pair" in by_key)
         return next(((by_key[one], by_key[other]) for one, other in with_other), None)

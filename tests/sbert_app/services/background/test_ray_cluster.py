@@ -62,7 +62,7 @@ def test_an_address_without_a_cluster_is_one_sentence(tmp_path: Path, monkeypatc
         with pytest.raises(InputError, match=rf"there is no Ray cluster at {address}: nothing answers at 127.0.0.1:9"):
             RayCluster(address).connect()
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"Ray is not installed: pip install 'sbert-lab\[ray\]'"):
+    with pytest.raises(InputError, match=r'Ray is not installed: in the clone of SBERT Lab, pip install "\.\[ray\]"'):
         RayCluster("auto").connect()
 
 

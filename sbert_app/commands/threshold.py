@@ -1,0 +1,69 @@
+"""threshold: the similarity from which on two texts match, for a model, and what an old threshold becomes."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from sbert_app.commands import options
+from sbert_app.commands.evaluate import decision_lines
+from sbert_app.figures.evaluation import by_threshold
+from sbert_app.services.background.watch import Watch
+from sbert_app.services.results.carry import ABOUT_EXAMPLE, EXAMPLE, ModelThreshold, advise
+from sbert_app.terminal import ProgressBar, clean_stdout, print_result
+from training.data.load import load_data
+from training.data.transforms import POSITIVE_FROM
+from training.names import ModelName
+
+
+@options.grouped
+def threshold(
+    *,
+    model: options.ModelOptions,
+    was: Annotated[
+        str | None, Option(metavar="NAME@THRESHOLD", help="The model before and its threshold, such as B@0.82.")
+    ] = None,
+    data: Annotated[
+        str, Option(metavar="NAME_OR_FILE", help="Pairs with labels or gold scores; without: the STS benchmark's dev.")
+    ] = EXAMPLE,
+    file: options.PairFileOptions,
+    precision: Annotated[
+        float, Option(metavar="SHARE", help="The share of matches among the pairs above the threshold.")
+    ] = 0.95,
+    match_from: options.MatchFrom = None,
+    figure: Annotated[
+        Path | None, Option(metavar="FILE", help="Write precision and recall at each threshold, as an HTML page.")
+    ] = None,
+    computing: options.Computing,
+) -> None:
+    """Find the threshold of a model: the similarity from which on two texts match.
+
+    With --was: what the threshold of the model before becomes under this one, by the same share of pairs and by the
+    same precision. Any model, endpoints too. Pairs of your own decide; those that come with the app show how.
+    """
+    before = None if was is None else ModelThreshold.parse(was)
+    home = computing.prepare()
+    name = ModelName.parse(model.name).with_pooling(model.pooling)
+    with options.received(data) as source, clean_stdout(), ProgressBar("scoring", "sentences") as bar:
+        rows = load_data(source if file == type(file)() else file.data(source), home, split="test")
+        advice = advise(
+            name,
+            rows,
+            lambda other: options.load_model(replace(model, model=str(other), pooling=None), computing),
+            home,
+            precision,
+            before,
+            POSITIVE_FROM if match_from is None else match_from,
+            Watch.of(bar),
+        )
+    about = (ABOUT_EXAMPLE,) if data == EXAMPLE else ()
+    for note in (*about, *rows.notes, *advice.notes):
+        print(f"{rows.name}: {note}", file=sys.stderr)
+    if figure is not None:
+        plot = by_threshold(advice.decision.decision, advice.decision.similarity, name.label)
+        plot.write_html(figure, include_plotlyjs=True)
+    answer = advice.to_dict()
+    lines = decision_lines({**answer, "pooling": None})
+    print_result(answer, computing.as_json, "\n".join([lines, advice.carried_sentence]).strip())

@@ -1,0 +1,143 @@
+"""A threshold for a model on labelled pairs, and what the threshold of another model becomes under it.
+
+    was = ModelThreshold.parse("all-mpnet-base-v2@0.82")
+    advice = advise(ModelName.parse("all-MiniLM-L6-v2"), load_data("stsb:dev"), open_model, home, was=was)
+    print(advice.carried_sentence)
+
+Both models score the same pairs: without those that one of them was trained on or cannot score.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.results.decisions import unread_pairs
+from training.data.dataset import Dataset
+from training.data.transforms import POSITIVE_FROM, match_labels
+from training.errors import InputError
+from training.evaluation.bootstrap import sentence_keys
+from training.evaluation.match_scores import BEST_F1, PRECISION
+from training.evaluation.scoring import row_scores, without_score
+from training.evaluation.thresholds import (
+    CarriedThreshold,
+    DataDecision,
+    carry_threshold,
+    decide,
+    parse_criteria,
+)
+from training.models.model import Model
+from training.names import ModelName
+
+# The pairs for those who have none yet, and what they are.
+EXAMPLE = "stsb:dev"
+ABOUT_EXAMPLE = (
+    "STS benchmark, dev: 1,500 pairs from news, image captions and forums, CC BY-SA 4.0. They are not your texts: "
+    "pairs of your own decide"
+)
+
+
+class ModelThreshold(NamedTuple):
+    """A model and its threshold, written ``NAME@0.82``."""
+
+    model: ModelName
+    threshold: float
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """InputError if there is no model or no number."""
+        name, _, number = text.rpartition("@")
+        try:
+            threshold = float(number)
+        except ValueError:
+            threshold = math.nan
+        if not name or not math.isfinite(threshold):
+            raise InputError(f"{text[:80]!r} must be a model and its threshold, such as all-mpnet-base-v2@0.82")
+        return cls(ModelName.parse(name), threshold)
+
+
+@dataclass(frozen=True, eq=False)
+class ThresholdAdvice:
+    """The thresholds of a model on ``data``; ``carried`` is that of the model before, if there was one."""
+
+    model: ModelName
+    data: str
+    decision: DataDecision
+    was: ModelThreshold | None = None
+    carried: CarriedThreshold | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def carried_sentence(self) -> str:
+        """A sentence on the earlier threshold and the thresholds with the same effect; "" if there was none."""
+        if self.was is None or self.carried is None:
+            return ""
+        before, carried = f"{self.was.threshold:g} under {self.was.model.label}", self.carried
+        if not carried.accepted:
+            return f"{before} accepts none of these pairs, so that nothing can be said of it"
+        value, low, high = (100 * figure for figure in carried.precision)
+        sentence = (
+            f"{before} accepts {100 * carried.accepted:.1f}% of these pairs, of which {value:.0f}% match "
+            f"(95% {low:.0f} to {high:.0f}); the same share is {carried.same_share:.3f} under {self.model.label}"
+        )
+        if math.isnan(carried.same_precision):
+            return f"{sentence}, which has the same precision nowhere"
+        return f"{sentence}, the same precision {carried.same_precision:.3f}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The advice as plain values."""
+        was = None if self.was is None else {"model": str(self.was.model), "threshold": self.was.threshold}
+        carried = None if self.carried is None else self.carried.to_dict()
+        notes = [*self.decision.to_dict()["notes"], *self.notes]
+        own = {"model": str(self.model), "data": self.data, "was": was, "carried": carried}
+        return {**own, **self.decision.to_dict(), "sentence": self.carried_sentence, "notes": notes}
+
+
+def advise(
+    model: ModelName,
+    rows: Dataset,
+    load: Callable[[ModelName], Model],
+    home: Path,
+    precision: float = 0.95,
+    was: ModelThreshold | None = None,
+    match_from: float = POSITIVE_FROM,
+    watch: Watch = UNWATCHED,
+) -> ThresholdAdvice:
+    """Scores the pairs with the model and with the one before, which ``load`` opens, and chooses thresholds.
+
+    InputError if the pairs say no matches, or a model cannot be opened.
+    """
+    criteria = [f"{PRECISION}={precision:g}", BEST_F1]
+    parse_criteria(criteria)
+    names = [model] if was is None or was.model == model else [model, was.model]
+    notes = list[str]()
+    for name in names:
+        rows, more = unread_pairs(name, rows, home, match_from)
+        notes += more
+    matches, meaning = match_labels(rows, match_from)
+    scores, is_left_out = dict[ModelName, tuple[str, np.ndarray]](), np.zeros(len(rows), bool)
+    for number, name in enumerate(names, start=1):
+        step = watch.stage(f"{number} of {len(names)}: {name.label}")
+        scorer = load(name)
+        [by_similarity] = row_scores(scorer, rows.columns, on_progress=step.on_progress, should_stop=step.should_stop)
+        similarity, values = next(iter(by_similarity.items()))
+        scores[name] = (similarity, values)
+        unknown, note = without_score(scorer, rows.columns, [{similarity: values}])
+        is_left_out |= unknown
+        notes += [note] if note else []
+    is_scored = ~is_left_out
+    if len(set(matches[is_scored].tolist())) < 2:
+        raise InputError(f"{rows.name}: the pairs that are left are of one kind, so that no threshold can be chosen")
+    keys = sentence_keys(rows.columns)[is_scored]
+    similarity, values = scores[model]
+    decision = decide(values[is_scored], matches[is_scored], criteria, keys=keys)
+    carried = None
+    if was is not None:
+        before = scores[was.model][1][is_scored]
+        carried = carry_threshold(values[is_scored], matches[is_scored], before, was.threshold, keys)
+    on_data = DataDecision(similarity, meaning, decision)
+    return ThresholdAdvice(model, rows.name, on_data, was, carried, tuple(notes))
