@@ -7,6 +7,7 @@ front page, and their addresses contain the name of no page. The other pages are
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
@@ -61,6 +62,8 @@ class Pages:
         self._building = asyncio.Lock()
         self._front = build_page(FRONT, services)
         self._apps: dict[str, FastAPI] = {}
+        # Set once a request was answered.
+        self.has_answered = threading.Event()
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -82,6 +85,7 @@ class Pages:
         if not is_page:
             app = await self._page(FRONT)
             await app(scope, receive, send)
+            self.has_answered.set()
             return
         root = self._services.settings.root_path
         query = scope["query_string"].decode("latin-1")

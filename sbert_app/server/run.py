@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 # Requests that are being answered when a signal comes have so many seconds.
 LAST_SECONDS = 2
+# Models are loaded after the first page, or after so many seconds.
+FIRST_PAGE_SECONDS = 1.0
 # The main thread looks so often whether the server has started.
 START_SECONDS = 0.01
 # The main thread looks so often, as a signal that another thread gets does not wake it.
@@ -100,6 +102,8 @@ def serve(settings: Settings, show: Callable[[str], object] = lambda url: None) 
 
 def warm_up(services: Services, pages: Pages) -> None:
     """Prepares what people ask for next: first the default models, then the other pages, then maps."""
+    # A browser that waits for its first page is not held up by imports.
+    pages.has_answered.wait(FIRST_PAGE_SECONDS)
     services.warm()
     pages.build_all()
     compile_umap(services.settings.home)
