@@ -56,6 +56,8 @@ def test_it_opens_can_be_read_in_both_themes_and_fits_a_telephone(open_page, pat
 
 @pytest.mark.parametrize("path", PAGES)
 def test_nothing_jumps_while_it_opens(open_page, path):
+    # At the first opening the browser fetches the script of each kind of component.
+    expect(open_page(path).locator(PAGES[path]).first).to_be_visible()
     page = open_page(path, height=720)
     expect(page.locator(PAGES[path]).first).to_be_visible()
     page.wait_for_timeout(3_000)  # what stands below follows
