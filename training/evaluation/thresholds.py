@@ -224,7 +224,7 @@ def _missing(choice: Choice, pairs: MatchScores, precision: float) -> Choice:
 
 @dataclass(frozen=True)
 class CarriedThreshold:
-    """What a threshold of the scores before does on some pairs, and the thresholds of other scores that do the same."""
+    """The effect of a threshold of one kind of scores on some pairs, and the thresholds of another that do the same."""
 
     # The share of the pairs from the threshold on, and the precision of these.
     accepted: float
@@ -240,7 +240,7 @@ class CarriedThreshold:
 def carry_threshold(
     scores: np.ndarray, matches: np.ndarray, was_scores: np.ndarray, was_threshold: float, keys: Keys = None
 ) -> CarriedThreshold:
-    """What ``was_threshold`` of ``was_scores`` (N,) becomes under ``scores`` (N,) of the same pairs.
+    """Carries ``was_threshold`` of ``was_scores`` (N,) over to ``scores`` (N,) of the same pairs.
 
     The other arguments are as in `decide`. Nothing is tested: the thresholds do the same on these pairs.
     """

@@ -129,15 +129,15 @@ def advise(
         unknown, note = without_score(scorer, rows.columns, [{similarity: values}])
         is_left_out |= unknown
         notes += [note] if note else []
-    kept = ~is_left_out
-    if len(set(matches[kept].tolist())) < 2:
+    is_scored = ~is_left_out
+    if len(set(matches[is_scored].tolist())) < 2:
         raise InputError(f"{rows.name}: the pairs that are left are of one kind, so that no threshold can be chosen")
-    keys = sentence_keys(rows.columns)[kept]
+    keys = sentence_keys(rows.columns)[is_scored]
     similarity, values = scores[model]
-    decision = decide(values[kept], matches[kept], criteria, keys=keys)
+    decision = decide(values[is_scored], matches[is_scored], criteria, keys=keys)
     carried = None
     if was is not None:
-        before = scores[was.model][1][kept]
-        carried = carry_threshold(values[kept], matches[kept], before, was.threshold, keys)
+        before = scores[was.model][1][is_scored]
+        carried = carry_threshold(values[is_scored], matches[is_scored], before, was.threshold, keys)
     on_data = DataDecision(similarity, meaning, decision)
     return ThresholdAdvice(model, rows.name, on_data, was, carried, tuple(notes))
