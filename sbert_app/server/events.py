@@ -69,8 +69,10 @@ class BoundedEvents:
     def __init__(self, app: ASGIApp, waiting: WaitingEvents) -> None:
         self.app = app
         self.waiting = waiting
-        # By the path of the page and the session: open readers, and the time at which unread messages are dropped.
+        # By the path of the page and the session: open readers, those with events since the last reader began, and the
+        # time at which unread messages are dropped.
         self._readers: Counter[tuple[str, str]] = Counter()
+        self._joined: set[tuple[str, str]] = set()
         self._unread: dict[tuple[str, str], asyncio.TimerHandle] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,9 +107,8 @@ class BoundedEvents:
         self.waiting.add(event, visitor)
         page = scope["path"].removesuffix(JOIN)
         key = (page, session)
-        if not self._readers[key] and key not in self._unread:
-            loop = asyncio.get_running_loop()
-            self._unread[key] = loop.call_later(UNREAD_SECONDS, self._drop, scope, key)
+        self._joined.add(key)
+        self._drop_later(scope, key)
 
     async def _read(self, scope: Scope, receive: Receive, send: Send) -> None:
         session = HTTPConnection(scope).query_params.get("session_hash", "")
@@ -119,6 +120,7 @@ class BoundedEvents:
             return
         if timer is not None:
             timer.cancel()
+        self._joined.discard(key)
         self._readers[key] += 1
         try:
             await self.app(scope, receive, send)
@@ -126,9 +128,19 @@ class BoundedEvents:
             self._readers[key] -= 1
             # Counter keeps zeros.
             self._readers += Counter()
+            if key in self._joined:
+                # This reader may have ended before an event that came while it was open; the page opens another one.
+                self._drop_later(scope, key)
+
+    def _drop_later(self, scope: Scope, key: tuple[str, str]) -> None:
+        """Drops the messages of a session after a while, unless a reader is open or opens until then."""
+        if not self._readers[key] and key not in self._unread:
+            loop = asyncio.get_running_loop()
+            self._unread[key] = loop.call_later(UNREAD_SECONDS, self._drop, scope, key)
 
     def _drop(self, scope: Scope, key: tuple[str, str]) -> None:
         del self._unread[key]
+        self._joined.discard(key)
         # Referred to until it has ended.
         self._dropping = asyncio.create_task(self._break_off(scope, key))
 

@@ -1,5 +1,6 @@
 """What waits in the queue of a page is bounded for each address, and messages that nobody reads are dropped."""
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -100,3 +101,39 @@ def test_an_event_that_begins_before_its_id_is_known_does_not_wait():
     waiting.begin("early")
     waiting.add("early", "10.0.0.7")
     assert waiting.count("10.0.0.7") == 0
+
+
+def test_an_event_that_comes_while_a_reader_ends_can_be_read_by_the_next():
+    ended = asyncio.Event()
+
+    async def gradio(scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == READ:
+            await ended.wait()
+        body = b'{"event_id": "1"}'
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": body})
+
+    app = BoundedEvents(gradio, WaitingEvents())
+
+    async def ask(method: str, path: str) -> int:
+        statuses: list[int] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b'{"session_hash": "s"}', "more_body": False}
+
+        async def send(message: dict[str, Any]) -> None:
+            statuses.append(message.get("status", 0))
+
+        scope = {"type": "http", "method": method, "path": path, "query_string": b"session_hash=s", "headers": []}
+        await app({**scope, "client": ("10.0.0.7", 1)}, receive, send)
+        return statuses[0]
+
+    async def visit() -> tuple[int, int]:
+        await ask("POST", JOIN)
+        reader = asyncio.create_task(ask("GET", READ))
+        await asyncio.sleep(0)
+        await ask("POST", JOIN)
+        ended.set()
+        return await reader, await ask("GET", READ)
+
+    assert asyncio.run(visit()) == (200, 200)
