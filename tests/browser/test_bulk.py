@@ -220,7 +220,7 @@ def test_what_cannot_be_scored_is_one_clear_sentence_and_the_next_file_works(ope
     expect(page.locator("#file-line")).to_contain_text("bulk-example.csv")
     page.set_input_files("#upload input[type=file]", wrong)
     expect(page.locator("#status .problem")).to_have_text(
-        "photo.png is an image. Give a CSV, TSV, JSON Lines, Parquet or XLSX file."
+        "photo.png is an image. Give a CSV, TSV, JSON Lines, Parquet or Excel file."
     )
     expect(page.locator("#score")).to_be_disabled()
     page.get_by_label("Clear").click()

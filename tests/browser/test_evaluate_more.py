@@ -34,9 +34,12 @@ def test_triplets_of_stsb_and_labels_of_a_file(opened):
     page = opened("Triplets and labels")
     page.click("#score-labels")
     expect(page.locator("#labels-status .lead")).to_contain_text(re.compile(r"closer in 99\.\d\d% of 264 triplets"))
-    rows = "A man plays.,A man makes music.,entailment\nA man plays.,He <b>sings</b>.,neutral\n"
-    rows += "A dog.,No dog.,contradiction\n"
-    upload(page, "#labels-file", "sentence1,sentence2,label\n" + 3 * rows)
+    rows = [
+        f"{who} plays.,{other}"
+        for who in ("A man", "A girl", "A band")
+        for other in (f"{who} makes music.,entailment", "He <b>sings</b>.,neutral", f"No {who}.,contradiction")
+    ]
+    upload(page, "#labels-file", "\n".join(["sentence1,sentence2,label", *rows]))
     page.click("#score-labels")
     expect(page.locator("#labels-status .lead")).to_contain_text("with the labels as an order, on 9 pairs")
     expect(page.locator("#labels-spread .js-plotly-plot")).to_be_visible()

@@ -80,7 +80,7 @@ def test_the_page_opens_ready_to_start_and_says_what_the_curves_will_say(open_pa
     expect(page.locator("#plan")).to_contain_text(told)
     page.locator("#preset input").click()
     page.get_by_role("option", name="watch it collapse").click()
-    expect(page.locator("#plan")).to_contain_text("100 steps of 16")
+    expect(page.locator("#plan")).to_contain_text("20 steps of 16")
 
 
 def test_a_setting_that_is_changed_at_once_is_estimated_too(open_page):
@@ -92,7 +92,7 @@ def test_a_setting_that_is_changed_at_once_is_estimated_too(open_page):
 
 def test_the_address_has_what_is_changed_from_the_preset(open_page):
     page = open_page("/train?preset=collapse")
-    expect(page.locator("#plan")).to_contain_text("100 steps of 16")
+    expect(page.locator("#plan")).to_contain_text("20 steps of 16")
     unfold(page, "Optimisation")
     page.get_by_label("Maximum steps").fill("12")
     expect(page.locator("#lesson")).to_contain_text("Changed from the preset: Maximum steps.")

@@ -105,13 +105,7 @@ class ColumnPicker:
             # Gradio takes the value out of an update, so that one for all would empty the first alone.
             return {self.row: gr.update(visible=False), **{part: gr.update(value=None) for part in self.inputs}}
         reading = reading or table.reading
-        names = [
-            (
-                f"{column.name} ({column.evidence})" if column.evidence and column.role in READ else column.name,
-                column.name,
-            )
-            for column in reading.columns
-        ]
+        names = [(_with_evidence(column), column.name) for column in reading.columns]
         are_triplets = reading.form == FORMS[0]
         sentences = () if are_triplets else reading.sentences
         values = [*[*sentences, None, None][:2], None if are_triplets else reading.target]
@@ -130,7 +124,7 @@ class ColumnPicker:
 
 
 def _with_evidence(column: Column) -> str:
-    is_by_cells = column.evidence and column.role in READ
+    is_by_cells = column.is_by_cells and column.role in READ
     return f"{column.name} ({column.evidence})" if is_by_cells else column.name
 
 

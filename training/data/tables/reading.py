@@ -121,6 +121,10 @@ class Cells:
         return cls(kind, words, len({text.lower() for text in texts}), fmean(map(len, texts)))
 
 
+# The evidence for a role that the user has named.
+AS_YOU_SAY = "as you say"
+
+
 @dataclass(frozen=True)
 class Column:
     """A column, its role, and the evidence for that in words, which is empty where the name says so."""
@@ -128,6 +132,11 @@ class Column:
     name: str
     role: str = UNUSED
     evidence: str = ""
+
+    @property
+    def is_by_cells(self) -> bool:
+        """Whether the cells have decided, and neither the name nor the user."""
+        return self.evidence not in ("", AS_YOU_SAY)
 
 
 @dataclass(frozen=True)
@@ -176,7 +185,7 @@ class TableReading:
             if name not in self.rows or role not in ROLES:
                 raise InputError(f"{self.name} has no column {quoted(name)}, or there is no role {role!r}")
         columns = (
-            replace(column, role=roles[column.name], evidence="as you say") if column.name in roles else column
+            replace(column, role=roles[column.name], evidence=AS_YOU_SAY) if column.name in roles else column
             for column in self.columns
         )
         return replace(self, columns=tuple(columns), doubts=())
@@ -218,7 +227,7 @@ class TableReading:
     @property
     def notes(self) -> list[str]:
         """Remarks on what the cells and not the names have decided, and on odd sentences; a sentence each."""
-        by_cells = [column for column in self.columns if column.evidence and column.evidence != "as you say"]
+        by_cells = [column for column in self.columns if column.is_by_cells]
         texts = [column.name for column in by_cells if column.role in TEXTS]
         notes = []
         if len(texts) == 2 and len(self.sentences) == 2:
@@ -327,15 +336,15 @@ class _Reader:
         if len(set(texts)) < len(texts):
             raise InputError(f"Both sentences are to come from the column {texts[0]}: name two different columns.")
         for column, role in zip(texts, FORMS[3 - len(texts)], strict=True):
-            self.roles[column] = role, "as you say"
+            self.roles[column] = role, AS_YOU_SAY
         return names[2] if names[2:] else None
 
     def _take_third(self, name: str) -> None:
         column = self._existing(name)
         if normalize_name(column) in NEGATIVES or self.cells[column].kind == "sentences":
-            self.roles = dict(zip((*self.roles, column), ((role, "as you say") for role in FORMS[0]), strict=True))
+            self.roles = dict(zip((*self.roles, column), ((role, AS_YOU_SAY) for role in FORMS[0]), strict=True))
         else:
-            self.roles[column] = self._kind_of_judgement(column), "as you say"
+            self.roles[column] = self._kind_of_judgement(column), AS_YOU_SAY
 
     def _existing(self, requested: str) -> str:
         """The column as the table spells it."""
