@@ -8,14 +8,16 @@ from playwright.sync_api import expect
 
 pytestmark = pytest.mark.browser
 
-ROWS = [
+PAIRS = [
     ("A man plays the guitar.", "A man is playing a guitar.", 4.8),
     ("A dog runs.", "The dog does not run.", 1.9),
     ("Stocks fell on Monday.", "A <b>cat</b> sleeps.", 0.0),
     ("Two women dance.", "Two women are dancing.", 5.0),
     ("It is raining.", "The sun shines.", 1.0),
     ("A girl eats an apple.", "A girl eats fruit.", 3.6),
-] * 4
+]
+# Rows of one pair are judgements of it: these are four times as many different pairs.
+ROWS = [(f"{first} {number}", f"{second} {number}", score) for number in range(4) for first, second, score in PAIRS]
 
 
 @pytest.fixture
