@@ -163,7 +163,13 @@
   // A tab that is pressed before the address is restored stays open, and so do values that are entered before.
   const pressedTabs = []; // their titles, of the page and of rows of tabs within its tabs
   document.addEventListener("click", ({target}) => pressedTabs.push(target.closest?.("[role=tab]")?.textContent.trim()), true);
-  window.rememberTab = (tab) => { if (isRestored) window.nameInAddress(["tab"], [tab], true); };
+  window.rememberTab = (tab, title) => {
+    // The first tab of an inner row is said to be selected late, when another one may be open.
+    const isOpen = [...document.querySelectorAll("[role=tab][aria-selected=true]")].some(
+      (open) => open.textContent.trim() === title,
+    );
+    if (isRestored && isOpen) window.nameInAddress(["tab"], [tab], true);
+  };
   const UNCHANGED = {__type__: "update"}, touched = {};
   window.openTab = (tabs) => { // [title, id, ids of the tabs within] of each
     const pressed = pressedTabs.map((pressedTitle) => tabs.find(([title]) => title === pressedTitle)?.[1]).findLast(Boolean);

@@ -69,10 +69,10 @@ class BoundedEvents:
     def __init__(self, app: ASGIApp, waiting: WaitingEvents) -> None:
         self.app = app
         self.waiting = waiting
-        # By the path of the page and the session: open readers, those with events since the last reader began, and the
-        # time at which unread messages are dropped.
+        # By the path of the page and the session: open readers, the time of the last event, and the call that drops
+        # unread messages.
         self._readers: Counter[tuple[str, str]] = Counter()
-        self._joined: set[tuple[str, str]] = set()
+        self._joined: dict[tuple[str, str], float] = {}
         self._unread: dict[tuple[str, str], asyncio.TimerHandle] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -91,6 +91,15 @@ class BoundedEvents:
             await error_answer(scope["path"], 429, sentence, {"Retry-After": "1"})(scope, receive, send)
             return
         body = await Request(scope, receive).body()
+        try:
+            session = str(json.loads(body)["session_hash"])
+        except (ValueError, KeyError, TypeError):
+            # Gradio refuses it.
+            await self.app(scope, replay(body, receive), send)
+            return
+        key = (scope["path"].removesuffix(JOIN), session)
+        # The page may open its reader before this task goes on after the answer.
+        self._note(key)
         answer = bytearray()
 
         async def sending(message: Message) -> None:
@@ -100,27 +109,32 @@ class BoundedEvents:
         await self.app(scope, replay(body, receive), sending)
         try:
             event = str(json.loads(answer)["event_id"])
-            session = str(json.loads(body)["session_hash"])
         except (ValueError, KeyError, TypeError):
             # It was refused.
             return
         self.waiting.add(event, visitor)
-        page = scope["path"].removesuffix(JOIN)
-        key = (page, session)
-        self._joined.add(key)
+        self._note(key)
         self._drop_later(scope, key)
+
+    def _note(self, key: tuple[str, str]) -> None:
+        """Notes that an event of a session has come."""
+        now = time.monotonic()
+        self._joined = {known: joined for known, joined in self._joined.items() if now - joined < UNREAD_SECONDS}
+        self._joined[key] = now
 
     async def _read(self, scope: Scope, receive: Receive, send: Send) -> None:
         session = HTTPConnection(scope).query_params.get("session_hash", "")
         key = (scope["path"].removesuffix(READ), session)
         timer = self._unread.pop(key, None)
-        if timer is None and not self._readers[key]:
+        began = time.monotonic()
+        # A page may open a reader after another one has brought its answer.
+        is_known = began - self._joined.get(key, -UNREAD_SECONDS) < UNREAD_SECONDS
+        if timer is None and not is_known and not self._readers[key]:
             sentence = "there are no events of this session; reload the page"
             await error_answer(scope["path"], 404, sentence)(scope, receive, send)
             return
         if timer is not None:
             timer.cancel()
-        self._joined.discard(key)
         self._readers[key] += 1
         try:
             await self.app(scope, receive, send)
@@ -128,7 +142,7 @@ class BoundedEvents:
             self._readers[key] -= 1
             # Counter keeps zeros.
             self._readers += Counter()
-            if key in self._joined:
+            if self._joined.get(key, began) > began:
                 # This reader may have ended before an event that came while it was open; the page opens another one.
                 self._drop_later(scope, key)
 
@@ -140,7 +154,7 @@ class BoundedEvents:
 
     def _drop(self, scope: Scope, key: tuple[str, str]) -> None:
         del self._unread[key]
-        self._joined.discard(key)
+        self._joined.pop(key, None)
         # Referred to until it has ended.
         self._dropping = asyncio.create_task(self._break_off(scope, key))
 

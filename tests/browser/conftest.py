@@ -22,10 +22,10 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, e
 from sbert_app.pages import PAGES
 from scripts.running import FLAGS, chromium_path
 
-TIMEOUT_MS = 240_000  # for any one expectation, on a machine that is busy with other work
+TIMEOUT_MS = 120_000  # for any one expectation, on a machine that is busy with other work
 START_UP_SECONDS = 240
 # What Gradio logs about requests that a reload aborts.
-ABORTED = ("AbortError: signal is aborted", "Connection errored out.")
+ABORTED = ("AbortError: signal is aborted", "AbortError: BodyStreamBuffer was aborted", "Connection errored out.")
 expect.set_options(timeout=TIMEOUT_MS)
 
 
@@ -129,8 +129,11 @@ def new_project(open_page: Callable[..., Page]) -> Callable[..., Page]:
     def open_form(**how: Any) -> Page:
         page = open_page("/label", **how)
         expect(page.locator("#label-card [data-version]")).to_be_visible()  # its projects are known
-        if not page.locator("#label-name").is_visible():
-            page.get_by_role("button", name="A new project").click()
+        fold = page.get_by_role("button", name="A new project")
+        if "open" not in (fold.get_attribute("class") or ""):
+            fold.click()
+        # Gradio draws what a fold holds when it is opened.
+        expect(page.locator("#label-name")).to_be_visible()
         return page
 
     return open_form

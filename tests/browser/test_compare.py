@@ -119,6 +119,7 @@ def test_a_word_left_out_changes_both_scores_of_a_long_pair_when_asked_for(open_
     fill(page, "Short one.", "Another.")
     expect(page.locator("#answer .reason tbody tr")).to_have_count(2 + 1)
     fill(page, " ".join(f"word{number}" for number in range(60)), "The film was not good.")
+    expect(page.locator("#answer [data-b='The film was not good.']")).to_be_attached()
     expect(page.locator("#answer .reason")).to_have_count(0)
     page.click("#ask-reason")
     expect(page.locator("#answer .reason tbody tr")).to_have_count(60 + 5)
@@ -142,6 +143,8 @@ def test_text_is_text_never_markup(open_page):
     fill(page, "<img src=x onerror=alert(1)> & <b>bold</b>", "‮ right to left 😀 <script>alert(2)</script>")
     expect(page.locator("#answer .card")).to_have_count(2)
     expect(page.locator("#answer .tokens")).to_have_count(2)
+    expect(page.locator("#answer [data-b*='right to left']")).to_be_attached()
+    page.click("#ask-reason")  # its signs are more than thirty words
     expect(page.locator("#answer .decides")).to_be_attached()
     assert page.locator("#answer img, #answer script, #answer .tokens b").count() == 0
 

@@ -102,7 +102,8 @@ def test_a_second_rater_sees_none_of_the_firsts_scores_and_agreement_is_shown(op
     show(page, 390)
     table = page.locator("#label-differences .differences")
     assert table.evaluate("box => box.scrollWidth <= box.clientWidth")
-    assert table.locator("th[scope=row]").bounding_box()["width"] > 200
+    # The table is sent again after a score is agreed on.
+    page.wait_for_function("document.querySelector('#label-differences th[scope=row]')?.clientWidth > 200")
 
 
 def test_keys_that_are_pressed_quickly_judge_the_pair_that_is_seen(open_page):

@@ -76,15 +76,15 @@ def test_1_an_unknown_model_is_said_to_be_unknown_and_the_known_one_comes_back(o
     expect(page.locator("#result-1 tbody tr")).to_have_count(8)
 
 
-def test_2_pooling_changes_the_figure_and_the_link(open_page):
+def test_2_pooling_changes_the_figure_and_the_trained_poolings_are_named(open_page):
     page = open_lesson(open_page, 2)
     page.locator("#learn-pooling").get_by_label("CLS").check()
     expect(page.locator("#result-2")).to_contain_text("CLS has no exact map")
     page.locator("#learn-b textarea").fill("Nobody plays here.")
-    expect(page.locator("#page-link-2 a")).to_have_attribute("href", re.compile(r"b=Nobody\+plays\+here\.&pooling=cls"))
+    expect(page.locator("#figure-2")).to_contain_text("Nobody")
+    expect(page.locator("#result-2")).to_contain_text("trained with, from raw-bert-mini")
     page.locator("#page-link-2 a").click()
-    expect(page.locator("#sentence-b textarea")).to_have_value("Nobody plays here.")
-    expect(page.locator("#answer")).to_contain_text("CLS pooling")
+    expect(page).to_have_url(re.compile(r"/ablation\?preset=pooling"))
 
 
 def test_4_a_pull_is_flagged_and_the_preset_is_ready(open_page):

@@ -44,7 +44,8 @@ def remember(
     keep(controls, restored, passing)
     for section in [part for parts in rows.values() for part in parts]:
         name = "" if section is sections[0] else section.id
-        section.select(None, None, None, js=f"() => {{ window.rememberTab({json.dumps(name)}); }}")
+        opened = f"{json.dumps(name)}, {json.dumps(section.label)}"
+        section.select(None, None, None, js=f"() => {{ window.rememberTab({opened}); }}")
     return restored
 
 
