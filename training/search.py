@@ -31,7 +31,7 @@ from training import parallel
 from training.errors import InputError
 from training.pooling import normalize_rows
 from training.progress import steps
-from training.similarities import SIMILARITIES
+from training.similarities import SIMILARITIES, Similarity
 
 Vectors = TypeVar("Vectors", np.ndarray, Tensor)
 ScoreFunction = Callable[[Tensor, Tensor], Tensor]  # (N, D), (M, D) -> (N, M); larger = more similar
@@ -52,12 +52,28 @@ def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
     return similarities if isinstance(u, Tensor) else similarities.numpy()
 
 
+def pairwise_similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
+    """The similarity of the vectors row by row: float32 (N, D), (N, D) -> (N,).
+
+    The arguments are those of `similarity`. InputError also if the numbers of vectors differ.
+    """
+    first = as_rows(u)
+    second = as_rows(v)
+    check_dimensions(first, second)
+    if len(first) != len(second):
+        raise InputError(f"{len(first):,} and {len(second):,} vectors cannot be compared row by row")
+    similarities = _named(function).tensor_rows(first, second)
+    return similarities if isinstance(u, Tensor) else similarities.numpy()
+
+
 def _score_function(function: str | ScoreFunction) -> ScoreFunction:
-    if callable(function):
-        return function
+    return function if callable(function) else _named(function).matrix
+
+
+def _named(function: str) -> Similarity:
     if function not in SIMILARITIES:
         raise InputError(f"similarity {function!r} is unknown; choose {', '.join(SIMILARITIES)}")
-    return SIMILARITIES[function].matrix
+    return SIMILARITIES[function]
 
 
 def as_rows(vectors: np.ndarray | Tensor) -> Tensor:

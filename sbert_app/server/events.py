@@ -119,7 +119,7 @@ class BoundedEvents:
     def _note(self, key: tuple[str, str]) -> None:
         """Notes that an event of a session has come."""
         now = time.monotonic()
-        self._joined = {known: joined for known, joined in self._joined.items() if now - joined < UNREAD_SECONDS}
+        self._joined = {page: joined for page, joined in self._joined.items() if now - joined < UNREAD_SECONDS}
         self._joined[key] = now
 
     async def _read(self, scope: Scope, receive: Receive, send: Send) -> None:

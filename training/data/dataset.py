@@ -10,12 +10,12 @@ numbered from 0 and have names. Each decision on the way (a row left out, scores
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -214,19 +214,48 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.columns[0])
 
+    @overload
+    def __getitem__(self, at: int) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Dataset: ...
+
+    def __getitem__(self, at: int | slice) -> dict[str, Any] | Dataset:
+        """A row by the names of its columns, or the rows of a slice as a `Dataset`. IndexError past the last row."""
+        if isinstance(at, slice):
+            return self.select(range(len(self))[at])
+        return {name: cells[at] for name, cells in self._by_name().items()}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The rows in order, each by the names of its columns."""
+        cells = self._by_name()
+        return (dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True))
+
+    def to_pandas(self) -> Any:
+        """A pandas.DataFrame with a column for each text, and ``score`` (0 to 5) or ``label`` (its name)."""
+        from pandas import DataFrame
+
+        return DataFrame(self._by_name())
+
+    def _by_name(self) -> dict[str, list[Any]]:
+        """The columns by their names."""
+        cells: dict[str, list[Any]] = dict(zip(FORMS[3 - len(self.columns)], self.columns, strict=True))
+        if self.scores is not None:
+            cells["score"] = self.scores
+        if self.labels is not None:
+            cells["label"] = [self.label_names[label] for label in self.labels]
+        return cells
+
     def __repr__(self) -> str:
         name = self.name if len(self.name) <= LONGEST_NAME else f"{self.name[: LONGEST_NAME - 1]}…"
         return f"Dataset({name!r}, {len(self):,} {self.kind})"
 
     def _repr_html_(self) -> str:
-        header: tuple[str, ...] = FORMS[3 - len(self.columns)]
-        cells: list[Iterable[object]] = [*self.columns]
+        cells: dict[str, Iterable[object]] = {**self._by_name()}
         if self.scores is not None:
-            header, cells = (*header, "score"), [*cells, (f"{score:g}" for score in self.scores)]
-        if self.labels is not None:
-            header, cells = (*header, "label"), [*cells, (self.label_names[label] for label in self.labels)]
+            cells["score"] = (f"{score:g}" for score in self.scores)
         caption = f"{self!r}; {'; '.join(self.notes)}" if self.notes else repr(self)
-        return html_table(header, islice(zip(*cells, strict=True), NOTEBOOK_ROWS), caption)
+        return html_table(tuple(cells), islice(zip(*cells.values(), strict=True), NOTEBOOK_ROWS), caption)
 
     @property
     def kind(self) -> str:

@@ -13,7 +13,7 @@ from training.errors import InputError
 from training.inference.runner import InferenceRunner
 from training.models.model import VectorModel, log
 from training.quantization import quantize
-from training.search import similarity
+from training.search import pairwise_similarity, similarity
 from training.sources.hub import push_folder
 
 # Each of its precisions by ours, and what is added to our codes.
@@ -77,6 +77,14 @@ class SentenceTransformerNames(VectorModel):
         """The tokens that are read of a sentence."""
         return self.max_length
 
+    @max_seq_length.setter
+    def max_seq_length(self, tokens: int) -> None:
+        self.limit_length(tokens)
+
+    def limit_length(self, tokens: int) -> None:
+        """Reads at most so many tokens of a sentence from now on."""
+        raise NotImplementedError
+
     def get_embedding_dimension(self) -> int:
         """The length of a vector."""
         return self.dimension
@@ -86,6 +94,10 @@ class SentenceTransformerNames(VectorModel):
     def similarity(self, u: Any, v: Any) -> Any:
         """The similarity of each vector with each, (N, D), (M, D) -> (N, M), by that of the model's folder."""
         return similarity(u, v, self.similarity_fn_name)
+
+    def similarity_pairwise(self, u: Any, v: Any) -> Any:
+        """The similarity of the vectors row by row, (N, D), (N, D) -> (N,), by that of the model's folder."""
+        return pairwise_similarity(u, v, self.similarity_fn_name)
 
     @property
     def model_card_data(self) -> Self:

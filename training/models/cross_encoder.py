@@ -14,13 +14,14 @@ An adapter's folder holds LoRA factors as peft writes them, head.safetensors (se
 what it was trained on and its figures, to be shown beside its score. That of a run has the whole transformer.
 """
 
+import copy
 import logging
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -55,24 +56,48 @@ log = logging.getLogger("sbert_lab.cross_encoder")
 MODEL_FILES = ("*.json", "*.txt", "*.model", "*.safetensors", "**/*.jinja")
 
 
-@dataclass(frozen=True)
-class CrossEncoder(PairModel):
-    """A cross-encoder. ``CrossEncoder.load`` opens one."""
+class PairParts(NamedTuple):
+    """The parts of a cross-encoder."""
 
-    name: str
-    scorer: Scorer = field(repr=False)
-    inference: InferenceRunner[PairRow] = field(repr=False)  # computes the scorer
-    tokenizer: PairTokenizer = field(repr=False)
-    activation: Callable[[Tensor], Tensor] = field(repr=False)
-    folder: Path
+    scorer: Scorer
+    tokenizer: PairTokenizer
+    activation: Callable[[Tensor], Tensor]
     source: str
-    dtype: torch.dtype  # of the transformer in ``predict``
-    card: dict[str, Any] | None = None
+
+
+class CrossEncoder(PairModel):
+    """A cross-encoder. ``CrossEncoder(name)`` opens one, with the arguments of ``CrossEncoder.load``."""
+
+    def __init__(
+        self,
+        name: ModelName | Path | str,
+        parts: PairParts | None = None,
+        inference: InferenceRunner[PairRow] | None = None,
+        folder: Path = Path(),
+        dtype: Any = "auto",
+        card: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        """Opens a model by name, or makes one of ``parts``. InputError if that fails.
+
+        Args:
+            inference: computes the scorer of ``parts`` in ``dtype``.
+            folder: the model's files.
+        """
+        if parts is None or inference is None:
+            vars(self).update(vars(self.load(name, dtype=dtype, **options)))
+            return
+        self.name = str(name)
+        self.scorer, self.tokenizer, self.activation, self.source = parts
+        self.inference = inference
+        self.folder = folder
+        self.dtype = dtype
+        self.card = card
 
     @classmethod
     def load(
         cls,
-        name: str | ModelName,
+        name: ModelName | Path | str,
         dtype: str = "auto",
         device: str = "auto",
         home: str | Path | None = None,
@@ -88,8 +113,8 @@ class CrossEncoder(PairModel):
         torch_device = pick_device(device)
         torch_dtype = pick_dtype(parsed.dtype or dtype, torch_device)
         folder = folder or ModelFolder.of(parsed.name, home)
-        opened = _open_joint(folder, home) if folder.has_joint_head else _open_scorer(parsed.name, folder)
-        scorer, tokenizer, activation, source = opened
+        parts = _open_joint(folder, home) if folder.has_joint_head else _open_scorer(parsed.name, folder)
+        scorer, tokenizer = parts.scorer, parts.tokenizer
         scorer.requires_grad_(False).eval().to(torch_device)
         samples = tokenizer(PROBES)
         if torch_dtype == torch.int8:
@@ -100,9 +125,7 @@ class CrossEncoder(PairModel):
             scorer.transformer.to(torch_dtype)
         runner = build_pair_runner(scorer, torch_dtype, tokenizer.pad_id, samples)
         card = read_object(folder.path / "card.json") if folder.has_joint_head and folder.adapter else None
-        name = str(parsed.weights)
-        model = cls(name, scorer, runner, tokenizer, activation, folder.path, source, torch_dtype, card)
-        return model.with_settings(parsed)
+        return cls(parsed.weights, parts, runner, folder.path, torch_dtype, card).with_settings(parsed)
 
     def with_settings(self, name: ModelName) -> Self:
         """The same weights with the prompt that the name states. InputError for another setting, or if it has none."""
@@ -111,9 +134,10 @@ class CrossEncoder(PairModel):
             return self
         if self.tokenizer.separately:
             raise InputError(f"{name.name} reads no prompt; leave it out")
-        tokenizer = self.tokenizer.with_prompt(name.prompt, name.prompt_name, self.name)
-        settings = replace(ModelName.parse(self.name), prompt=name.prompt, prompt_name=name.prompt_name)
-        return replace(self, name=str(settings), tokenizer=tokenizer)
+        model = copy.copy(self)
+        model.tokenizer = self.tokenizer.with_prompt(name.prompt, name.prompt_name, self.name)
+        model.name = str(replace(ModelName.parse(self.name), prompt=name.prompt, prompt_name=name.prompt_name))
+        return model
 
     def __repr__(self) -> str:
         precision = str(self.dtype).removeprefix("torch.")
@@ -131,11 +155,13 @@ class CrossEncoder(PairModel):
 
     def with_runner(self, inference: InferenceRunner[PairRow]) -> Self:
         """The same weights, computed by another runner."""
-        return replace(self, inference=inference)
+        model = copy.copy(self)
+        model.inference = inference
+        return model
 
     def predict(
         self,
-        pairs: Sequence[Pair],
+        pairs: Iterable[Pair],
         on_progress: Progress | None = None,
         should_stop: ShouldStop | None = None,
         report: ReadReport | None = None,
@@ -143,6 +169,7 @@ class CrossEncoder(PairModel):
         batch_size: int | None = None,
         show_progress_bar: bool = False,
     ) -> np.ndarray:
+        pairs = pairs if isinstance(pairs, Sequence) else list(pairs)
         report, scores = report or ReadReport(), [np.empty(0, dtype=np.float32)]
         runner = self.inference if batch_size is None else self.inference.with_batch_size(batch_size)
 
@@ -191,11 +218,7 @@ class CrossEncoder(PairModel):
         return Chunk(rows, inverse, cut, sum(map(len, rows)))
 
 
-# The scorer, the tokenizer, the activation and the source of a ``CrossEncoder``.
-Opened: TypeAlias = tuple[Scorer, PairTokenizer, Callable[[Tensor], Tensor], str]
-
-
-def _open_joint(folder: ModelFolder, home: str | Path | None) -> Opened:
+def _open_joint(folder: ModelFolder, home: str | Path | None) -> PairParts:
     """A `JointPairModel`: that of an adapter, with the weights of its base, or that of a run."""
     path = folder.path
     if folder.adapter:
@@ -208,10 +231,10 @@ def _open_joint(folder: ModelFolder, home: str | Path | None) -> Opened:
         source = folder.source
     scorer = JointPairModel(backbone)
     scorer.load_head_tensors(read_tensors(path, JOINT_HEAD))
-    return scorer, PairTokenizer(tokenizer, longest, separately=True), torch.sigmoid, source
+    return PairParts(scorer, PairTokenizer(tokenizer, longest, separately=True), torch.sigmoid, source)
 
 
-def _open_scorer(name: str, folder: ModelFolder) -> Opened:
+def _open_scorer(name: str, folder: ModelFolder) -> PairParts:
     """A sequence classifier of sentence-transformers."""
     # Without the name of its class, the weights say whether it has a head.
     if not folder.is_cross_encoder and folder.config.get("architectures"):
@@ -227,7 +250,8 @@ def _open_scorer(name: str, folder: ModelFolder) -> Opened:
         # The score is that of the last token, whatever that is; without any number a batch would be refused.
         model.config.pad_token_id = -1
     scorer = SequenceClassifier(model, "token_type_ids" in tokenizer.model_input_names)
-    return scorer, PairTokenizer(tokenizer, longest, form=form), _activation_of(name, folder), folder.source
+    pair_tokenizer = PairTokenizer(tokenizer, longest, form=form)
+    return PairParts(scorer, pair_tokenizer, _activation_of(name, folder), folder.source)
 
 
 def _activation_of(name: str, folder: ModelFolder) -> Callable[[Tensor], Tensor]:

@@ -33,7 +33,7 @@ from training.models.loading import DEFAULT_MAX_LENGTH, open_parts, save_parts
 from training.models.model import TokenModel, VectorModel, log
 from training.models.modules import EncoderParts
 from training.models.random_weights import random_parts
-from training.models.texts import CHUNK, GPU_CHUNK, Chunk, Forward, ReadReport, Rows
+from training.models.texts import CHUNK, GPU_CHUNK, Chunk, Forward, ReadReport, Rows, texts
 from training.models.tokenization import TokenVectors, text_tokenizer
 from training.models.word_networks import WordBackbone
 from training.names import ModelName
@@ -42,6 +42,8 @@ from training.progress import Progress, ShouldStop, progress_bar
 
 # Several threads may ask for the runner first; one copies the weights.
 _building = threading.Lock()
+# What ``encode`` may return, by sentence-transformers' names.
+SENTENCE_EMBEDDING, TOKEN_EMBEDDINGS = "sentence_embedding", "token_embeddings"
 
 
 class Encoder(SentenceTransformerNames, TokenModel):
@@ -55,10 +57,20 @@ class Encoder(SentenceTransformerNames, TokenModel):
     _runner: InferenceRunner[Sequence[int]] | None = None
 
     def __init__(
-        self, name: ModelName | Path | str, parts: EncoderParts | None = None, dtype: Any = "auto", **options: Any
+        self,
+        name: ModelName | Path | str,
+        parts: EncoderParts | None = None,
+        dtype: Any = "auto",
+        truncate_dim: int | None = None,
+        **options: Any,
     ) -> None:
-        """Opens a model by name, or makes one of ``parts`` with the dtype of ``encode``. InputError if that fails."""
+        """Opens a model by name, or makes one of ``parts`` with the dtype of ``encode``. InputError if that fails.
+
+        ``truncate_dim`` is the ``dimension`` of `load` as sentence-transformers calls it.
+        """
         if parts is None:
+            if truncate_dim is not None:
+                options["dimension"] = truncate_dim
             vars(self).update(vars(self.load(name, dtype=dtype, **options)))
             return
         self.name, self.dtype = str(name), dtype
@@ -184,6 +196,11 @@ class Encoder(SentenceTransformerNames, TokenModel):
         encoder._is_advised = True
         return encoder
 
+    def limit_length(self, tokens: int) -> None:
+        form = replace(self.model_format, max_length=tokens)
+        self._text_tokenizer = text_tokenizer(self.tokenizer, form)
+        self._apply(form)
+
     def with_runner(self, runner: InferenceRunner[Sequence[int]]) -> Self:
         """The same weights, computed by ``runner`` in ``encode`` and ``token_vectors``."""
         encoder = copy.copy(self)
@@ -227,6 +244,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         convert_to_numpy: bool = True,
         precision: str | None = None,
         truncate_dim: int | None = None,
+        output_value: str = SENTENCE_EMBEDDING,
     ) -> Any:
         """Sentences -> float32 (N, D), in the caller's order, as NumPy; one string -> (D,).
 
@@ -243,6 +261,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
             convert_to_numpy: False returns a list of tensors.
             precision: float32, or codes in int8, uint8, binary or ubinary, as in sentence-transformers.
             truncate_dim: keep only the first so many dimensions.
+            output_value: ``token_embeddings`` returns for each sentence a tensor (T, H), a row for each token before
+                pooling.
 
         InputError if a sentence is not text, or a prompt cannot be used.
         """
@@ -256,6 +276,13 @@ class Encoder(SentenceTransformerNames, TokenModel):
             encoder = encoder.with_runner(encoder.inference.with_batch_size(batch_size))
         if deterministic:
             encoder = encoder.with_runner(encoder.inference.made_deterministic())
+        if output_value != SENTENCE_EMBEDDING:
+            if output_value != TOKEN_EMBEDDINGS:
+                raise InputError(
+                    f"output_value {output_value!r} is unknown; choose {SENTENCE_EMBEDDING} or {TOKEN_EMBEDDINGS}"
+                )
+            tokens = [torch.from_numpy(read.hidden) for read in encoder.token_vectors(texts(listed))]
+            return tokens[0] if isinstance(sentences, str) else tokens
         with progress_bar(show_progress_bar, "Encoding", on_progress) as progress:
             vectors = VectorModel.encode(encoder, listed, normalize, progress, should_stop, report)
         results = converted(vectors, precision, convert_to_numpy, convert_to_tensor, self.device)

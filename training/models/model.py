@@ -178,7 +178,7 @@ class PairModel(Model):
     @abstractmethod
     def predict(
         self,
-        pairs: Sequence[Pair],
+        pairs: Iterable[Pair],
         on_progress: Progress | None = None,
         should_stop: ShouldStop | None = None,
         report: ReadReport | None = None,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -328,7 +328,7 @@ class STCrossEncoder(STModel, PairModel):
 
     def predict(
         self,
-        pairs: Sequence[Pair],
+        pairs: Iterable[Pair],
         on_progress: Progress | None = None,
         should_stop: ShouldStop | None = None,
         report: ReadReport | None = None,
@@ -336,6 +336,7 @@ class STCrossEncoder(STModel, PairModel):
         batch_size: int | None = None,
         show_progress_bar: bool = False,
     ) -> np.ndarray:
+        pairs = pairs if isinstance(pairs, Sequence) else list(pairs)
         report = report or ReadReport()
         before = report.truncated
         scores = [np.empty(0, dtype=np.float32)]

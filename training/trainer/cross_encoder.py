@@ -26,7 +26,7 @@ from training.atomic import replace_folder
 from training.catalogue import AUTO
 from training.errors import InputError, first_line
 from training.evaluation.metrics import precision_recall, spearman_or_reason
-from training.models.cross_encoder import CrossEncoder
+from training.models.cross_encoder import CrossEncoder, PairParts
 from training.models.encoder import Encoder
 from training.models.files import check_replaceable, write_tensors
 from training.models.folder import JOINT_HEAD, ModelFolder
@@ -122,9 +122,8 @@ class TrainableCrossEncoder:
         scorer = copied if self.is_joint else SequenceClassifier(copied, self.has_token_types)
         scorer.transformer.to(self.dtype)
         runner = build_pair_runner(scorer, self.dtype, self.tokenize.pad_id, self.tokenize(PROBES))
-        model = CrossEncoder(
-            self.name, scorer, runner, self.tokenize, lambda logits: logits, Path(), self.source, self.dtype
-        )
+        parts = PairParts(scorer, self.tokenize, lambda logits: logits, self.source)
+        model = CrossEncoder(self.name, parts, runner, dtype=self.dtype)
         return model.predict(pairs, should_stop=should_stop)
 
     def save(self, folder: str | Path) -> None:

@@ -167,6 +167,11 @@ def train(
         progress: whether to print evaluations, with a bar of the steps; None prints them unless there is ``on_event``,
             and has a bar in a terminal and in a notebook.
     """
+    if not isinstance(config, RunConfig):
+        raise InputError(
+            "train takes a RunConfig, such as RunConfig('regression', base='all-MiniLM-L6-v2'), which names its base; "
+            f"this is a {type(config).__name__}"
+        )
     # The replica has its own precision.
     accelerator = Accelerator(mixed_precision="no")
     is_main = accelerator.is_main_process

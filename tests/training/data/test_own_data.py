@@ -22,6 +22,18 @@ def test_pairs_have_scores_or_labels_or_neither():
     assert (labelled.kind, labelled.labels, labelled.label_names) == (LABELLED, [1, 1, 0], ("other", "same"))
 
 
+def test_rows_are_read_by_number_in_order_and_as_a_frame():
+    data = Dataset.from_pairs(FIRST, SECOND, labels=["same", "same", "other"])
+    assert data[0] == {"sentence1": "a cat", "sentence2": "a kitten", "label": "same"}
+    assert list(data) == [data[0], data[1], data[-1]]
+    assert data[1:].columns == (["a dog", "a car"], ["a puppy", "a tree"])
+    assert data.to_pandas().equals(
+        pd.DataFrame({"sentence1": FIRST, "sentence2": SECOND, "label": ["same", "same", "other"]})
+    )
+    with pytest.raises(IndexError):
+        data[3]
+
+
 def test_rows_of_a_list_are_texts_tuples_or_dictionaries():
     assert Dataset.from_list(FIRST).kind == SENTENCES
     assert Dataset.from_list(list(zip(FIRST, SECOND, strict=True))).columns == (FIRST, SECOND)

@@ -11,7 +11,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from test_reference import TEXTS, written
 from tiny_models import make_model
 
-from training import Encoder, InputError, evaluate, load_data
+from training import Dataset, Encoder, InputError, evaluate, load_data, train
 
 FIRST = ["A cat.", "A dog barks.", "Cars drive.", "He eats."]
 SECOND = ["A kitten.", "A dog.", "Trees grow.", "She sleeps."]
@@ -73,6 +73,50 @@ def test_the_options_of_encode_mean_the_same(folder: Path, tmp_path: Path, norma
             vectors, expected = ours.encode(texts, **options), theirs.encode(texts, **options)
             assert type(vectors) is type(expected) and vectors.shape == expected.shape
             np.testing.assert_allclose(vectors, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_rows_are_compared_in_pairs_as_sentence_transformers_compares_them(encoder: Encoder, folder: Path):
+    theirs = SentenceTransformer(str(folder), device="cpu")
+    first, second = encoder.encode(FIRST), encoder.encode(SECOND)
+    np.testing.assert_allclose(
+        encoder.similarity_pairwise(first, second), theirs.similarity_pairwise(first, second), atol=1e-6
+    )
+    with pytest.raises(InputError, match="4 and 3 vectors cannot be compared row by row"):
+        encoder.similarity_pairwise(first, second[:3])
+
+
+def test_the_vectors_of_tokens_are_those_of_sentence_transformers(encoder: Encoder, folder: Path):
+    theirs = SentenceTransformer(str(folder), device="cpu")
+    for texts in (FIRST, FIRST[1]):
+        ours, expected = (model.encode(texts, output_value="token_embeddings") for model in (encoder, theirs))
+        assert type(ours) is type(expected)
+        for tokens, rows in zip(ours, expected, strict=True):
+            torch.testing.assert_close(tokens, rows, rtol=1e-4, atol=1e-5)
+    with pytest.raises(InputError, match="output_value 'words' is unknown"):
+        encoder.encode(FIRST, output_value="words")
+
+
+def test_a_shorter_length_is_set_as_in_sentence_transformers(folder: Path):
+    ours, theirs = Encoder(folder, dtype="float32", device="cpu"), SentenceTransformer(str(folder), device="cpu")
+    whole = ours.encode(FIRST[1])
+    ours.max_seq_length = theirs.max_seq_length = 3
+    shorter = ours.encode(FIRST[1])
+    assert np.abs(shorter - whole).max() > 1e-3
+    np.testing.assert_allclose(shorter, theirs.encode(FIRST[1], normalize_embeddings=True), rtol=1e-5, atol=1e-5)
+
+
+def test_fewer_dimensions_are_kept_from_the_start(folder: Path):
+    ours, theirs = Encoder(folder, truncate_dim=8), SentenceTransformer(str(folder), truncate_dim=8)
+    np.testing.assert_allclose(ours.encode(FIRST), theirs.encode(FIRST, normalize_embeddings=True), atol=1e-2)
+    assert ours.get_embedding_dimension() == 8
+
+
+def test_swapped_and_wrong_arguments_are_named(encoder: Encoder):
+    data = Dataset.from_pairs(FIRST, SECOND, [1, 0.8, 0, 0.2])
+    with pytest.raises(InputError, match="evaluate takes a model and then data; its first argument is a Dataset"):
+        evaluate(data, encoder)
+    with pytest.raises(InputError, match=r"train takes a RunConfig, .* this is a Encoder"):
+        train(encoder)
 
 
 def test_a_name_or_a_path_does_where_a_model_or_data_is_expected(folder: Path, tmp_path: Path):

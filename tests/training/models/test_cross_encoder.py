@@ -40,6 +40,11 @@ def adapter():
     return CrossEncoder.load("minilm-stsb", dtype="float32")
 
 
+def test_a_name_opens_one_and_pairs_may_be_any_iterable(adapter):
+    opened = CrossEncoder("minilm-stsb", dtype="float32")
+    np.testing.assert_array_equal(opened.predict(pair for pair in PAIRS[:3]), adapter.predict(PAIRS[:3]))
+
+
 def test_scores_are_float32_between_0_and_1_in_order_the_same_each_time(adapter):
     scores = adapter.predict(PAIRS)
     assert (scores.dtype, scores.shape) == (np.float32, (len(PAIRS),))
