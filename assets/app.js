@@ -30,7 +30,7 @@
 
   // Of the tabs in a row, of the chips in one, of the tools of a figure a single one is a stop of the Tab key: the one
   // with the focus, else the chosen one, else the first. The arrow keys move among them, and choose a tab.
-  const TOOLBARS = {"#rail": "Lessons", ".chips": "Examples", ".modebar": "Figure"}; // and their names
+  const TOOLBARS = {"#rail": "Lessons", ".chips:not(#rail .chips)": "Examples", ".modebar": "Figure"}; // and their names
   const ROWS = ["[role=tablist]", ...Object.keys(TOOLBARS)].join(), ITEMS = "[role=tab], .chip, .modebar-btn";
   const CHOSEN = "[aria-selected=true], .primary";
   const itemsOf = (row) => [...row.querySelectorAll(ITEMS)].filter((item) => !item.disabled && item.checkVisibility());

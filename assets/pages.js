@@ -133,7 +133,6 @@
     const isStep = url.searchParams.has("lesson");
     url.searchParams.set("lesson", n);  // beside the parameters of a class
     window.showAddress(url, isStep);
-    document.getElementById("go-" + n)?.scrollIntoView({inline: "center", block: "nearest"});
   };
   window.copyClassLink = () => {
     const link = document.querySelector("#class-links a[data-class]");

@@ -82,12 +82,12 @@ class Pages:
             await unknown(scope, receive, send)
             return
         scope = without_deep_link(scope)
+        root = self._services.settings.root_path
         if not is_page:
             app = await self._page(FRONT)
-            await app(scope, receive, send)
+            await app(_below(root, scope, path), receive, send)
             self.has_answered.set()
             return
-        root = self._services.settings.root_path
         query = scope["query_string"].decode("latin-1")
         query = f"?{query}" if query else ""
         answer: Response | None = None
@@ -103,8 +103,8 @@ class Pages:
         app = await self._page(first)
         if path == f"/{first}":
             # Starlette would redirect to this path, from which the relative links of the page lead elsewhere.
-            scope = {**scope, "path": f"{path}/"}
-        await app(scope, receive, send)
+            path = f"{path}/"
+        await app(_below(root, scope, path), receive, send)
 
     def build_all(self) -> None:
         """Builds the pages that nobody has asked for, one after the other. For a thread beside the running server."""
@@ -172,6 +172,11 @@ def build_page(name: str, services: Services) -> gr.Blocks:
     # does not count a mounted one among them.
     app.has_launched = True
     return app
+
+
+def _below(root: str, scope: Scope, path: str) -> Scope:
+    """The scope of a request whose path a proxy has cut. Starlette finds a mounted app by the whole path alone."""
+    return {**scope, "path": f"{root}{path}", "root_path": root}
 
 
 def _is_navigation(scope: Scope) -> bool:

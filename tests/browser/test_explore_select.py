@@ -172,6 +172,7 @@ def test_a_box_the_table_its_order_and_the_other_pages(open_page):
     line = page.locator("#selected-table .virtual-row").first
     line.locator("[data-col='2']").click()
     expect(page.locator("#map-nearest tbody tr")).to_have_count(10)
+    page.get_by_role("tab", name="Selected").click()
     with page.context.expect_page() as compare:
         page.locator("#selected-links a", has_text="Compare").click()
     lines = compare.value.locator("#lines textarea")

@@ -90,7 +90,7 @@ WORDS = """() => {
   return (text.match(/[\\p{L}\\p{N}]\\S*/gu) || []).length;
 }"""
 HEIGHT = "document.documentElement.scrollHeight"
-MOST_WORDS, MOST_PIXELS = 350, 1_700
+MOST_WORDS, MOST_PIXELS = 380, 1_900
 # What stands below the box that it describes.
 BELOW = """() => [...document.querySelectorAll("label:has(> input:is([type=checkbox], [type=radio]))")]
   .filter((label) => label.offsetWidth && label.lastElementChild.offsetTop >= label.firstElementChild.offsetTop + 16)
@@ -125,7 +125,7 @@ def the_tab_key_skips_the_navigation_leads_soon_to_the_action_and_shows_every_st
     page.keyboard.press("Tab")
     expect(page.locator(".skip")).to_be_focused()
     page.keyboard.press("Enter")
-    expect(page.locator("main")).to_be_focused()
+    expect(page.locator("#content")).to_be_focused()
     action, most = MOST_TO_ACTION.get(path, (None, 0))
     stops: list[dict] = []
     while not stops or not stops[-1]["last"]:
@@ -180,7 +180,8 @@ def the_words_of_a_checkbox_stand_beside_it(page: Page, path: str) -> None:
     for _ in range(2):  # what is in a fold may have folds
         page.evaluate("document.querySelectorAll('button.label-wrap:not(.open)').forEach((fold) => fold.click())")
         page.wait_for_timeout(500)
-    assert path == "/label" or page.locator("input:is([type=checkbox], [type=radio]):visible").count() > 0
+    has_boxes = page.locator("input:is([type=checkbox], [type=radio]):visible").count() > 0
+    assert has_boxes or path in ("/label", "/evaluate")
     assert page.evaluate(BELOW) == []
 
 
@@ -231,6 +232,7 @@ ON_A_TELEPHONE: tuple[Check, ...] = (
 def test_a_page_is_laid_out_well(open_page, path, width, checks, subtests):
     page = open_page(path, width=width)
     expect(page.locator(COMPLETE[path]).first).to_be_visible()
+    expect(page.locator("body.opened")).to_be_attached()
     for check in checks:
         with subtests.test(check.__name__):
             check(page, path)
@@ -258,7 +260,7 @@ def test_a_figure_that_was_drawn_while_its_tab_was_hidden_fits_when_it_is_seen(o
 
 def test_the_arrow_keys_choose_a_tab_and_the_tab_key_leaves_them(open_page):
     page = open_page("/evaluate")
-    tabs = page.get_by_role("tab")
+    tabs = page.get_by_role("tablist").first.get_by_role("tab")
     expect(tabs.nth(1)).to_have_js_property("tabIndex", -1)
     tabs.first.focus()
     page.keyboard.press("ArrowRight")
@@ -267,7 +269,7 @@ def test_the_arrow_keys_choose_a_tab_and_the_tab_key_leaves_them(open_page):
     page.keyboard.press("End")
     expect(tabs.last).to_have_attribute("aria-selected", "true")
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.getAttribute('role')") != "tab"
+    assert not page.get_by_role("tablist").first.evaluate("row => row.contains(document.activeElement)")
 
 
 def test_chips_are_one_stop_among_which_the_arrow_keys_move(open_page):
@@ -284,7 +286,7 @@ def test_chips_are_one_stop_among_which_the_arrow_keys_move(open_page):
 
 def test_on_a_telephone_the_result_is_on_the_first_screen_and_a_half(open_page):
     page = open_page("/", width=390)
-    expect(page.locator(PAGES["/"])).to_be_visible()
+    expect(page.locator(PAGES["/"]).first).to_be_visible()
     result, settings = page.locator("#answer .card").first.bounding_box(), page.locator(".model").first.bounding_box()
     assert result["y"] <= 1.5 * 844 < 844 * 2
     assert result["y"] < settings["y"]

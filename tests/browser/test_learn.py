@@ -41,7 +41,7 @@ def test_from_the_first_to_the_last_each_is_measured_and_hides_its_answer_until_
     for lesson in lessons():
         expect(page.locator(".lesson-page h2")).to_have_text(lesson.title)
         page.wait_for_url(re.compile(rf"/learn\?lesson={lesson.number}$"))
-        expect(page.locator(f"#result-{lesson.number} .measured")).to_be_visible()
+        expect(page.locator(f"#result-{lesson.number} .measured").first).to_be_visible()
         expect(page.locator(f"#figure-{lesson.number} .js-plotly-plot")).to_be_visible()
         answer = page.locator(".lesson-page details p")
         expect(answer).to_be_hidden()

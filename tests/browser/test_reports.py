@@ -30,7 +30,7 @@ def press_a_point(page: Page) -> None:
 # kind -> page, what to do there, what has to be there then, a heading of the report
 KINDS = {
     "many": ("/?tab=many", compare_all, f"#cosine-matrix {FIGURE}", "The most similar"),
-    "errors": ("/evaluate?tab=errors", choose_an_error, "#slices table", "Rated too high by the model"),
+    "errors": ("/evaluate?tab=errors", choose_an_error, "#slices summary", "Rated too high by the model"),
     "map": ("/explore", press_a_point, f"#map-plot {FIGURE}", "The nearest sentences"),
     "lesson": ("/learn?lesson=13", lambda _: None, "#result-13 .measured", "Measured"),
 }

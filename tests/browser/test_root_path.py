@@ -46,5 +46,6 @@ def test_links_of_lessons_of_the_navigation_and_of_a_view_open_what_they_say(pag
     expect(page.locator("#preset")).to_be_visible()
     page.locator("nav a.brand").click()
     expect(page.locator("#answer .card").first).to_be_visible()
-    page.get_by_role("tab", name="Copy").click()
-    expect(page.locator("#link textarea, #link input")).to_have_value(re.compile(rf"^http://[^/]+{ROOT}/\?a="))
+    page.locator("#answer summary", has_text="Copy as a link").click()
+    link = page.get_by_role("button", name="Copy the link")
+    expect(link).to_have_attribute("data-copy", re.compile(rf"^http://[^/]+{ROOT}/\?a="))

@@ -209,7 +209,10 @@ class TwoSentences:
             models.download(missing, watch)
             return {}
 
-        for update in self.loading.run(request, download, self._nothing()):
+        empty = self._nothing()
+        # The message of a stop takes the place of the answer.
+        del empty[self.answer]
+        for update in self.loading.run(request, download, empty):
             if questions[SHOWN] is not None:
                 # Another question was answered meanwhile.
                 self.stop_loading(request)

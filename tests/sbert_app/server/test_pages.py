@@ -50,6 +50,16 @@ def test_a_page_is_built_when_it_is_first_asked_for(client: TestClient, built: l
     assert client.head("/learn").status_code == 200
 
 
+def test_every_page_is_found_behind_a_proxy_that_cuts_the_root_path(tmp_path: Path):
+    services = Services.start(Settings(home=tmp_path, root_path="/lab"))
+    with TestClient(create_app(services), base_url="http://localhost", follow_redirects=False) as client:
+        for path, root in (("/", "http://localhost/lab"), ("/bulk", "http://localhost/lab/bulk")):
+            page = client.get(path)
+            assert page.status_code == 200
+            assert f'"root":"{root}"' in page.text
+        assert client.get("/bulk/gradio_api/info").status_code == 200
+
+
 def test_all_pages_can_be_built_beside_the_running_server(client: TestClient, built: list[str]):
     client.app.state.pages.build_all()  # type: ignore[attr-defined]
     assert built == list(PAGES)
