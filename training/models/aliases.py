@@ -72,19 +72,6 @@ class SentenceTransformerNames(VectorModel):
         self.head.eval()
         return self
 
-    @property
-    def max_seq_length(self) -> int | None:
-        """The tokens that are read of a sentence."""
-        return self.max_length
-
-    @max_seq_length.setter
-    def max_seq_length(self, tokens: int) -> None:
-        self.limit_length(tokens)
-
-    def limit_length(self, tokens: int) -> None:
-        """Reads at most so many tokens of a sentence from now on."""
-        raise NotImplementedError
-
     def get_embedding_dimension(self) -> int:
         """The length of a vector."""
         return self.dimension

@@ -29,7 +29,7 @@ from training.inference.runner import InferenceRunner, build_runner, check_int8
 from training.models.aliases import SentenceTransformerNames, converted
 from training.models.files import check_replaceable
 from training.models.folder import ModelFolder, ModelFormat, prompt_advice, role_prompt
-from training.models.loading import DEFAULT_MAX_LENGTH, open_parts, save_parts
+from training.models.loading import DEFAULT_MAX_LENGTH, max_input_length, open_parts, save_parts
 from training.models.model import TokenModel, VectorModel, log
 from training.models.modules import EncoderParts
 from training.models.random_weights import random_parts
@@ -42,6 +42,8 @@ from training.progress import Progress, ShouldStop, progress_bar
 
 # Several threads may ask for the runner first; one copies the weights.
 _building = threading.Lock()
+# A token between those for the start and the end.
+FEWEST_TOKENS = 3
 # What ``encode`` may return, by sentence-transformers' names.
 SENTENCE_EMBEDDING, TOKEN_EMBEDDINGS = "sentence_embedding", "token_embeddings"
 
@@ -147,6 +149,20 @@ class Encoder(SentenceTransformerNames, TokenModel):
         return self.model_format.max_length or DEFAULT_MAX_LENGTH
 
     @property
+    def max_seq_length(self) -> int:
+        """The same by sentence-transformers' name, which can be set. InputError for more than the model can read."""
+        return self.max_length
+
+    @max_seq_length.setter
+    def max_seq_length(self, tokens: int) -> None:
+        most = max_input_length(self.tokenizer, self.backbone, tokens) if hasattr(self.backbone, "config") else tokens
+        if not FEWEST_TOKENS <= tokens <= most:
+            raise InputError(f"max_seq_length is {tokens}; {self.name} reads {FEWEST_TOKENS} to {most} tokens")
+        form = replace(self.model_format, max_length=tokens)
+        self._text_tokenizer = text_tokenizer(self.tokenizer, form)
+        self._apply(form)
+
+    @property
     def vocabulary_size(self) -> int:
         """The number of different tokens."""
         return int(self.backbone.get_input_embeddings().num_embeddings)
@@ -195,11 +211,6 @@ class Encoder(SentenceTransformerNames, TokenModel):
         encoder = copy.copy(self.with_prompt(**role_prompt(role, self.prompts, self.model_format.default_prompt)))
         encoder._is_advised = True
         return encoder
-
-    def limit_length(self, tokens: int) -> None:
-        form = replace(self.model_format, max_length=tokens)
-        self._text_tokenizer = text_tokenizer(self.tokenizer, form)
-        self._apply(form)
 
     def with_runner(self, runner: InferenceRunner[Sequence[int]]) -> Self:
         """The same weights, computed by ``runner`` in ``encode`` and ``token_vectors``."""

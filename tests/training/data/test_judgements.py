@@ -224,6 +224,13 @@ def test_separators_of_several_characters(tmp_path, name, separator):
     assert (list(zip(*data.columns, strict=True)), data.scores) == (PAIRS_OF_TEXTS, SCORES)
 
 
+def test_a_line_separator_of_unicode_in_a_cell_ends_no_line(tmp_path):
+    path = tmp_path / "a.txt"
+    rows = [f"Yes.\u2028{first}||{second}||{SCORES[at]}" for at, (first, second) in enumerate(PAIRS_OF_TEXTS)]
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    assert load_data(str(path)).scores == SCORES
+
+
 def test_a_wide_first_row_does_not_hide_the_tabs(tmp_path):
     path = tmp_path / "a.txt"
     rows = ["\t".join([*pair, str(SCORES[at])]) for at, pair in enumerate(PAIRS_OF_TEXTS)]

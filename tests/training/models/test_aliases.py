@@ -103,6 +103,9 @@ def test_a_shorter_length_is_set_as_in_sentence_transformers(folder: Path):
     shorter = ours.encode(FIRST[1])
     assert np.abs(shorter - whole).max() > 1e-3
     np.testing.assert_allclose(shorter, theirs.encode(FIRST[1], normalize_embeddings=True), rtol=1e-5, atol=1e-5)
+    for length in (0, 100_000):
+        with pytest.raises(InputError, match=rf"max_seq_length is {length}; .* reads 3 to \d+ tokens"):
+            ours.max_seq_length = length
 
 
 def test_fewer_dimensions_are_kept_from_the_start(folder: Path):

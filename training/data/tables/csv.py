@@ -213,7 +213,7 @@ def _delimiter(head: str, suffix: str) -> str:
 
 def _long_delimiter(head: str) -> str:
     """The delimiter of several characters that each of the first lines has as often; "" without one."""
-    lines = [line for line in head.splitlines()[:SNIFFED_RECORDS] if line.strip()]
+    lines = [line for line in list(StringIO(head, newline=""))[:SNIFFED_RECORDS] if line.strip()]
     # The last line may be cut short.
     lines = lines[:-1] if len(lines) > 1 else lines
     counts = {delimiter: {line.count(delimiter) for line in lines} for delimiter in LONG_DELIMITERS}
