@@ -233,9 +233,9 @@ class Dataset:
 
     def to_pandas(self) -> Any:
         """A pandas.DataFrame with a column for each text, and ``score`` (0 to 5) or ``label`` (its name)."""
-        from pandas import DataFrame
+        import pyarrow
 
-        return DataFrame(self._by_name())
+        return pyarrow.table(self._by_name()).to_pandas()
 
     def _by_name(self) -> dict[str, list[Any]]:
         """The columns by their names."""
