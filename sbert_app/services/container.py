@@ -16,6 +16,7 @@ from sbert_app.services.compare.calibration import stored_curve
 from sbert_app.services.corpus.corpus import CorpusLimits
 from sbert_app.services.corpus.open_corpora import EmbeddingCache, KeptCorpora, SharedSentences
 from sbert_app.services.files.jobs import ScoreJobs
+from sbert_app.services.files.taken import TakenFiles
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import RunStore
@@ -48,6 +49,7 @@ class Services:
     corpora: KeptCorpora
     scoring: ScoreJobs
     shared_sentences: SharedSentences
+    taken: TakenFiles
     temp: TempFolder
     tasks: TaskRunner = field(default_factory=TaskRunner)
     # The models that are being calibrated, and False for those that could not be.
@@ -69,7 +71,8 @@ class Services:
         scoring = ScoreJobs(models, temp.path, temp.check_room)
         shared = SharedSentences(temp.path / "handover")
         corpora = KeptCorpora(temp, settings.corpus_sentences)
-        return cls(settings, access, models, jobs, embeddings, corpora, scoring, shared, temp)
+        taken = TakenFiles(temp.path / "taken")
+        return cls(settings, access, models, jobs, embeddings, corpora, scoring, shared, taken, temp)
 
     def warm(self) -> None:
         """Load the default models and run them once, so that the first request is fast."""

@@ -6,6 +6,7 @@ An upload becomes a job (`services.files.jobs`), which is scored in the backgrou
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,12 @@ from sbert_app.formats import format_time
 from sbert_app.pages.bulk import results
 from sbert_app.pages.bulk.models import USUAL, Models
 from sbert_app.pages.components.events import EVERY, PRIVATE, UNQUEUED, Questions, Update, note_action, on_choice
+from sbert_app.pages.components.file_panel import Chosen, FilePanel, columns_of, read_by
 from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.messages import INTERNAL_ERROR, ask_first, error_message, heading, lead, waiting
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro
-from sbert_app.pages.components.upload_options import ColumnPicker, FileDoctor, encoding_dropdown
 from sbert_app.services.access import visitor_of
 from sbert_app.services.background.tasks import TaskProgress
 from sbert_app.services.background.watch import State
@@ -32,7 +33,7 @@ from sbert_app.services.files.report import ScoreSummary
 from training.catalogue import DEFAULT_MODEL, asset, read_asset
 from training.data.tables.cells import parse_number
 from training.data.tables.columns import PairColumns
-from training.data.tables.reading import NO_JUDGEMENT, TableReading
+from training.data.tables.reading import NO_JUDGEMENT
 from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
 from training.errors import InputError, Stopped, UserFacingError
@@ -40,11 +41,15 @@ from training.errors import InputError, Stopped, UserFacingError
 # The length of the list of jobs.
 MOST_LISTED = 20
 REMEMBER_JOB = "() => window.rememberJob()"
+# The results take the place of the first rows.
+FOLD_ROWS = """() => { document.querySelector("#bulk-panel details")?.removeAttribute("open"); }"""
 # The example and its shipped scores.
 EXAMPLE = asset("examples/bulk-example.csv")
 SHIPPED = asset("examples/bulk")
 PRESS_SCORE = "Press Score."
-CHOOSE_COLUMNS = "Choose the two columns that hold the sentences, below the file"
+CHOOSE_COLUMNS = "Choose the two columns that hold the sentences, in the head of the table"
+ANSWER_FIRST = "Answer the question above the first rows"
+OF_EXAMPLE = "An example, already scored; its pairs are deliberately hard"
 ONE_COLUMN = "This file has one column, and pairs need two. Explore maps a list of sentences and removes its duplicates"
 CHECK_COLUMNS = "The columns are read by what they hold: check them, then press Score."
 
@@ -70,11 +75,13 @@ class _Page:
             with gr.Column(scale=2, min_width=300):
                 self._build_inputs(services)
             with gr.Column(scale=5, min_width=460):
-                self._build_results()
+                self._build_results(services)
         self.duplicates = results.Duplicates(services, self.job)
+        shown = [self.status, self.as_file, self.as_parquet, self.cards, self.histogram, self.scatter, self.cut]
+        self.panel.hold([self.go, *shown, self.rows, self.fold, self.duplicates.section])
         agreement = [self.status, self.cards, self.histogram, self.scatter, self.disagreements]
         matches = [self.duplicates.decision, self.duplicates.curve, self.duplicates.tab.status]
-        shows = {"The file": [self.file_line], "Scores": agreement, "Matches and duplicates": matches}
+        shows = {"The file": [self.panel.table], "Scores": agreement, "Matches and duplicates": matches}
         models = [*self.models.pickers, self.duplicates.threshold]
         report_button(services, *of_page("Scored file", shows, models), "scored-file")
         self.history = gr.HTML(elem_id="bulk-history")
@@ -84,16 +91,13 @@ class _Page:
     def _build_inputs(self, services: Services) -> None:
         gr.HTML(macro("bulk/limits")(megabytes=services.settings.upload_limit_mb))
         self.upload = gr.File(label="Your file", height=130, elem_id="upload")
-        self.columns = ColumnPicker("column")
-        self.doctor = FileDoctor(services, "bulk")
         self.models = Models(services)
         with gr.Row():
             self.go = gr.Button("Score", variant="primary", elem_id="score", min_width=120)
             self.halt = gr.Button("Stop", visible=False, elem_id="stop", min_width=120)
 
-    def _build_results(self) -> None:
-        self.file_line = gr.HTML(elem_id="file-line")
-        self.encoding = encoding_dropdown("encoding")
+    def _build_results(self, services: Services) -> None:
+        self.panel = FilePanel(services, self.upload, "bulk", "bulk", self.table)
         self.status = gr.HTML(waiting("Opening the example …"), elem_id="status")
         with gr.Row():
             self.as_file = gr.DownloadButton("Download CSV", visible=False, elem_id="csv", min_width=140)
@@ -110,12 +114,11 @@ class _Page:
 
     def wire(self) -> None:
         models = self.models.pickers
-        columns = [self.table, *self.columns.columns, self.columns.read_as]
+        columns = [self.table, *self.panel.columns, self.panel.read_as]
         results = [self.status, self.as_file, self.as_parquet, self.cards, self.histogram, self.scatter, self.cut]
         results += [self.rows, self.fold, self.disagreements, self.go, self.halt, *self.duplicates.outputs]
         started = [*results, self.job, self.job_ids, self.history, self.forget]
-        self.doctor.wire(self.table, [self.encoding, *self.columns.inputs])
-        fields = [*self.columns.outputs, *self.doctor.outputs, *models, self.file_line, self.encoding]
+        fields = [*self.panel.outputs, *models]
         everything = [self.table, self.address_threshold, *fields, *started]
         inputs = [self.questions, *models, self.job_ids]
         visited = self.models.wire().then(self.visit_first, inputs, everything, concurrency_limit=8, **PRIVATE)
@@ -123,18 +126,21 @@ class _Page:
         file = [self.upload, self.job_ids]
         gr.on([*uploaded, self.go.click], note_action, self.questions, None, **EVERY)
         opened = gr.on(uploaded, self.open, file, everything, cancels=[visited], **PRIVATE)
-        for asking in (self.encoding, self.columns.sheet):
-            on_choice(asking, self.reopen, [self.job, self.encoding, self.columns.sheet], everything)
+        for asking in (self.panel.encoding, self.panel.sheet):
+            on_choice(asking, self.reopen, [self.job, self.panel.encoding, self.panel.sheet], everything)
         scoring = [*columns, *models, self.job, self.job_ids, self.address_threshold]
         scored = self.go.click(self.score, scoring, started, concurrency_limit=8, **PRIVATE)
         opened.then(None, None, None, js=REMEMBER_JOB)
+        self.go.click(None, None, None, js=FOLD_ROWS, **EVERY)
         for event in (visited, scored):
             event.failure(lambda: self._failed(INTERNAL_ERROR), None, [self.status, self.go, self.halt], **PRIVATE)
         # `visit` reads these from the address.
-        named = [*self.columns.columns, *models]
-        names = f"(...values) => window.nameInAddress({[control.elem_id for control in named]}, values)"
-        changes = [*(control.input for control in self.columns.columns), *(control.change for control in models)]
-        gr.on(changes, None, named, None, js=names, **EVERY)
+        for event, named in (
+            (self.panel.chosen.then, self.panel.columns),
+            (partial(gr.on, [control.change for control in models]), models),
+        ):
+            names = f"(...values) => window.nameInAddress({[control.elem_id for control in named]}, values)"
+            event(None, named, None, js=names, **EVERY)
         self.halt.click(self.stop, self.job, self.halt, **UNQUEUED)
         self.forget.click(self.delete, self.job_ids, [self.job_ids, self.history, self.forget], **UNQUEUED)
         self.status.change(None, None, None, js=REMEMBER_JOB)
@@ -157,6 +163,9 @@ class _Page:
         threshold = parse_number(query.get("bulk-threshold", ""))
         listed |= {self.address_threshold: threshold}
         try:
+            if token := query.get("file"):
+                yield {**listed, **self._taken(token, job_ids)}
+                return
             job = self.jobs.get(job_id) if job_id else None
             file = self.services.shared_sentences.pairs(sent) if sent and job is None else EXAMPLE
             table = open_table(file) if job is None else open_table(job.path, job.encoding, job.sheet)
@@ -176,12 +185,10 @@ class _Page:
                 return
             yield from self._run(table, table.reading.pair(), (model, pooling, cross), None, job_ids, threshold)
             return
-        names = [query.get(picker.elem_id, "") for picker in self.columns.columns]
-        named = [name for name in names if name]
-        reading = (
-            table.reading.with_columns(named) if names[0] and set(named) <= {*table.columns, NO_JUDGEMENT} else None
-        )
-        yield {**listed, **self._opened_job(job, table, reading), **self.models.unchanged(model, pooling, cross)}
+        first, second, target = (query.get(field.elem_id, "") for field in self.panel.columns)
+        is_named = first and {first, second, target} <= {"", *table.columns, NO_JUDGEMENT}
+        columns = (first, second, target) if is_named else None
+        yield {**listed, **self._opened_job(job, table, columns), **self.models.unchanged(model, pooling, cross)}
         if job.state != State.OPENED:
             yield from self._watch(job, table, threshold)
 
@@ -205,6 +212,16 @@ class _Page:
         except UserFacingError as error:
             return self._unusable(error)
 
+    def _taken(self, token: str, job_ids: list[str]) -> Update:
+        """Opens a file that another page has sent. InputError if it is deleted."""
+        file = self.services.taken.get(token)
+        self.services.access.check_data(file.path)
+        job, table = self._open_copy(Path(file.path), file.encoding or None, file.sheet or None)
+        first, second, target = file.columns
+        read_as = {self.panel.read_as: gr.update(value=file.read_as)} if file.read_as else {}
+        columns = (first, second, target)
+        return {**self._opened_job(job, table, columns), **read_as, **self._listed([job.id, *job_ids])}
+
     def _open_copy(self, path: Path, encoding: str | None, sheet: str | None) -> tuple[ScoreJob, OpenedTable]:
         """Makes a job with a copy of a file and opens the copy. InputError, and no job, if it cannot be read."""
         job = self.jobs.open(path, encoding, sheet)
@@ -226,9 +243,10 @@ class _Page:
                 raise InputError("Choose a file first.")
             if not first or not second:
                 raise InputError(f"{CHOOSE_COLUMNS if len(table.columns) > 1 else ONE_COLUMN}.")
-            reading = table.reading
-            is_as_read = (first, second, gold or None) == (*reading.sentences, reading.target)
-            picked = (reading if is_as_read else reading.with_columns([first, second, gold or NO_JUDGEMENT])).pair()
+            reading = read_by(table, (first, second, gold))
+            if any(not doubt.is_possible_only for doubt in reading.doubts):
+                raise InputError(f"{ANSWER_FIRST}.")
+            picked = reading.pair()
         except UserFacingError as error:
             yield {**self._cleared(), self.rows: "", self.status: error_message(error)}
             return
@@ -271,7 +289,7 @@ class _Page:
             **self._cleared(),
             **listed,
             self.job: job.id,
-            self.rows: results.preview(table, picked),
+            self.rows: "",
             self.status: results.progress(TaskProgress("Starting …", 0, 1, 0), job.id if listed else ""),
             **self._buttons(running=True),
         }
@@ -292,41 +310,44 @@ class _Page:
         except Stopped:
             yield self._failed("stopped before the first row")
 
-    def _opened_job(self, job: ScoreJob, table: OpenedTable, picked: TableReading | None = None) -> Update:
-        """The update for a job, with the ``picked`` columns of the address or those of the table's own reading."""
-        reading = picked or table.reading
+    def _opened_job(self, job: ScoreJob, table: OpenedTable, columns: Chosen | None = None) -> Update:
+        """The update for a job, with the ``columns`` of the address or those of the table's own reading."""
+        reading = read_by(table, columns or columns_of(table.reading))
         hint = CHECK_COLUMNS if any(column.evidence for column in reading.columns) else PRESS_SCORE
-        if questions := [reading.question(doubt) for doubt in reading.doubts if not doubt.is_possible_only]:
-            hint = questions[0]
+        if any(not doubt.is_possible_only for doubt in reading.doubts):
+            hint = f"{ANSWER_FIRST}, then press Score."
         elif len(reading.sentences) < 2:
             hint = f"{CHOOSE_COLUMNS}, then press Score." if len(table.columns) > 1 else f"{ONE_COLUMN}."
         if summary := self.jobs.summary(job.id):
             used = summary.columns
-            picked = table.reading.with_columns(used.names)
+            columns = (used.sentence1, used.sentence2, used.score or used.label or "")
         models = self.models.of_job(job.model, job.pooling, job.cross_encoder)
         status = results.of_job(lead(hint), job.id)
-        return {**self._opened(table, picked, job), **models, self.job: job.id, self.status: status}
+        return {
+            **self._opened(table, columns, job.encoding or "", is_scored=summary is not None),
+            **models,
+            self.job: job.id,
+            self.status: status,
+        }
 
-    def _opened(self, table: OpenedTable, reading: TableReading | None = None, job: ScoreJob | None = None) -> Update:
-        """The update for a table, with the columns of this reading or of its own."""
-        encoding = (job and job.encoding) or ""
-        in_use = reading or table.reading
-        first, second, *_ = *in_use.sentences, "", ""
-        picked = PairColumns(first, second, in_use.target) if second else None
+    def _opened(
+        self, table: OpenedTable, columns: Chosen | None = None, encoding: str = "", is_scored: bool = False
+    ) -> Update:
+        """The update for a table, with these columns or those of its own reading."""
+        is_example = table.path == EXAMPLE
         return {
             **self._cleared(),
             self.table: table,
             self.job: None,
-            self.file_line: results.file_line(table, table.path == EXAMPLE),
-            self.encoding: gr.Dropdown(value=encoding, visible=bool(encoding) or not table.is_plain),
-            self.rows: results.preview(table, picked),
-            **self.columns.of(table, reading),
-            **self.doctor.offered(job is not None),
+            self.rows: "",
+            **self.panel.of(
+                table, columns, encoding, is_open=not (is_scored or is_example), remark=OF_EXAMPLE if is_example else ""
+            ),
             **self._buttons(running=False),
         }
 
     def _unusable(self, error: UserFacingError) -> Update:
-        nothing = {self.table: None, self.job: None, self.file_line: "", self.rows: ""}
+        nothing = {self.table: None, self.job: None, **self.panel.of(None), self.rows: ""}
         return {**self._cleared(), **nothing, self.status: error_message(error), self.go: gr.Button(interactive=False)}
 
     def _failed(self, error: UserFacingError | str) -> Update:

@@ -17,12 +17,10 @@ from sbert_app.services.background.tasks import TaskProgress
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.files.report import Correlation, ScoreReport, ScoreSummary
-from sbert_app.services.files.writers import cell_text
 from sbert_app.services.models.function_words import MULTILINGUAL
 from sbert_app.services.results.decisions import safest
 from training.catalogue import read_asset
 from training.data.tables.columns import PairColumns, normalize_name
-from training.data.tables.rows import OpenedTable
 from training.errors import InputError
 from training.evaluation.thresholds import BEST_F1, Estimate
 
@@ -44,18 +42,6 @@ DOWNLOADS = {
     "groups": "Groups",
     "deduplicated": "Deduplicated rows",
 }
-
-
-def file_line(table: OpenedTable, is_example: bool) -> Markup:
-    facts = [table.description, format_count(table.row_estimate, "row"), format_count(len(table.columns), "column")]
-    if is_example:
-        facts.insert(0, "example, already scored; its pairs are deliberately hard")
-    return macro("bulk/file_line")(name=table.path.name, facts=facts, remarks=table.remarks)
-
-
-def preview(table: OpenedTable, picked: PairColumns | None) -> Markup:
-    rows = {name: list(map(cell_text, cells)) for name, cells in table.preview(SHOWN_ROWS).rows.items()}
-    return _rows_table(f"The first {SHOWN_ROWS} rows of the file", rows, picked, ())
 
 
 def scored_rows(summary: ScoreSummary) -> Markup:

@@ -5,10 +5,10 @@ import gradio as gr
 from sbert_app.figures import evaluation as figures
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import Update
+from sbert_app.pages.components.file_panel import FilePanel
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import open_dropdown
 from sbert_app.pages.components.report import of_page, report_button
-from sbert_app.pages.components.upload_options import UploadOptions
 from sbert_app.pages.evaluate.pickers import DATA, MODELS, OR_HUB, ModelAndData, file_and_data
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.compare import calibration
@@ -33,12 +33,15 @@ def build(services: Services) -> None:
     with gr.Row():
         second = open_dropdown("Check on", DATA, OR_HUB, value="stsb:test", elem_id="calibrate-check-data")
         file = file_and_data(second, min_width=260, elem_id="calibrate-check-file")
-    on_second = [second, file, *UploadOptions(services, file, "calibrate-check").inputs]
+    panel = FilePanel(services, file, "calibrate-check")
+    on_second = [second, file, *panel.inputs]
     ids = ("calibrate", "stop-calibrate", "calibrate-status")
     tab = MeasureTab.build(services, "calibration", "Calibrate", ids)
     with tab.buttons:
         test = gr.Button("Check only", elem_id="calibrate-test")
         back = gr.Button("Back to the shipped calibration", elem_id="calibrate-back")
+    pickers.panel.hold([tab.start, test])
+    panel.hold([tab.start, test])
     figure = gr.Plot(show_label=False, visible=False, elem_id="reliability")
     report_button(services, *of_page("Calibration", {"What a cosine means": [tab.status, figure]}), "calibration")
     home = services.settings.home

@@ -33,6 +33,7 @@ def build(services: Services) -> None:
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "cost", DATA, "stsb:test")
     tab = MeasureTab.build(services, "cost", "Measure", ("measure-cost", "stop-cost", "cost-status"))
+    pickers.panel.hold([tab.start])
     figure = gr.Plot(show_label=False, visible=False, elem_id="cost-figure")
     table = gr.HTML(elem_id="cost-table")
     report_button(services, *of_page("Cost", {"Quality and size": [tab.status, figure, table]}), "cost")

@@ -52,6 +52,7 @@ class _ErrorAnalysisTab:
         self.pickers = ModelAndData(services, "errors", DATA, "stsb:dev")
         ids = ("show-errors", "stop-errors", "errors-status")
         self.tab = MeasureTab.build(services, "error analysis", "Show the errors", ids)
+        self.pickers.panel.hold([self.tab.start])
         with gr.Row():
             self.over = _error_list("Rated too high by the model", "over")
             self.under = _error_list("Rated too low by the model", "under")

@@ -9,10 +9,10 @@ from markupsafe import Markup
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import PRIVATE, Output, on_open
 from sbert_app.pages.components.experiments import ExperimentPanel, progress_of
+from sbert_app.pages.components.file_panel import FilePanel, chosen_name
 from sbert_app.pages.components.pickers import HINT, model_picker
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro
-from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.services.access import visitor_of
 from sbert_app.services.container import Services
 from sbert_app.services.experiments import folds
@@ -44,8 +44,9 @@ def build(services: Services) -> None:
         steps = gr.Number(
             DEFAULT_STEPS, precision=0, minimum=1, label="Steps per run", info="Of 16 pairs", elem_id="folds-steps"
         )
-    how = UploadOptions(services, file, "folds")
+    how = FilePanel(services, file, "folds")
     button = gr.Button("Start", variant="primary", elem_id="start-folds")
+    how.hold([button])
     error = gr.HTML(elem_id="folds-told")
     panel = ExperimentPanel(experiments, FOLDS, "folds", "Experiment", watches_always=False)
     table = gr.HTML(EMPTY, elem_id="folds-table")

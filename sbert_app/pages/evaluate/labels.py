@@ -6,11 +6,11 @@ from markupsafe import Markup
 from sbert_app.figures.evaluation import label_histograms
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import Update
+from sbert_app.pages.components.file_panel import FilePanel, chosen_name
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import data_choices
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import render
-from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.pages.evaluate.pickers import MODELS, ModelAndData, file_and_data, model_dropdown
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
@@ -42,6 +42,7 @@ def build(services: Services) -> None:
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "labels", data_choices("labels"), "stsb:dev")
     tab = MeasureTab.build(services, "labels", "Score", ("score-labels", "stop-labels", "labels-status"))
+    pickers.panel.hold([tab.start])
     spread = gr.Plot(show_label=False, visible=False, elem_id="labels-spread")
     report_button(services, *of_page("Triplets and labels", {"Result": [tab.status, spread]}), "labels")
 
@@ -70,8 +71,9 @@ def build_transfer(services: Services) -> None:
             TASKS, value=GENRES, min_width=240, elem_id="transfer-data", label="Task", info="or your own file"
         )
         file = file_and_data(data, min_width=260, elem_id="transfer-file")
-    options = UploadOptions(services, file, "transfer")
+    options = FilePanel(services, file, "transfer")
     tab = MeasureTab.build(services, "transfer", "Score", ("score-transfer", "stop-transfer", "transfer-status"))
+    options.hold([tab.start])
     report_button(services, *of_page("Transfer", {"Accuracy": [tab.status]}), "transfer")
 
     def score(watch: Watch, models: list[str], name: str, file: str | None, *how: str) -> Update:

@@ -6,8 +6,8 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.pages.components.events import EVERY
+from sbert_app.pages.components.file_panel import FilePanel, chosen_name
 from sbert_app.pages.components.pickers import HINT, data_choices, endpoint_hint, fresh, model_choices, open_dropdown
-from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.services.container import Services
 from training.data.dataset import Dataset
 from training.names import ModelName
@@ -34,7 +34,7 @@ def model_dropdown(services: Services, value: str | Sequence[str], hint: str = "
 def file_and_data(named: gr.Dropdown, **options: Any) -> gr.File:
     """The upload of one file; while there is one, the picker of the data set that it replaces is hidden."""
     file = gr.File(label="Your own file", height=120, **options)
-    gr.on([file.upload, file.clear], lambda path: gr.update(visible=path is None), file, named, **EVERY)
+    file.change(lambda path: gr.update(visible=path is None), file, named, **EVERY)
     return file
 
 
@@ -63,7 +63,8 @@ class ModelAndData:
             model = model_dropdown(services, models, min_width=260, elem_id=f"{prefix}-model")
             named = open_dropdown(label, data, OR_HUB, value=value, elem_id=f"{prefix}-data")
             file = file_and_data(named, min_width=260, elem_id=f"{prefix}-file")
-        self.inputs = [model, named, file, *UploadOptions(services, file, prefix).inputs]
+        self.panel = FilePanel(services, file, prefix)
+        self.inputs = [model, named, file, *self.panel.inputs]
 
     def named(self, model: str | None, data: str, file: str | None, *how: str) -> tuple[ModelName, str]:
         """The model, and the name of the data for the loaders. InputError if a visitor may not name them."""

@@ -15,11 +15,11 @@ from sbert_app.figures.evaluation import SPEED_NOISE, Point, quality_and_speed
 from sbert_app.formats import format_count
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import LATEST, PRIVATE, Update, on_open
+from sbert_app.pages.components.file_panel import FilePanel, chosen_name
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden
 from sbert_app.pages.components.pickers import open_dropdown
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro, render
-from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.pages.evaluate.pickers import DATA, OR_HUB, model_dropdown
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
@@ -138,10 +138,11 @@ class _SimilarityTab:
                     min_width=280,
                     elem_id="evaluate-files",
                 )
-            self.how = UploadOptions(services, self.files, "evaluate")
+            self.how = FilePanel(services, self.files, "evaluate")
             ids = ("measure", "stop-measure", "evaluate-status")
             stopped = "stopped: the table has what was measured until then"
             self.tab = MeasureTab.build(services, "evaluate", "Measure", ids, stopped=stopped)
+            self.how.hold([self.tab.start])
             with self.tab.buttons:
                 self.back = gr.Button("Show the shipped table", visible=False, elem_id="shipped-again")
         # Hidden while fewer than two models have a figure.

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from sbert_app.figures import evaluation as figures
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.decisions import MEANING, Use, criterion_labels, decisions_table, use_link
-from sbert_app.pages.components.events import UNQUEUED, Update
+from sbert_app.pages.components.events import UNQUEUED, Update, on_open
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import data_choices
 from sbert_app.pages.components.report import of_page, report_button
@@ -104,6 +104,8 @@ def build(services: Services) -> None:
         control.change(lambda *values: gr.Accordion(label=_settings(*values)), controls, settings, **UNQUEUED)
     ids = ("find-threshold", "stop-threshold", "threshold-status")
     tab = MeasureTab.build(services, "threshold", "Find the threshold", ids)
+    pickers.panel.hold([tab.start])
+    on_open(pickers.panel.take, [pickers.panel.upload, *pickers.panel.outputs], **UNQUEUED)
     with gr.Row():
         curve = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="threshold-curve")
         by_threshold = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="threshold-lines")
@@ -178,7 +180,7 @@ def _use(services: Services, data: str, file: str | None, *how: str) -> Callable
     if file:
         encoding, sheet, *columns = how[:5]
         query["job"] = services.scoring.open(Path(file), encoding or None, sheet or None).id
-        query |= dict(zip(("column-1", "column-2", "column-target"), columns, strict=True))
+        query |= dict(zip(("bulk-columns-1", "bulk-columns-2", "bulk-columns-target"), columns, strict=True))
 
     def link(model: ModelName, choice: Choice) -> str:
         # Bulk scores with bi-encoders.

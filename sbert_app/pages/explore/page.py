@@ -20,10 +20,10 @@ from sbert_app.formats import format_count
 from sbert_app.pages.components import messages, pickers
 from sbert_app.pages.components.address import inputs_of, remember
 from sbert_app.pages.components.events import EVERY, PRIVATE, UNQUEUED, Update
+from sbert_app.pages.components.file_panel import FilePanel, chosen_name, open_upload
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.pickers import data_choices, model_and_pooling, named_model, open_dropdown
 from sbert_app.pages.components.templates import macro
-from sbert_app.pages.components.upload_options import UploadOptions, chosen_name, open_upload
 from sbert_app.pages.explore import clusters, pairs, search
 from sbert_app.pages.explore import map as map_tab
 from sbert_app.pages.explore.open_corpus import OpenCorpus, Shared, kept_choice
@@ -112,17 +112,18 @@ class _ExplorePage:
                         stop = gr.Button("Stop", visible=False, elem_id="corpus-stop", min_width=120)
         stopped = "stopped: the tabs show what was open before. What is encoded of a large corpus is kept."
         self.tab = MeasureTab(services, "corpus", status, start, stop, stopped)
+        self.panel.hold([start])
 
     def _build_sources(self) -> None:
         self.source = gr.Radio(SOURCES, value=EXAMPLE, label="Corpus", elem_id="corpus-source")
         options = {"lines": 6, "max_lines": 12, "visible": False, "elem_id": "corpus-text"}
         self.text = gr.Textbox(label="Sentences, one per line", **options)
-        self.upload = gr.File(label="Your file", height=130, visible=False, elem_id="corpus-file")
-        self.reading = UploadOptions(self.services, self.upload, "corpus")
-        self.described = gr.HTML(visible=False, elem_id="corpus-described")
-        self.vectors = gr.Dropdown([ENCODED], value="", label="Vectors", visible=False, elem_id="corpus-vectors")
-        label = "Vectors of your own (.npy), a row for each row of the file"
-        self.array = gr.File(label=label, height=130, visible=False, file_types=[".npy"], elem_id="corpus-array")
+        with gr.Column(visible=False) as self.of_file:
+            self.upload = gr.File(label="Your file", height=130, elem_id="corpus-file")
+            self.panel = FilePanel(self.services, self.upload, "corpus", "explore")
+            self.vectors = gr.Dropdown([ENCODED], value="", label="Vectors", visible=False, elem_id="corpus-vectors")
+            label = "Vectors of your own (.npy), a row for each row of the file"
+            self.array = gr.File(label=label, height=130, file_types=[".npy"], elem_id="corpus-array")
         hint = "Its distinct sentences; STSb is built in; or hf:<org>/<name>"
         self.data = open_dropdown("Named data set", data_choices("explore"), hint, visible=False, elem_id="corpus-data")
         with gr.Row(visible=False) as self.yours:
@@ -136,13 +137,13 @@ class _ExplorePage:
         inside = inputs_of(tabs, gr.Textbox)
         passing = {control: PASSING[control.elem_id] for control in inside if control.elem_id in PASSING}
         restored = remember([*named, *inside], tabs, passing={self.source: (TEXT, FILE), **passing})
-        source = [self.source, self.text, self.upload, *self.reading.inputs, self.vectors, self.array]
+        source = [self.source, self.text, self.upload, *self.panel.inputs, self.vectors, self.array]
         inputs = [*source, self.data, self.own_corpus, self.model, self.pooling, self.corpus_ids]
-        of_file = [self.upload, self.vectors, self.array, self.described, *self.reading.outputs]
-        fields = [self.text, self.data, self.yours, *of_file]
-        self.source.change(self.show_source, [self.source, self.upload, self.reading.encoding], fields, **EVERY)
+        self.source.change(self.show_source, self.source, [self.text, self.data, self.yours, self.of_file], **EVERY)
+        taken = [self.source, self.of_file, self.upload, *self.panel.outputs]
+        restored = restored.then(self.take, None, taken, **UNQUEUED)
         uploaded = [self.upload.upload, self.upload.clear]
-        gr.on(uploaded, self.describe_file, self.upload, [self.vectors, self.described], **PRIVATE)
+        gr.on(uploaded, self.offer_vectors, self.upload, self.vectors, **PRIVATE)
         opened = [self.open_corpus, self.corpus_ids, self.source, self.own_corpus, self.fold]
         own, listed = [self.own_corpus, self.corpus_ids], [self.source, self.corpus_ids]
         deleted = self.forget.click(self.delete, own, listed, **UNQUEUED)
@@ -156,31 +157,25 @@ class _ExplorePage:
             ended.then(self.listed, [self.corpus_ids, self.own_corpus], self.own_corpus, **UNQUEUED)
             ended.then(None, None, None, js=DIM.format("false"), **EVERY)
 
-    def describe_file(self, path: str | None) -> Update:
-        """Describes a file that can be read, and offers its columns of vectors."""
-        own, description = [], ""
-        # The pickers of its columns show why a file cannot be used.
+    def offer_vectors(self, path: str | None) -> gr.Dropdown:
+        """Offers the columns of a file that hold vectors."""
+        own = []
+        # The panel shows why a file cannot be used.
         with suppress(UserFacingError):
-            if path:
-                table = open_upload(path)
-                own = vector_columns(table)
-                what_next = (
-                    "Press Open." if table.reading.sentences else "Choose the column of its sentences, then press Open."
-                )
-                description = messages.note(f"{table.path.name}: {table.description}. {what_next}")
+            own = vector_columns(open_upload(path)) if path else []
         choices = [*((f"the column {name}", name) for name in own), ENCODED]
-        return {self.vectors: gr.Dropdown(choices, value=choices[0][1], visible=bool(own)), self.described: description}
+        return gr.Dropdown(choices, value=choices[0][1], visible=bool(own))
 
-    def show_source(self, source: str, path: str | None, encoding: str) -> Update:
-        """Shows the controls of a kind of corpus; the picker of encodings belongs to files."""
-        of_file = dict.fromkeys((self.upload, self.array, self.described), FILE)
-        kinds = {self.text: TEXT, self.data: DATA, self.yours: YOURS, **of_file}
-        visible = {field: gr.update(visible=kind == source) for field, kind in kinds.items()}
-        path = path if source == FILE else None
-        has_own = False
-        with suppress(UserFacingError):
-            has_own = path is not None and bool(vector_columns(open_upload(path)))
-        return {**visible, self.vectors: gr.update(visible=has_own), **self.reading.describe(path, encoding)}
+    def take(self, request: gr.Request) -> Update:
+        """Chooses the file that another page has sent."""
+        if "file" not in request.query_params:
+            return {self.source: gr.skip()}
+        return {**self.panel.take(request), self.source: FILE, self.of_file: gr.Column(visible=True)}
+
+    def show_source(self, source: str) -> Update:
+        """Shows the controls of a kind of corpus."""
+        kinds = {self.text: TEXT, self.data: DATA, self.yours: YOURS, self.of_file: FILE}
+        return {field: gr.update(visible=kind == source) for field, kind in kinds.items()}
 
     def listed(self, corpus_ids: list[str], corpus_id: str | None) -> gr.Dropdown:
         """The corpora of this browser that still exist, and the one in the address."""
@@ -226,13 +221,14 @@ class _ExplorePage:
         }
 
     def open_at_first(self, watch: Watch, source: str, *values: Any) -> Update:
-        """Opens the corpus of the address; a download, and a text or file of a person, wait for the button."""
+        """Opens the corpus or the file of the address; a download, and a text of a person, wait for the button."""
         choice = CorpusChoice(source, *values[:-3])
         data = self.services.access.check_data((choice.data or "").strip()) if source == DATA else ""
         if missing := self.services.models.missing([named_model(values[-3])], data):
             question = messages.ask_first(missing, "Press Open to download, or choose another corpus or model.")
             return {self.tab.status: question, self.fold: gr.Accordion(open=True)}
-        return self.open(watch, EXAMPLE if source in (TEXT, FILE) else source, *values)
+        is_lost = source == TEXT or (source == FILE and choice.path is None)
+        return self.open(watch, EXAMPLE if is_lost else source, *values)
 
     def open_and_fold(self, watch: Watch, *values: Any) -> Update:
         """Opens a corpus and closes the fold, which stays open while a page loads: its user may be at work there."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 
 import gradio as gr
 import numpy as np
@@ -20,7 +21,16 @@ from sbert_app.services.corpus import search
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.neighbours import Unusual, find_unusual
-from sbert_app.services.corpus.search import MAX_PAIRS, NearDuplicates, Nearest, SimilarPairs, save_pairs, save_rows
+from sbert_app.services.corpus.search import (
+    MAX_PAIRS,
+    NearDuplicates,
+    Nearest,
+    SimilarPairs,
+    save_like_file,
+    save_pairs,
+    save_rows,
+)
+from sbert_app.services.files.layout import suffix_like
 
 # The table shows so many pairs, the file all.
 MAX_PAIRS_SHOWN = 200
@@ -51,6 +61,7 @@ class _PairsTab:
         self.duplicates = MeasureTab.build(services, "near-duplicates", "Find duplicates", ids, "")
         with self.duplicates.buttons:
             self.download_kept = gr.DownloadButton("Download without duplicates", visible=False, elem_id="repeats-csv")
+            self.download_all = gr.DownloadButton("Download all rows with groups", visible=False, elem_id="groups-csv")
             self.download_shared = gr.DownloadButton("Download the duplicates", visible=False, elem_id="shared-csv")
         gr.HTML(messages.section("The most similar pairs"))
         with gr.Row(elem_classes="explore-controls"):
@@ -71,7 +82,8 @@ class _PairsTab:
     def wire(self) -> None:
         inputs = [self.open_corpus, self.k, self.threshold, self.hide]
         no_pairs = {self.table: "", self.download: hidden()}
-        no_duplicates = {self.download_kept: hidden(), self.download_shared: hidden(), self.compared: None}
+        downloads = (self.download_kept, self.download_all, self.download_shared)
+        no_duplicates = {**dict.fromkeys(downloads, hidden()), self.compared: None}
         cleared = {**no_pairs, **no_duplicates, self.pairs.status: PRESS_PAIRS, self.duplicates.status: ""}
         self.open_corpus.change(lambda: cleared, None, list(cleared), **PRIVATE)
         edits = [self.pairs.start.click, self.k.release, self.threshold.release, self.hide.input]
@@ -110,10 +122,9 @@ class _PairsTab:
         if not against:
             reading = watch.stage(f"Reading {len(embedded):,} sentences in order")
             duplicates = search.find_near_duplicates(embedded, float(threshold), reading)
-            file = save_rows(embedded.corpus, duplicates.originals, folder, "without-duplicates.csv")
             notes = Markup("").join(map(messages.note, embedded.warnings))
             status = near_duplicates(duplicates, embedded.corpus) + notes
-            return {self.duplicates.status: status, self.download_kept: visible(str(file))}
+            return {self.duplicates.status: status, **self._files(embedded.corpus, duplicates, folder)}
         other = self._other(against, opened(open_corpus), watch)
         looking = watch.stage(f"Looking for {len(embedded):,} sentences in {other.corpus.name}")
         nearest = search.nearest_in(embedded, other, embeddings.cache, looking)
@@ -128,6 +139,20 @@ class _PairsTab:
             self.download_kept: visible(remaining and str(remaining)),
             self.download_shared: visible(shared and str(shared)),
             self.compared: (open_corpus, against),
+        }
+
+    def _files(self, corpus: Corpus, duplicates: NearDuplicates, folder: Path) -> Update:
+        """The downloads: rows of a file as they came in, sentences of other corpora."""
+        if corpus.table is None:
+            file = save_rows(corpus, duplicates.originals, folder, "without-duplicates.csv")
+            return {self.download_kept: visible(str(file))}
+        stem, suffix = corpus.table.path.stem, suffix_like(corpus.table)
+        names = {self.download_kept: f"{stem}-without-duplicates", self.download_all: f"{stem}-groups"}
+        return {
+            button: visible(
+                str(save_like_file(corpus, duplicates, folder / (name + suffix), button is self.download_kept))
+            )
+            for button, name in names.items()
         }
 
     def _other(self, against: str, open_corpus: OpenCorpus, watch: Watch) -> EmbeddedCorpus:

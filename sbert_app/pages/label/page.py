@@ -25,10 +25,10 @@ from sbert_app.pages.components.events import (
     note_action,
     on_open,
 )
+from sbert_app.pages.components.file_panel import FilePanel, chosen_name
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker
 from sbert_app.pages.components.templates import macro, render
-from sbert_app.pages.components.upload_options import UploadOptions, chosen_name
 from sbert_app.pages.label.results import Results
 from sbert_app.services.annotations import quality
 from sbert_app.services.annotations.project import HIGHEST, LOWEST, Project, Projects
@@ -117,9 +117,8 @@ class _LabelPage:
             hint = "A built-in set or hf:<org>/<name>, unless you upload a file"
             self.data = gr.Textbox("stsb:dev", label="Data", info=hint, **options)
             self.file = gr.File(label="Your own file", height=110, min_width=200, elem_id="label-file")
-            changed = [self.file.upload, self.file.clear]
-            gr.on(changed, lambda path: gr.update(visible=path is None), self.file, self.data, **EVERY)
-        self.how_read = UploadOptions(services, self.file, "label")
+            self.file.change(lambda path: gr.update(visible=path is None), self.file, self.data, **EVERY)
+        self.how_read = FilePanel(services, self.file, "label", "label")
         self.scale = gr.Radio(list(SCALES), value="0 to 5", label="Scale", elem_id="label-scale")
         with gr.Row():
             self.model = model_picker(services, info="Measured and trained later", elem_id="label-model")
@@ -131,6 +130,7 @@ class _LabelPage:
         note = messages.note(SELECTION_NOTE)
         self.tab = MeasureTab.build(services, "label", "Choose the pairs", ids, note)
         enable_when(self.tab.start, {self.name: "name the project first"})
+        self.how_read.hold([self.tab.start])
 
     def wire(self) -> None:
         def open_link(questions: Questions, request: gr.Request) -> Update:
@@ -161,7 +161,13 @@ class _LabelPage:
         created = self.tab.on(self.tab.start.click, make, inputs, [self.project, self.new])
         created = created.success(self.opened, choice, everything, **UNQUEUED)
         created.then(None, choice, None, js=f"(project, rater) => {REMEMBER}")
+        on_open(self.take, [self.new, self.file, *self.how_read.outputs], **UNQUEUED)
         self.results.wire()
+
+    def take(self, request: gr.Request) -> Update:
+        """Opens the form of a new project with the file that another page has sent."""
+        is_sent = "file" in request.query_params
+        return {**self.how_read.take(request), self.new: gr.Accordion(open=True) if is_sent else gr.skip()}
 
     def opened(self, project_id: str, rater: str) -> Update:
         """Opens a project at the first pair that this rater has not judged; without a project, shows an example."""

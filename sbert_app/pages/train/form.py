@@ -12,11 +12,10 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components import upload_options
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, on_choice
+from sbert_app.pages.components.file_panel import DETECTED, Chosen, FilePanel, chosen_name, columns_of, open_upload
 from sbert_app.pages.components.messages import error_message, gradio_errors, note
 from sbert_app.pages.components.pickers import MODELS, POOLINGS, WORD_ENCODER_LABELS, data_choices, run_choices
-from sbert_app.pages.components.upload_options import DETECTED, ColumnPicker, FileDoctor, chosen_name
 from sbert_app.pages.train.runs import format_learning_rate, optimisation
 from sbert_app.services.access import PUBLIC_RUNS, AccessPolicy
 from sbert_app.services.container import Services
@@ -278,7 +277,7 @@ def shown_values(values: Fields) -> Fields:
 
 
 class DataUpload:
-    """An upload in place of a named data set, with pickers of its encoding, its sheet and its columns."""
+    """An upload in place of a named data set, with its panel."""
 
     def __init__(
         self,
@@ -288,26 +287,21 @@ class DataUpload:
         choices: Sequence[tuple[str, str]],
         name: str,
     ) -> None:
-        """Builds the pickers inside the open Blocks, hidden until there is a doubt.
+        """Builds the panel inside the open Blocks, empty until there is an upload.
 
-        ``data`` is the picker of the data set, with these other choices; the ids of the pickers begin with ``name``.
+        ``data`` is the picker of the data set, with these other choices; the ids of the panel begin with ``name``.
         """
         self.services = services
         self.data = data
         self.button = button
         self.choices = choices
-        self.read = gr.HTML(visible=False, elem_id=f"{name}-encoding-read")
-        self.encoding = upload_options.encoding_dropdown(f"{name}-encoding")
-        self.columns = ColumnPicker(f"{name}-columns")
-        # The upload itself; the picker may name a copy with other columns.
+        # The path of the copy in the home folder.
         self.original = gr.State(None)
-        self.doctor = FileDoctor(services, name)
-        self.doctor.wire(self.original, [self.encoding, *self.columns.inputs])
-        pickers = [*self.columns.outputs, *self.doctor.outputs]
-        self.outputs = [self.data, self.read, self.encoding, self.original, *pickers]
+        self.panel = FilePanel(services, button, name, "train", self.original)
+        self.outputs = [self.data, self.original, *self.panel.outputs]
 
     def keep(self, file: str | None) -> Update:
-        """Stores and selects an upload, and shows its columns, and the picker of encodings if there is a doubt."""
+        """Stores and selects an upload, and shows its panel."""
         with gradio_errors():
             if not file:
                 raise InputError("the upload holds no file; choose one")
@@ -315,29 +309,38 @@ class DataUpload:
         copy = str(keep_upload(file, self.services.settings.home))
         return {**self.read_as(copy), self.original: copy}
 
-    def read_as(self, original: str | None, encoding: str = DETECTED, sheet: str | None = None) -> Update:
-        """Selects the upload with this encoding and sheet and the suggested columns, and shows the pickers."""
+    def read_as(
+        self,
+        original: str | None,
+        encoding: str = DETECTED,
+        sheet: str | None = None,
+        columns: Chosen | None = None,
+        scale: str = "",
+    ) -> Update:
+        """Selects the upload with this encoding and sheet, and these columns or those of its own reading."""
         original = original or ""
-        reads = ""
-        pickers: Update = {}
+        panel = self.panel.of(None)
         name = str(DataName(original, encoding or None))
         # The estimate of the run shows the error.
         with suppress(UserFacingError):
             # The path comes from the browser.
             self.services.access.check_data(original)
-            pickers = self.columns.of(None)
-            table = upload_options.open_upload(original, encoding, sheet)
-            pickers = self.columns.of(table)
-            reads = "" if table.is_plain else upload_options.how_it_reads(table)
-            columns = [pickers[picker]["value"] for picker in self.columns.inputs]
-            name = chosen_name(self.services, original, encoding, *columns)
-        return {
-            **pickers,
-            **self.doctor.offered(bool(pickers)),
-            self.data: self._named(name, original),
-            self.read: gr.update(value=reads, visible=bool(reads)),
-            self.encoding: gr.update(value=encoding, visible=bool(reads or encoding)),
-        }
+            panel = self.panel.describe(original, encoding, sheet)
+            table = open_upload(original, encoding, sheet)
+            chosen = columns or columns_of(table.reading)
+            panel = self.panel.of(table, chosen, encoding, scale)
+            name = chosen_name(self.services, original, encoding, table.sheet, *chosen, scale)
+        return {**panel, self.data: self._named(name, original)}
+
+    def take(self, token: str) -> Update:
+        """Stores and selects a file that another page has sent. InputError if it is deleted, or there is no room."""
+        file = self.services.taken.get(token)
+        self.services.access.check_data(file.path)
+        self.services.check_kept_room(Path(file.path))
+        copy = str(keep_upload(file.path, self.services.settings.home))
+        first, second, target = file.columns
+        update = self.read_as(copy, file.encoding, file.sheet, (first, second, target), file.read_as)
+        return {**update, self.original: copy}
 
     def name_columns(self, original: str | None, encoding: str, *columns: str) -> Update:
         """Selects other columns of the upload."""
@@ -349,10 +352,13 @@ class DataUpload:
         return gr.update(choices=[(f"{Path(original).name} (uploaded)", name), *self.choices], value=name)
 
 
-def connect_uploads(fields: Fields, planned: gr.HTML, estimate_on: Callable[[Any], None]) -> None:
+def connect_uploads(fields: Fields, planned: gr.HTML, estimate_on: Callable[[Any], None]) -> Callable[[Any], Any]:
     """Wires both uploads of the form; training data selects the objective that fits it.
 
     ``planned`` shows errors; ``estimate_on(event.then)`` estimates the run again.
+
+    Returns:
+        A function that takes the file that another page has sent, after an event, and returns the event after that.
     """
     train = fields["train_upload"]
     dev = fields["dev_upload"]
@@ -368,10 +374,22 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_on: Callable[[Any
             return {**update, planned: error_message(error)}
         return {**update, fields["objective"]: OBJECTIVE_FOR.get(kind, gr.skip())}
 
-    def keep_train(file: str, dev_data: str | None) -> Update:
-        # What judges general English says little of one's own field.
+    def with_held_out(update: Update, dev_data: str | None) -> Update:
+        """Adds the objective, and holds out pairs of the file: general English says little of one's own field."""
         held_out = {dev.data: HELD_OUT} if dev_data == SETTINGS["eval_data"].default else {}
-        return {**with_objective(train.keep(file)), **held_out, by_hand: False}
+        return {**with_objective(update), **held_out, by_hand: False}
+
+    def keep_train(file: str, dev_data: str | None) -> Update:
+        return with_held_out(train.keep(file), dev_data)
+
+    def take(dev_data: str | None, request: gr.Request) -> Update:
+        token = request.query_params.get("file")
+        if not token:
+            return {planned: gr.skip()}
+        try:
+            return with_held_out(train.take(token), dev_data)
+        except UserFacingError as error:
+            return {planned: error_message(error)}
 
     def name_train_columns(is_by_hand: bool, *values: Any) -> Update:
         update = train.name_columns(*values)
@@ -380,25 +398,25 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_on: Callable[[Any
     def hide_unless_upload(name: str | None) -> tuple[Any, ...]:
         """Hides the pickers of the upload when a named data set is selected."""
         is_upload = "/" in (name or "") and not DataName.parse(name or "").is_set
-        return (gr.skip(),) * 4 if is_upload else (gr.update(visible=False),) * 4
+        return (gr.skip(),) * 5 if is_upload else ("", *(gr.update(visible=False) for _ in range(4)))
 
-    outputs = [*train.outputs, dev.data, fields["objective"], planned, by_hand]
-    inputs = [train.button, dev.data]
-    estimate_on(train.button.upload(keep_train, inputs, outputs, **UNQUEUED).success)
+    of_train = [*train.outputs, dev.data, fields["objective"], planned, by_hand]
+    estimate_on(train.button.upload(keep_train, [train.button, dev.data], of_train, **UNQUEUED).success)
     estimate_on(dev.button.upload(dev.keep, dev.button, dev.outputs, **UNQUEUED).then)
     for upload in (train, dev):
-        read = [upload.original, upload.encoding]
-        for picker, inputs in ((upload.encoding, read), (upload.columns.sheet, [*read, upload.columns.sheet])):
+        panel = upload.panel
+        for picker in (panel.encoding, panel.sheet):
+            inputs = [upload.original, panel.encoding, panel.sheet]
             estimate_on(on_choice(picker, upload.read_as, inputs, upload.outputs, queue=False).then)
-        read_as = upload.columns.read_as
-        for event in [*(column.input for column in upload.columns.columns), read_as.submit, read_as.blur]:
+        for event in (panel.chosen.then, panel.read_as.submit, panel.read_as.blur):
             name_columns: Callable[..., Update] = upload.name_columns
-            inputs = [*read, *upload.columns.inputs]
+            inputs = [upload.original, *panel.inputs]
             outputs = [upload.data]
             if upload is train:
                 name_columns = name_train_columns
                 inputs = [by_hand, *inputs]
                 outputs += [fields["objective"], planned]
             estimate_on(event(name_columns, inputs, outputs, **EVERY).then)
-        parts = [upload.read, upload.encoding, upload.columns.row, upload.doctor.fold]
+        parts = [panel.table, panel.encoding, panel.sheet, panel.read_as, panel.doctor.fold]
         upload.data.input(hide_unless_upload, upload.data, parts, **EVERY)
+    return lambda event: event.then(take, dev.data, of_train, **UNQUEUED)

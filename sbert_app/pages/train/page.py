@@ -67,6 +67,8 @@ def build(services: Services) -> None:
             to_settings.click(None, None, None, js=SHOW_SETTINGS)
             with gr.Column(elem_id="settings"):
                 fields = form.build(services)
+                for upload in ("train_upload", "dev_upload"):
+                    fields[upload].panel.hold([start])
         with gr.Column(scale=7, min_width=330, elem_id="live"):
             panel = live.RunPanel(services)
     refresh_on = panel.wire()
@@ -153,12 +155,13 @@ def _connect_form(
     # Pasted text fires no input event.
     edited += [fields[name].change for name in TYPED]
     runs.estimate_on(partial(gr.on, edited))
-    connect_uploads(fields, planned, runs.estimate_on)
+    take_sent = connect_uploads(fields, planned, runs.estimate_on)
 
     def offer_runs() -> Any:
         return gr.update(choices=form.base_choices(services.jobs.store.recent()))
 
     filled_in = on_open(offer_runs, base, **UNQUEUED).then(from_link, questions, fill, **UNQUEUED)
+    filled_in = take_sent(filled_in)
     runs.estimate_on(keep_touched([preset, *inputs], filled_in).then)
     return runs
 

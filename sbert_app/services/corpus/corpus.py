@@ -65,7 +65,11 @@ class GoldPairs:
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """N sentences in order, other columns of N values each, and the user's vectors, unit float32 (N, D), if any."""
+    """N sentences in order, other columns of N values each, and the user's vectors, unit float32 (N, D), if any.
+
+    ``table`` is the file whose rows are the sentences, and ``rows`` the number of each from 1, int64 (N,); None for
+    pairs and for data sets.
+    """
 
     name: str
     sentences: list[str]
@@ -73,6 +77,8 @@ class Corpus:
     gold: GoldPairs | None = None
     notes: tuple[str, ...] = ()
     vectors: np.ndarray | None = None
+    table: OpenedTable | None = None
+    rows: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if not self.sentences:
@@ -194,7 +200,8 @@ def _from_rows(table: OpenedTable, column: str, most: int, vectors: np.ndarray |
             counts = f"there are {len(vectors):,} vectors, and {table.path.name} has {read:,} rows"
             raise InputError(f"{counts}; one for each.")
         vectors = vectors[rows[:most]]
-    return Corpus(table.path.name, sentences[:most], columns, notes=notes, vectors=vectors)
+    numbers = np.array(rows[:most], dtype=np.int64) + 1
+    return Corpus(table.path.name, sentences[:most], columns, None, notes, vectors, table, numbers)
 
 
 def _cut(count: int, most: int) -> tuple[str, ...]:

@@ -18,9 +18,11 @@ import numpy as np
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
-from sbert_app.services.files.writers import Column, save_table, with_file_columns
+from sbert_app.services.files.layout import Layout
+from sbert_app.services.files.writers import Column, open_writers, save_table, with_file_columns
 from sbert_app.services.models.unknown import check_finite, unknown_warnings
 from sbert_app.services.store.cache import DiskCache, digest
+from training.data.tables.columns import free_name
 from training.errors import InputError
 from training.models.model import PairModel, VectorModel
 
@@ -297,3 +299,26 @@ def save_rows(corpus: Corpus, rows: np.ndarray, folder: Path, name: str, **colum
     """Write a CSV file of sentences with ``columns`` and those of the corpus. InputError if it cannot be written."""
     selected = corpus.select(rows.tolist())
     return save_table(folder / name, with_file_columns({**columns, "sentence": selected.sentences}, selected.columns))
+
+
+def save_like_file(corpus: Corpus, duplicates: NearDuplicates, output: Path, kept_only: bool) -> Path:
+    """Write the rows of the corpus's file as they came in, with the columns ``group`` and ``kept``.
+
+    A group is numbered by the row of the sentence that is kept. Rows without text are left out of ``kept_only``, and
+    have no group. ``output`` has the ending of the format. InputError if it cannot be written.
+    """
+    if corpus.table is None or corpus.rows is None:
+        raise ValueError("the corpus is not made of the rows of a file")
+    group_of = dict(zip(corpus.rows.tolist(), corpus.rows[duplicates.original].tolist(), strict=True))
+    table = corpus.table
+    group, kept = (free_name(name, table.columns) for name in ("group", "kept"))
+    added = {group: "int64", kept: "bool"}
+    with open_writers([output], table.path, table.fields(), added, layout=Layout.of(table)) as [writer]:
+        for batch in table.batches():
+            numbers = range(batch.first_row, batch.first_row + len(batch))
+            groups = [group_of.get(number) for number in numbers]
+            are_kept = [own == number for own, number in zip(groups, numbers, strict=True)]
+            wanted = [at for at, is_kept in enumerate(are_kept) if is_kept or not kept_only]
+            values = {group: [groups[at] for at in wanted], kept: [are_kept[at] for at in wanted]}
+            writer.write(batch.at(wanted), values)
+    return output

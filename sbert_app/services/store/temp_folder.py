@@ -18,7 +18,7 @@ from training.errors import InputError
 
 log = logging.getLogger("sbert_lab.services")
 
-RESULTS = ("scored", "explore", "corpora", "handover", "label", "exports")
+RESULTS = ("scored", "explore", "corpora", "handover", "label", "exports", "taken")
 KEPT_SECONDS = 24 * 3600.0
 # An older half-written file belongs to a process that has ended.
 UNTOUCHED_SECONDS = 300.0

@@ -270,7 +270,7 @@ class TableReading:
 
     def question(self, doubt: Doubt) -> str:
         """The question, with three cells of each column, and what to type."""
-        columns = " or ".join(f"{name} ({self._examples(name)})" for name in doubt.candidates)
+        columns = " or ".join(f"{name} ({self.examples(name)})" for name in doubt.candidates)
         sentences = ",".join(_typed(name) for name in self.sentences if self.form != FORMS[0])
         answer = ",".join(filter(None, (sentences, _typed(doubt.candidates[0]))))
         none = f", or {sentences},{NO_JUDGEMENT} for none" if sentences else ""
@@ -281,7 +281,8 @@ class TableReading:
         names = [*self.sentences, *([self.target or NO_JUDGEMENT] if len(self.sentences) == 2 else [])]
         return ",".join(map(_typed, names))
 
-    def _examples(self, name: str) -> str:
+    def examples(self, name: str) -> str:
+        """The first different cells of a column, which a question quotes."""
         values = (value for cell in self.rows[name] for value in judgement_of(cell))
         texts = dict.fromkeys(text[:40] for value in values if (text := as_text(value)) is not None)
         return ", ".join(list(texts)[:EXAMPLES])

@@ -1,0 +1,53 @@
+"""Uploads that are taken from one page to another: the file as it was uploaded, and how its columns are read.
+
+    token = taken.put(TakenFile("/tmp/…/pairs.csv", columns=("Frage A", "Frage B", "gleich?")))
+    taken.get(token)                                 on the other page
+
+An address names the token. It lasts as long as the upload itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sbert_app.services.store.cache import digest
+from sbert_app.services.store.documents import DocumentStore
+from training.errors import InputError
+
+
+@dataclass(frozen=True)
+class TakenFile:
+    """``file.json``: an upload and the choices that a person has made for it.
+
+    ``columns`` are those of sentence 1, sentence 2 and the judgement, as the panel of files holds them; "" without one.
+    """
+
+    path: str
+    encoding: str = ""
+    sheet: str = ""
+    columns: tuple[str, ...] = ("", "", "")
+    read_as: str = ""
+
+
+class TakenFiles:
+    """The files that visitors take along, in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._records = DocumentStore(folder, TakenFile, "/file.json", "file")
+
+    def put(self, file: TakenFile) -> str:
+        """Notes a file. Returns its token, which is the same for the same file and choices."""
+        token = digest([file.path, file.encoding, file.sheet, *file.columns, file.read_as])
+        self._records.put(token, file)
+        return token
+
+    def get(self, token: str) -> TakenFile:
+        """The file of a token. InputError if it is deleted."""
+        try:
+            file = self._records.get(token)
+        except InputError:
+            file = None
+        if file is None or not Path(file.path).exists():
+            raise InputError("the file of this link is deleted, as uploads are after a day: upload it again")
+        return file
