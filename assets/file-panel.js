@@ -3,15 +3,21 @@
 const box = document.getElementById(UPLOAD);
 let version = "", lastColumn = "";
 
+// One choice after another: each is made of the roles that the last one has left.
+const setDisabled = (isDisabled) => element.querySelectorAll("select, .question button").forEach((control) => { control.disabled = isDisabled; });
+function choose(column, role) {
+  setDisabled(true);
+  setTimeout(setDisabled, 10000, false);
+  trigger("role", {column, role});
+}
 element.addEventListener("change", ({target}) => {
-  const {column} = target.dataset;
-  if (column === undefined) return;
-  lastColumn = column;
-  trigger("role", {column, role: target.value});
+  if (target.dataset.column === undefined) return;
+  lastColumn = target.dataset.column;
+  choose(lastColumn, target.value);
 });
 element.addEventListener("click", ({target}) => {
   const button = target.closest(".question button");
-  if (button) trigger("role", {column: button.dataset.column, role: button.dataset.role});
+  if (button) choose(button.dataset.column, button.dataset.role);
 });
 
 function wait(isReading) {

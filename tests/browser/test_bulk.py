@@ -5,14 +5,14 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 pytestmark = pytest.mark.browser
 
 
 def upload(page: Page, path: Path) -> None:
     page.set_input_files("#upload input[type=file]", path)
-    expect(page.locator("#file-line")).to_contain_text(path.name)
+    expect(page.locator("#bulk-panel")).to_contain_text(path.name)
 
 
 def opened(open_page, **options) -> Page:
@@ -26,6 +26,16 @@ def choose(page: Page, place: str, option: str | re.Pattern) -> None:
     """Pick an option of a dropdown."""
     page.locator(f"{place} input").click()
     page.locator(place).get_by_role("option", name=option, exact=isinstance(option, str)).click()
+
+
+def role_of(page: Page, column: str) -> Locator:
+    """The menu above a column of the file."""
+    return page.locator(f"#bulk-panel select[data-column='{column}']")
+
+
+def choose_role(page: Page, column: str, role: str) -> None:
+    role_of(page, column).select_option(role)
+    expect(role_of(page, column)).to_have_value(role)
 
 
 def downloaded(page: Page, button: str) -> Path:
@@ -45,7 +55,7 @@ def pairs(tmp_path):
 
 def test_it_opens_with_an_example_that_is_scored(open_page):
     page = opened(open_page)
-    expect(page.locator("#file-line")).to_contain_text("bulk-example.csv")
+    expect(page.locator("#bulk-panel")).to_contain_text("bulk-example.csv")
     expect(page.locator("#rows tbody tr")).to_have_count(5)
     expect(page.locator("#agreement .card")).to_have_count(1)
     expect(page.locator("#histogram .js-plotly-plot")).to_be_visible()
@@ -56,8 +66,8 @@ def test_it_opens_with_an_example_that_is_scored(open_page):
 
 
 def score_its_columns(page: Page) -> None:
-    for place, column in (("#column-1", "left"), ("#column-2", "right"), ("#column-target", "rank")):
-        choose(page, place, re.compile(f"^{column}"))  # two of them are guessed, and marked
+    for column, role in (("left", "1"), ("right", "2"), ("rank", "target")):
+        choose_role(page, column, role)
     page.click("#score")
     expect(page.locator("#status")).to_contain_text("2 of 3 pairs scored")
 
@@ -65,11 +75,11 @@ def score_its_columns(page: Page) -> None:
 def test_a_file_is_previewed_its_columns_are_picked_and_it_is_scored(open_page, pairs):
     page = opened(open_page)
     upload(page, pairs)
-    expect(page.locator("#file-line")).to_contain_text("UTF-8 text separated by semicolons · 3 rows · 4 columns")
+    expect(page.locator("#bulk-panel")).to_contain_text("UTF-8 text separated by semicolons · 3 rows")
     expect(page.locator("#status")).to_contain_text("Choose the two columns")
-    expect(page.locator("#rows tbody tr")).to_have_count(3)
-    expect(page.locator("#rows")).to_contain_text("<b>bold</b>")
-    assert page.locator("#rows b").count() == 0
+    expect(page.locator("#bulk-panel tbody tr")).to_have_count(3)
+    expect(page.locator("#bulk-panel")).to_contain_text("<b>bold</b>")
+    assert page.locator("#bulk-panel tbody b").count() == 0
     expect(page.locator("#csv")).to_be_hidden()
 
     page.click("#score")
@@ -94,16 +104,16 @@ def test_a_reload_loses_neither_the_file_nor_the_result(open_page, pairs):
     upload(page, pairs)
     expect(page).to_have_url(re.compile(r"/bulk\?job=[0-9a-f]{16}$"))
     page.reload()
-    expect(page.locator("#file-line")).to_contain_text("mine.csv")
+    expect(page.locator("#bulk-panel")).to_contain_text("mine.csv")
     expect(page.locator("#status")).to_contain_text("Choose the two columns")
     score_its_columns(page)
     page.reload()
     expect(page.locator("#status")).to_contain_text("2 of 3 pairs scored")
-    expect(page.locator("#column-1 input")).to_have_value("left")
+    expect(role_of(page, "left")).to_have_value("1")
     assert downloaded(page, "#csv").read_text().startswith("left;right;rank;what;cosine")
 
     page.goto(page.url.partition("?")[0])
-    expect(page.locator("#file-line")).to_contain_text("bulk-example.csv")
+    expect(page.locator("#bulk-panel")).to_contain_text("bulk-example.csv")
     listed = page.locator("#bulk-history tbody tr")
     expect(listed).to_have_count(1)
     expect(listed).to_contain_text("finished")
@@ -130,7 +140,7 @@ def test_what_arrives_while_the_page_is_busy_is_shown(open_page, tmp_path):
     path.write_text("sentence1,sentence2\nA man sleeps.,A man is asleep.\nDogs run.,Dogs ran.\n")
     page = opened(open_page)
     upload(page, path)
-    expect(page.locator("#column-2 input")).to_have_value("sentence2")
+    expect(role_of(page, "sentence2")).to_have_value("2")
     page.evaluate(SLOW_FRAMES)
     page.click("#score")
     expect(page.locator("#status")).to_contain_text("2 of 2 pairs scored")
@@ -154,13 +164,13 @@ def test_labels_choose_a_threshold_which_finds_groups_of_duplicates(open_page, t
     page = opened(open_page)
     expect(page.locator("#decision")).to_contain_text("is a match")
     upload(page, path)
-    expect(page.locator("#column-target input")).to_have_value("label")
+    expect(role_of(page, "label")).to_have_value("target")
     page.click("#score")
     expect(page.locator("#decision")).to_contain_text("Entailment is a match, neutral and contradiction are not.")
     page.click("#bulk-curves > button")
     expect(page.locator("#bulk-curve .js-plotly-plot")).to_be_visible()
-    page.fill("#bulk-threshold input", "0.6")
-    page.click("#apply-threshold")
+    page.fill("#cut input[type=number]", "0.6")
+    page.click("#cut button.use")
     expect(page.locator("#matches .lead")).to_contain_text("6 of 12 pairs match, from a cosine of 0.6000 on. 2 groups")
     expect(page.locator("#matches tbody tr").first).to_contain_text("A man is sleeping.")
     with downloaded(page, "#deduplicated").open(newline="", encoding="utf-8") as file:
@@ -217,21 +227,21 @@ def test_what_cannot_be_scored_is_one_clear_sentence_and_the_next_file_works(ope
     expect(page.locator("#status")).to_contain_text("Explore maps a list of sentences and removes its duplicates.")
     expect(page.locator("#bulk-disagreements")).to_be_hidden()
     page.get_by_label("Clear").click()
-    expect(page.locator("#file-line")).to_contain_text("bulk-example.csv")
+    expect(page.locator("#bulk-panel")).to_contain_text("bulk-example.csv")
     page.set_input_files("#upload input[type=file]", wrong)
     expect(page.locator("#status .problem")).to_have_text(
         "photo.png is an image. Give a CSV, TSV, JSON Lines, Parquet or Excel file."
     )
     expect(page.locator("#score")).to_be_disabled()
     page.get_by_label("Clear").click()
-    expect(page.locator("#file-line")).to_contain_text("bulk-example.csv")
+    expect(page.locator("#bulk-panel")).to_contain_text("bulk-example.csv")
     upload(page, pairs)
     expect(page.locator("#score")).to_be_enabled()
     page.get_by_role("button", name="Model: all-MiniLM-L6-v2, mean pooling").click()
     page.locator(".model input").first.fill("no/such-model")
     page.locator(".model input").first.press("Enter")
-    for place, column in (("#column-1", "left"), ("#column-2", "right")):
-        choose(page, place, re.compile(f"^{column}"))
+    for column, role in (("left", "1"), ("right", "2")):
+        choose_role(page, column, role)
     page.click("#score")
     problem = page.locator("#status .problem")
     expect(problem).to_contain_text("Model no/such-model was not found; check the name and the network")
@@ -261,7 +271,7 @@ def test_labels_have_a_threshold_below_their_histograms_that_counts_at_once(open
     upload(page, path)
     page.click("#score")
     expect(page.locator("#histogram .js-plotly-plot .legendtext")).to_have_text(["match (6)", "no match (7)"])
-    page.locator("#cut input").fill("0.5")
+    page.locator("#cut input[type=range]").fill("0.5")
     expect(page.locator("#cut p")).to_have_text(
         "Above it lie 6 of 6 matches (recall 100%) and 1 other pair (precision 86%)."
     )

@@ -32,7 +32,7 @@ def check_picker(page: Page, place: str, file: str, text: str = PAIRS) -> None:
     expect(page.locator(file)).not_to_contain_text("plain")
     upload(page, file, text)
     expect(page.locator(place)).to_be_visible()
-    read = page.locator(f"{place}-read")
+    read = page.locator(place.replace("-encoding", "-panel"))
     expect(read).to_contain_text("The text is not UTF-8; it is read as")
     pick(page, place, "Windows-1251")
     expect(read).not_to_contain_text("Кот номер")
@@ -55,7 +55,7 @@ def test_evaluate_does_too(open_page: Callable[..., Page]):
         page.get_by_role("tab", name=tab).click()
         upload(page, f"#{name}-file", PAIRS)
         expect(page.locator(f"#{name}-encoding")).to_be_visible()
-        expect(page.locator(f"#{name}-encoding-read")).to_contain_text("is not UTF-8")
+        expect(page.locator(f"#{name}-panel")).to_contain_text("is not UTF-8")
 
 
 def test_train_keeps_it_in_the_settings_of_the_run(open_page: Callable[..., Page]):
@@ -69,7 +69,7 @@ def test_train_keeps_it_in_the_settings_of_the_run(open_page: Callable[..., Page
     expect(page.locator("#train-encoding")).to_be_visible()
     expect(page.locator("#plan")).to_contain_text("12 scored pairs")
     pick(page, "#train-encoding", "KOI8-R")
-    expect(page.locator("#train-encoding-read")).to_contain_text("Кот номер 0 спит.")
+    expect(page.locator("#train-panel")).to_contain_text("Кот номер 0 спит.")
     expect(page.locator("#plan")).to_contain_text("12 scored pairs")
     expect(page.locator("#train-data input")).to_have_value(re.compile(r"\(uploaded\)"))
     page.locator("#train-data input").click()

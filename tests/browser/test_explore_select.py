@@ -133,7 +133,7 @@ def test_from_a_file_to_a_selection_that_is_exported_takes_five_clicks(open_page
     click(page.locator("#corpus-choice > button"))
     click(page.locator("#corpus-source").get_by_label("File", exact=True))
     page.set_input_files("#corpus-file input[type=file]", path)
-    expect(page.locator("#corpus-described")).to_contain_text("Press Open.")
+    expect(page.locator("#corpus-panel")).to_contain_text("tickets.csv")
     click(page.locator("#corpus-open"))
     expect(page.locator("#map-status")).to_contain_text("18 sentences in 2 dimensions")
     click(page.locator("#map-drag").get_by_label("lasso"))

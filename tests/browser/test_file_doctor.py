@@ -35,7 +35,7 @@ def page(open_page, faulty):
     page.get_by_role("tab", name="Threshold").click()
     expect(page.locator("#threshold-curve .js-plotly-plot")).to_be_visible()
     page.set_input_files("#threshold-file input[type=file]", faulty)
-    expect(page.locator("#threshold-columns-target input")).to_have_value("score")
+    expect(page.locator("#threshold-panel select[data-column=score]")).to_have_value("target")
     return page
 
 

@@ -39,9 +39,9 @@ def test_an_analyst_goes_from_a_file_with_labels_to_one_without_duplicates(open_
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("question1", "question2", "duplicate"), *rows])
     page = open_page("/bulk")
-    expect(page.locator("#file-line")).to_contain_text("bulk-example.csv")
+    expect(page.locator("#bulk-panel")).to_contain_text("bulk-example.csv")
     page.set_input_files("#upload input[type=file]", path)
-    expect(page.locator("#file-line")).to_contain_text("questions.csv")
+    expect(page.locator("#bulk-panel")).to_contain_text("questions.csv")
     page.click("#score")
     expect(page.locator("#decision")).to_contain_text("on 40 pairs")
     page.locator("#decision button.use").first.click()
@@ -73,10 +73,7 @@ def test_an_engineer_trains_on_own_pairs_and_compares_the_run_with_its_base(open
     # Without a change of a setting.
     expect(page.locator("#plan")).to_contain_text(re.compile(r"about \d+ (s|min)|time known after"))
     page.set_input_files("#upload-train input[type=file], input[type=file] >> nth=0", path)
-    expect(page.locator("#train-columns-2 input")).to_have_value(re.compile("paraphrase|none"))
-    if page.locator("#train-columns-2 input").input_value() == "none":
-        page.locator("#train-columns-2 input").click()
-        page.locator("#train-columns-2").get_by_role("option", name=re.compile("^paraphrase")).click()
+    expect(page.locator("#train-panel select[data-column=paraphrase]")).to_have_value("2")
     expect(page.locator("#objective input")).to_have_value("mnrl")
     page.locator("#train-base input").fill("scratch:1x32")
     page.locator("#train-base input").press("Enter")

@@ -65,10 +65,10 @@ def test_in_a_scored_file(open_page, pairs):
     page = open_page("/bulk")
     expect(page.locator("#csv")).to_be_visible()  # the example is scored
     page.set_input_files("#upload input[type=file]", pairs)
-    expect(page.locator("#rows")).to_contain_text("one 0")
+    expect(page.locator("#bulk-panel")).to_contain_text("one 0")
     page.click("#score")
     expect(page.locator("#status")).to_contain_text("24 pairs scored")
-    page.click("#apply-threshold")
+    page.click("#cut button.use")
     expect(page.locator("#matches")).to_contain_text("match")
     for place in ("#scatter .js-plotly-plot", "#histogram .js-plotly-plot"):
         hover(page, place)

@@ -37,9 +37,8 @@ def test_which_model_which_threshold_and_the_file_scored_take_six_clicks(open_pa
 
     expect(page.locator("#threshold-status")).to_contain_text("Shipped with the app")
     page.set_input_files("#threshold-file input[type=file]", support)
-    expect(page.locator("#threshold-columns-1 input")).to_have_value("frage_a")
-    expect(page.locator("#threshold-columns-2 input")).to_have_value("frage_b")
-    expect(page.locator("#threshold-columns-target input")).to_have_value("gleich")
+    for column, role in (("frage_a", "1"), ("frage_b", "2"), ("gleich", "target")):
+        expect(page.locator(f"#threshold-panel select[data-column={column}]")).to_have_value(role)
 
     click(page.locator("#threshold-model input"))
     click(page.locator("#threshold-model").get_by_role("option", name="GloVe average, 50 d"))
@@ -54,12 +53,12 @@ def test_which_model_which_threshold_and_the_file_scored_take_six_clicks(open_pa
 
     expect(page).to_have_url(re.compile(r"/bulk\?job=[0-9a-f]{16}&.*bulk-threshold=0\.\d{4}"))
     asked = float(re.search(r"bulk-threshold=([\d.]+)", page.url)[1])
-    expect(page.locator("#file-line")).to_contain_text("support.csv")
-    expect(page.locator("#column-target input")).to_have_value("gleich")
+    expect(page.locator("#bulk-panel")).to_contain_text("support.csv")
+    expect(page.locator("#bulk-panel select[data-column=gleich]")).to_have_value("target")
     click(page.locator("#score"))
     expect(page.locator("#status")).to_contain_text("210 of 210 pairs scored")
-    expect(page.locator("#bulk-threshold input")).to_have_value(f"{asked:g}")
-    click(page.locator("#apply-threshold"))
+    expect(page.locator("#cut input[type=number]")).to_have_value(f"{asked:g}")
+    click(page.locator("#cut button.use"))
     expect(page.locator("#matches .lead")).to_contain_text(re.compile(r"\d+ of 210 pairs match"))
     expect(page.locator("#matched-csv")).to_be_visible()
     assert clicks <= MOST_CLICKS

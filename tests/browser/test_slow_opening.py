@@ -67,10 +67,10 @@ def test_bulk_keeps_an_upload_and_a_model(open_slowly, tmp_path):
         page.click("#bulk-models > button")
         choose(page, "#bulk-model", re.compile("all-mpnet-base-v2"))
         page.set_input_files("#upload input[type=file]", file_of(tmp_path))
-        expect(page.locator("#file-line")).to_contain_text("mine.csv")
+        expect(page.locator("#bulk-panel")).to_contain_text("mine.csv")
 
     page = open_slowly("/bulk?bulk-model=tfidf", do)
-    expect(page.locator("#file-line")).to_contain_text("mine.csv")
+    expect(page.locator("#bulk-panel")).to_contain_text("mine.csv")
     expect(page.locator("#bulk-model input")).to_have_value(re.compile("all-mpnet-base-v2"))
 
 

@@ -378,13 +378,13 @@ class _Page:
     def _finished(self, summary: ScoreSummary, table: OpenedTable, job: str, threshold: float | None = None) -> Update:
         report = summary.report
         plots = dict[Any, Any]()
+        start = results.suggested(report) if threshold is None else threshold
         if report and summary.scored:
             figure = figures.histogram(report)
             if report.by_label:
-                start = results.suggested(report) if threshold is None else threshold
                 figure = figures.label_histogram(report.by_label, start)
-                plots[self.cut] = macro("bulk/cut")(report.by_label, start)
             plots[self.histogram] = visible(figure)
+            plots[self.cut] = macro("bulk/cut")(report.by_label, start)
         if report and report.scatter and not report.by_label:
             gold = summary.columns.score or summary.columns.label or ""
             plots[self.scatter] = visible(figures.scatter(report, gold))
@@ -399,5 +399,5 @@ class _Page:
             self.rows: results.scored_rows(summary),
             self.fold: gr.Accordion(visible=bool(disagreements)),
             self.disagreements: disagreements,
-            **self.duplicates.offered(summary, threshold),
+            **self.duplicates.offered(summary, start),
         }

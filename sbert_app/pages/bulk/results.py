@@ -1,6 +1,7 @@
 """The results of the Bulk page: texts and tables as HTML, and the section of matches and duplicates."""
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 from typing import Any
 
 import gradio as gr
@@ -172,9 +173,9 @@ def _share_card(title: str, share: Estimate, rows: int) -> tuple[str, str, str, 
 
 
 def suggested(report: ScoreReport | None) -> float:
-    """The threshold that the gold scores of a file suggest, or the usual one."""
+    """The threshold that the gold scores of a file suggest, rounded up to a step of the slider, or the usual one."""
     choice = safest(report.decision.decision.choices) if report and report.decision else None
-    return round(choice.threshold.value, 4) if choice and choice.exists else USUAL
+    return ceil(round(100 * choice.threshold.value, 6)) / 100 if choice and choice.exists else USUAL
 
 
 class Duplicates:
@@ -189,13 +190,10 @@ class Duplicates:
             self.decision = gr.HTML(js_on_load=read_asset("bulk.js"), elem_id="decision")
             with gr.Accordion("Precision and recall at every threshold", open=False, elem_id="bulk-curves"):
                 self.curve = gr.Plot(show_label=False, visible=False, elem_id="bulk-curve")
-            with gr.Row(elem_classes="apply"):
-                self.threshold = gr.Number(
-                    USUAL, label="Threshold", info="Rows with at least this cosine", step=0.01, elem_id="bulk-threshold"
-                )
-                apply = gr.Button("Apply", variant="primary", elem_id="apply-threshold", min_width=120)
-                stop = gr.Button("Stop", visible=False, elem_id="stop-threshold", min_width=120)
-            self.tab = MeasureTab(services, "matches", gr.HTML(elem_id="matches"), apply, stop)
+            # The slider below the histograms and the table of thresholds set it.
+            self.threshold = gr.Number(USUAL, visible="hidden", elem_id="bulk-threshold")
+            stop = gr.Button("Stop", visible=False, elem_id="stop-threshold", min_width=120)
+            self.tab = MeasureTab(services, "matches", gr.HTML(elem_id="matches"), None, stop)
             with gr.Row():
                 self.downloads = {
                     name: gr.DownloadButton(label, visible=False, elem_id=name.replace("_", "-"), min_width=160)
@@ -210,15 +208,15 @@ class Duplicates:
     def hidden(self) -> Update:
         return {self.section: gr.Column(visible=False), **self._cleared()}
 
-    def offered(self, summary: ScoreSummary, threshold: float | None = None) -> Update:
-        """The section for a scored file, with this threshold or the one that its gold scores suggest."""
+    def offered(self, summary: ScoreSummary, threshold: float) -> Update:
+        """The section for a scored file."""
         labelled = summary.report.decision if summary.report else None
         figure = precision_recall(labelled.decision, criterion_labels(labelled.decision)) if labelled else None
         return {
             self.section: gr.Column(visible=summary.scored > 0),
             self.decision: decision_table("Cosine and gold", labelled, [MEANING]) if labelled else Markup(),
             self.curve: visible(figure),
-            self.threshold: suggested(summary.report) if threshold is None else threshold,
+            self.threshold: threshold,
             **self._cleared(),
         }
 
@@ -230,10 +228,8 @@ class Duplicates:
 
         inputs = [self.job, self.threshold]
         empty = {button: hidden() for button in self.downloads.values()}
-        self.tab.wire(self.find, inputs, empty)
         again = self.tab.handler(self.find, empty, unless=is_new)
         self.tab.on(visited.success, again, [self.job, address_threshold], empty)
-        self.threshold.input(None, self.threshold, None, js=REMEMBER, **EVERY)
         for table in (self.decision, cut):
             used = table.use(self.used, None, self.threshold, **UNQUEUED)
             used.success(None, self.threshold, None, js=REMEMBER, **EVERY)

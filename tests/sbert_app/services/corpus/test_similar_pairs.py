@@ -2,14 +2,17 @@
 
 import csv
 
+import numpy as np
 import pytest
 from bag_encoder import BagEncoder
 
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import encode
 from sbert_app.services.corpus.search import (
+    NearDuplicates,
     find_near_duplicates,
     first_of_each_text,
+    save_like_file,
     save_pairs,
     save_rows,
     similar_pairs,
@@ -58,3 +61,19 @@ def test_the_file_without_repeats_keeps_the_other_columns(embedded, tmp_path):
         rows = list(csv.DictReader(file))
     assert [row["stars"] for row in rows] == ["1", "3", "4", "5", "6"]
     assert [row["sentence (file)"] for row in rows] == ["a", "c", "d", "e", "f"]
+
+
+def test_duplicates_of_a_file_come_out_as_the_rows_came_in(tmp_path):
+    source = tmp_path / "list.csv"
+    lines = ["Nr;Frage;topic", "1;Wo ist das Büro?;a", "2;;b", "3;Wo ist das Büro?;c", "4;Wann öffnet es?;d"]
+    source.write_text("\n".join(lines) + "\n", encoding="utf-8-sig")
+    corpus = Corpus.from_file(source, "Frage")
+    found = NearDuplicates(np.array([0, 0, 2]), 0.95, 0.0)
+    everything = save_like_file(corpus, found, tmp_path / "all.csv", kept_only=False).read_text("utf-8")
+    added = ["group;kept", "1;true", ";false", "1;false", "4;true"]
+    assert everything.splitlines() == [
+        f"\ufeff{lines[0]};{added[0]}",
+        *map(";".join, zip(lines[1:], added[1:], strict=True)),
+    ]
+    kept = save_like_file(corpus, found, tmp_path / "kept.csv", kept_only=True).read_text("utf-8")
+    assert kept.splitlines() == [f"\ufeff{lines[0]};group;kept", f"{lines[1]};1;true", f"{lines[4]};4;true"]

@@ -9,7 +9,7 @@ from bag_encoder import BagEncoder
 from typer.testing import CliRunner
 
 from sbert_app.cli import app
-from sbert_app.pages.components.upload_options import ColumnPicker, chosen_name
+from sbert_app.pages.components.file_panel import FilePanel, chosen_name
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.files.score import score_file
@@ -83,9 +83,9 @@ def test_the_roles_of_a_file_are_the_same_everywhere(services, make, tmp_path):
     assert (reading.sentences, reading.target, reading.doubts) == (sentences, target, ())
 
     with gr.Blocks():
-        picker = ColumnPicker("mine")
-    shown = picker.show(str(path))
-    values = [shown[part]["value"] for part in picker.inputs]
+        panel = FilePanel(services, gr.File(), "mine")
+    shown = panel.describe(str(path))
+    values = [shown[part] if part in panel.columns else shown[part]["value"] for part in panel.inputs[1:]]
     assert [value or None for value in values[1:4]] == [*[*sentences, None][:2], target]
 
     data = load_data(str(path))
