@@ -30,6 +30,8 @@ from training.errors import InputError
 
 NOTEBOOK_ROWS = 5
 LONGEST_NAME = 60
+# The beginning of the note on columns that are not used.
+NOT_READ = "not read"
 # The first rows of a data set of the datasets library, by which its columns are judged.
 LOOKED_AT = 100
 
@@ -199,7 +201,7 @@ class Dataset:
         notes = (*table.remarks, *marked)
         data = parse_dataset(name, cells, str(table.path), notes, reading, scale, labels, raters)
         if unread := _unread(reading, data):
-            data = data.with_note(f"not read: {listed(unread)}; ?columns= says which columns are")
+            data = data.with_note(f"{NOT_READ}: {listed(unread)}; ?columns= says which columns are")
         if splits is None:
             return data
         of_rows = [label_text(cells[splits][row - 1]) for row in data.rows]

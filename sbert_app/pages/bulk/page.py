@@ -42,7 +42,10 @@ from training.errors import InputError, Stopped, UserFacingError
 MOST_LISTED = 20
 REMEMBER_JOB = "() => window.rememberJob()"
 # The results take the place of the first rows.
-FOLD_ROWS = """() => { document.querySelector("#bulk-panel details")?.removeAttribute("open"); }"""
+FOLD_ROWS = """() => {
+  if (!document.querySelector("#status .problem"))
+    document.querySelector("#bulk-panel details")?.removeAttribute("open");
+}"""
 # The example and its shipped scores.
 EXAMPLE = asset("examples/bulk-example.csv")
 SHIPPED = asset("examples/bulk")
@@ -131,7 +134,7 @@ class _Page:
         scoring = [*columns, *models, self.job, self.job_ids, self.address_threshold]
         scored = self.go.click(self.score, scoring, started, concurrency_limit=8, **PRIVATE)
         opened.then(None, None, None, js=REMEMBER_JOB)
-        self.go.click(None, None, None, js=FOLD_ROWS, **EVERY)
+        scored.then(None, None, None, js=FOLD_ROWS)
         for event in (visited, scored):
             event.failure(lambda: self._failed(INTERNAL_ERROR), None, [self.status, self.go, self.halt], **PRIVATE)
         # `visit` reads these from the address.

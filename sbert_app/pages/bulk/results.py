@@ -21,6 +21,7 @@ from sbert_app.services.files.report import Correlation, ScoreReport, ScoreSumma
 from sbert_app.services.models.function_words import MULTILINGUAL
 from sbert_app.services.results.decisions import safest
 from training.catalogue import read_asset
+from training.data.tables.cells import parse_number
 from training.data.tables.columns import PairColumns, normalize_name
 from training.errors import InputError
 from training.evaluation.thresholds import BEST_F1, Estimate
@@ -191,7 +192,7 @@ class Duplicates:
             with gr.Accordion("Precision and recall at every threshold", open=False, elem_id="bulk-curves"):
                 self.curve = gr.Plot(show_label=False, visible=False, elem_id="bulk-curve")
             # The slider below the histograms and the table of thresholds set it.
-            self.threshold = gr.Number(USUAL, visible="hidden", elem_id="bulk-threshold")
+            self.threshold = gr.Textbox(str(USUAL), label="Threshold", visible="hidden", elem_id="bulk-threshold")
             stop = gr.Button("Stop", visible=False, elem_id="stop-threshold", min_width=120)
             self.tab = MeasureTab(services, "matches", gr.HTML(elem_id="matches"), None, stop)
             with gr.Row():
@@ -216,7 +217,7 @@ class Duplicates:
             self.section: gr.Column(visible=summary.scored > 0),
             self.decision: decision_table("Cosine and gold", labelled, [MEANING]) if labelled else Markup(),
             self.curve: visible(figure),
-            self.threshold: threshold,
+            self.threshold: f"{threshold:g}",
             **self._cleared(),
         }
 
@@ -235,11 +236,12 @@ class Duplicates:
             used.success(None, self.threshold, None, js=REMEMBER, **EVERY)
             self.tab.on(used.success, self.tab.handler(self.find, empty), inputs, empty)
 
-    def used(self, event: gr.EventData) -> float:
-        """The threshold of the row whose button was pressed."""
-        return event.threshold
+    def used(self, event: gr.EventData) -> str:
+        """The threshold of the slider, or of the row whose button was pressed."""
+        return str(event.threshold)
 
-    def find(self, watch: Watch, job_id: str | None, threshold: float | None) -> Update:
+    def find(self, watch: Watch, job_id: str | None, typed: str | float | None) -> Update:
+        threshold = parse_number(typed)
         if threshold is None:
             raise InputError("type a threshold, such as 0.8")
         watch.report(0, "Comparing with the threshold")

@@ -35,7 +35,7 @@ from sbert_app.services.files.layout import suffix_like
 from sbert_app.services.files.taken import TakenFile
 from sbert_app.services.files.writers import cell_text
 from training.catalogue import DEFAULT_MODEL, read_asset
-from training.data.dataset import Dataset
+from training.data.dataset import NOT_READ, Dataset
 from training.data.gold import parse_reading
 from training.data.load import load_data
 from training.data.tables.cells import as_text
@@ -302,7 +302,8 @@ class FilePanel:
             is_small = table.row_estimate <= MOST_EXAMINED
             if reading.sentences and not asks and is_small and self._is_upload(table):
                 data = self._data(table, columns, encoding)
-                lines += [note for note in data.notes if note not in lines]
+                # The heads say which columns are not used.
+                lines += [note for note in data.notes if note not in lines and not note.startswith(NOT_READ)]
                 findings = examine(data)
         except UserFacingError as error:
             problem = error_message(error)
