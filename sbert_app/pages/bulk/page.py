@@ -80,8 +80,8 @@ class _Page:
             with gr.Column(scale=5, min_width=460):
                 self._build_results(services)
         self.duplicates = results.Duplicates(services, self.job)
-        shown = [self.status, self.as_file, self.as_parquet, self.cards, self.histogram, self.scatter, self.cut]
-        self.panel.hold([self.go, *shown, self.rows, self.fold, self.duplicates.section])
+        results_shown = [self.status, self.as_file, self.as_parquet, self.cards, self.histogram, self.scatter, self.cut]
+        self.panel.hold([self.go, *results_shown, self.rows, self.fold, self.duplicates.section])
         agreement = [self.status, self.cards, self.histogram, self.scatter, self.disagreements]
         matches = [self.duplicates.decision, self.duplicates.curve, self.duplicates.tab.status]
         shows = {"The file": [self.panel.table], "Scores": agreement, "Matches and duplicates": matches}
@@ -139,7 +139,7 @@ class _Page:
             event.failure(lambda: self._failed(INTERNAL_ERROR), None, [self.status, self.go, self.halt], **PRIVATE)
         # `visit` reads these from the address.
         for event, named in (
-            (self.panel.chosen.then, self.panel.columns),
+            (self.panel.role_event.then, self.panel.columns),
             (partial(gr.on, [control.change for control in models]), models),
         ):
             names = f"(...values) => window.nameInAddress({[control.elem_id for control in named]}, values)"

@@ -177,7 +177,7 @@ class FilePanel:
         outputs = [self.table, *self.columns, self.read_as, *self.doctor.outputs]
         self.hold([])
         # The event after which a person has given a column another role.
-        self.chosen = self.table.role(self.choose, inputs, outputs, **EVERY)
+        self.role_event = self.table.role(self.choose, inputs, outputs, **EVERY)
         self.doctor.wire(file, self.inputs)
         if state is None:
             gr.on([upload.upload, upload.clear], self.describe, upload, self.outputs, **LATEST)
@@ -370,13 +370,13 @@ def _heads(reading: TableReading, columns: Chosen) -> list[_Head]:
     """The heads of the first columns."""
     by_name = {name: end for end, name in zip(CHOICES, columns, strict=True) if name}
     own = (*TEXTS, SCORE, LABEL) if columns[0] else ()
-    shown = []
+    heads = []
     for column in reading.columns[:SHOWN_COLUMNS]:
         role = by_name.get(column.name) or (UNUSED if column.role in own else column.role)
         others = [] if role in (*CHOICES, UNUSED) else [(role, role)]
         evidence = column.evidence if column.is_by_cells else ""
-        shown.append(_Head(column.name, role, evidence, [*others, *CHOICES.items(), (UNUSED, "not used")]))
-    return shown
+        heads.append(_Head(column.name, role, evidence, [*others, *CHOICES.items(), (UNUSED, "not used")]))
+    return heads
 
 
 def _shown_rows(table: OpenedTable) -> list[list[str]]:

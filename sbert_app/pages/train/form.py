@@ -327,9 +327,9 @@ class DataUpload:
             self.services.access.check_data(original)
             panel = self.panel.describe(original, encoding, sheet)
             table = open_upload(original, encoding, sheet)
-            chosen = columns or columns_of(table.reading)
-            panel = self.panel.of(table, chosen, encoding, scale)
-            name = chosen_name(self.services, original, encoding, table.sheet, *chosen, scale)
+            columns = columns or columns_of(table.reading)
+            panel = self.panel.of(table, columns, encoding, scale)
+            name = chosen_name(self.services, original, encoding, table.sheet, *columns, scale)
         return {**panel, self.data: self._named(name, original)}
 
     def take(self, token: str) -> Update:
@@ -408,7 +408,7 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_on: Callable[[Any
         for picker in (panel.encoding, panel.sheet):
             inputs = [upload.original, panel.encoding, panel.sheet]
             estimate_on(on_choice(picker, upload.read_as, inputs, upload.outputs, queue=False).then)
-        for event in (panel.chosen.then, panel.read_as.submit, panel.read_as.blur):
+        for event in (panel.role_event.then, panel.read_as.submit, panel.read_as.blur):
             name_columns: Callable[..., Update] = upload.name_columns
             inputs = [upload.original, *panel.inputs]
             outputs = [upload.data]

@@ -311,14 +311,18 @@ def save_like_file(corpus: Corpus, duplicates: NearDuplicates, output: Path, kep
         raise ValueError("the corpus is not made of the rows of a file")
     group_of = dict(zip(corpus.rows.tolist(), corpus.rows[duplicates.original].tolist(), strict=True))
     table = corpus.table
-    group, kept = (free_name(name, table.columns) for name in ("group", "kept"))
-    added = {group: "int64", kept: "bool"}
+    group_column = free_name("group", table.columns)
+    kept_column = free_name("kept", table.columns)
+    added = {group_column: "int64", kept_column: "bool"}
     with open_writers([output], table.path, table.fields(), added, layout=Layout.of(table)) as [writer]:
         for batch in table.batches():
             numbers = range(batch.first_row, batch.first_row + len(batch))
             groups = [group_of.get(number) for number in numbers]
             are_kept = [own == number for own, number in zip(groups, numbers, strict=True)]
-            wanted = [at for at, is_kept in enumerate(are_kept) if is_kept or not kept_only]
-            values = {group: [groups[at] for at in wanted], kept: [are_kept[at] for at in wanted]}
-            writer.write(batch.at(wanted), values)
+            positions = [at for at, is_kept in enumerate(are_kept) if is_kept or not kept_only]
+            values = {
+                group_column: [groups[at] for at in positions],
+                kept_column: [are_kept[at] for at in positions],
+            }
+            writer.write(batch.at(positions), values)
     return output
