@@ -94,7 +94,7 @@ def test_in_the_name_of_a_run(open_page):
 def test_in_a_project_and_the_names_of_its_raters(new_project, pairs):
     page = new_project()
     page.set_input_files("#label-file input[type=file]", pairs)
-    expect(page.locator("#label-columns")).to_be_visible()
+    expect(page.locator("#label-panel section")).to_be_visible()
     page.locator("#label-name").get_by_role("textbox").fill(f"{MARKUP[0]} p")
     page.locator("#label-count input[type=number]").fill("15")
     page.locator("#label-create").click()
