@@ -57,7 +57,7 @@ def measured(page, models, files=()):
     page.set_input_files("#evaluate-files input[type=file]", list(files))
     # The table is there when the files have arrived. It has the ending of a name in an element of its own.
     expect(page.locator("#evaluate-files table")).to_contain_text(files[-1].stem)
-    expect(page.locator("#evaluate-columns")).to_be_visible()  # they move the button
+    expect(page.locator("#evaluate-panel section")).to_be_visible()  # they move the button
     page.click("#measure")
     expect(page.locator("#shipped-again")).to_be_visible()
 
@@ -176,7 +176,7 @@ def test_x_of_5_is_fitted_on_one_file_checked_on_another_and_compare_says_so(ope
     expect(said).to_contain_text("7 more pairs are left out because it was fitted on them")
     for place, file in zip(("#calibrate", "#calibrate-check"), reversed(files), strict=True):
         page.set_input_files(f"{place}-file input[type=file]", file)
-        expect(page.locator(f"{place}-columns")).to_be_visible()
+        expect(page.locator(f"{place}-panel section")).to_be_visible()
     page.click("#calibrate")
     expect(said).to_contain_text("is now fitted on 72 pairs of second.csv; Compare uses it")
     expect(said).to_contain_text("On 72 pairs of first.csv, the 80% band holds")

@@ -27,7 +27,7 @@ def upload(page: Page, place: str, text: str) -> None:
         {"name": "mine.csv", "mimeType": "text/csv", "buffer": text.encode()}
     )
     expect(page.locator(place)).to_contain_text("mine")
-    expect(page.locator(place.replace("-file", "-columns"))).to_be_visible()  # they move what stands below
+    expect(page.locator(place.replace("-file", "-panel") + " section")).to_be_visible()  # they move what stands below
 
 
 def test_triplets_of_stsb_and_labels_of_a_file(opened):
