@@ -1,4 +1,4 @@
-"""docs/api.md: the public names of ``sbert_lab`` with their signatures and docstrings.
+"""docs/api.md: the public names of ``sbert_lab`` with their signatures and what each does.
 
 python -m scripts.api_reference     writes it; tests/test_docs.py compares
 """
@@ -13,26 +13,14 @@ import training
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 INTRODUCTION = """# Reference
 
-The public names of `sbert_lab`, from their docstrings, by `python -m scripts.api_reference`. [Python](python.md) has
-examples. Arguments that mean the same everywhere are listed here and not repeated:
-
-- `dtype`: auto, float32, bfloat16 or int8; auto is bfloat16 where the hardware does that natively.
-- `device`: auto, cpu, cuda, cuda:1, mps.
-- `home`: the home folder; None = $SBERT_HOME or the platform's.
-- `on_progress`: called with (done, all) now and then.
-- `should_stop`: asked now and then; if it returns true, `Stopped` is raised.
-- `report`: filled with counts.
-- `show_progress_bar`: draw a bar in a terminal or a notebook.
-
-Wrong input raises `InputError` with one sentence: what, where, and what to do.
+The public names of `sbert_lab`, from their docstrings. `help(train)` describes the arguments, the result and the
+errors of `train`; [Python](python.md) has examples. Wrong input raises `InputError` with one sentence that says what
+is wrong, where, and what to do.
 """
-# The entries that the introduction makes superfluous. `device` of `encode` takes a list, so its description stays.
-SHARED = re.compile(
-    r"- `(dtype|home|on_progress|should_stop|report|show_progress_bar|InputError|Stopped)`:|- `device`: auto"
-)
 # Public methods for the rest of the package, which users of the library do not call.
 INTERNAL = {"allows_pooling", "check_settings", "embed", "embed_all", "encode_batch", "eval", "evaluate_every"}
-INTERNAL |= {"for_role", "from_table", "pool", "role", "score", "search", "steps_of_parts", "to_json", "token_vectors"}
+INTERNAL |= {"for_role", "from_table", "pool", "read_tokens", "role", "score", "search", "set_evaluation_metrics"}
+INTERNAL |= {"steps_of_parts", "to_json", "token_vectors"}
 INTERNAL |= {
     "is_unknown",
     "warn_of_truncation",
@@ -44,8 +32,6 @@ INTERNAL |= {
     "with_runner",
     "with_settings",
 }
-ENTRY = re.compile(r"^([\w, ]+):")
-SECTION = re.compile(r"(Args|Attributes|Raises):")
 
 
 def reference() -> str:
@@ -57,7 +43,7 @@ def _parts(name: str) -> list[str]:
     value = getattr(training, name)
     if not inspect.isclass(value):
         return [f"## {name}\n", _described(name, value)]
-    parts = [f"## {name}\n", f"{_markdown(inspect.getdoc(value) or '')}\n"]
+    parts = [f"## {name}\n", f"{_summary(value)}\n"]
     if inspect.isfunction(value.__init__) and value.__init__.__doc__:
         parts.append(_described(name, value.__init__))
     methods = [] if issubclass(value, Exception) else _methods(value)
@@ -73,7 +59,7 @@ def _methods(cls: type) -> list[str]:
 
 
 def _described(name: str, value: Any) -> str:
-    return f"**`{name}{_signature(value)}`**\n\n{_markdown(inspect.getdoc(value) or '')}\n"
+    return f"**`{name}{_signature(value)}`**\n\n{_summary(value)}\n"
 
 
 def _signature(function: Any) -> str:
@@ -86,22 +72,12 @@ def _signature(function: Any) -> str:
     return re.sub(r"<(?:[\w-]+ )?(?:function|class) '?(\w+)'?[^>]*>", r"\1", str(inspect.Signature(parameters)))
 
 
-def _markdown(docstring: str) -> str:
-    """Paragraphs as they are; entries of Args and Raises as a list; indented examples as code."""
-    blocks = docstring.replace("``", "`").split("\n\n")
-    return "\n\n".join(filter(None, map(_block, blocks)))
-
-
-def _block(block: str) -> str:
-    heading, _, rest = block.partition("\n")
-    if heading == "Returns:":
-        return f"Returns: {' '.join(rest.split())}"
-    if SECTION.fullmatch(heading):
-        entries = re.sub(r"\n {5,}", " ", rest).splitlines()
-        items = ("- " + ENTRY.sub(r"`\1`:", entry.strip()) for entry in entries)
-        listed = "\n".join(item for item in items if not SHARED.match(item))
-        return f"Raises:\n\n{listed}" if listed and heading == "Raises:" else listed
-    return f"```python\n{inspect.cleandoc(block)}\n```" if block.startswith("    ") else block
+def _summary(value: Any) -> str:
+    """The first paragraph of a docstring, or the library that a function comes from."""
+    library = value.__module__.partition(".")[0]
+    if library != "training":
+        return f"The function of {library}."
+    return (inspect.getdoc(value) or "").partition("\n\n")[0].replace("``", "`")
 
 
 if __name__ == "__main__":
