@@ -14,12 +14,25 @@ PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 INTRODUCTION = """# Reference
 
 The public names of `sbert_lab`, from their docstrings. `help(train)` describes the arguments, the result and the
-errors of `train`; [Python](python.md) has examples. Wrong input raises `InputError` with one sentence that says what
-is wrong, where, and what to do.
+errors of `train`; [Python](python.md) has examples. Many functions also take `home`, `on_progress`, `should_stop`,
+`report` or `show_progress_bar`, which are left out here.
 """
-# Public methods for the rest of the package, which users of the library do not call.
+# Arguments that mean the same in every function.
+SHARED = {"self", "home", "on_progress", "should_stop", "report", "show_progress_bar"}
+# Public methods for the rest of the package, which users of the library do not call, and second names.
 INTERNAL = {"allows_pooling", "check_settings", "embed", "embed_all", "encode_batch", "eval", "evaluate_every"}
-INTERNAL |= {"for_role", "from_table", "pool", "read_tokens", "role", "score", "search", "set_evaluation_metrics"}
+INTERNAL |= {
+    "for_role",
+    "from_table",
+    "get_sentence_embedding_dimension",
+    "pool",
+    "read_tokens",
+    "role",
+    "save_pretrained",
+    "score",
+    "search",
+    "set_evaluation_metrics",
+}
 INTERNAL |= {"steps_of_parts", "to_json", "token_vectors"}
 INTERNAL |= {
     "is_unknown",
@@ -67,7 +80,7 @@ def _signature(function: Any) -> str:
     parameters = [
         parameter.replace(annotation=inspect.Parameter.empty)
         for parameter in inspect.signature(function).parameters.values()
-        if parameter.name != "self"
+        if parameter.name not in SHARED
     ]
     return re.sub(r"<(?:[\w-]+ )?(?:function|class) '?(\w+)'?[^>]*>", r"\1", str(inspect.Signature(parameters)))
 
