@@ -314,8 +314,23 @@ def lesson() -> list[str]:
 
 BENCHMARKS = "benchmarks/README.md"
 MEASUREMENTS = "docs/measurements.md"
-OF_BENCHMARKS = (maps, explore, users, soak, serving, start_up, pages, scaling, bulk, cluster, language_model, networks)
-OF_MEASUREMENTS = (encode, peers, cross, train, pairs, search, gpu, evaluation, ablation)
+OF_BENCHMARKS = (
+    maps,
+    explore,
+    users,
+    soak,
+    serving,
+    start_up,
+    pages,
+    scaling,
+    bulk,
+    cluster,
+    language_model,
+    networks,
+    peers,
+    gpu,
+)
+OF_MEASUREMENTS = (encode, cross, train, pairs, search, evaluation, ablation)
 QUOTES = [
     *((BENCHMARKS, quote) for quote in OF_BENCHMARKS),
     *((MEASUREMENTS, quote) for quote in OF_MEASUREMENTS),
