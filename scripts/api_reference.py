@@ -72,7 +72,8 @@ def _methods(cls: type) -> list[str]:
 
 
 def _described(name: str, value: Any) -> str:
-    return f"**`{name}{_signature(value)}`**\n\n{_summary(value)}\n"
+    sentence = re.split(r"(?<=\.)\s", _summary(value))[0]
+    return f"**`{name}{_signature(value)}`**\n\n{sentence}\n"
 
 
 def _signature(function: Any) -> str:
