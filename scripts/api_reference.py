@@ -57,9 +57,12 @@ def _parts(name: str) -> list[str]:
     if not inspect.isclass(value):
         return [f"## {name}\n", _described(name, value)]
     parts = [f"## {name}\n", f"{_summary(value)}\n"]
-    if inspect.isfunction(value.__init__) and value.__init__.__doc__:
-        parts.append(_described(name, value.__init__))
     methods = [] if issubclass(value, Exception) else _methods(value)
+    if inspect.isfunction(value.__init__) and value.__init__.__doc__:
+        # A model's constructor takes what `load` takes; its further arguments are for the rest of the package.
+        is_model = "load" in methods
+        parts.append(_described(name, value.load if is_model else value.__init__))
+        methods = [method for method in methods if method != "load"]
     return [*parts, *(_described(f"{name}.{method}", getattr(value, method)) for method in methods)]
 
 
