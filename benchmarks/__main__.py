@@ -70,7 +70,7 @@ def text(result: dict[str, Any]) -> str:
 
 
 def save(name: str, result: dict[str, Any]) -> Path:
-    """Write a result to results/NAME.json, which docs/measurements.md quotes, and return its path."""
+    """Write a result to results/NAME.json, which the docs quote, and return its path."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")

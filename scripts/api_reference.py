@@ -1,4 +1,4 @@
-"""docs/api.md: the public names of ``sbert_lab`` with their signatures and docstrings.
+"""docs/api.md: the public names of ``sbert_lab`` with their signatures and what each does.
 
 python -m scripts.api_reference     writes it; tests/test_docs.py compares
 """
@@ -13,26 +13,27 @@ import training
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 INTRODUCTION = """# Reference
 
-The public names of `sbert_lab`, from their docstrings, by `python -m scripts.api_reference`. [Python](python.md) has
-examples. Arguments that mean the same everywhere are listed here and not repeated:
-
-- `dtype`: auto, float32, bfloat16 or int8; auto is bfloat16 where the hardware does that natively.
-- `device`: auto, cpu, cuda, cuda:1, mps.
-- `home`: the home folder; None = $SBERT_HOME or the platform's.
-- `on_progress`: called with (done, all) now and then.
-- `should_stop`: asked now and then; if it returns true, `Stopped` is raised.
-- `report`: filled with counts.
-- `show_progress_bar`: draw a bar in a terminal or a notebook.
-
-Wrong input raises `InputError` with one sentence: what, where, and what to do.
+The public names of `sbert_lab`, from their docstrings. `help(train)` describes the arguments, the result and the
+errors of `train`; [Python](python.md) has examples. Many functions also take `home`, `on_progress`, `should_stop`,
+`report` or `show_progress_bar`, which are left out here.
 """
-# The entries that the introduction makes superfluous. `device` of `encode` takes a list, so its description stays.
-SHARED = re.compile(
-    r"- `(dtype|home|on_progress|should_stop|report|show_progress_bar|InputError|Stopped)`:|- `device`: auto"
-)
-# Public methods for the rest of the package, which users of the library do not call.
+# Arguments that mean the same in every function.
+SHARED = {"self", "home", "on_progress", "should_stop", "report", "show_progress_bar"}
+# Public methods for the rest of the package, which users of the library do not call, and second names.
 INTERNAL = {"allows_pooling", "check_settings", "embed", "embed_all", "encode_batch", "eval", "evaluate_every"}
-INTERNAL |= {"for_role", "from_table", "pool", "role", "score", "search", "steps_of_parts", "to_json", "token_vectors"}
+INTERNAL |= {
+    "for_role",
+    "from_table",
+    "get_sentence_embedding_dimension",
+    "pool",
+    "read_tokens",
+    "role",
+    "save_pretrained",
+    "score",
+    "search",
+    "set_evaluation_metrics",
+}
+INTERNAL |= {"steps_of_parts", "to_json", "token_vectors"}
 INTERNAL |= {
     "is_unknown",
     "warn_of_truncation",
@@ -44,8 +45,6 @@ INTERNAL |= {
     "with_runner",
     "with_settings",
 }
-ENTRY = re.compile(r"^([\w, ]+):")
-SECTION = re.compile(r"(Args|Attributes|Raises):")
 
 
 def reference() -> str:
@@ -57,10 +56,13 @@ def _parts(name: str) -> list[str]:
     value = getattr(training, name)
     if not inspect.isclass(value):
         return [f"## {name}\n", _described(name, value)]
-    parts = [f"## {name}\n", f"{_markdown(inspect.getdoc(value) or '')}\n"]
-    if inspect.isfunction(value.__init__) and value.__init__.__doc__:
-        parts.append(_described(name, value.__init__))
+    parts = [f"## {name}\n", f"{_summary(value)}\n"]
     methods = [] if issubclass(value, Exception) else _methods(value)
+    if inspect.isfunction(value.__init__) and value.__init__.__doc__:
+        # A model's constructor takes what `load` takes; its further arguments are for the rest of the package.
+        is_model = "load" in methods
+        parts.append(_described(name, value.load if is_model else value.__init__))
+        methods = [method for method in methods if method != "load"]
     return [*parts, *(_described(f"{name}.{method}", getattr(value, method)) for method in methods)]
 
 
@@ -73,7 +75,8 @@ def _methods(cls: type) -> list[str]:
 
 
 def _described(name: str, value: Any) -> str:
-    return f"**`{name}{_signature(value)}`**\n\n{_markdown(inspect.getdoc(value) or '')}\n"
+    sentence = re.split(r"(?<=\.)\s", _summary(value))[0]
+    return f"**`{name}{_signature(value)}`**\n\n{sentence}\n"
 
 
 def _signature(function: Any) -> str:
@@ -81,27 +84,17 @@ def _signature(function: Any) -> str:
     parameters = [
         parameter.replace(annotation=inspect.Parameter.empty)
         for parameter in inspect.signature(function).parameters.values()
-        if parameter.name != "self"
+        if parameter.name not in SHARED
     ]
     return re.sub(r"<(?:[\w-]+ )?(?:function|class) '?(\w+)'?[^>]*>", r"\1", str(inspect.Signature(parameters)))
 
 
-def _markdown(docstring: str) -> str:
-    """Paragraphs as they are; entries of Args and Raises as a list; indented examples as code."""
-    blocks = docstring.replace("``", "`").split("\n\n")
-    return "\n\n".join(filter(None, map(_block, blocks)))
-
-
-def _block(block: str) -> str:
-    heading, _, rest = block.partition("\n")
-    if heading == "Returns:":
-        return f"Returns: {' '.join(rest.split())}"
-    if SECTION.fullmatch(heading):
-        entries = re.sub(r"\n {5,}", " ", rest).splitlines()
-        items = ("- " + ENTRY.sub(r"`\1`:", entry.strip()) for entry in entries)
-        listed = "\n".join(item for item in items if not SHARED.match(item))
-        return f"Raises:\n\n{listed}" if listed and heading == "Raises:" else listed
-    return f"```python\n{inspect.cleandoc(block)}\n```" if block.startswith("    ") else block
+def _summary(value: Any) -> str:
+    """The first paragraph of a docstring, or the library that a function comes from."""
+    library = value.__module__.partition(".")[0]
+    if library != "training":
+        return f"The function of {library}."
+    return (inspect.getdoc(value) or "").partition("\n\n")[0].replace("``", "`")
 
 
 if __name__ == "__main__":

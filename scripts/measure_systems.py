@@ -6,7 +6,7 @@
 The first command trains the systems and keeps their models, ``<variant>-<seed>``. The second one scores those of the
 variants below, a static model that it distils itself, and the raw BERT. Seeds that the file has on the same data stay
 as they are. The models nli-<seed>, stsb-<seed> and two-stage-<seed> are those of runs from the raw BERT
-(docs/measurements.md).
+(benchmarks/README.md).
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
 Scores are normal, those of matches higher than those of others, so that the true precision of every threshold is
 known. In "flat" settings a pair is a match with the same probability whatever its score, just too low for the
-precision: the hardest case, in which every threshold that is offered falls short. `docs/measurements.md` has the
-figures.
+precision: the hardest case, in which every threshold that is offered falls short. `benchmarks/README.md` has
+the figures.
 """
 
 import argparse

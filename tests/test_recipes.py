@@ -58,6 +58,65 @@ def median(hidden: Tensor, mask: Tensor | None) -> Tensor:
 
 POOLINGS["median"] = Pooling(median, "median")
 '''
+MODULE = '''class Dropout(SentenceModule):
+    """Sets numbers to zero in training, and leaves them alone otherwise."""
+
+    def __init__(self, share):
+        super().__init__()
+        self.dropout = nn.Dropout(share)
+
+    @classmethod
+    def from_config(cls, config, folder):
+        return cls(config["dropout"])
+
+    def config(self):
+        return {"dropout": self.dropout.p}
+
+    def forward(self, x):
+        return self.dropout(x)
+
+
+'''
+PAGE = """
+import gradio as gr
+
+from sbert_app.pages.components.messages import heading
+
+
+def build(services):
+    gr.HTML(heading("Quote", "Which sentence says it best?"))
+"""
+TAB = """
+import gradio as gr
+from markupsafe import escape
+
+from sbert_app.pages.components.measure_tab import MeasureTab
+from sbert_app.pages.evaluate.pickers import DATA, ModelAndData
+
+
+def build(services):
+    pickers = ModelAndData(services, "rows", DATA, "stsb:dev")
+    tab = MeasureTab.build(services, "rows", "Count", ("count-rows", "stop-rows", "rows-status"))
+
+    def count(watch, *values):
+        model, data = pickers.loaded(*values)
+        return {tab.status: f"<p>{escape(model.label)} can score {len(data):,} rows.</p>"}
+
+    tab.wire(count, pickers.inputs, {})
+"""
+COMMAND = '''
+
+@options.grouped
+def tokens(
+    source: options.Sentences, *, model: options.ModelOptions, file: options.FileOptions, computing: options.Computing
+) -> None:
+    """Count the tokens of sentences."""
+    place = computing.prepare()
+    with options.received(source, lines=True) as path, clean_stdout():
+        corpus = options.open_corpus(path, file, place)
+        count, _ = options.load_encoder(model, computing).read_tokens(corpus.sentences)
+    print_result({"tokens": count}, computing.as_json, f"{count:,} tokens")
+'''
 # A line of `SIMILARITIES`.
 SIMILARITY = """    "chebyshev": Similarity(
         "negative Chebyshev",
@@ -117,8 +176,12 @@ PROGRAM = """
 import io, json, sys
 from contextlib import redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
 
 import gradio as gr
+import numpy as np
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import modules
 
 from sbert_app.cli import main
 from sbert_app.commands import files, options
@@ -174,8 +237,21 @@ error = run(RunConfig(
 median = ModelName.parse("scratch:1x32:median")
 Encoder.load(median, home=home).save("saved")
 result = evaluate_one(median, load_data("pairs.csv"), services.models, UNWATCHED)
+plain = Encoder.load("scratch:1x32", home=home)
+plain.save("plain")
+judge = SentenceTransformer(modules=[*SentenceTransformer("plain", device="cpu"), modules.Dropout(0.5)], device="cpu")
+judge.save("dropped")
+dropped = Encoder("dropped", dtype="float32", device="cpu")
+texts = ["a cat sleeps", "a dog"]
+difference = dropped.encode(texts, normalize=None) - judge.encode(texts)
+quote, evaluation = build_page("quote", services), build_page("evaluate", services)
+start = next(block._id for block in evaluation.blocks.values() if getattr(block, "elem_id", None) == "count-rows")
+press = next(event for event in evaluation.fns.values() if (start, "click") in event.targets)
+values = [getattr(field, "value", None) for field in press.inputs]
+*_, counted = press.fn(SimpleNamespace(session_hash="visitor"), *values)
 letters = ModelName.parse("letters")
 labelled = load_data("quora:train", home=".")
+tokens_of = ("--columns", "sentence1", "--model", "scratch:1x32", "--json", "--home", home)
 at = ("--model", "letters", "--json", "--home", home)
 print(json.dumps({
     "lesson": {
@@ -198,6 +274,18 @@ print(json.dumps({
             eval_data=None,
         )).status,
     },
+    "module": {
+        "head": [type(module).__name__ for module in dropped.head], "difference": float(np.abs(difference).max()),
+    },
+    "page": [block.value for block in quote.blocks.values() if isinstance(block, gr.HTML)],
+    "tab": {
+        "titles": [block.label for block in evaluation.blocks.values() if isinstance(block, gr.Tab)],
+        "result": [update for update in counted.values() if "rows" in str(update)],
+    },
+    "command": {
+        "help": printed("--help"), "counted": json.loads(printed("tokens", "anagrams.csv", *tokens_of)),
+        "wrong": main(["tokens", "missing.csv", "--home", home]),
+    },
     "format": {
         "columns": load_data("pairs.moses").columns, "ragged": open_table("pairs.moses").preview().notes,
         "upload": fields["train_upload"].button.file_types, "help": options.TABLES, "file": list(files.FILE_SUFFIXES),
@@ -218,6 +306,13 @@ print(json.dumps({
 """
 
 
+def run_in(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What Python answers in the copy, whose packages come before the installed ones."""
+    environment = {**os.environ, "PYTHONPATH": str(project)}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+
+
 @pytest.fixture(scope="module")
 def answers(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a copy of the project says about each recipe, once all are carried out."""
@@ -235,6 +330,9 @@ def answers(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, A
         "training/objectives/absolute.py": OBJECTIVE,
         "training/data/tables/moses.py": FORMAT,
         "training/models/letters.py": MODEL,
+        "sbert_app/pages/quote/__init__.py": "",
+        "sbert_app/pages/quote/page.py": PAGE,
+        "sbert_app/pages/evaluate/rows.py": TAB,
         "pairs.csv": "\n".join(["sentence1,sentence2,score", *scored]),
         "anagrams.csv": "\n".join(["sentence1,sentence2,score", *anagrams]),
         "pairs.moses": moses,
@@ -246,29 +344,37 @@ def answers(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, A
         (project / name).write_text(content, encoding="utf-8")
     (project / "bytes.csv").write_bytes(bytes(range(256)) * 40)
     table, parquet = "training/data/tables/table.py", "from training.data.tables.parquet"
+    module_table = "SENTENCE_MODULES: dict[str, type[SentenceModule]] = {"
+    layer_norm = '    "LayerNorm": {"dimension": None},\n'
+    evaluation = "sbert_app/pages/evaluate/page.py"
     lines = [
         ("training/similarities.py", "SIMILARITIES = {\n", f"SIMILARITIES = {{\n{SIMILARITY}"),
         (table, ")\nSUFFIXES", '    Format("Moses", (".moses",), open_moses),\n)\nSUFFIXES'),
         (table, parquet, f"from training.data.tables.moses import open_moses\n{parquet}"),
         ("training/catalogue.py", "DATA_SETS = {\n", f"DATA_SETS = {{\n{DATA_SET}"),
         ("training/models/model.py", "OPENERS = [\n", OPENERS),
+        ("training/models/modules.py", module_table, f'{MODULE}{module_table}"Dropout": Dropout, '),
+        ("training/models/folder.py", layer_norm, f'{layer_norm}    "Dropout": {{"dropout": None}},\n'),
+        ("sbert_app/pages/__init__.py", '"learn")', '"learn", "quote")'),
+        (evaluation, "folds, labels", "folds, labels, rows"),
+        (evaluation, "TABS = (\n", 'TABS = (\n    (rows.build, "Rows", "rows"),\n'),
+        ("sbert_app/cli.py", "compare, export, search", "compare, export, search, tokens"),
+        ("sbert_app/cli.py", "    doctor: ", '    tokens: "tokens sentences.txt",\n    doctor: '),
     ]
     for name, place, line in lines:
         text = (project / name).read_text(encoding="utf-8")
         assert text.count(place) == 1
         (project / name).write_text(text.replace(place, line), encoding="utf-8")
-    with (project / "training/pooling.py").open("a", encoding="utf-8") as file:
-        file.write(POOLING)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(home)],
-        cwd=project,
-        env={**os.environ, "PYTHONPATH": str(project)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    for name, addition in (("training/pooling.py", POOLING), ("sbert_app/commands/sentences.py", COMMAND)):
+        with (project / name).open("a", encoding="utf-8") as file:
+            file.write(addition)
+    tests = project / "tests"
+    tests.mkdir()
+    shutil.copy(ROOT / "tests/training/test_pooling.py", tests)
+    tested = run_in(project, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "no:randomly", str(tests))
+    program = run_in(project, "-c", PROGRAM, str(home))
+    assert program.returncode == 0, program.stderr
+    return {**json.loads(program.stdout.splitlines()[-1]), "pooling tests": tested.stdout}
 
 
 def test_a_lesson_is_a_text_and_a_module(answers):
@@ -295,6 +401,37 @@ def test_a_pooling_and_a_similarity_are_a_file_each(answers):
     assert pooling["matrix"] == [[-3], [-3]]
     assert pooling["choices"] == ["triplet_metric", "margin_similarity"]
     assert pooling["run"] == "finished"
+
+
+def test_the_tests_of_poolings_take_one_that_sentence_transformers_lacks(answers):
+    report = answers["pooling tests"]
+    assert "[median] PASSED" in report
+    assert "FAILED" not in report and "ERROR" not in report, report
+
+
+def test_a_module_is_a_class_and_two_lines(answers):
+    module = answers["module"]
+    assert module["head"] == ["Dropout"]
+    assert module["difference"] < 1e-5
+
+
+def test_a_page_is_a_folder_and_a_name(answers):
+    navigation, *rest = answers["page"]
+    assert 'href="./quote" aria-current="page">Quote</a>' in navigation
+    assert any("Which sentence says it best?" in html for html in rest)
+
+
+def test_a_tab_is_a_file_and_a_line(answers):
+    tab = answers["tab"]
+    assert "Rows" in tab["titles"]
+    assert tab["result"] == ["<p>all-MiniLM-L6-v2 can score 1,500 rows.</p>"]
+
+
+def test_a_command_is_a_function_and_its_place(answers):
+    command = answers["command"]
+    assert "tokens" in command["help"]
+    assert command["counted"]["tokens"] > 12, "each of six sentences has two words and more"
+    assert command["wrong"] == 2
 
 
 def test_a_format_of_files_is_a_reader_and_a_line(answers):

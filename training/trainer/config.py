@@ -138,8 +138,8 @@ class RunConfig(BaseModel):
     eval_data: OptionalData = setting(
         "stsb:dev",
         "Dev data",
-        "data that evaluates the run about every 100 steps, to keep the best model; held-out for a tenth of the "
-        "training data, none for random pairs only",
+        "data that evaluates the run about every 100 steps, to keep the best model; held-out reserves a tenth of "
+        "the training data, none only measures collapse on random pairs",
         words="stsb:dev; of your own data held-out",
         metavar="NAME_OR_FILE",
     )

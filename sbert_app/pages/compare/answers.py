@@ -160,7 +160,7 @@ def as_python(question: Question) -> str:
         'print("cosine", float(u @ v))',
     ]
     if question.cross:
-        lines.append(f'print("cross-encoder", float(CrossEncoder.load({question.cross!r}).predict([(a, b)])[0]))')
+        lines.append(f'print("cross-encoder", float(CrossEncoder({question.cross!r}).predict([(a, b)])[0]))')
     return "\n".join(lines)
 
 

@@ -268,7 +268,7 @@ class TestSnippets:
         compile(code, "snippet", "exec")
         assert "CrossEncoder" not in code
         asked = Question("a", "b", ModelName("m"), cross="minilm-stsb")
-        assert "CrossEncoder.load('minilm-stsb')" in answers.as_python(asked)
+        assert "CrossEncoder('minilm-stsb')" in answers.as_python(asked)
         asked = Question("it's", "b", ModelName("m"), "max")
         arguments = shlex.split(answers.as_curl("http://host", asked).replace("\\\n", ""))
         sent = {"sentence_a": "it's", "sentence_b": "b", "model": "m", "pooling": "max", "cross_encoder": "none"}

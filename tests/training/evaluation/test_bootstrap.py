@@ -138,7 +138,7 @@ def test_no_interval_leaves_the_values_that_a_figure_can_have():
     [(50, 50, 0.5), (200, 200, 0.5), (1_000, 1_000, 0.5), (50, 16, 0.8), (200, 40, 0.8), (1_000, 100, 0.8)],
 )
 def test_intervals_of_pairs_that_share_sentences_cover_the_truth(n, sentences, own):
-    """In 92 to 97 of 100 samples (docs/measurements.md); at 0.8 those that take pairs as independent do not."""
+    """In 92 to 97 of 100 samples (benchmarks/README.md); at 0.8 those that take pairs as independent do not."""
     truth, samples, coverage = 6 / np.pi * np.arcsin(TRUTH / 2), 400, np.zeros(2)
     for seed in range(samples):
         x, y, keys = sharing(n, sentences, own, seed)
