@@ -153,10 +153,12 @@ def ceiling(project: Project) -> Estimate | None:
     influence = np.zeros(len(project.pairs))
     for first, second in combinations(ratings.values(), 2):
         shared = [pair for pair in first if pair in second]
-        scores = [np.array([rating[pair] for pair in shared]) for rating in (first, second)]
-        if len(shared) < FEWEST_JUDGED or np.isnan(spearman(*scores)):
+        if len(shared) < FEWEST_JUDGED:
             continue
-        between = correlation(*scores, resamples=1)
+        one, other = (np.array([rating[pair] for pair in shared]) for rating in (first, second))
+        between = correlation(one, other, resamples=1)
+        if np.isnan(between.value):
+            continue
         correlations.append(between.value)
         influence[shared] += between.influence
     r = float(np.mean(correlations)) if correlations else 0.0
