@@ -1,4 +1,4 @@
-"""Measures the runs of lesson 17 for assets/defects.json: python -m scripts.measure_defects [--seeds 3] [--steps 60]
+"""Measures the runs of lesson 17 for assets/defects.json: python -m scripts.measure_defects [--seeds 3] [--steps 48]
 
 All 16 combinations of a seed come before the next seed. The file is written after each run; called again, the script
 goes on with those that are missing.
@@ -8,7 +8,7 @@ import argparse
 from dataclasses import replace
 from datetime import date
 
-from sbert_app.services.experiments.defects import COMBINATIONS, SHIPPED, DefectTable, shipped, train_with
+from sbert_app.services.experiments.defects import COMBINATIONS, SHIPPED, STEPS, DefectTable, shipped, train_with
 from sbert_app.services.store.documents import write_document
 from scripts.measure_ablation import machine
 from training.sources.home import home_folder
@@ -17,7 +17,7 @@ from training.sources.home import home_folder
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=STEPS)
     options = parser.parse_args()
     command = f"python -m scripts.measure_defects --seeds {options.seeds} --steps {options.steps}"
     table = shipped() if SHIPPED.exists() else DefectTable(command, "", {}, ())

@@ -5,9 +5,11 @@ held-out (20%). No sentence is in two parts, and the held-out pairs are used onl
 The data of the run are stored with the uploads, so that later ratings do not change them.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from statistics import harmonic_mean
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ from sbert_app.services.store.documents import read_document, write_document
 from training.agreement import krippendorff_alpha
 from training.data.transforms import sentence_groups
 from training.errors import InputError
-from training.evaluation.bootstrap import Difference, Estimate, correlation, sentence_keys
+from training.evaluation.bootstrap import NORMAL_975, Difference, Estimate, correlation, sentence_keys
 from training.evaluation.metrics import spearman
 from training.names import ModelName
 from training.trainer.config import RunConfig
@@ -91,7 +93,7 @@ class Quality:
     random: Estimate | None
     random_pairs: int
     raters: dict[str, float]
-    ceiling: float | None
+    ceiling: Estimate | None
 
     @property
     def more_pairs(self) -> int:
@@ -139,17 +141,34 @@ def disagreements(project: Project, rater: str) -> list[Disagreement]:
     return sorted(pairs, key=lambda pair: (-pair.difference, pair.pair))
 
 
-def ceiling(project: Project) -> float | None:
+def ceiling(project: Project) -> Estimate | None:
     """ρ ×100 that a perfect model would have with the mean ratings: the root of their reliability.
 
     The reliability of the mean of k ratings with the correlation r of two raters is k r / (1 + (k − 1) r) (Spearman and
-    Brown 1910). None where no two raters share ten pairs, or they do not agree.
+    Brown 1910). k is the harmonic mean over the pairs, as the error of a mean is that of one rating divided by k. The
+    interval is that of r. None where no two raters share ten pairs, or they do not agree.
     """
-    raters = agreement(project)
-    between = [rho for rho, pairs in raters.between.values() if pairs >= FEWEST_JUDGED and not np.isnan(rho)]
-    r = float(np.mean(between)) if between else 0.0
-    k = sum(raters.judged.values()) / max(len(mean_ratings(project)), 1)
-    return 100 * float(np.sqrt(k * r / (1 + (k - 1) * r))) if r > 0 else None
+    ratings = project.ratings()
+    correlations = []
+    influence = np.zeros(len(project.pairs))
+    for first, second in combinations(ratings.values(), 2):
+        shared = [pair for pair in first if pair in second]
+        if len(shared) < FEWEST_JUDGED:
+            continue
+        one, other = (np.array([rating[pair] for pair in shared]) for rating in (first, second))
+        between = correlation(one, other, resamples=1)
+        if np.isnan(between.value):
+            continue
+        correlations.append(between.value)
+        influence[shared] += between.influence
+    r = float(np.mean(correlations)) if correlations else 0.0
+    if r <= 0:
+        return None
+    counts = Counter(pair for scores in ratings.values() for pair in scores)
+    k = harmonic_mean(counts.values())
+    margin = NORMAL_975 * float(np.linalg.norm(influence)) / len(correlations)
+    ends = np.clip([r, r - margin, r + margin], 0, 1)
+    return Estimate(*(100 * np.sqrt(k * ends / (1 + (k - 1) * ends))))
 
 
 def rater_correlations(project: Project) -> dict[str, float]:

@@ -231,7 +231,8 @@ class UmapProcess:
         try:
             if not self._is_ready:
                 self._is_ready = self._answer(watch)
-            self._connection.send((jobs, settings))
+            # A process that hangs does not read, and a large job is only sent once it is read.
+            threading.Thread(target=self._send, args=((jobs, settings),), daemon=True).start()
             while isinstance(answer := self._answer(watch), float):
                 layout.report(answer, None, 100)
         except (EOFError, OSError) as error:
@@ -242,6 +243,11 @@ class UmapProcess:
             ) from error
         (compiled_code(self.home) / "complete").touch()
         return answer
+
+    def _send(self, message: tuple[list[Job], MapSettings]) -> None:
+        # `_answer` notices a process that has ended.
+        with suppress(OSError):
+            self._connection.send(message)
 
     def _answer(self, watch: Watch) -> Any:
         deadline = time.monotonic() + STALLED_SECONDS

@@ -1,10 +1,9 @@
 """Lesson 17: a training run that learned nothing, and how its curves say why.
 
-The runs ship, 16 combinations of four defects with three seeds each (`sbert_app.services.experiments.defects`); the
-chosen one can also be trained here, for 60 steps.
+The runs ship, 16 combinations of four defects with several seeds each (`sbert_app.services.experiments.defects`); the
+chosen one can also be trained here.
 """
 
-import math
 import threading
 from collections.abc import Sequence
 from statistics import fmean
@@ -18,13 +17,11 @@ from sbert_app.formats import format_duration
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, measured, styled, table
 from sbert_app.process import is_ending
-from sbert_app.services.experiments.defects import DEFECTS, NOTEBOOK, DefectRun, shipped, train_with
+from sbert_app.services.experiments.defects import DEFECTS, NOTEBOOK, STEPS, DefectRun, shipped, train_with
 from training.errors import InputError
 
-GUESS = math.log(3)
 # The machine and the day of the runs that ship.
 shipped_with = macro("learn/shipped")
-STEPS_HERE = 60
 _training = threading.Lock()
 
 
@@ -49,7 +46,7 @@ def _train(context: Context, defects: Sequence[str]) -> DefectRun:
     if not _training.acquire(blocking=False):
         raise InputError("somebody else is training in this lesson: tick the box again in a minute")
     try:
-        return train_with(defects, context.setup.seed, STEPS_HERE, context.runs.home, is_ending.is_set)
+        return train_with(defects, context.setup.seed, STEPS, context.runs.home, is_ending.is_set)
     finally:
         _training.release()
 
@@ -69,7 +66,7 @@ def curves(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | None)
             width = 3 if run is here else 1.8
             add_scatter(figure, steps, values, colour, hover, line_width=width, row=row, col=1)
     line = {"line_dash": "dot", "line_color": PALETTE["vermillion"]}
-    figure.add_hline(GUESS, **line, row=1, col=1, annotation_text="guessing: ln 3")
+    figure.add_hline(lines[0][0].guess, **line, row=1, col=1, annotation_text="guessing the mean score")
     styled(figure, 520)
     figure.update_layout(margin_t=36)
     figure.update_xaxes(title_text="step", row=rows, col=1)
@@ -85,21 +82,23 @@ def describe(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | Non
     rows = []
     for names, of_one in runs.items():
         if of_one:
-            loss, cosine = (fmean(getattr(run, name)[-1] for run in of_one) for name in ("losses", "random_cosine"))
+            loss = fmean(run.losses[-1] for run in of_one)
             before, after = (100 * fmean(run.rho[at] for run in of_one) for at in (0, -1))
+            cosine = fmean(run.random_cosine[0] for run in of_one)
             rows.append((_defects(names), f"{loss:.3f}", f"{before:.1f}", f"{after:.1f}", f"{cosine:.2f}"))
-    header = ("defects", "loss at the end", "ρ before", "ρ after", "random pairs")
+    header = ("defects", "loss at the end", "ρ before", "ρ after", "random pairs before")
     last = list(runs.values())[-1]
-    # One sentence of each kind: the seeds differ in the loss that it names.
+    # One sentence of each kind: the seeds differ in the figures that it names.
     sentences = list({warning[:9]: warning for run in last for warning in run.warnings}.values())
     grey = "Grey: no defect. Blue: with the defects that are ticked" + (". Orange: trained here." if here else ".")
     sentences = [f"The app says of such a run: “{sentence}.”" for sentence in sentences]
+    sentences = sentences or ["The app says nothing of such a run: it passes all four checks."]
     source = shipped()
     machine = source.machine.get("device", "")
     where = f"means of {len(last)} seeds, {last[0].steps[-1]} steps each, on {machine}, {source.measured}"
     html = table(header, rows, wide=True) + findings([grey, *sentences]) + shipped_with(where)
     if here:
-        html += measured(f"{STEPS_HERE} steps in {format_duration(here.seconds)}, loss {here.losses[-1]:.3f}; one seed")
+        html += measured(f"{STEPS} steps in {format_duration(here.seconds)}, loss {here.losses[-1]:.3f}; one seed")
     return html
 
 
@@ -109,6 +108,6 @@ def build() -> Demo:
     defects = gr.CheckboxGroup(
         choices, value=list(NOTEBOOK), label="Defects of the run", info=hint, elem_id="learn-defects"
     )
-    label, hint = f"Train it here too, {STEPS_HERE} steps", "Half a minute to two minutes"
+    label, hint = f"Train it here too, {STEPS} steps", "Half a minute to two minutes"
     here = gr.Checkbox(False, label=label, info=hint, elem_id="learn-train")
     return Demo([defects, here], show)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sbert_app.services.annotations import quality
-from sbert_app.services.annotations.project import ChosenPair, ProjectInfo, Projects
+from sbert_app.services.annotations.project import ChosenPair, Project, ProjectInfo, Projects
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import RunStore
@@ -79,8 +79,25 @@ def test_each_rater_stands_beside_the_mean_of_the_others_and_the_ceiling_is_that
     found = quality.rater_correlations(project)
     assert found["Ben"] == pytest.approx(100 * spearman(table[1], table[[0, 2]].mean(axis=0)))
     assert list(found) == ["Ann", "Ben", "Cem"]
-    # Spearman–Brown: a model of the true scores agrees more with the mean than any rater with the others.
-    assert max(found.values()) < quality.ceiling(project) <= 100
+    # Spearman–Brown, with 3 ratings of 20 pairs and 1 of 40, whose mean has the error of 1.3 ratings.
+    r = np.mean([spearman(table[0], table[1]), spearman(table[0], table[2]), spearman(table[1], table[2])])
+    k = 60 / (20 / 3 + 40 / 1)
+    ceiling = quality.ceiling(project)
+    assert ceiling.value == pytest.approx(100 * np.sqrt(k * r / (1 + (k - 1) * r)))
+    assert ceiling.low < ceiling.value < ceiling.high <= 100
+
+
+def test_the_interval_of_the_ceiling_is_as_wide_as_ceilings_differ(project, monkeypatch):
+    random = np.random.default_rng(0)
+    ceilings = []
+    for _ in range(50):
+        truth = random.uniform(0, 5, 60)
+        scores = np.clip(np.round(truth + random.normal(0, 1.6, (3, 60))), 0, 5).astype(int)
+        ratings = {name: dict(enumerate(row.tolist())) for name, row in zip("abc", scores, strict=True)}
+        monkeypatch.setattr(Project, "ratings", lambda self, ratings=ratings: ratings)
+        ceilings.append(quality.ceiling(project))
+    width = 2 * 1.96 * np.std([ceiling.value for ceiling in ceilings])
+    assert np.mean([ceiling.high - ceiling.low for ceiling in ceilings]) == pytest.approx(width, rel=0.25)
 
 
 def test_a_models_quality_comes_with_an_interval_and_on_the_random_pairs_apart(project, models):

@@ -1,7 +1,9 @@
 """The defects of the notebook, and the runs of lesson 17 that have them."""
 
+import json
 import math
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 
@@ -11,7 +13,9 @@ from sbert_app.services.experiments import defects
 from sbert_app.services.experiments.defects import COMBINATIONS, DEFECTS, NOTEBOOK, shipped, train_with
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import RunStore
+from training.catalogue import read_asset
 from training.errors import InputError, Stopped
+from training.trainer.run_metrics import ALIKE, TOLERANCE
 
 
 @pytest.fixture(scope="module")
@@ -27,13 +31,44 @@ def test_a_run_with_defects_says_which_and_learns_nothing(run):
     assert run.warnings[0].startswith("The learning rate is 0")
 
 
-def test_every_combination_ships_with_three_seeds_and_behaves_as_the_lesson_says():
-    runs = shipped().runs
-    assert sorted((run.defects, run.seed) for run in runs) == sorted((d, s) for d in COMBINATIONS for s in range(3))
-    for run in runs:
-        if "schedule" in run.defects:
-            assert len(set(run.rho)) == 1
-            assert any(warning.startswith("The learning rate is 0") for warning in run.warnings)
+def test_every_combination_ships_with_three_seeds():
+    runs = [(run.defects, run.seed) for run in shipped().runs]
+    assert sorted(runs) == sorted((names, seed) for names in COMBINATIONS for seed in range(3))
+
+
+@pytest.mark.parametrize("run", shipped().runs, ids=lambda run: f"{'-'.join(run.defects) or 'none'}-{run.seed}")
+def test_the_healthy_runs_learn_and_pass_the_checks_and_each_sick_one_fails_one_in_words(run):
+    if not run.defects:
+        assert run.warnings == ()
+        assert fmean(run.losses[-20:]) < run.guess - TOLERANCE
+        assert run.rho[-1] > run.rho[0] + 0.02
+        return
+    assert run.warnings
+    if "schedule" in run.defects:
+        assert len(set(run.rho)) == 1
+        assert any(warning.startswith("The learning rate is 0") for warning in run.warnings)
+    if {"mask", "base"} & set(run.defects):
+        assert any(warning.startswith("All vectors were much alike before the first step") for warning in run.warnings)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_question_has_one_answer(seed):
+    """Both make vectors alike before the first step; unmasked padding alone costs ρ there."""
+    before = {run.defects: run for run in shipped().runs if run.seed == seed}
+    healthy, mask, base = (before[names] for names in ((), ("mask",), ("base",)))
+    assert min(mask.random_cosine[0], base.random_cosine[0]) > ALIKE > healthy.random_cosine[0]
+    assert mask.rho[0] < healthy.rho[0] - 0.1 < base.rho[0]
+
+
+def test_the_text_quotes_the_figures_of_the_runs_that_ship():
+    """Those of random weights, which the check is about and which learn all the same."""
+
+    def rho(defects, at):
+        return 100 * fmean(run.rho[at] for run in shipped().runs if run.defects == defects)
+
+    text = json.loads(read_asset("lessons/17.json"))["text"][-1]
+    random = f"ρ rises from {rho(('base',), 0):.0f} to {rho(('base',), -1):.0f}"
+    assert f"{random}, and from the raw BERT from {rho((), 0):.0f} to {rho((), -1):.0f}" in text
 
 
 def test_the_lesson_shows_the_runs_that_are_chosen_and_one_of_this_machine(home, run, monkeypatch):

@@ -13,6 +13,7 @@ from waiting import wait_until
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.corpus.corpus import Corpus, GoldPairs
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, encode
+from sbert_app.services.corpus.neighbours import neighbours
 from sbert_app.services.corpus.open_corpora import SHIPPED, EmbeddingCache
 from sbert_app.services.maps import projection
 from sbert_app.services.maps.corpus_map import compute_map, pair_distances
@@ -231,10 +232,13 @@ class TestCompiling:
         with pytest.raises(InputError, match="ended unexpectedly, with exit code 1"):
             UmapProcess(home).draw([(vectors, vectors[:, :2], vectors[:, :3])], QUICK, UNWATCHED)
 
-    def test_a_process_that_hangs_is_given_up(self, home, monkeypatch):
-        monkeypatch.setattr(projection, "STALLED_SECONDS", 1.0)
-        vectors = clouds()[0]
+    @pytest.mark.parametrize("is_waiting", [False, True], ids=["at its start", "before a map too large for a pipe"])
+    def test_a_process_that_hangs_is_given_up(self, home, monkeypatch, is_waiting):
+        vectors = np.tile(clouds()[0], (100, 1))
         process = UmapProcess(home)
+        if is_waiting:
+            process.draw([(clouds()[0], *neighbours(clouds()[0], 5))], QUICK, UNWATCHED)
+        monkeypatch.setattr(projection, "STALLED_SECONDS", 1.0)
         os.kill(process._process.pid, signal.SIGSTOP)
         try:
             with pytest.raises(InputError, match="did nothing for"):
