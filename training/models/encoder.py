@@ -9,7 +9,7 @@ for inference (`training.inference.runner`), in bfloat16 where the hardware does
 
 import copy
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -163,6 +163,15 @@ class Encoder(SentenceTransformerNames, TokenModel):
         self._apply(form)
 
     @property
+    def prompts(self) -> Mapping[str, str]:  # type: ignore[override]
+        """The prompts of the model's folder, by name; they can be set."""
+        return self.model_format.prompts
+
+    @prompts.setter
+    def prompts(self, prompts: Mapping[str, str]) -> None:
+        self._apply(replace(self.model_format, prompts=dict(prompts)))
+
+    @property
     def vocabulary_size(self) -> int:
         """The number of different tokens."""
         return int(self.backbone.get_input_embeddings().num_embeddings)
@@ -256,6 +265,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
         precision: str | None = None,
         truncate_dim: int | None = None,
         output_value: str = SENTENCE_EMBEDDING,
+        device: str | torch.device | None = None,
+        pool: Any = None,
     ) -> Any:
         """Sentences -> float32 (N, D), in the caller's order, as NumPy; one string -> (D,).
 
@@ -274,6 +285,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
             truncate_dim: keep only the first so many dimensions.
             output_value: ``token_embeddings`` returns for each sentence a tensor (T, H), a row for each token before
                 pooling.
+            device: move the weights there first, as `to` does.
+            pool: None; InputError for a pool of processes.
 
         InputError if a sentence is not text, or a prompt cannot be used.
         """
@@ -281,6 +294,10 @@ class Encoder(SentenceTransformerNames, TokenModel):
             raise InputError(f"normalize is {normalize!r}; the name of a prompt is given by prompt_name=")
         if normalize_embeddings is not None:
             normalize = normalize_embeddings or None
+        if pool is not None:
+            self.start_multi_process_pool()
+        if device is not None and pick_device(device) != self.device:
+            self.to(device)
         encoder = self.with_prompt(prompt, prompt_name).with_dimension(truncate_dim)
         listed = [sentences] if isinstance(sentences, str) else sentences
         if batch_size is not None:
@@ -352,7 +369,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         if self.dimension > self.full_dimension:
             raise InputError(f"{self.name} keeps {self.dimension} dimensions of {self.full_dimension}")
         self.similarity_fn_name = form.similarity
-        self.prompt, self.prompts = form.prompt, form.prompts
+        self.prompt = form.prompt
         self.prompt_advice = "" if form.prompt else prompt_advice(self.name, form.transformer, form.prompts)
         settings = f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"
         self.settings = settings if self.prompt or self.dimension < self.full_dimension else ""
