@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor
 
 from training.errors import InputError
@@ -27,13 +28,13 @@ def table(rows: list[list[list[float]]]) -> tuple[Tensor, Tensor]:
 
 token = st.lists(st.floats(-1e3, 1e3, width=32), min_size=DIMENSION, max_size=DIMENSION)
 batches = st.lists(st.lists(token, min_size=1, max_size=6), min_size=1, max_size=5).map(table)
+# A pooling of our own is tested by an example.
+REFEREED = [name for name in POOLINGS if name in Pooling.POOLING_MODES]
 every_pooling = pytest.mark.parametrize("name", POOLINGS)
 
 
 def test_the_table_holds_every_strategy_of_the_referee_and_means_are_summed_in_float32():
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
-    assert set(Pooling.POOLING_MODES) == set(POOLINGS)
+    assert set(Pooling.POOLING_MODES) <= set(POOLINGS)
     assert tuple(POOLINGS)[:3] == PAPER_POOLINGS == ("mean", "max", "cls")
     hidden = torch.ones(1, 512, DIMENSION, dtype=torch.bfloat16)  # a bfloat16 sum would stick at 256
     assert POOLINGS["mean"](hidden, None).tolist() == [[1.0] * DIMENSION]
@@ -64,14 +65,12 @@ def test_a_sentence_is_pooled_alike_alone_and_in_company(name: str, batch: tuple
         torch.testing.assert_close(together[i : i + 1], alone, rtol=1e-5, atol=1e-3)
 
 
-@pytest.mark.parametrize("names", [*POOLINGS, "mean+max", "lasttoken+cls+weightedmean"])
+@pytest.mark.parametrize("names", [*REFEREED, "mean+max", "lasttoken+cls+weightedmean"])
 @given(batch=batches, skipped=st.integers(0, 2), side=st.sampled_from(["right", "left"]))
 def test_equals_the_referee_with_padding_on_either_side_and_a_prompt_left_out(
     names: str, batch: tuple[Tensor, Tensor], skipped: int, side: str
 ):
     """Of sentences that are longer than the prompt; of shorter ones the referee keeps nothing."""
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
     hidden, mask = batch
     rows = mask.sum(dim=1) > skipped
     hidden, mask = hidden[rows], mask[rows]

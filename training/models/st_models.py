@@ -70,10 +70,15 @@ class STModel(Model):
     _max_length: int | None
     _computing: threading.Lock
 
+    def __init__(self, name: ModelName | Path | str | None = None, **options: Any) -> None:
+        """Opens a model by name with the arguments of `load`; without a name it is empty."""
+        if name is not None:
+            vars(self).update(vars(self.load(name, **options)))
+
     @classmethod
     def load(
         cls,
-        name: str | ModelName,
+        name: ModelName | Path | str,
         dtype: str = "auto",
         device: str = "auto",
         home: str | Path | None = None,
@@ -368,7 +373,7 @@ class Term(NamedTuple):
 
 
 class SparseEncoder(STModel, SparseModel):
-    """A sparse encoder of SPLADE's kind. ``SparseEncoder.load`` opens one.
+    """A sparse encoder of SPLADE's kind. ``SparseEncoder(name)`` opens one.
 
     A text is a weight for each token of the vocabulary, nearly all 0: it has weights also for words that it does not
     contain, and an inverted index finds it by them.
