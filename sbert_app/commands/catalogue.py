@@ -92,14 +92,14 @@ def data(
     against: Annotated[
         str | None, Option(metavar="DATA", help="Look for the rows of this evaluation data, too.")
     ] = None,
-    clean: Annotated[Path | None, Option(metavar="OUT", help="Write the file without the rows at fault.")] = None,
+    clean: Annotated[Path | None, Option(metavar="OUT", help="Write the file without the problem rows.")] = None,
     home: options.Home = None,
     offline: options.Offline = False,
     as_json: options.Json = False,
 ) -> None:
     """List the data sets, or show how one or a file is read.
 
-    It also lists the rows at fault: pairs that are equal, with one judgement or several, sentences that are paired with
+    It also lists problem rows: duplicate pairs, pairs that are judged differently, sentences that are paired with
     themselves, rows of evaluation data, and text that a model cannot read.
     """
     place = options.prepare(home, offline)

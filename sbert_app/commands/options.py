@@ -71,7 +71,9 @@ RunId = Annotated[
 Sentences = Annotated[
     str, Argument(metavar="IN", help="Sentences: a file (.txt, .csv, …), a data set such as stsb:dev, or -.")
 ]
-Columns = Annotated[str | None, Option(metavar="A,B[,GOLD]", help="A pair and its score, or a text.")]
+Columns = Annotated[
+    str | None, Option(metavar="A,B[,GOLD]", help="The columns of a pair and perhaps its score, or of a text.")
+]
 Encoding = Annotated[str | None, Option(metavar="NAME", help="A text file's encoding. [detected]")]
 Home = Annotated[Path | None, Option(metavar="DIR", help="Models, data and runs. [$SBERT_HOME or the platform's]")]
 Threshold = Annotated[
@@ -88,9 +90,7 @@ MatchFrom = Annotated[
         help="The gold score (0 to 5) from which a pair is a match [4], or a grade from which a document is.",
     ),
 ]
-KeepUnknown = Annotated[
-    bool, Option("--keep-unknown", help="Text of which the model knows no token may be similar too.")
-]
+KeepUnknown = Annotated[bool, Option("--keep-unknown", help="Also score texts that the model has no tokens for.")]
 OFFLINE_HELP = "Ask neither the Hub nor the package index."
 EngineName = Annotated[str | None, Option(metavar="local|ray", help="What trains. [local; ray where SBERT_RAY is set]")]
 Address = Annotated[

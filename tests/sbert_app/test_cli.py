@@ -69,7 +69,9 @@ def test_the_header_of_a_npy_file_has_room_for_any_number_of_rows(tmp_path: Path
 def test_score_adds_columns_and_keeps_the_rest(run: Run, folder: Path, model: Path):
     said = run("score", "pairs.csv", "scored.csv", "--model", model, "--json").json
     assert (said["rows"], said["scored"], said["report"]["cosine_gold"]["n"]) == (3, 3, 3)
-    assert len(json.dumps(said)) < 2_500, "the figures alone"
+    figures = {"mean", "sampled", "cosine_gold", "cross_gold", "cosine_cross", "decision"}
+    assert said["report"].keys() == figures, "neither histograms nor rows"
+    assert "missing" not in said["gold"]
     rows = read_csv(folder / "scored.csv")
     assert list(rows[0]) == ["sentence1", "sentence2", "score", "cosine", "note"]
     assert [row["sentence1"] for row in rows] == ["the man", "the cat", "the cat is in the food"]

@@ -1,5 +1,6 @@
 """The names of sentence-transformers for what an encoder has, so that code for its models, such as evaluators, runs."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -25,8 +26,9 @@ class SentenceTransformerNames(VectorModel):
     head: Any  # a sequence of `SentenceModule`
     _runner: InferenceRunner[Any] | None
 
+    @abstractmethod
     def save(self, folder: str | Path) -> None:
-        raise NotImplementedError
+        """Writes the model's folder."""
 
     def save_pretrained(self, path: str | Path) -> None:
         """Writes the model's folder, as ``save``."""

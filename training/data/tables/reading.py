@@ -357,7 +357,7 @@ class _Reader:
         columns = list(self.rows)
         meant = did_you_mean(requested, columns)
         layout = f" ({self.layout})" if self.layout else ""
-        raise InputError(f"{self.name}{layout} has no column {quoted(requested)}; it has {listed(columns)}{meant}.")
+        raise InputError(f"{self.name}{layout} has no column {quoted(requested)}; it has {listed(columns)}{meant}")
 
     # ------------------------------------------------------------ the sentences
 
