@@ -71,9 +71,7 @@ RunId = Annotated[
 Sentences = Annotated[
     str, Argument(metavar="IN", help="Sentences: a file (.txt, .csv, …), a data set such as stsb:dev, or -.")
 ]
-Columns = Annotated[
-    str | None, Option(metavar="A,B[,GOLD]", help="The columns of a pair, perhaps a score, or a text.")
-]
+Columns = Annotated[str | None, Option(metavar="A,B[,GOLD]", help="The columns of a pair, perhaps a score, or a text.")]
 Encoding = Annotated[str | None, Option(metavar="NAME", help="A text file's encoding. [detected]")]
 Home = Annotated[Path | None, Option(metavar="DIR", help="Models, data and runs. [$SBERT_HOME or the platform's]")]
 Threshold = Annotated[

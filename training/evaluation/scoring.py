@@ -115,10 +115,10 @@ def score(
     pair = reading.pair()
     opened = open_model(model, home=home) if isinstance(model, Path | str) else model
     texts = [list(map(as_text, cells[name])) for name in (pair.sentence1, pair.sentence2)]
-    rows = [row for row, both in enumerate(zip(*texts, strict=True)) if None not in both]
+    rows = np.array([row for row, both in enumerate(zip(*texts, strict=True)) if None not in both], dtype=np.int64)
     readable = [[column[row] or "" for row in rows] for column in texts]
     scores = np.full(len(frame), np.nan, dtype=np.float32)
-    if rows:
+    if len(rows):
         scores[rows] = opened.score(list(zip(*readable, strict=True)))
     for column in readable if not keep_unknown else ():
         scores[np.extract(opened.is_unknown(column), rows)] = np.nan

@@ -163,7 +163,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         self._apply(form)
 
     @property
-    def prompts(self) -> Mapping[str, str]:  # type: ignore[override]
+    def prompts(self) -> Mapping[str, str]:
         """The prompts of the model's folder, by name; they can be set."""
         return self.model_format.prompts
 
