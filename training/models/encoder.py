@@ -278,7 +278,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
             convert_to_tensor: return a tensor on the encoder's device, not a NumPy array.
             normalize_embeddings: as in sentence-transformers: True scales to length 1, False is ``normalize=None``.
             prompt_name: the prompt before each sentence of this call, by its name in the model's folder.
-            prompt: the same as text; "" for none.
+            prompt: the same as text, which goes before a name; "" for none.
             deterministic: the same vector to the bit whatever sentences are encoded beside it, which takes longer.
             convert_to_numpy: False returns a list of tensors.
             precision: float32, or codes in int8, uint8, binary or ubinary, as in sentence-transformers.
@@ -298,7 +298,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
             self.start_multi_process_pool()
         if device is not None and pick_device(device) != self.device:
             self.to(device)
-        encoder = self.with_prompt(prompt, prompt_name).with_dimension(truncate_dim)
+        prompted = self.with_prompt(prompt) if prompt is not None else self.with_prompt(name=prompt_name)
+        encoder = prompted.with_dimension(truncate_dim)
         listed = [sentences] if isinstance(sentences, str) else sentences
         if batch_size is not None:
             encoder = encoder.with_runner(encoder.inference.with_batch_size(batch_size))
