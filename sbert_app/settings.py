@@ -45,6 +45,10 @@ class Settings(BaseModel):
     allow_origins: tuple[Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]*://[^/\s,*]+$")], ...] = Field(
         (), description="origins such as app://obsidian.md, separated by commas"
     )
+    # Names of clients for models, as of /v1/embeddings.
+    aliases: tuple[Annotated[str, Field(pattern=r"^[^\s=,]+=[^\s,]+$")], ...] = Field(
+        (), description="NAME=MODEL, several separated by commas"
+    )
     # The path behind a proxy.
     root_path: str = Field("", pattern=r"^(/[\w.~-]+)*$", description="a path such as /sbert")
     # A server for everybody has the values of `PUBLIC`, short training and built-in models alone.
@@ -114,7 +118,9 @@ class Settings(BaseModel):
         user, _, password = value.partition(":")
         return (user, password) if user and password else value
 
-    @field_validator("allow_hosts", "allow_paths", "allow_endpoints", "allow_origins", "proxies", mode="before")
+    @field_validator(
+        "allow_hosts", "allow_paths", "allow_endpoints", "allow_origins", "aliases", "proxies", mode="before"
+    )
     @classmethod
     def _listed(cls, value: Any, field: ValidationInfo) -> object:
         """Splits a text at the separator; other collections are taken as they are."""
@@ -129,6 +135,10 @@ class Settings(BaseModel):
         """Writes addresses as `Endpoint.address` does; without a port they are reached by https."""
         endpoints = (ModelName(f"{ENDPOINT}https://{address}/v1#model").endpoint for address in addresses)
         return tuple(endpoint.address for endpoint in endpoints if endpoint)
+
+    def model_of(self, name: str) -> str:
+        """The model that is called so by ``aliases``, or else of that name."""
+        return dict(alias.split("=", 1) for alias in self.aliases).get(name, name)
 
     @property
     def temp_folder(self) -> Path:

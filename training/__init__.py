@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sentence_transformers.util import community_detection as community_detection
+    from sentence_transformers.util import quantize_embeddings as quantize_embeddings
 
     from training.clustering import near_duplicates as near_duplicates
     from training.data.dataset import Dataset as Dataset
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from training.evaluation.attribution import attribute as attribute
     from training.evaluation.calibration import calibrate as calibrate
     from training.evaluation.scoring import evaluate as evaluate
+    from training.evaluation.scoring import score as score
     from training.evaluation.thresholds import choose_threshold as choose_threshold
     from training.models.cross_encoder import CrossEncoder as CrossEncoder
     from training.models.encoder import Encoder as Encoder
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from training.models.model import open_model as open_model
     from training.models.retrievers import load_retriever as load_retriever
     from training.models.st_models import SparseEncoder as SparseEncoder
-    from training.quantization import quantize as quantize
     from training.search import QuantizedIndex as QuantizedIndex
     from training.search import SearchIndex as SearchIndex
     from training.search import paraphrase_mining as paraphrase_mining
@@ -37,14 +38,14 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _NAMES = {
-    "sentence_transformers.util": ("community_detection",),
+    "sentence_transformers.util": ("community_detection", "quantize_embeddings"),
     "training.clustering": ("near_duplicates",),
     "training.data.dataset": ("Dataset",),
     "training.data.load": ("RetrievalData", "load_data"),
     "training.errors": ("InputError",),
     "training.evaluation.attribution": ("attribute",),
     "training.evaluation.calibration": ("calibrate",),
-    "training.evaluation.scoring": ("evaluate",),
+    "training.evaluation.scoring": ("evaluate", "score"),
     "training.evaluation.thresholds": ("choose_threshold",),
     "training.models.cross_encoder": ("CrossEncoder",),
     "training.models.encoder": ("Encoder",),
@@ -52,7 +53,6 @@ _NAMES = {
     "training.models.model": ("open_model",),
     "training.models.retrievers": ("load_retriever",),
     "training.models.st_models": ("SparseEncoder",),
-    "training.quantization": ("quantize",),
     "training.search": ("QuantizedIndex", "SearchIndex", "paraphrase_mining", "semantic_search", "similarity"),
     "training.trainer.config": ("RunConfig",),
     "training.trainer.train": ("train",),

@@ -32,6 +32,8 @@ WORD_ENCODERS = (BILSTM, DAN)
 # The labels in tables of models whose names are too terse.
 MODEL_LABELS = {TFIDF: "TF-IDF", GLOVE: "GloVe average, 50 d", BM25: "BM25"}
 MODEL_LABELS |= {name: f"{name} (cross-encoder)" for name in CROSS_ENCODERS}
+# These need no files, or lie in the assets.
+SHIPPED = (RAW_BERT, TFIDF, BM25)
 # These come with the app; the sizes of downloads before the first use of others.
 WITH_THE_APP = (DEFAULT_MODEL, DEFAULT_CROSS_ENCODER, *BASELINES)
 DOWNLOADS = {LARGE_MODEL: "404 MB", "mpnet-stsb": "404 MB"}

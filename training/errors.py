@@ -55,8 +55,9 @@ def summary_of(error: UserFacingError) -> str:
 
 def did_you_mean(text: str, names: Iterable[str]) -> str:
     """A clause with the known name that is nearest to what was typed; "" where none is near."""
-    nearest = get_close_matches(text[:100], [name for name in names if name != text], n=1, cutoff=0.7)
-    return f"; did you mean {nearest[0]}?" if nearest else ""
+    known = {name.casefold(): name for name in names if name != text}
+    nearest = get_close_matches(text[:100].casefold(), known, n=1, cutoff=0.7)
+    return f"; did you mean {known[nearest[0]]}?" if nearest else ""
 
 
 def without_folders(text: str) -> str:

@@ -1,12 +1,11 @@
-"""Vectors in fewer bits, bfloat16, int8 or binary: their codes, and the values that codes stand for.
+"""Vectors in fewer bits, bfloat16, int8 or ubinary: their codes, and the values that codes stand for.
 
-    codes = quantize(vectors, "int8")                   int8 (N, D), a quarter of float32
+    codes = quantize(vectors, "int8", ranges(vectors))  int8 (N, D), a quarter of float32
     restore(codes, "int8", ranges(vectors))             float32 (N, D): the middle of each step
 
-The codes of int8 and binary equal those of ``quantize_embeddings`` of sentence-transformers, with the same calibration
-ranges and, for binary, "ubinary". They are also the codes of FAISS (``QT_8bit``, ``IndexBinaryFlat``), whose search
-restores int8 as here and compares binary vectors by the number of equal bits (the Hamming distance), which orders pairs
-as the cosine of ±1 vectors does.
+The codes of int8 and ubinary equal those of ``quantize_embeddings`` of sentence-transformers, and are the codes of
+FAISS (``QT_8bit``, ``IndexBinaryFlat``), whose search restores int8 as here and compares binary vectors by the number
+of equal bits (the Hamming distance), which orders pairs as the cosine of ±1 vectors does.
 """
 
 from collections.abc import Callable
@@ -38,22 +37,14 @@ def ranges(calibration: np.ndarray) -> Ranges:
     return np.stack([calibration.min(axis=0), calibration.max(axis=0)])
 
 
-def quantize(vectors: np.ndarray, precision: str = "int8", calibration: Ranges | None = None) -> np.ndarray:
-    """The codes of vectors: (N, D) float32, uint16 (the bits of bfloat16) or int8; for binary (N, ⌈D/8⌉) uint8.
-
-    `training.search.QuantizedIndex` searches in few bits and compares the best candidates in float32 again. InputError
-    if there is no such precision, or int8 is to be calibrated on fewer than two vectors.
+def quantize(vectors: np.ndarray, precision: str, calibration: Ranges) -> np.ndarray:
+    """The codes of vectors: (N, D) float32, uint16 (the bits of bfloat16) or int8; for ubinary (N, ⌈D/8⌉) uint8.
 
     Args:
         vectors: float32 (N, D).
-        precision: float32, bfloat16, int8 or binary.
-        calibration: the `ranges` for int8; None = those of ``vectors`` themselves. Vectors that are compared have to
-            be quantized with the same ranges.
+        precision: one of `PRECISIONS`.
+        calibration: the `ranges` for int8. Vectors that are compared have to be quantized with the same ranges.
     """
-    if precision not in PRECISIONS:
-        raise InputError(f"precision {precision!r} is unknown; choose {', '.join(PRECISIONS)}")
-    if calibration is None:
-        calibration = ranges(vectors) if precision == "int8" else vectors[:0]
     return PRECISIONS[precision].quantize(vectors, calibration)
 
 
@@ -93,5 +84,5 @@ PRECISIONS = {
     "float32": Precision("float32", 32, lambda vectors, _: vectors.astype(np.float32), lambda codes, _: codes),
     "bfloat16": Precision("bf16", 16, _to_bfloat16, lambda codes, _: (codes.astype(np.uint32) << 16).view(np.float32)),
     "int8": Precision("int8", 8, _to_int8, _from_int8),
-    "binary": Precision("binary", 1, lambda vectors, _: np.packbits(vectors > 0, axis=-1), _from_bits),
+    "ubinary": Precision("binary", 1, lambda vectors, _: np.packbits(vectors > 0, axis=-1), _from_bits),
 }

@@ -115,8 +115,19 @@ class SearchIndex:
 
     exact = True
 
-    def __init__(self, vectors: np.ndarray | Tensor, function: str | ScoreFunction = "cosine") -> None:
-        """``vectors``: (N, D). ``function``: one of `SIMILARITIES`, or a function (Q, D), (N, D) -> (Q, N)."""
+    def __init__(
+        self,
+        vectors: np.ndarray | Tensor,
+        function: str | ScoreFunction = "cosine",
+        query_chunk_size: int = QUERIES,
+        corpus_chunk_size: int = ROWS,
+    ) -> None:
+        """``vectors``: (N, D). ``function``: one of `SIMILARITIES`, or a function (Q, D), (N, D) -> (Q, N).
+
+        The chunks are the queries and the vectors that are compared at a time.
+        """
+        self._query_chunk_size = query_chunk_size
+        self._corpus_chunk_size = corpus_chunk_size
         self._is_cosine = function == "cosine"
         self._score = SIMILARITIES["dot"].matrix if self._is_cosine else _score_function(function)
         self._vectors = F.normalize(as_rows(vectors), dim=1) if self._is_cosine else as_rows(vectors)
@@ -133,7 +144,7 @@ class SearchIndex:
         rows_of_queries = as_rows(queries).to(self._vectors.device)
         check_dimensions(rows_of_queries, self._vectors)
         rows_of_queries = F.normalize(rows_of_queries, dim=1) if self._is_cosine else rows_of_queries
-        neighbours = [self._nearest(part, k) for part in rows_of_queries.split(QUERIES)]
+        neighbours = [self._nearest(part, k) for part in rows_of_queries.split(self._query_chunk_size)]
         scores, rows = (np.concatenate(parts) for parts in zip(*neighbours, strict=True))
         order = np.lexsort((rows, -scores))
         scores = np.take_along_axis(scores, order, 1)
@@ -143,8 +154,8 @@ class SearchIndex:
     def _nearest(self, queries: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
         scores = queries.new_empty(len(queries), 0)
         rows = torch.empty(len(queries), 0, dtype=torch.int64, device=queries.device)
-        for start in range(0, len(self), ROWS):
-            block = self._score(queries, self._vectors[start : start + ROWS])
+        for start in range(0, len(self), self._corpus_chunk_size):
+            block = self._score(queries, self._vectors[start : start + self._corpus_chunk_size])
             best = block.topk(min(k, block.shape[1]))
             scores = torch.cat([scores, best.values], 1)
             rows = torch.cat([rows, best.indices + start], 1)
@@ -244,6 +255,8 @@ def semantic_search(
     corpus_embeddings: np.ndarray | Tensor | SearchIndex | QuantizedIndex,
     top_k: int = 10,
     score_function: str | ScoreFunction = "cosine",
+    query_chunk_size: int = QUERIES,
+    corpus_chunk_size: int = ROWS,
 ) -> list[list[dict[str, Any]]]:
     """For each query the ``top_k`` nearest of the corpus, best first: ``corpus_id`` (row) and ``score``.
 
@@ -255,12 +268,14 @@ def semantic_search(
         top_k: the number of results; a smaller corpus has fewer. InputError if it is less than 1.
         score_function: cosine, dot, euclidean, manhattan, or a function (Q, D), (N, D) -> (Q, N) of tensors. An
             index has its own.
+        query_chunk_size: the queries that are compared at a time.
+        corpus_chunk_size: the vectors that they are compared with at a time. An index has its own.
     """
     if top_k < 1:
         raise InputError(f"top_k is {top_k}; it must be at least 1")
     index = corpus_embeddings
     if not isinstance(index, SearchIndex | QuantizedIndex):
-        index = SearchIndex(index, score_function)
+        index = SearchIndex(index, score_function, query_chunk_size, corpus_chunk_size)
     queries = as_rows(query_embeddings)
     if not len(index) or not len(queries):
         return [[] for _ in queries]

@@ -14,7 +14,7 @@ from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import PICKED, RunStore
 from sbert_app.terminal import print_result
 from training.atomic import folder_size
-from training.catalogue import BASELINES, BM25, CROSS_ENCODERS, DATA_SETS, DOWNLOADS, ENCODERS, TFIDF, WORD_ENCODERS
+from training.catalogue import BASELINES, BM25, CROSS_ENCODERS, DATA_SETS, DOWNLOADS, ENCODERS, WORD_ENCODERS
 from training.data.load import load_data
 from training.data.tables.table import open_table
 from training.errors import InputError
@@ -47,8 +47,7 @@ def models(
     kinds |= {name: "in the home folder" for name in own if name not in kinds}
     rows: list[dict[str, Any]] = []
     for name, kind in kinds.items():
-        # The first two have no weights to be fetched.
-        here = name in (TFIDF, BM25) or cache.is_here(name)
+        here = cache.is_here(name)
         rows.append({"name": name, "kind": kind, "here": here, "bytes": own.get(name)})
     for run in RunStore(place).list(PICKED):
         if run.has_model:

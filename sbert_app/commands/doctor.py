@@ -13,7 +13,7 @@ from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -114,10 +114,15 @@ def _reach(address: str) -> str:
         return "not asked, because offline"
     # Only the host of the address is printed, as that of a mirror may hold a password.
     started = time.perf_counter()
-    # An error is an answer, too.
-    with suppress(HTTPError):
+    host = urlsplit(address).hostname
+    try:
         urlopen(address, timeout=WAIT).close()
-    return f"{urlsplit(address).hostname} answers in {1000 * (time.perf_counter() - started):.0f} ms"
+    except HTTPError:
+        # An error is an answer, too.
+        pass
+    except URLError as error:
+        raise InputError(f"{host} cannot be reached: {error.reason}") from error
+    return f"{host} answers in {1000 * (time.perf_counter() - started):.0f} ms"
 
 
 def _speed(computing: options.Computing) -> str:

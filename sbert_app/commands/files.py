@@ -34,6 +34,8 @@ from training.evaluation.thresholds import CRITERIA, FIXED, Criterion
 if TYPE_CHECKING:
     from sbert_app.services.files.shards import Engine
 
+# The parts of a report in --json.
+FIGURES = ("mean", "sampled", "cosine_gold", "cross_gold", "cosine_cross", "decision")
 FILE_SUFFIXES = (*SUFFIXES, ".npy")
 
 
@@ -273,10 +275,12 @@ def score(
                     matches = apply_threshold(files[1], summary.columns, cosine, limit, outputs, gold=summary.gold)
         summary.outputs = matches.outputs if matches else summary.outputs[:1]
         values = summary.to_dict()
-        # This and the next are for figures.
+        # The rows, the histograms and the words for a missing score are for pages.
         del values["head"]
-        if values["report"] is not None:
-            del values["report"]["scatter"]
+        if summary.report is not None:
+            values["report"] = {key: values["report"][key] for key in FIGURES}
+        if summary.gold is not None:
+            del values["gold"]["missing"]
         lines = [*summary.remarks, summary.sentence, *_agreements(summary.report)]
         if matches is not None:
             values["matches"] = json_values(asdict(matches))

@@ -31,7 +31,9 @@ from sbert_app.terminal import clean_stdout, print_result
 from training.atomic import replace_folder, write_text
 from training.errors import InputError, Stopped
 from training.models.files import check_replaceable
+from training.objectives.base import OBJECTIVES
 from training.sources.resolve import find_run
+from training.trainer.config import SETTINGS
 
 runs = typer.Typer(help="List, show, stop, resume, rename, export, push or delete runs.", rich_markup_mode=None)
 
@@ -68,7 +70,9 @@ def list_runs(
 def show(run_id: options.RunId, home: options.Home = None, as_json: options.Json = False) -> None:
     """Show a run: its settings, its figures, the end of its log."""
     store, run = _open_run(home, run_id)
-    settings = "\n".join(f"  {key:16}{value}" for key, value in run.config.to_dict().items() if value is not None)
+    values = run.config.to_dict()
+    is_own = {key: run.config.objective in (setting.objectives or OBJECTIVES) for key, setting in SETTINGS.items()}
+    settings = "\n".join(f"  {key:28}{value}" for key, value in values.items() if value is not None and is_own[key])
     reason = f"reason: {run.record.reason}\n" if run.record.reason else ""
     log = store.log(run.id, lines=20)
     print_result(run.to_json(), as_json, f"{_line(run)}\n{reason}{settings}\nlog:\n{log}")

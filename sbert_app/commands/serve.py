@@ -53,6 +53,10 @@ def serve(
         list[str] | None,
         Option("--allow-origin", metavar="ORIGIN", help="A page that may send requests: app://obsidian.md."),
     ] = None,
+    aliases: Annotated[
+        list[str] | None,
+        Option("--alias", metavar="NAME=MODEL", help="A further name of a model for clients of /v1."),
+    ] = None,
     offline: Annotated[bool | None, Option("--offline", help=options.OFFLINE_HELP)] = None,
     mcp: Annotated[bool | None, Option("--mcp", help="Offer the endpoints to agents (MCP) too.")] = None,
     root_path: Annotated[str | None, Option(metavar="PATH", help="The path behind a proxy, such as /sbert.")] = None,

@@ -21,7 +21,7 @@ PRECISION_MARKERS = {
     "float32": ("blue", "circle"),
     "bfloat16": ("sky", "diamond"),
     "int8": ("green", "square"),
-    "binary": ("vermillion", "triangle-up"),
+    "ubinary": ("vermillion", "triangle-up"),
 }
 # The groups of models: name, colour, symbol.
 GROUPS = {

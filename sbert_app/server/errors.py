@@ -45,7 +45,8 @@ def error_answer(path: str, status: int, sentence: str, headers: dict[str, str] 
 def answer_to(error: UserFacingError, path: str) -> JSONResponse:
     """The answer to a request that ended with a user's error."""
     status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 400)
-    return error_answer(path, status, summary_of(error), {"Retry-After": "1"} if status == 429 else None)
+    hint = "; GET /v1/models lists models" if path.startswith("/v1/") and isinstance(error, NotFoundError) else ""
+    return error_answer(path, status, summary_of(error) + hint, {"Retry-After": "1"} if status == 429 else None)
 
 
 def mistake(errors: Sequence[Any]) -> str:

@@ -22,7 +22,6 @@ from sbert_app.server.endpoint import MOST_CHARACTERS, Body, Call, Endpoint, Nam
 from sbert_app.server.errors import error_answer
 from sbert_app.services.container import Services
 from sbert_app.services.models.unknown import check_finite, unknown_warnings
-from sbert_app.services.runs.store import RunStore
 from sbert_app.services.usage import usage
 from training.catalogue import CROSS_ENCODERS, ENCODERS
 from training.errors import InputError
@@ -138,14 +137,15 @@ class Ranking(BaseModel):
 
 def embeddings(call: Call, body: EmbeddingsBody) -> Embeddings:
     """Texts to vectors of length 1."""
+    name = call.services.settings.model_of(body.model)
     role = body.input_type if body.input_type in ("query", "document") else None
-    model = call.services.models.get(body.model, Model, role=role)
+    model = call.services.models.get(name, Model, role=role)
     if isinstance(model, PairModel):
         sentence = f"{body.model} is a cross-encoder, which scores pairs and has no vectors; ask /v1/rerank"
         raise InputError(sentence, public=sentence)
     encoder = required(model, VectorModel)
     if body.input_type and not role:
-        encoder = encoder.with_settings(ModelName.parse(f"{body.model}?prompt_name={body.input_type}"))
+        encoder = encoder.with_settings(ModelName.parse(f"{name}?prompt_name={body.input_type}"))
     if body.dimensions and body.dimensions > encoder.dimension:
         raise InputError(f"dimensions is {body.dimensions}; {body.model} has {encoder.dimension}")
     vectors = encoder.encode(body.input, should_stop=call.should_stop)
@@ -160,23 +160,24 @@ def embeddings(call: Call, body: EmbeddingsBody) -> Embeddings:
         data=[Embedding(index=index, embedding=value) for index, value in enumerate(values)],
         model=body.model,
         warnings=unknown_warnings([encoder], body.input),
-        **usage(body.model, *encoder.read_tokens(body.input)),
+        **usage(name, *encoder.read_tokens(body.input)),
     )
 
 
 def rerank(call: Call, body: RerankBody) -> Ranking:
     """Documents by their relevance to a query, best first: a cross-encoder's score, or the cosine of vectors."""
     models = call.services.models
+    name = call.services.settings.model_of(body.model)
     documents = body.documents
     pairs = [(body.query, document) for document in documents]
-    model = models.get(body.model, Model, role="document")
+    model = models.get(name, Model, role="document")
     if isinstance(model, PairModel):
         report = ReadReport(cut=set())
         scores = model.predict(pairs, should_stop=call.should_stop, report=report)
         tokens = report.tokens
         cut = [index for index, pair in enumerate(pairs) if pair in (report.cut or ())]
     else:
-        query_model = models.get(body.model, Model, role="query")
+        query_model = models.get(name, Model, role="query")
         if isinstance(model, VectorModel) and isinstance(query_model, VectorModel):
             query_vector = query_model.encode([body.query], should_stop=call.should_stop)[0]
             scores = model.encode(documents, should_stop=call.should_stop) @ query_vector
@@ -201,7 +202,7 @@ def rerank(call: Call, body: RerankBody) -> Ranking:
             for index in best.tolist()
         ],
         warnings=unknown_warnings([model], [body.query, *documents], names),
-        **usage(body.model, tokens, cut),
+        **usage(name, tokens, cut),
     )
 
 
@@ -215,7 +216,7 @@ class V1Endpoint(Endpoint):
         )
 
     def threads_for(self, call: Call, body: Any) -> CapacityLimiter:
-        server = ModelName.parse(body.model).endpoint
+        server = ModelName.parse(call.services.settings.model_of(body.model)).endpoint
         if server is None or server.address not in call.services.settings.allow_endpoints:
             return self.threads
         return self.threads_of_servers[server.address]
@@ -245,10 +246,11 @@ class ModelList(BaseModel):
     data: list[ModelEntry]
 
 
-def list_models(store: RunStore) -> ModelList:
-    """The built-in models and the runs that have one; any model of the Hub may be named as well."""
-    entries = [ModelEntry(id=name) for name in (*ENCODERS, *CROSS_ENCODERS)]
-    for run in store.recent():
+def list_models(services: Services) -> ModelList:
+    """The aliases, the built-in models and the runs that have one; any model of the Hub may be named as well."""
+    aliases = (alias.partition("=")[0] for alias in services.settings.aliases)
+    entries = [ModelEntry(id=name) for name in (*aliases, *ENCODERS, *CROSS_ENCODERS)]
+    for run in services.jobs.store.recent():
         if run.has_model:
             entries.append(ModelEntry(id=str(ModelName.of_run(run.id)), created=int(run.record.created)))
     return ModelList(data=entries)
@@ -266,13 +268,13 @@ def router(services: Services) -> APIRouter:
 
     @routes.get("/v1/models")
     def models() -> ModelList:
-        """The built-in models and the runs that have one; any model of the Hub may be named as well."""
-        return list_models(services.jobs.store)
+        """The aliases, the built-in models and the runs that have one; any model of the Hub may be named as well."""
+        return list_models(services)
 
     @routes.get("/v1/models/{name:path}", response_model=ModelEntry)
     def model(name: str) -> ModelEntry | Response:
         """One of these models."""
-        for entry in list_models(services.jobs.store).data:
+        for entry in list_models(services).data:
             if entry.id == name:
                 return entry
         return error_answer("/v1/models", 404, f"there is no model {name[:100]!r}; GET /v1/models lists them")

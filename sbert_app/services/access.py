@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from training.catalogue import BASELINES, CROSS_ENCODERS, DATA_SETS, ENCODERS
-from training.errors import InputError, NotFoundError
+from training.errors import InputError, NotFoundError, did_you_mean
 from training.names import RUN, SCRATCH, DataName, ModelName, is_repo_id
 from training.objectives.base import HELD_OUT
 from training.trainer.config import RunConfig
@@ -113,7 +113,8 @@ class AccessPolicy:
                 quotation = _quoted(name if data.is_retrieval else str(part))
                 paths = "(paths are for the command line and serve --allow-path)"
                 offered = "stsb" if self._is_public else f"{', '.join(DATA_SETS)} or hf:<org>/<name> {paths}"
-                raise _refused(f"data {quotation} cannot be used here; upload a file, or give {offered}")
+                meant = did_you_mean(part.name.partition(":")[0], DATA_SETS)
+                raise _refused(f"data {quotation} cannot be used here; upload a file, or give {offered}{meant}")
         return name
 
     def check_run(self, config: RunConfig) -> RunConfig:

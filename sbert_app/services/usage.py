@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sbert_app.services.access import TOKENS
-from training.catalogue import ENCODERS
+from training.catalogue import CROSS_ENCODERS, ENCODERS
 from training.models.model import Model, PairModel, VectorModel
 from training.names import ModelName
 
@@ -35,5 +35,5 @@ def usage_of_search(models: Sequence[Model], queries: Sequence[str], documents: 
 
 def usage(model: str, tokens: int, cut: list[int]) -> dict[str, Any]:
     """The part of an answer on the tokens that were read, and the positions of texts that were cut."""
-    TOKENS.labels(model if model in ENCODERS else "other").inc(tokens)
+    TOKENS.labels(model if model in (*ENCODERS, *CROSS_ENCODERS) else "other").inc(tokens)
     return {"usage": {"prompt_tokens": tokens, "total_tokens": tokens}, "truncated": cut}

@@ -69,6 +69,9 @@ def test_the_header_of_a_npy_file_has_room_for_any_number_of_rows(tmp_path: Path
 def test_score_adds_columns_and_keeps_the_rest(run: Run, folder: Path, model: Path):
     said = run("score", "pairs.csv", "scored.csv", "--model", model, "--json").json
     assert (said["rows"], said["scored"], said["report"]["cosine_gold"]["n"]) == (3, 3, 3)
+    figures = {"mean", "sampled", "cosine_gold", "cross_gold", "cosine_cross", "decision"}
+    assert said["report"].keys() == figures, "neither histograms nor rows"
+    assert "missing" not in said["gold"]
     rows = read_csv(folder / "scored.csv")
     assert list(rows[0]) == ["sentence1", "sentence2", "score", "cosine", "note"]
     assert [row["sentence1"] for row in rows] == ["the man", "the cat", "the cat is in the food"]
@@ -191,7 +194,11 @@ def test_a_run_from_training_to_deletion(run: Run, folder: Path, home: Path):
     assert (listed["id"], listed["state"], listed["config"]["base"]) == (name, "finished", "scratch:1x32")
     assert run("runs", *at, "--json").json == run("runs", "list", *at, "--json").json
     assert name in run("runs", "list", *at).out
-    assert "scratch:1x32" in run("runs", "show", name, *at).out
+    shown = run("runs", "show", name, *at).out
+    assert "scratch:1x32" in shown
+    settings = shown.partition("\nlog:")[0].splitlines()[1:]
+    assert all(len(line) <= 80 and len(line.split()) > 1 for line in settings)
+    assert "contrastive_margin" not in shown, "a setting of other objectives"
 
     assert run("runs", "export", name, "exported", *at, "--json").json["path"] == str(folder / "exported")
     by_folder = run("evaluate", "--model", "exported", "--data", "pairs.csv", "--json").json

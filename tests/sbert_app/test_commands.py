@@ -117,6 +117,8 @@ def test_search_finds_the_nearest_in_a_file(run: Run, folder: Path, model: Path,
     at = ("--model", model, "--home", tmp_path / "home")
     said = run("search", "sentences.jsonl", "a dog", "-k", "2", *at, "--json").json
     assert (said["hits"][0]["sentence"], len(said["hits"]), said["searched"]) == ("a dog", 2, 4)
+    rows = (folder / "sentences.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(rows[said["hits"][0]["row"] - 1])["sentence"] == "a dog", "rows count from 1, as in the table"
     text = run("search", "pairs.csv", "the man", *at, "--columns", "sentence2").out
     assert "3 sentences of pairs.csv" in text
 
@@ -137,7 +139,8 @@ def test_models_and_data_are_listed(run: Run, folder: Path, tmp_path: Path, home
     by_name = {each["name"]: each for each in run("models", "--home", home, "--json").json["models"]}
     assert by_name["all-MiniLM-L6-v2"]["here"] is True
     assert by_name["minilm-stsb"]["kind"] == "cross-encoder"
-    assert run("models", "--home", tmp_path / "new", "--json").json["models"][0]["here"] is False
+    new = {each["name"]: each["here"] for each in run("models", "--home", tmp_path / "new", "--json").json["models"]}
+    assert [name for name, here in new.items() if here] == ["raw-bert-mini", "tfidf", "bm25"], "what the package holds"
     assert run("data", "--json").json["data"]["stsb"]["form"] == "scored pairs"
     found = run("data", "pairs.csv", "--json").json
     assert (found["form"], found["rows"], found["first"][0]) == ("scored pairs", 3, ["the man", "a man", 4.5])

@@ -118,6 +118,7 @@ def test_files_are_scored_by_a_typed_route(shared_app, http):
             "did you mean all-MiniLM-L6-v2?",
         ),
         ("run_status", {"run_id": "nobody"}, 404, "there is no run"),
+        ("search", {"query": "a cat", "data": "sstb:dev"}, 400, "did you mean stsb?"),
         ("compare", {"sentence": "A cat."}, 400, "'sentence' is not known here"),
         ("compare", ["A cat."], 400, "must be a JSON object"),
     ],

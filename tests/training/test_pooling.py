@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor
 
 from training.errors import InputError
@@ -33,8 +34,6 @@ REFEREED = ("mean", "max", "cls", "lasttoken", "weightedmean", "mean_sqrt_len_to
 
 
 def test_the_table_holds_every_strategy_of_the_referee_and_means_are_summed_in_float32():
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
     assert set(Pooling.POOLING_MODES) == set(REFEREED) <= set(POOLINGS)
     assert tuple(POOLINGS)[:3] == PAPER_POOLINGS == ("mean", "max", "cls")
     hidden = torch.ones(1, 512, DIMENSION, dtype=torch.bfloat16)  # a bfloat16 sum would stick at 256
@@ -72,8 +71,6 @@ def test_equals_the_referee_with_padding_on_either_side_and_a_prompt_left_out(
     names: str, batch: tuple[Tensor, Tensor], skipped: int, side: str
 ):
     """Of sentences that are longer than the prompt; of shorter ones the referee keeps nothing."""
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
     hidden, mask = batch
     rows = mask.sum(dim=1) > skipped
     hidden, mask = hidden[rows], mask[rows]

@@ -34,10 +34,10 @@ def test_int8_and_bfloat16_are_those_of_the_libraries_in_stated_sizes(vectors):
 @pytest.mark.parametrize("dimension", [40, 32, 13])
 def test_binary_is_their_ubinary(vectors, dimension):
     kept = vectors[:, :dimension]
-    codes = quantize(kept, "binary", ranges(kept))
+    codes = quantize(kept, "ubinary", ranges(kept))
     np.testing.assert_array_equal(codes, quantize_embeddings(kept, "ubinary"))
-    assert codes.shape[1] == bytes_per_vector(dimension, "binary")
-    np.testing.assert_array_equal(restore(codes, "binary", ranges(kept)) > 0, kept > 0)
+    assert codes.shape[1] == bytes_per_vector(dimension, "ubinary")
+    np.testing.assert_array_equal(restore(codes, "ubinary", ranges(kept)) > 0, kept > 0)
 
 
 def test_int8_is_that_of_faiss(vectors):
@@ -62,11 +62,3 @@ def test_fewer_bits_are_further_from_the_cosine_and_binary_counts_equal_bits(vec
     assert errors == sorted(errors)
     equal_bits = ((u > 0) == (v > 0)).mean(axis=1)
     np.testing.assert_allclose(cosine(a, b), 2 * equal_bits - 1, atol=1e-6)
-
-
-def test_int8_is_calibrated_on_what_is_quantized_unless_ranges_are_given(vectors):
-    np.testing.assert_array_equal(quantize(vectors), quantize(vectors, "int8", ranges(vectors)))
-    np.testing.assert_array_equal(quantize(vectors), quantize_embeddings(vectors, "int8"))
-    np.testing.assert_array_equal(quantize(vectors[:1], "binary"), quantize_embeddings(vectors[:1], "ubinary"))
-    with pytest.raises(InputError, match="precision 'int4' is unknown; choose float32, bfloat16, int8, binary"):
-        quantize(vectors, "int4")

@@ -92,16 +92,7 @@ class Dataset:
         InputError if no form of data has these columns, they differ in length, or a score is no number; and with a
         question where several columns may be the judgement.
         """
-        lists = {}
-        for column, part in cells.items():
-            values: Any = part
-            # It would be taken for a list of its characters.
-            if isinstance(values, str):
-                raise InputError(f"{column} is one text; give a list of them")
-            lists[column] = values.tolist() if hasattr(values, "tolist") else list(values)
-        lists = flat_columns(lists)
-        reading = TableReading.of(name, {column: values[:HEAD_ROWS] for column, values in lists.items()})
-        reading = reading.with_columns(requested_columns(columns, reading))
+        lists, reading = read_cells(cells, name, columns)
         used = {column: lists[column] for column in reading.used}
         if len({len(column) for column in used.values()}) > 1:
             lengths = ", ".join(f"{column} has {len(values):,}" for column, values in used.items())
@@ -285,6 +276,22 @@ class Dataset:
         return replace(self, notes=(*self.notes, note))
 
 
+def read_cells(
+    cells: Mapping[str, Iterable[Any]], name: str, columns: str | None
+) -> tuple[dict[str, list[Any]], TableReading]:
+    """The columns of cells as lists, and what they are; the arguments are those of `Dataset.from_columns`."""
+    lists = {}
+    for column, part in cells.items():
+        values: Any = part
+        # It would be taken for a list of its characters.
+        if isinstance(values, str):
+            raise InputError(f"{column} is one text; give a list of them")
+        lists[column] = values.tolist() if hasattr(values, "tolist") else list(values)
+    lists = flat_columns(lists)
+    reading = TableReading.of(name, {column: values[:HEAD_ROWS] for column, values in lists.items()})
+    return lists, reading.with_columns(requested_columns(columns, reading))
+
+
 def as_dataset(data: Data, name: str) -> Dataset:
     """Makes a `Dataset` of rows, columns, a DataFrame or a set of the datasets library. InputError for other data."""
     if isinstance(data, Dataset):
@@ -419,7 +426,8 @@ def check_form(reading: TableReading) -> None:
         columns = listed([column.name for column in reading.columns])
         raise InputError(
             f"{reading.name} has {columns}; it needs sentence1 and sentence2 (with score or label, if there are any), "
-            "or anchor, positive and negative, or sentence; of a file, ?columns=A,B after its name says which they are"
+            'or anchor, positive and negative, or sentence; columns="A,B" says which they are, or ?columns=A,B after a '
+            "file's name"
         )
 
 

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from training.catalogue import LABELLED, SCORED, TRIPLETS
-from training.data.dataset import Data, Dataset, as_dataset
+from training.catalogue import DEFAULT_MODEL, LABELLED, SCORED, TRIPLETS
+from training.data.dataset import Data, Dataset, as_dataset, read_cells
 from training.data.load import RetrievalData, load_data
+from training.data.tables.cells import as_text
+from training.data.tables.columns import free_name
 from training.data.transforms import TOGETHER_ROWS, transform_for
 from training.errors import InputError
 from training.evaluation.bootstrap import bootstrap_interval, sentence_keys
@@ -87,6 +89,40 @@ def row_scores(
     report.sentences, report.seconds = len(set(sentences)), time.perf_counter() - started
     parts = [vectors[n * k : n * (k + 1)] for k in range(len(columns))]
     return [row_similarities(parts[a], parts[b]) for a, b in pairs]
+
+
+def score(
+    frame: Any,
+    model: Model | Path | str = DEFAULT_MODEL,
+    columns: str | None = None,
+    home: str | Path | None = None,
+    keep_unknown: bool = False,
+) -> Any:
+    """The pairs of sentences of a pandas.DataFrame, scored: the same rows, columns and index, and a column ``score``.
+
+    It is called score_2 if the frame has a score. Rows without two texts have NaN. InputError, with a question where
+    several columns may be meant, if there are no two columns of sentences.
+
+    Args:
+        frame: a DataFrame, which stays as it is.
+        model: a model of ``open_model``, or its name; of a bi-encoder the score is the cosine.
+        columns: the two columns, "a,b"; None goes by their names and cells.
+        keep_unknown: whether rows have a score with a text of which the model knows no token.
+    """
+    if not hasattr(frame, "assign"):
+        raise InputError(f"score takes a DataFrame and then a model; its first argument is a {type(frame).__name__}")
+    cells, reading = read_cells({str(column): frame[column] for column in frame.columns}, "DataFrame", columns)
+    pair = reading.pair()
+    opened = open_model(model, home=home) if isinstance(model, Path | str) else model
+    texts = [list(map(as_text, cells[name])) for name in (pair.sentence1, pair.sentence2)]
+    rows = np.array([row for row, both in enumerate(zip(*texts, strict=True)) if None not in both], dtype=np.int64)
+    readable = [[column[row] or "" for row in rows] for column in texts]
+    scores = np.full(len(frame), np.nan, dtype=np.float32)
+    if len(rows):
+        scores[rows] = opened.score(list(zip(*readable, strict=True)))
+    for column in readable if not keep_unknown else ():
+        scores[np.extract(opened.is_unknown(column), rows)] = np.nan
+    return frame.assign(**{free_name("score", list(cells)): scores})
 
 
 def without_score(

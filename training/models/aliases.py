@@ -1,5 +1,6 @@
 """The names of sentence-transformers for what an encoder has, so that code for its models, such as evaluators, runs."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -12,17 +13,10 @@ from training.device import pick_device
 from training.errors import InputError
 from training.inference.runner import InferenceRunner
 from training.models.model import VectorModel, log
-from training.quantization import quantize
-from training.search import pairwise_similarity, similarity
+from training.search import as_rows, pairwise_similarity, similarity
 from training.sources.hub import push_folder
 
-# Each of its precisions by ours, and what is added to our codes.
-PRECISIONS: Mapping[str, tuple[str, int, type]] = {
-    "int8": ("int8", 0, np.int8),
-    "uint8": ("int8", 128, np.uint8),
-    "binary": ("binary", -128, np.int8),
-    "ubinary": ("binary", 0, np.uint8),
-}
+PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
 
 
 class SentenceTransformerNames(VectorModel):
@@ -32,8 +26,9 @@ class SentenceTransformerNames(VectorModel):
     head: Any  # a sequence of `SentenceModule`
     _runner: InferenceRunner[Any] | None
 
+    @abstractmethod
     def save(self, folder: str | Path) -> None:
-        raise NotImplementedError
+        """Writes the model's folder."""
 
     def save_pretrained(self, path: str | Path) -> None:
         """Writes the model's folder, as ``save``."""
@@ -78,13 +73,18 @@ class SentenceTransformerNames(VectorModel):
 
     get_sentence_embedding_dimension = get_embedding_dimension
 
-    def similarity(self, u: Any, v: Any) -> Any:
+    def similarity(self, u: Any, v: Any) -> torch.Tensor:
         """The similarity of each vector with each, (N, D), (M, D) -> (N, M), by that of the model's folder."""
-        return similarity(u, v, self.similarity_fn_name)
+        return similarity(as_rows(u), as_rows(v), self.similarity_fn_name)
 
-    def similarity_pairwise(self, u: Any, v: Any) -> Any:
+    def similarity_pairwise(self, u: Any, v: Any) -> torch.Tensor:
         """The similarity of the vectors row by row, (N, D), (N, D) -> (N,), by that of the model's folder."""
-        return pairwise_similarity(u, v, self.similarity_fn_name)
+        return pairwise_similarity(as_rows(u), as_rows(v), self.similarity_fn_name)
+
+    @property
+    def base_model(self) -> str:
+        """The name, by which sentence-transformers tells the files of embeddings apart."""
+        return self.name
 
     @property
     def model_card_data(self) -> Self:
@@ -100,11 +100,16 @@ def converted(
     vectors: np.ndarray, precision: str | None, to_numpy: bool, to_tensor: bool, device: torch.device
 ) -> np.ndarray | torch.Tensor | list[torch.Tensor]:
     """Vectors (N, D) in a precision, as an array, a tensor or a list of tensors. InputError for an unknown one."""
-    if precision not in (None, "float32"):
+    if precision is not None:
+        # The library takes seconds to import.
+        from sentence_transformers.util import quantize_embeddings
+
         if precision not in PRECISIONS:
-            raise InputError(f"precision {precision!r} is unknown; choose float32, {', '.join(PRECISIONS)}")
-        ours, offset, kind = PRECISIONS[precision]
-        vectors = (quantize(vectors, ours).astype(np.int16) + offset).astype(kind)
+            raise InputError(f"precision {precision!r} is unknown; choose {', '.join(PRECISIONS)}")
+        try:
+            vectors = quantize_embeddings(vectors, precision)
+        except ValueError as error:
+            raise InputError(str(error)) from error
     if to_numpy and not to_tensor:
         return vectors
     tensor = torch.from_numpy(vectors).to(device)

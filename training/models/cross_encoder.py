@@ -17,7 +17,7 @@ what it was trained on and its figures, to be shown beside its score. That of a 
 import copy
 import logging
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -43,13 +43,13 @@ from training.models.loading import (
     open_transformer,
     own_form,
 )
-from training.models.model import Pair, PairModel, check_pairs
+from training.models.model import Pair, PairModel
 from training.models.modules import activation_named
 from training.models.pairs import PROBES, PairRow, PairTokenizer
-from training.models.texts import CHUNK, Chunk, Forward, ReadReport, compute_chunks, numbered
+from training.models.texts import Chunk, Forward, Rows
 from training.models.tokenization import TokenVectors
 from training.names import ModelName
-from training.progress import Progress, ShouldStop, progress_bar
+from training.progress import ShouldStop
 
 log = logging.getLogger("sbert_lab.cross_encoder")
 
@@ -159,29 +159,6 @@ class CrossEncoder(PairModel):
         model.inference = inference
         return model
 
-    def predict(
-        self,
-        pairs: Iterable[Pair],
-        on_progress: Progress | None = None,
-        should_stop: ShouldStop | None = None,
-        report: ReadReport | None = None,
-        *,
-        batch_size: int | None = None,
-        show_progress_bar: bool = False,
-    ) -> np.ndarray:
-        pairs = pairs if isinstance(pairs, Sequence) else list(pairs)
-        report, scores = report or ReadReport(), [np.empty(0, dtype=np.float32)]
-        runner = self.inference if batch_size is None else self.inference.with_batch_size(batch_size)
-
-        def compute(rows: Sequence[PairRow], forward: Forward) -> np.ndarray:
-            return runner.collect(rows, lambda logits, _: to_host(self.activation(logits)), (), should_stop, forward)
-
-        parts, before = (self._read(pairs, start) for start in range(0, len(pairs), CHUNK)), report.truncated
-        with progress_bar(show_progress_bar, "Scoring", on_progress) as progress:
-            scores += compute_chunks(parts, compute, report, progress, len(pairs))
-        self.warn_of_truncation(report.truncated - before)
-        return np.concatenate(scores)
-
     @property
     def mask(self) -> str:  # type: ignore[override]
         """The token that stands for a word that is left out."""
@@ -208,14 +185,16 @@ class CrossEncoder(PairModel):
                 copied.parent.mkdir(exist_ok=True)
                 shutil.copyfile(file, copied)
 
-    def _read(self, pairs: Sequence[Pair], start: int) -> Chunk:
-        """A chunk of the pairs as token ids. InputError if one is not two texts."""
-        part = pairs[start : start + CHUNK]
-        check_pairs(part, start)
-        distinct, inverse = numbered((first, second) for first, second in part)
-        rows = self.tokenizer(distinct)
-        cut = [pair for pair, row in zip(distinct, rows, strict=True) if row.truncated]
+    def _chunk(self, pairs: list[Pair], inverse: list[int]) -> Chunk:
+        rows = self.tokenizer(pairs)
+        cut = [pair for pair, row in zip(pairs, rows, strict=True) if row.truncated]
         return Chunk(rows, inverse, cut, sum(map(len, rows)))
+
+    def _compute_scores(
+        self, rows: Rows, batch_size: int | None, should_stop: ShouldStop | None, forward: Forward
+    ) -> np.ndarray:
+        runner = self.inference if batch_size is None else self.inference.with_batch_size(batch_size)
+        return runner.collect(rows, lambda logits, _: to_host(self.activation(logits)), (), should_stop, forward)
 
 
 def _open_joint(folder: ModelFolder, home: str | Path | None) -> PairParts:

@@ -9,7 +9,7 @@ for inference (`training.inference.runner`), in bfloat16 where the hardware does
 
 import copy
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -163,6 +163,15 @@ class Encoder(SentenceTransformerNames, TokenModel):
         self._apply(form)
 
     @property
+    def prompts(self) -> Mapping[str, str]:
+        """The prompts of the model's folder, by name; they can be set."""
+        return self.model_format.prompts
+
+    @prompts.setter
+    def prompts(self, prompts: Mapping[str, str]) -> None:
+        self._apply(replace(self.model_format, prompts=dict(prompts)))
+
+    @property
     def vocabulary_size(self) -> int:
         """The number of different tokens."""
         return int(self.backbone.get_input_embeddings().num_embeddings)
@@ -256,6 +265,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
         precision: str | None = None,
         truncate_dim: int | None = None,
         output_value: str = SENTENCE_EMBEDDING,
+        device: str | torch.device | None = None,
+        pool: Any = None,
     ) -> Any:
         """Sentences -> float32 (N, D), in the caller's order, as NumPy; one string -> (D,).
 
@@ -267,13 +278,15 @@ class Encoder(SentenceTransformerNames, TokenModel):
             convert_to_tensor: return a tensor on the encoder's device, not a NumPy array.
             normalize_embeddings: as in sentence-transformers: True scales to length 1, False is ``normalize=None``.
             prompt_name: the prompt before each sentence of this call, by its name in the model's folder.
-            prompt: the same as text; "" for none.
+            prompt: the same as text, which goes before a name; "" for none.
             deterministic: the same vector to the bit whatever sentences are encoded beside it, which takes longer.
             convert_to_numpy: False returns a list of tensors.
             precision: float32, or codes in int8, uint8, binary or ubinary, as in sentence-transformers.
             truncate_dim: keep only the first so many dimensions.
             output_value: ``token_embeddings`` returns for each sentence a tensor (T, H), a row for each token before
                 pooling.
+            device: move the weights there first, as `to` does.
+            pool: None; InputError for a pool of processes.
 
         InputError if a sentence is not text, or a prompt cannot be used.
         """
@@ -281,7 +294,12 @@ class Encoder(SentenceTransformerNames, TokenModel):
             raise InputError(f"normalize is {normalize!r}; the name of a prompt is given by prompt_name=")
         if normalize_embeddings is not None:
             normalize = normalize_embeddings or None
-        encoder = self.with_prompt(prompt, prompt_name).with_dimension(truncate_dim)
+        if pool is not None:
+            self.start_multi_process_pool()
+        if device is not None and pick_device(device) != self.device:
+            self.to(device)
+        prompted = self.with_prompt(prompt) if prompt is not None else self.with_prompt(name=prompt_name)
+        encoder = prompted.with_dimension(truncate_dim)
         listed = [sentences] if isinstance(sentences, str) else sentences
         if batch_size is not None:
             encoder = encoder.with_runner(encoder.inference.with_batch_size(batch_size))
@@ -352,7 +370,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         if self.dimension > self.full_dimension:
             raise InputError(f"{self.name} keeps {self.dimension} dimensions of {self.full_dimension}")
         self.similarity_fn_name = form.similarity
-        self.prompt, self.prompts = form.prompt, form.prompts
+        self.prompt = form.prompt
         self.prompt_advice = "" if form.prompt else prompt_advice(self.name, form.transformer, form.prompts)
         settings = f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"
         self.settings = settings if self.prompt or self.dimension < self.full_dimension else ""

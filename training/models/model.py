@@ -24,7 +24,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from training.models.texts import CHUNK, Chunk, Forward, ReadReport, Rows, chunk
 from training.names import ModelName
 from training.plugins import plugins, tried
 from training.pooling import NO_POOLING, normalize_rows
-from training.progress import Progress, ShouldStop, steps
+from training.progress import Progress, ShouldStop, progress_bar, steps
 
 if TYPE_CHECKING:
     import torch
@@ -103,6 +103,13 @@ class Model(ABC):
         token, or a model does not say which tokens it has.
         """
         return [False] * len(sentences)
+
+    def start_multi_process_pool(self, *_: Any, **__: Any) -> NoReturn:
+        """InputError: what sentence-transformers does in several processes is done in one."""
+        raise InputError(
+            "there are no pools of processes: one process uses all cores, or one GPU; leave pool out, and for several "
+            'GPUs start a process for each, which opens the model with device="cuda:0", "cuda:1", …'
+        )
 
     def warn_of_truncation(self, cut: int) -> None:
         """Logs how many sentences, or pairs, were cut, if any were."""
@@ -175,7 +182,6 @@ class PairModel(Model):
         """InputError if the name states a setting that cross-encoders do not have; they have prompts."""
         super().check_settings(replace(name, prompt=None, prompt_name=None))
 
-    @abstractmethod
     def predict(
         self,
         pairs: Iterable[Pair],
@@ -185,7 +191,9 @@ class PairModel(Model):
         *,
         batch_size: int | None = None,
         show_progress_bar: bool = False,
-    ) -> np.ndarray:
+        convert_to_tensor: bool = False,
+        pool: Any = None,
+    ) -> Any:
         """Pairs of sentences -> float32 (N,), in the caller's order.
 
         From 0 (nothing in common) to 1 (the same meaning). A model whose configuration names the identity as its
@@ -194,7 +202,46 @@ class PairModel(Model):
         Args:
             pairs: any two texts each, also empty; truncated at ``max_length``, which is counted and logged.
             batch_size: pairs computed at a time, at most, to save memory; None = as many as is fast here.
+            convert_to_tensor: return a tensor, not a NumPy array.
+            pool: None; InputError for a pool of processes.
         """
+        if pool is not None:
+            self.start_multi_process_pool()
+        listed = pairs if isinstance(pairs, Sequence) else list(pairs)
+        report = report or ReadReport()
+        before = report.truncated
+
+        def compute(rows: Rows, forward: Forward) -> np.ndarray:
+            return self._compute_scores(rows, batch_size, should_stop, forward)
+
+        parts = (self._read_pairs(listed, start) for start in range(0, len(listed), CHUNK))
+        scores = [np.empty(0, dtype=np.float32)]
+        with progress_bar(show_progress_bar, "Scoring", on_progress) as progress:
+            scores += compute_chunks(parts, compute, report, progress, len(listed))
+        self.warn_of_truncation(report.truncated - before)
+        results = np.concatenate(scores)
+        if not convert_to_tensor:
+            return results
+        import torch
+
+        return torch.from_numpy(results)
+
+    def _read_pairs(self, pairs: Sequence[Pair], start: int) -> Chunk:
+        """A chunk of the pairs as the model reads them. InputError if one is not two texts."""
+        part = pairs[start : start + CHUNK]
+        check_pairs(part, start)
+        distinct, inverse = numbered((first, second) for first, second in part)
+        return self._chunk(distinct, inverse)
+
+    @abstractmethod
+    def _chunk(self, pairs: list[Pair], inverse: list[int]) -> Chunk:
+        """Distinct pairs as the model reads them."""
+
+    @abstractmethod
+    def _compute_scores(
+        self, rows: Rows, batch_size: int | None, should_stop: ShouldStop | None, forward: Forward
+    ) -> np.ndarray:
+        """The scores of the rows of a chunk, (n,); ``forward`` gets the number that is done."""
 
     def score(
         self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None

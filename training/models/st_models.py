@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -41,12 +41,12 @@ from training.models.folder import (
 from training.models.lexical import SparseModel
 from training.models.loading import NO_LIMIT, as_in_file, check_tokens, importing, quiet, unopened
 from training.models.maxsim import LateInteraction
-from training.models.model import Model, Pair, PairModel, VectorModel, check_pairs, log
+from training.models.model import Model, Pair, PairModel, VectorModel, log
 from training.models.sizes import check_backbone, read_shapes
-from training.models.texts import CHUNK, Chunk, Forward, ReadReport, compute_chunks, numbered, texts, tokenizing
+from training.models.texts import Chunk, Forward, Rows, numbered, texts, tokenizing
 from training.models.tokenization import TextTokenizer, TokenVectors, text_tokenizer
 from training.names import ModelName
-from training.progress import Progress, ShouldStop, progress_bar, steps
+from training.progress import Progress, ShouldStop, steps
 
 PYLATE = "pylate."
 BATCH = 256  # texts or pairs of a call of the library, which sorts them by length and computes 32 at a time
@@ -70,10 +70,15 @@ class STModel(Model):
     _max_length: int | None
     _computing: threading.Lock
 
+    def __init__(self, name: ModelName | Path | str | None = None, **options: Any) -> None:
+        """Opens a model by name with the arguments of `load`; without a name it is empty."""
+        if name is not None:
+            vars(self).update(vars(self.load(name, **options)))
+
     @classmethod
     def load(
         cls,
-        name: str | ModelName,
+        name: ModelName | Path | str,
         dtype: str = "auto",
         device: str = "auto",
         home: str | Path | None = None,
@@ -326,35 +331,16 @@ class STCrossEncoder(STModel, PairModel):
                 "returns one"
             )
 
-    def predict(
-        self,
-        pairs: Iterable[Pair],
-        on_progress: Progress | None = None,
-        should_stop: ShouldStop | None = None,
-        report: ReadReport | None = None,
-        *,
-        batch_size: int | None = None,
-        show_progress_bar: bool = False,
+    def _compute_scores(
+        self, rows: Rows, batch_size: int | None, should_stop: ShouldStop | None, forward: Forward
     ) -> np.ndarray:
-        pairs = pairs if isinstance(pairs, Sequence) else list(pairs)
-        report = report or ReadReport()
-        before = report.truncated
-        scores = [np.empty(0, dtype=np.float32)]
-
-        def compute(rows: Sequence[Any], forward: Forward) -> np.ndarray:
-            parts = []
-            for start in steps(range(0, len(rows), BATCH), lambda done, _: forward(done), should_stop):
-                part = [list(pair) for pair in rows[start : start + BATCH]]
-                options = {"prompt": self.prompt, "batch_size": batch_size or 32, "show_progress_bar": False}
-                with self._computing:
-                    parts.append(self.model.predict(part, **options))
-            return np.concatenate(parts)
-
-        chunks = (self._read(pairs, start) for start in range(0, len(pairs), CHUNK))
-        with progress_bar(show_progress_bar, "Scoring", on_progress) as progress:
-            scores += compute_chunks(chunks, compute, report, progress, len(pairs))
-        self.warn_of_truncation(report.truncated - before)
-        return np.concatenate(scores)
+        parts = []
+        for start in steps(range(0, len(rows), BATCH), lambda done, _: forward(done), should_stop):
+            part = [list(pair) for pair in rows[start : start + BATCH]]
+            options = {"prompt": self.prompt, "batch_size": batch_size or 32, "show_progress_bar": False}
+            with self._computing:
+                parts.append(self.model.predict(part, **options))
+        return np.concatenate(parts)
 
     def tokens(self, text: str) -> TokenVectors:
         [encoding] = self._tokenizer.with_prompt("").encodings([text])
@@ -367,15 +353,12 @@ class STCrossEncoder(STModel, PairModel):
         longest = self.max_length
         return sum(lengths), [at for at, length in enumerate(lengths) if longest and length > longest]
 
-    def _read(self, pairs: Sequence[Pair], start: int) -> Chunk:
-        part = pairs[start : start + CHUNK]
-        check_pairs(part, start)
-        distinct, inverse = numbered((first, second) for first, second in part)
-        tokens, cut = self.read_tokens(distinct)
-        firsts = self._tokenizer.readable([first for first, _ in distinct])
-        seconds = self._tokenizer.readable([second for _, second in distinct])
+    def _chunk(self, pairs: list[Pair], inverse: list[int]) -> Chunk:
+        tokens, cut = self.read_tokens(pairs)
+        firsts = self._tokenizer.readable([first for first, _ in pairs])
+        seconds = self._tokenizer.readable([second for _, second in pairs])
         rows = list(zip(firsts, seconds, strict=True))
-        return Chunk(rows, inverse, [distinct[at] for at in cut], tokens)
+        return Chunk(rows, inverse, [pairs[at] for at in cut], tokens)
 
 
 class Term(NamedTuple):
@@ -390,7 +373,7 @@ class Term(NamedTuple):
 
 
 class SparseEncoder(STModel, SparseModel):
-    """A sparse encoder of SPLADE's kind. ``SparseEncoder.load`` opens one.
+    """A sparse encoder of SPLADE's kind. ``SparseEncoder(name)`` opens one.
 
     A text is a weight for each token of the vocabulary, nearly all 0: it has weights also for words that it does not
     contain, and an inverted index finds it by them.

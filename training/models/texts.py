@@ -141,7 +141,9 @@ def texts(sentences: Iterable[str], offset: int = 0) -> list[str]:
         return checked
     for number, text in enumerate(checked, offset + 1):
         if not isinstance(text, str):
-            raise InputError(f"sentence {number} is {type(text).__name__}, not text")
+            kind = type(text).__name__
+            advice = "; join its texts, or score pairs with a CrossEncoder" if isinstance(text, tuple | list) else ""
+            raise InputError(f"sentence {number} is {kind}, not text{advice}")
     return checked
 
 

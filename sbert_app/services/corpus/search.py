@@ -79,7 +79,7 @@ class SearchResult:
         return self.by_cross if self.cross_encoder else self.by_cosine
 
     def to_json(self) -> dict[str, Any]:
-        """The hits in their final order and the time of each step, as JSON values."""
+        """The hits in their final order, with rows from 1, and the time of each step, as JSON values."""
         return {
             "query": self.query,
             "searched": self.searched,
@@ -87,7 +87,7 @@ class SearchResult:
             "cross_encoder": self.cross_encoder,
             "candidates": self.candidates,
             "milliseconds": {"encode": self.encode_ms, "search": self.search_ms, "cross_encoder": self.cross_ms},
-            "hits": [asdict(hit) for hit in self.hits],
+            "hits": [asdict(hit) | {"row": hit.row + 1} for hit in self.hits],
             "warnings": self.warnings,
         }
 

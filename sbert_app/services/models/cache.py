@@ -22,7 +22,7 @@ import numpy as np
 
 from sbert_app.services.background.watch import POLL_SECONDS, UNWATCHED, Watch
 from sbert_app.services.store.cache import LRUCache
-from training.catalogue import CROSS_ENCODERS, DOWNLOADS, GLOVE, WITH_THE_APP, WORD_ENCODERS
+from training.catalogue import CROSS_ENCODERS, DOWNLOADS, GLOVE, SHIPPED, WITH_THE_APP, WORD_ENCODERS
 from training.data.load import megabytes_to_fetch
 from training.errors import InputError
 from training.models.folder import ModelFolder
@@ -104,7 +104,7 @@ class ModelCache:
     def is_here(self, name: ModelName | str) -> bool:
         """Whether the model needs no download: it is loaded, a run, random weights, or in the home folder."""
         model = ModelName.parse(name)
-        is_loaded = any(loaded.name == model.name for loaded in self._models)
+        is_loaded = model.name in SHIPPED or any(loaded.name == model.name for loaded in self._models)
         if model.name in WORD_ENCODERS or model.name == GLOVE:
             return is_loaded or has_glove(self.home)
         base = CROSS_ENCODERS.get(model.name, model.name)

@@ -145,7 +145,7 @@ def _search_milliseconds(vectors: np.ndarray, precision: str) -> float:
     stored = np.resize(vectors, (SEARCHED, vectors.shape[1]))
     dimension = stored.shape[1]
     queries = stored[:QUERIES]
-    if precision == "binary":
+    if precision == "ubinary":
         index: Any = faiss.index_binary_factory(8 * (-(-dimension // 8)), "BFlat")
         stored, queries = (quantize(array, precision, stored[:2]) for array in (stored, queries))
     else:

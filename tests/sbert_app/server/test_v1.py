@@ -26,7 +26,7 @@ from sbert_app.services.access import REGISTRY
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 from training.data.load import load_data
-from training.errors import Stopped
+from training.errors import InputError, Stopped
 from training.evaluation.mteb_tasks import find_task, give_data
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
@@ -254,6 +254,23 @@ def test_prometheus_reads_requests_latency_and_tokens(http, client):
     for path in ("/v1/models/some-name", "/v1/some-name", "/some-name"):
         http.get(path)
     assert "some-name" not in http.get("/metrics").text, "labels are known names alone"
+
+
+def test_a_client_with_a_fixed_name_is_served_by_the_model_of_the_alias(home):
+    services = Services.start(Settings.gather(home=home, aliases=[f"text-embedding-3-small={MODEL}"]))
+    with TestClient(app_of(services)) as http:
+        asked = {
+            name: http.post("/v1/embeddings", json={"model": name, "input": "A cat sleeps."})
+            for name in ("text-embedding-3-small", MODEL)
+        }
+        ours, expected = (answer.json() for answer in asked.values())
+        assert ours["model"] == "text-embedding-3-small"
+        assert ours["data"] == expected["data"]
+        assert http.get("/v1/models").json()["data"][0]["id"] == "text-embedding-3-small"
+        query = {"model": "text-embedding-3-small", "query": "a cat", "documents": ["Prices rose.", "A kitten."]}
+        assert http.post("/v1/rerank", json=query).json()["results"][0]["index"] == 1
+    with pytest.raises(InputError, match=r"aliases is '.*'; it must be NAME=MODEL, several separated by commas"):
+        Settings.gather(aliases=["gpt"])
 
 
 def test_behind_a_login_the_api_key_of_the_client_is_the_token(services):

@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from training import Dataset, InputError
+from training import Dataset, InputError, open_model, score
 from training.catalogue import LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS
 from training.data.dataset import as_dataset
 
@@ -92,6 +92,29 @@ def test_class_labels_of_the_datasets_library_have_their_names():
 def test_what_cannot_be_used_is_one_sentence(make, message):
     with pytest.raises(InputError, match=message):
         make()
+
+
+def test_the_pairs_of_a_frame_get_a_score_each():
+    frame = pd.DataFrame({"id": [1, 2, 3, 4], "left": [*FIRST, None], "right": [*SECOND, "a bus"]}, index=list("wxyz"))
+    scored = score(frame, "tfidf", columns="left,right")
+    assert list(scored.columns) == ["id", "left", "right", "score"]
+    assert scored.index.equals(frame.index)
+    assert list(frame.columns) == ["id", "left", "right"]
+    expected = open_model("tfidf").score(list(zip(FIRST, SECOND, strict=True)))
+    np.testing.assert_array_equal(scored["score"], np.array([*expected, np.nan], dtype=np.float32))
+    again = score(scored.rename(columns={"left": "sentence1", "right": "sentence2"}), open_model("tfidf"))
+    assert list(again.columns)[-1] == "score_2"
+    assert score(frame[:0], "tfidf", columns="left,right").empty
+
+
+def test_a_frame_in_doubt_is_asked_about_and_what_is_none_is_named():
+    texts = pd.DataFrame({"one": FIRST, "two": SECOND, "three": FIRST[::-1]})
+    with pytest.raises(InputError, match="but two with sentences are needed"):
+        score(texts[["one"]], "tfidf")
+    with pytest.raises(InputError, match="columns"):
+        score(texts, "tfidf")
+    with pytest.raises(InputError, match="score takes a DataFrame and then a model; its first argument is a list"):
+        score(FIRST, "tfidf")
 
 
 def test_a_dataset_is_shown_in_a_line_and_in_a_notebook_by_its_first_rows():

@@ -5,9 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset as HFDataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import evaluation
 from sentence_transformers.sentence_transformer.modules import Normalize
+from sentence_transformers.util import mine_hard_negatives
 from test_reference import TEXTS, written
 from tiny_models import make_model
 
@@ -129,3 +131,38 @@ def test_a_name_or_a_path_does_where_a_model_or_data_is_expected(folder: Path, t
     assert len(load_data(file)) == 4
     named, opened = evaluate(folder, file), evaluate(Encoder(folder), file)
     assert named["spearman"] == opened["spearman"]
+
+
+def test_what_tutorials_pass_works_or_says_what_to_do(folder: Path):
+    encoder = Encoder(folder, dtype="float32", device="cpu")
+    expected = encoder.encode(FIRST)
+    np.testing.assert_array_equal(encoder.encode(FIRST, device="cpu", pool=None), expected)
+    with pytest.raises(InputError, match=r"there are no pools of processes: .*; leave pool out"):
+        encoder.encode(FIRST, pool={"processes": []})
+    with pytest.raises(InputError, match="there are no pools of processes"):
+        encoder.start_multi_process_pool(["cpu", "cpu"])
+    with pytest.raises(InputError, match="sentence 1 is tuple, not text; join its texts, or score pairs"):
+        encoder.encode([("a cat", "a kitten")])
+    with pytest.raises(InputError, match="Cannot compute int8 quantization ranges from a single embedding"):
+        encoder.encode(FIRST[0:1], precision="int8")
+
+
+def test_prompts_are_set_as_in_sentence_transformers(folder: Path, tmp_path: Path):
+    encoder = Encoder(folder, dtype="float32", device="cpu")
+    encoder.prompts = {"query": "a question: "}
+    vectors = encoder.encode_query(FIRST)
+    np.testing.assert_array_equal(vectors, encoder.encode(FIRST, prompt="a question: "))
+    encoder.save(tmp_path / "model")
+    theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    np.testing.assert_allclose(vectors, theirs.encode_query(FIRST, normalize_embeddings=True), rtol=1e-5, atol=1e-5)
+
+
+def test_hard_negatives_are_mined_with_an_encoder(encoder: Encoder, folder: Path, tmp_path: Path):
+    data = HFDataset.from_dict({"query": FIRST, "passage": SECOND})
+    theirs = SentenceTransformer(str(folder), device="cpu")
+    ours, expected = (
+        mine_hard_negatives(data, model, num_negatives=2, verbose=False, cache_folder=str(tmp_path / kind))
+        for kind, model in (("ours", encoder), ("theirs", theirs))
+    )
+    assert len(ours) == 8
+    assert ours.to_list() == expected.to_list()

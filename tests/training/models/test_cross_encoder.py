@@ -15,12 +15,13 @@ from training.catalogue import asset
 from training.data.load import load_data
 from training.errors import InputError, Stopped
 from training.evaluation.metrics import spearman
-from training.models import cross_encoder as module
-from training.models.cross_encoder import CrossEncoder, ReadReport
+from training.models import model as module
+from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
 from training.models.joint_pair_model import JointPairModel, PackedPairs, PaddedPairs, build_pair_runner
 from training.models.model import open_model
 from training.models.pairs import PairTokenizer, pad_pairs
+from training.models.texts import ReadReport
 
 PAIRS = [
     ("A man is playing a guitar.", "A man plays the guitar."),

@@ -274,7 +274,8 @@ class TableReading:
         sentences = ",".join(_typed(name) for name in self.sentences if self.form != FORMS[0])
         answer = ",".join(filter(None, (sentences, _typed(doubt.candidates[0]))))
         none = f", or {sentences},{NO_JUDGEMENT} for none" if sentences else ""
-        return f"{self.name}: {doubt.question} {columns}? Type --columns {answer}{none}, or ?columns= after its name."
+        how = f"Type --columns {answer}{none}; in Python columns=, or ?columns= after its name."
+        return f"{self.name}: {doubt.question} {columns}? {how}"
 
     def named(self) -> str:
         """The sentences and the judgement as ``?columns=`` names them."""
@@ -357,7 +358,7 @@ class _Reader:
         columns = list(self.rows)
         meant = did_you_mean(requested, columns)
         layout = f" ({self.layout})" if self.layout else ""
-        raise InputError(f"{self.name}{layout} has no column {quoted(requested)}; it has {listed(columns)}{meant}.")
+        raise InputError(f"{self.name}{layout} has no column {quoted(requested)}; it has {listed(columns)}{meant}")
 
     # ------------------------------------------------------------ the sentences
 

@@ -38,8 +38,8 @@ def table(encoder, pairs):
 def test_every_size_is_measured_the_largest_first(table):
     assert table.dimensions == [384, 256, 128, 64, 32]
     assert len(table.cells) == 5 * 4
-    assert [table.cell(384, name).bytes for name in ("float32", "bfloat16", "int8", "binary")] == [1536, 768, 384, 48]
-    assert table.cell(32, "binary").bytes == 4
+    assert [table.cell(384, name).bytes for name in ("float32", "bfloat16", "int8", "ubinary")] == [1536, 768, 384, 48]
+    assert table.cell(32, "ubinary").bytes == 4
     assert all(cell.milliseconds > 0 and cell.rho.low <= cell.rho.value <= cell.rho.high for cell in table.cells)
     assert "core" in table.machine
 
@@ -51,7 +51,7 @@ def test_the_full_vectors_are_the_models_own_and_binary_the_bits_of_sentence_tra
     assert (full.change.value, full.change.low, full.change.high) == (0, 0, 0)
     bits = [np.unpackbits(quantize_embeddings(vectors[:, :128], "ubinary"), axis=1) for vectors in (u, v)]
     scores = (bits[0] == bits[1]).mean(axis=1)
-    cell = table.cell(128, "binary")
+    cell = table.cell(128, "ubinary")
     assert cell.rho.value == pytest.approx(100 * stats.spearmanr(scores, pairs.scores)[0], abs=1e-6)
     expected = correlation(scores, np.array(pairs.scores), keys=sentence_keys(pairs.columns)).estimate(100)
     assert cell.rho == pytest.approx(expected, abs=1e-6)
