@@ -59,7 +59,6 @@ HOME = (
     HomeEntry(
         "tmp/", "uploads and results of the pages for a day, with Bulk's files and Explore's corpora", skipped=("*",)
     ),
-    HomeEntry("jobs.sqlite", "the queue; a damaged one is made anew from the runs", recomputed=("*",)),
     HomeEntry("worker-", "logs of the processes that execute runs", skipped=("*.log",)),
 )
 

@@ -42,7 +42,7 @@ from training.names import ModelName
 from training.trainer.config import RunConfig
 
 FOLDER, LOOP = "a folder", "a loop of links"
-LOCKS = {"lock", "jobs.lock"}  # and what is hidden
+LOCKS = {"lock", "worker", "ray"}  # and what is hidden
 COUNT = 3  # flipped bits, and truncations, of a file
 # Kinds that take long to look at: drawn as figures, scored again, of several files. Few damages are tried.
 DEAR = ("runs/*/events.jsonl", "tmp/*")
@@ -57,7 +57,6 @@ ELSEWHERE = {
     "vectors/*.f32": "test_large_corpora",
     "vectors/*.f32.incomplete": "test_large_corpora",
     "calibration/*.json": "test_calibration",
-    "jobs.sqlite*": "test_jobs",
     "worker-*.log": "nobody reads it",
     "runs/*/tensorboard/*": "TensorBoard reads it",
     "runs/*/own.json": "of a run with objects of one's own: test_own_runs",
