@@ -90,14 +90,12 @@ class Decisions:
     Attributes:
         overlaps: the pairs that models were trained on, by their names; they are left out for all models.
         is_unread: whether pairs are left that none was trained on. If not, the figures are those of all pairs.
-        margin: the points of average precision that a faster model may be worse than the best.
     """
 
     models: list[ModelDecision]
     failures: dict[str, str]
     overlaps: Mapping[str, Overlap]
     is_unread: bool = True
-    margin: float = MARGIN
     # A sentence on each model that cannot score some pairs, which are left out for all models.
     left_out: Sequence[str] = ()
 
@@ -116,7 +114,7 @@ class Decisions:
     def to_take(self) -> ModelDecision | None:
         """The fastest of the best and of those that are shown to be as good; None if all pairs were trained on."""
         differences = ((model, model.difference(self.best)) for model in self.models if model is not self.best)
-        as_good = [model for model, difference in differences if difference and difference.low > -self.margin]
+        as_good = [model for model, difference in differences if difference and difference.low > -MARGIN]
         return max([self.best, *as_good], key=lambda model: model.speed) if self.is_unread else None
 
     @property
@@ -165,7 +163,6 @@ def decide_models(
     criteria: Sequence[str] = CRITERIA,
     match_from: float = POSITIVE_FROM,
     watch: Watch = UNWATCHED,
-    margin: float = MARGIN,
 ) -> Decisions:
     """Score the pairs with each model, and `decide` from which score on they are matches (`match_labels`).
 
@@ -193,7 +190,7 @@ def decide_models(
     if not results:
         raise InputError("; ".join(f"{name}: {reason}" for name, reason in failures.items()))
     watch.report(1, "Choosing thresholds")
-    return replace(decide_results(results, data, criteria, match_from, overlaps), failures=failures, margin=margin)
+    return replace(decide_results(results, data, criteria, match_from, overlaps), failures=failures)
 
 
 def decide_results(

@@ -1,8 +1,6 @@
 """Maps: deterministic, faithful to neighbourhoods, aligned for two models; impossible ones give a clear error."""
 
-import os
 import shutil
-import signal
 import threading
 
 import numpy as np
@@ -230,15 +228,3 @@ class TestCompiling:
         vectors = clouds()[0]
         with pytest.raises(InputError, match="ended unexpectedly, with exit code 1"):
             UmapProcess(home).draw([(vectors, vectors[:, :2], vectors[:, :3])], QUICK, UNWATCHED)
-
-    def test_a_process_that_hangs_is_given_up(self, home, monkeypatch):
-        monkeypatch.setattr(projection, "STALLED_SECONDS", 1.0)
-        vectors = clouds()[0]
-        process = UmapProcess(home)
-        os.kill(process._process.pid, signal.SIGSTOP)
-        try:
-            with pytest.raises(InputError, match="did nothing for"):
-                process.draw([(vectors, vectors[:, :2], vectors[:, :3])], QUICK, UNWATCHED)
-        finally:
-            process.end()
-        assert not process.is_alive()
