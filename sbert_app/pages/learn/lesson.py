@@ -83,11 +83,10 @@ class Context:
 
 
 class Measurement(NamedTuple):
-    """A Plotly figure, the result as HTML, and the address of the link if it is not the one of the lesson."""
+    """A Plotly figure, and the result as HTML."""
 
     figure: Any
     html: Markup
-    href: str | None = None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ import pytest
 from markup import HOSTILE, assert_escaped
 
 from sbert_app.pages.components.templates import macro, render
-from sbert_app.pages.learn import page
 from sbert_app.pages.learn.lesson import Setup, lessons
 from sbert_app.pages.learn.lessons import (
     collapse,
@@ -34,7 +33,7 @@ def test_the_prose_of_a_lesson_keeps_its_markup():
 
 
 def test_an_address_stays_one_attribute_and_a_rank_that_differs_is_marked():
-    html = page._page_link(lessons()[1], '/?a="><script>&b=2')
+    html = macro("learn/page_link")('/?a="><script>&b=2', "Open")
     assert html.startswith('<a class="page-link" href="/?a=&#34;&gt;&lt;script&gt;&amp;b=2">')
     line = orders.Line("A dog.", 2.0, {"cosine": 1, "dot": 2, "euclidean": 1, "manhattan": 1})
     figures = dict.fromkeys(line.ranks, 0.5)
