@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from typer import Option
 
 from sbert_app.commands import options
-from sbert_app.services.background.watch import UNWATCHED
+from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.compare.calibration import calibrate_on, check, curve_key, own_curves
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.results.evaluate import MTEB, PAIRS, RETRIEVAL, THRESHOLD
@@ -53,7 +53,7 @@ def evaluate(
             return options.load_model(replace(model, model=name), computing)
 
         with clean_stdout(), ProgressBar("evaluating", "sentences") as bar:
-            evaluation = measure(model.model, data, place, load, threshold, match_from, keep_unknown, bar)
+            evaluation = measure(model.model, data, place, load, threshold, match_from, keep_unknown, Watch.of(bar))
     figures = evaluation.figures
     for note in evaluation.notes:
         print(f"{figures['data']}: {note}", file=sys.stderr)

@@ -130,7 +130,7 @@ def build(services: Services) -> None:
         if was is not None:
             taken = decisions.to_take or decisions.models[0]
             open_any = partial(services.models.get, type_=Model)
-            advice = advise(taken.model, rows, open_any, home, precision or 0, was, match_from, watch)
+            advice = advise(taken.model, rows, open_any, home, criteria, was, match_from, watch)
             notes = [advice.carried_sentence + "."]
         return result(decisions, rows, _use(services, *data), before=notes)
 
