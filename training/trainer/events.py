@@ -122,21 +122,17 @@ def _line(event: Event) -> str:
     return json.dumps(event, ensure_ascii=False) + "\n"
 
 
-def _print(event: Mapping[str, Any], bar: Any) -> None:
-    """Prints a line for an evaluation, and the notes and the end of a run; beneath them the ``bar`` of its steps."""
-    if event["kind"] == "train":
-        bar.total = event["steps"]
-        bar.update(event["step"] - bar.n)
-        bar.set_postfix(loss=f"{event['loss']:.4f}")
-    elif event["kind"] == "eval":
+def in_words(event: Mapping[str, Any]) -> str:
+    """A line for an evaluation, and the notes and the end of a run."""
+    if event["kind"] == "eval":
         figures = "  ".join(f"{name} {value:.4f}" for name, value in line_of_figures(event).items())
         figures += f"  spearman {event['undefined']}" if event.get("undefined") else ""
-        bar.write(f"step {event['step']:>5,}  {figures}{'  best' if event['best'] else ''}")
-    elif event["kind"] == "test":
-        bar.write(f"the best on {event['data']}  spearman {event['spearman']:.4f}")
-    else:
-        reason = f": {event['reason']}" if event.get("reason") else ""
-        bar.write("\n".join([f"{event['state']}{reason}", *event.get("notes", ())]))
+        figures += f"  {event['collapsed']}" if event.get("collapsed") else ""
+        return f"step {event['step']:>5,}  {figures}{'  best' if event['best'] else ''}"
+    if event["kind"] == "test":
+        return f"the best on {event['data']}  spearman {event['spearman']:.4f}"
+    reason = f": {event['reason']}" if event.get("reason") else ""
+    return "\n".join([f"{event['state']}{reason}", *event.get("notes", ())])
 
 
 @contextmanager
@@ -149,8 +145,12 @@ def printing(on_event: OnEvent | None, progress: bool | None) -> Iterator[OnEven
     with tqdm(desc="Training", unit="step", disable=not has_bar, leave=False) as bar:
 
         def show(event: Event) -> None:
-            if is_printed:
-                _print(event, bar)
+            if is_printed and event["kind"] == "train":
+                bar.total = event["steps"]
+                bar.update(event["step"] - bar.n)
+                bar.set_postfix(loss=f"{event['loss']:.4f}")
+            elif is_printed:
+                bar.write(in_words(event))
             if on_event is not None:
                 on_event(event)
 

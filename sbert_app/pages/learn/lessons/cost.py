@@ -1,6 +1,6 @@
 """Lesson 5: the cost of comparing N sentences with each other, for bi-encoder and cross-encoder.
 
-The rates are measured on 512 sentences and 64 pairs of STSb, medians of three; the times for N sentences are
+The rates are measured on 512 sentences and 64 pairs of the data, medians of three; the times for N sentences are
 extrapolated from them. Paper: section 1 (10,000 sentences: 49,995,000 pairs, about 65
 hours with BERT, about 5 seconds with SBERT, on a V100) and Table 7.
 """
@@ -10,7 +10,7 @@ import time
 import timeit
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import gradio as gr
 import numpy as np
@@ -21,8 +21,8 @@ from sbert_app.figures.style import add_scatter
 from sbert_app.formats import format_duration
 from sbert_app.pages.components.events import PRIVATE
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, measured, styled, table, tiles
-from sbert_app.pages.learn.samples import Timed
-from training.data.load import load_data
+from sbert_app.pages.learn.samples import Timed, gold_sample
+from sbert_app.services.results.results import data_label
 
 # Of a measurement. The rate of a single batch is far below that of many.
 SENTENCES, PAIRS = 512, 64
@@ -35,9 +35,6 @@ YEAR = 31_557_600
 UNITS = {0.001: "1 ms", 1: "1 s", 60: "1 min", 3_600: "1 h", 86_400: "1 day", YEAR: "1 year", 1_000 * YEAR: "1000 y"}
 
 
-T = TypeVar("T")
-
-
 class Rates(NamedTuple):
     """The rates of this machine, each the median of three measurements.
 
@@ -47,6 +44,7 @@ class Rates(NamedTuple):
     sentences_per_second: float
     pairs_per_second: float
     product_seconds: float
+    data: str
     timed: Timed
 
 
@@ -57,26 +55,20 @@ def measure(context: Context, moment: float) -> Rates:
     InputError if the models or the data cannot be loaded.
     """
     encoder, cross_encoder = context.encoder, context.cross_encoder
-    first, second = load_data("stsb:dev", context.runs.home).columns
-    sentences = _evenly([*dict.fromkeys([*first, *second])], SENTENCES)
-    pairs = _evenly(list(zip(first, second, strict=True)), PAIRS)
+    sample = gold_sample(context, SENTENCES)
+    sentences = [*dict.fromkeys([*sample.first, *sample.second])][:SENTENCES]
+    pairs = list(zip(sample.first, sample.second, strict=True))[:PAIRS]
     with Timed() as timed:
         vectors = encoder.encode(sentences)
         block = np.resize(vectors, (2_000, vectors.shape[1]))
         product = _median_seconds(lambda: block @ block.T) * (PAPER_SENTENCES / len(block)) ** 2
         encoding = _median_seconds(lambda: encoder.encode(sentences))
         crossing = _median_seconds(lambda: cross_encoder.predict(pairs))
-    return Rates(len(sentences) / encoding, len(pairs) / crossing, product, timed)
+    return Rates(len(sentences) / encoding, len(pairs) / crossing, product, sample.data, timed)
 
 
 def _median_seconds(work: Callable[[], object]) -> float:
     return statistics.median(timeit.repeat(work, number=1, repeat=ROUNDS))
-
-
-def _evenly(items: list[T], count: int) -> list[T]:
-    """``count`` items at equal distances."""
-    step = len(items) // count
-    return items[: count * step : step]
 
 
 def pairs_of(sentences: int) -> int:
@@ -118,13 +110,13 @@ def describe(rates: Rates, sentences: int) -> Markup:
         rows.append(_row(rates, PAPER_SENTENCES, ": the paper’s case"))
     rows.append((f"{PAPER_SENTENCES:,}: in the paper, V100", f"{pairs_of(PAPER_SENTENCES):,}", "~5 s", "~65 h"))
     says = Markup(
-        "the two rates only, on {} sentences and {} pairs of STSb dev, medians of three; {}. "
+        "the two rates only, on {} sentences and {} pairs of {}, medians of three; {}. "
         "<b>The times of this machine are extrapolated from them</b>"
     )
     return (
         tiles(figures)
         + table(("sentences", "pairs", "bi-encoder", "cross-encoder"), rows)
-        + measured(says.format(SENTENCES, PAIRS, rates.timed))
+        + measured(says.format(SENTENCES, PAIRS, data_label(rates.data), rates.timed))
     )
 
 

@@ -22,7 +22,7 @@ from sbert_app.pages.learn.teacher import ClassLink
 
 TIMED, PAIRS = Timed(2.0, "12:00:00"), GoldSample([], [], np.ones(200))
 CORPUS = EncodedCorpus([HOSTILE, "A dog."], np.eye(2, dtype=np.float32), TIMED)
-RATES = cost.Rates(1_000, 100, 0.5, TIMED)
+RATES = cost.Rates(1_000, 100, 0.5, "stsb:dev", TIMED)
 
 
 def test_the_prose_of_a_lesson_keeps_its_markup():

@@ -141,7 +141,7 @@ def test_a_run_leaves_a_model_and_is_executed_by_one_calm_process_for_several_ap
     run = until(others[0], others[1].start(tiny()), ended)
     assert (run.state, run.record.reason, run.progress.step) == ("finished", None, 20)
     assert run.has_model
-    assert "step 20" in jobs.store.log(run.id)
+    assert "step    20  spearman" in jobs.store.log(run.id)
     (worker,) = workers_of(jobs.store.home)
     assert worker.pid != os.getpid()
     assert worker.nice() >= 5
