@@ -39,7 +39,7 @@ DOCUMENTED_DUNDERS = {
 }
 # Modules below the top of a package that its documentation names; with a dot at the end, all modules below.
 DOCUMENTED_MODULES = (
-    *("accelerate.utils", "datasets.exceptions", "fastapi."),
+    *("accelerate.tracking", "accelerate.utils", "datasets.exceptions", "fastapi."),
     *("huggingface_hub.errors", "huggingface_hub.utils", "mcp.", "mteb.", "onnxruntime.quantization", "openpyxl."),
     *("plotly.", "py3langid.langid", "pyarrow.", "pydantic.", "ray.", "rich.", "safetensors.", "scipy.", "sklearn."),
     *("sentence_transformers.", "starlette.", "tensorflow.", "torch.", "tqdm.auto", "transformers.utils"),

@@ -4,7 +4,7 @@ Each event is a dictionary, passed to a callback and appended to ``events.jsonl`
 processes can follow the file during the run. Resuming from a checkpoint first removes the events after it, so that the
 file holds one curve; a reader that keeps a position in the file has to start again when the file has become shorter.
 
-The trackers are TensorBoard and trackio, by name: optional packages, imported when a run names them. A figure is called
+The trackers are those of accelerate for TensorBoard and trackio, optional packages that a run names. A figure is called
 as in the events, with the kind of the event before it: ``train/loss``, ``train/lr``, ``eval/spearman``,
 ``eval/by_dimension/64``.
 """
@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
@@ -27,6 +27,9 @@ from training.errors import InputError, import_optional
 from training.progress import is_interactive
 from training.trainer.config import RunConfig
 from training.trainer.run_metrics import line_of_figures
+
+if TYPE_CHECKING:
+    from accelerate.tracking import GeneralTracker
 
 Event = dict[str, Any]
 OnEvent = Callable[[Event], object]
@@ -54,7 +57,7 @@ class EventLog:
 
     def __init__(self, folder: Path | None, on_event: OnEvent, keep_to_step: int | None = None) -> None:
         self._on_event = on_event
-        self._trackers: list[Tracker] = []
+        self._trackers: list[GeneralTracker] = []
         self._file: TextIO | None = None
         self.evaluations: list[Event] = []
         if folder is not None:
@@ -83,7 +86,7 @@ class EventLog:
             self._on_event(event)
             if figures := figures_of(event):
                 for tracker in self._trackers:
-                    tracker.report(figures, step)
+                    tracker.log(figures, step=step)
         return event
 
     def open_trackers(self, config: RunConfig, folder: Path | None, step: int | None) -> None:
@@ -101,7 +104,7 @@ class EventLog:
             self._file.close()
         with redirect_stdout(sys.stderr):
             for tracker in self._trackers:
-                tracker.close()
+                tracker.finish()
 
 
 def parse_events(lines: bytes) -> list[Event]:
@@ -157,39 +160,32 @@ def printing(on_event: OnEvent | None, progress: bool | None) -> Iterator[OnEven
         yield show
 
 
-class Tracker(NamedTuple):
-    """An experiment tracker of one run."""
-
-    report: Callable[[dict[str, float], int], object]
-    close: Callable[[], object]
-
-
-def _tensorboard(config: RunConfig, folder: Path | None, step: int | None) -> Tracker:
+def _tensorboard(config: RunConfig, folder: Path | None, step: int | None) -> GeneralTracker:
     """Event files in ``tensorboard/`` in the run's folder: ``tensorboard --logdir``."""
     if folder is None:
         raise InputError("report_to tensorboard writes into the run's folder; give the run one")
-    module = import_optional("torch.utils.tensorboard", "tensorboard", "report_to tensorboard")
-    writer = module.SummaryWriter(folder / "tensorboard", purge_step=None if step is None else step + 1)
+    import_optional("torch.utils.tensorboard", "tensorboard", "report_to tensorboard")
+    from accelerate.tracking import TensorBoardTracker
+
+    tracker = TensorBoardTracker("tensorboard", folder, purge_step=None if step is None else step + 1)
+    tracker.start()
     if step is None:
-        writer.add_text("config", f"```json\n{config.to_json()}\n```")
-
-    def report(figures: dict[str, float], step: int) -> None:
-        for name, value in figures.items():
-            writer.add_scalar(name, value, step)
-        writer.flush()
-
-    return Tracker(report, writer.close)
+        tracker.log({"config": f"```json\n{config.to_json()}\n```"})
+    return tracker
 
 
-def _trackio(config: RunConfig, folder: Path | None, step: int | None) -> Tracker:
+def _trackio(config: RunConfig, folder: Path | None, step: int | None) -> GeneralTracker:
     """A run in the project sbert-lab, on this machine unless trackio is configured otherwise: ``trackio show``."""
-    trackio = import_optional("trackio", "trackio", "report_to trackio")
-    resume = "never" if step is None else "allow"
+    import_optional("trackio", "trackio", "report_to trackio")
+    from accelerate.tracking import TrackioTracker
+
     name = folder.name if folder else config.name or None
-    trackio.init(
-        project=PROJECT, name=name, config=config.to_dict(), resume=resume, auto_log_gpu=False, auto_log_cpu=False
+    resume = "never" if step is None else "allow"
+    tracker = TrackioTracker(
+        PROJECT, name=name, config=config.to_dict(), resume=resume, auto_log_gpu=False, auto_log_cpu=False
     )
-    return Tracker(lambda figures, step: trackio.log(figures, step=step), trackio.finish)
+    tracker.start()
+    return tracker
 
 
 # A tracker is made from the config and the folder of a run, and the step at which it is resumed, None for a new run.
