@@ -130,9 +130,10 @@ def _table(result: dict[str, Any]) -> str:
     if "interval" in result:
         low, high = (100 * result["interval"][end] for end in ("low", "high"))
         how = result["interval"]["method"]
-        first = next(iter(result["spearman"]))
+        first = next(iter(result[there[0]]))
+        what = "ρ" if "spearman" in result else "the accuracy"
         interval = how if isnan(low) else f"{low:.2f} to {high:.2f} ({how})"
-        lines.append(f"95% interval of ρ under {first}: {interval}")
+        lines.append(f"95% interval of {what} under {first}: {interval}")
     return "\n".join([head, *lines])
 
 

@@ -113,11 +113,11 @@ def test_evaluations_of_several_models_leave_out_what_one_cannot_score(tmp_path)
 
 def test_triplets_labels_and_calibrations_leave_out_rows_whose_scores_say_nothing():
     texts = ["A cat.", "A dog.", "🚀"]
-    triplets = score_labels(Reader(), Dataset("mine", (texts, texts, ["Rain."] * 3)))
+    triplets = evaluate(Reader(), Dataset("mine", (texts, texts, ["Rain."] * 3)))
     labels = score_labels(Reader(), Dataset.from_pairs(texts, ["A cat.", "Rain.", "🐱"], labels=["1", "0", "0"]))
-    for score in (triplets, labels):
-        assert score.n == 2
-        assert score.left_out.startswith("1 of 3 rows are left out")
+    for n, [note] in ((triplets["n"], triplets["notes"]), (labels.n, labels.notes)):
+        assert n == 2
+        assert note.startswith("1 of 3 rows are left out")
     rows = [(f"A cat {n}.", f"A cat {n % 7}.", n % 5) for n in range(60)] + [("🚀", "🐱", 1)]
     first, second, scores = zip(*rows, strict=True)
     assert calibrate(Reader(), Dataset.from_pairs(first, second, scores)).pairs == 60
