@@ -144,7 +144,7 @@ def evaluate(
         ``{"model", "pooling", "data", "n", "spearman": {cosine, dot, euclidean, manhattan}, "pearson": {…},
         "interval": {"low", "high", "method"}, "notes", "seconds"}`` with correlations in -1..1, the interval being that
         of the first similarity's Spearman, and in ``"notes"`` a sentence on rows that are left out; for triplets
-        ``"accuracy": {…}`` in 0..1 in place of the correlations, with an interval, and ``"ties"``, the triplets with two
+        ``"accuracy": {…}`` in 0..1 in place of the correlations, an interval, and ``"ties"``, the triplets with two
         equal similarities, which count as wrong; for labelled pairs ``"average_precision"``, ``"f1"``,
         ``"threshold"``, ``"precision"`` and ``"recall"`` (see `training.evaluation.metrics`) and ``"positives"``, the
         number of pairs that belong together.
