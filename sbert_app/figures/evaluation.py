@@ -154,7 +154,7 @@ def label_histograms(by_label: Mapping[str, np.ndarray]) -> go.Figure:
         name = f"{short_label(label)} ({len(values):,})"
         add_bars(figure, middles, shares, colour, hover, name=name, opacity=0.65)
     y = {"title": "share of pairs", "tickformat": ".0%"}
-    layout = {"showlegend": True, "barmode": "overlay", "bargap": 0}
+    layout: dict[str, Any] = {"showlegend": True, "barmode": "overlay", "bargap": 0}
     return apply_style(figure, 330, x={"title": "similarity", "range": [-0.3, 1.02]}, y=y, **layout)
 
 
