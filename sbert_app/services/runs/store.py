@@ -183,7 +183,7 @@ class RunStore:
         It is quicker than `list`.
         """
         ids = self._ids()
-        found = []
+        entries = []
         at_work = list[str]()
         for run_id in ids:
             # A damaged run cannot be executed, and others may be deleted meanwhile.
@@ -200,9 +200,9 @@ class RunStore:
                 at_work.append(run_id)
                 if record.state == state:
                     # Its record was written when it came into this state.
-                    found.append((status.st_mtime_ns, record.created, run_id))
+                    entries.append((status.st_mtime_ns, record.created, run_id))
         self._at_work = ids, time.monotonic(), at_work
-        return [run_id for *_, run_id in sorted(found)]
+        return [run_id for *_, run_id in sorted(entries)]
 
     def events(self, run_id: str, since: int = 0) -> Sequence[Event]:
         """The events of a run from index ``since`` on; all of them if a resumed run has withdrawn some."""
