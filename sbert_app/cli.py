@@ -20,7 +20,7 @@ from typer import Option
 from sbert_app import __version__
 from sbert_app.commands.ablate import ablate
 from sbert_app.commands.catalogue import data, models
-from sbert_app.commands.doctor import benchmark, doctor
+from sbert_app.commands.doctor import doctor
 from sbert_app.commands.evaluate import evaluate
 from sbert_app.commands.files import encode, score
 from sbert_app.commands.home import home
@@ -63,7 +63,6 @@ EXAMPLES: dict[Callable[..., Any], str] = {
     models: "models",
     data: "data 'judged.csv?columns=left,right,gold'",
     doctor: "doctor",
-    benchmark: "benchmark encode --against sentence-transformers",
     worker: "worker --ray auto",
 }
 for command, example in EXAMPLES.items():

@@ -17,7 +17,7 @@ if [ "${1:-}" = pack ]; then
   # The queue and its settings, and what the trainer of sentence-transformers needs.
   exec "$python" -m pip download --quiet --no-deps --only-binary=:all: --dest .gpu/wheels \
     --python-version 3.12 --implementation cp --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
-    huey pydantic==2.12.5 pydantic-core==2.41.5 annotated-types typing-inspection typing-extensions \
+    pydantic==2.12.5 pydantic-core==2.41.5 annotated-types typing-inspection typing-extensions \
     datasets dill==0.4.1 multiprocess
 fi
 out=${OUT:-.gpu/out}

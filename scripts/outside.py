@@ -39,7 +39,7 @@ DOCUMENTED_DUNDERS = {
 }
 # Modules below the top of a package that its documentation names; with a dot at the end, all modules below.
 DOCUMENTED_MODULES = (
-    *("accelerate.utils", "datasets.exceptions", "fastapi.", "huey.exceptions", "huey.registry", "huey.serializer"),
+    *("accelerate.tracking", "accelerate.utils", "datasets.exceptions", "fastapi."),
     *("huggingface_hub.errors", "huggingface_hub.utils", "mcp.", "mteb.", "onnxruntime.quantization", "openpyxl."),
     *("plotly.", "py3langid.langid", "pyarrow.", "pydantic.", "ray.", "rich.", "safetensors.", "scipy.", "sklearn."),
     *("sentence_transformers.", "starlette.", "tensorflow.", "torch.", "tqdm.auto", "transformers.utils"),
@@ -48,7 +48,6 @@ DOCUMENTED_MODULES = (
 # Methods that subclasses are documented to define, by class; those of Python's data model are free.
 DOCUMENTED_METHODS = {
     "torch.nn.Module": {"forward"},
-    "huey.serializer.Serializer": {"_serialize", "_deserialize"},
     # A protocol of asyncio.
     "uvicorn.protocols.http.auto.AutoHTTPProtocol": {
         *("connection_made", "data_received", "connection_lost", "pause_writing", "resume_writing")

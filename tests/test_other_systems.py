@@ -12,7 +12,7 @@ from sbert_app.process import child_environment
 LOAD = """
 import os, signal, sys
 # Libraries know by themselves where they are: they are loaded before the names go.
-import accelerate, anyio, datasets, filelock, gradio, huey, mcp, multiprocessing.util, openpyxl, python_calamine
+import accelerate, anyio, datasets, filelock, gradio, mcp, multiprocessing.util, openpyxl, python_calamine
 import plotly.graph_objects, prometheus_client, pyarrow.parquet, scipy.stats, torch, tqdm.auto, transformers, typer
 import urllib.request, webbrowser
 

@@ -1,23 +1,15 @@
-"""doctor and benchmark: the state of this installation, for a report of a fault, and the speed of this machine."""
+"""doctor: the state of this installation and the speed of this machine, for a report of a fault."""
 
 import os
 import platform
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from importlib.metadata import distributions
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Annotated
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
-
-from typer import Argument, Option
 
 from sbert_app import __version__
 from sbert_app.commands import options
@@ -25,7 +17,7 @@ from sbert_app.formats import format_bytes
 from sbert_app.process import EXTRA_OF
 from sbert_app.terminal import clean_stdout, print_result
 from training.data.load import load_data
-from training.errors import InputError, UserFacingError, first_line
+from training.errors import UserFacingError, first_line
 from training.sources.home import is_offline, make_home
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "gradio", "umap-learn", "faiss-cpu", "ray")
@@ -135,42 +127,3 @@ def _speed(computing: options.Computing) -> str:
     encoder.encode(sentences)
     rate = len(sentences) / (time.perf_counter() - started)
     return f"{rate:,.0f} sentences/s with {encoder.name} from the {encoder.source}, {len(sentences)} of STSb"
-
-
-CLONE = Path(__file__).parents[2]
-
-
-def benchmark(
-    name: Annotated[str, Argument(metavar="NAME", help="encode, start-up, …")],
-    against: Annotated[str | None, Option(metavar="PEER", help="Also measure sentence-transformers.")] = None,
-    rounds: Annotated[int | None, Option(min=1, metavar="N", help="Times each side is measured.")] = None,
-    minutes: Annotated[float | None, Option(min=0.1, metavar="N", help="How long soak lasts. [30]")] = None,
-    as_json: options.Json = False,
-) -> int:
-    """Measure how fast this machine is. Needs a clone.
-
-    The sides take turns, round by round; medians and ratios are printed.
-    """
-    if not (CLONE / "benchmarks" / "__main__.py").is_file():
-        raise InputError("benchmarks are not part of the installed package: run this command in a clone of SBERT Lab")
-    # A process of its own, as benchmarks import the app and the app must not import them.
-    command = [sys.executable, "-m", "benchmarks", name, "--no-save"]
-    command += ["--against", against] if against else []
-    command += ["--rounds", str(rounds)] if rounds else []
-    command += ["--minutes", str(minutes)] if minutes else []
-    command += ["--json"] if as_json else []
-    # In a session of its own, which is ended whole: the terminal's Ctrl-C does not reach it, and what it has started
-    # ends with it.
-    with subprocess.Popen(command, cwd=CLONE, start_new_session=True) as process:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:
-            with suppress(ProcessLookupError):
-                if hasattr(os, "killpg"):
-                    os.killpg(process.pid, signal.SIGKILL)
-                else:
-                    # Windows has no sessions.
-                    process.kill()
-            # After an interrupt, leaving the block does not wait for the process.
-            process.wait()
-            raise

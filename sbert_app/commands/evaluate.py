@@ -1,41 +1,30 @@
 """evaluate: how well a model does on a data set."""
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isnan
 from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Option
 
 from sbert_app.commands import options
-from sbert_app.services.background.watch import UNWATCHED
+from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.compare.calibration import calibrate_on, check, curve_key, own_curves
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.results.evaluate import MTEB, PAIRS, RETRIEVAL, THRESHOLD
 from sbert_app.services.results.evaluate import evaluate as measure
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result
-from training.catalogue import DEFAULT_MODEL
-from training.errors import InputError
 from training.models.model import Model, VectorModel
 from training.names import ModelName
 
 
-@dataclass(frozen=True)
-class _ModelOptions(options.ModelOptions):
-    model: Annotated[
-        str, Option(metavar="NAME", help="As everywhere; or tfidf, glove, a file of word vectors, minilm-stsb.")
-    ] = DEFAULT_MODEL
-
-
 @options.grouped
 def evaluate(
-    argument: Annotated[str | None, Argument(metavar="DATA", hidden=True)] = None,
     *,
     data: Annotated[
-        str | None,
-        Option(metavar="NAME_OR_FILE", help="stsb:test, sts12 … sickr, a file, -, mteb:TASK, beir:FOLDER, …"),
-    ] = None,
-    model: _ModelOptions,
+        str, Option(metavar="NAME_OR_FILE", help="stsb:test, sts12 … sickr, a file, -, mteb:TASK, beir:FOLDER, …")
+    ],
+    model: options.ModelOptions,
     file: options.PairFileOptions,
     threshold: options.Threshold = None,
     match_from: options.MatchFrom = None,
@@ -50,13 +39,11 @@ def evaluate(
 
     Spearman and Pearson on scored pairs, average precision and the best F1 on labelled ones, accuracy on triplets. With
     --threshold: from which similarity on pairs are matches, chosen on one half of them, measured on the other. On
-    retrieval data (beir:FOLDER, beir:FILE, nanobeir:SET) nDCG, MRR, recall and MAP; there --model may also be bm25,
-    NAME+bm25 or NAME?rerank=CROSS_ENCODER.
+    retrieval data (beir:FOLDER, beir:FILE, nanobeir:SET) nDCG, MRR, recall and MAP. --model may also be tfidf, glove, a
+    file of word vectors or minilm-stsb; for retrieval bm25, NAME+bm25 or NAME?rerank=CROSS_ENCODER.
     """
-    if (data is None) == (argument is None):
-        raise InputError("name the data to measure the model on, such as --data stsb:test")
     place = computing.prepare()
-    with options.received(data or argument or "") as received:
+    with options.received(data) as received:
         data = received if file == type(file)() else file.data(received)
         if calibrate is not None:
             _calibrate(data, calibrate, model, computing)
@@ -66,14 +53,14 @@ def evaluate(
             return options.load_model(replace(model, model=name), computing)
 
         with clean_stdout(), ProgressBar("evaluating", "sentences") as bar:
-            evaluation = measure(model.model, data, place, load, threshold, match_from, keep_unknown, bar)
+            evaluation = measure(model.model, data, place, load, threshold, match_from, keep_unknown, Watch.of(bar))
     figures = evaluation.figures
     for note in evaluation.notes:
         print(f"{figures['data']}: {note}", file=sys.stderr)
     print_result(figures, computing.as_json, TABLES[evaluation.kind](figures))
 
 
-def _calibrate(data: str, second: str, model: _ModelOptions, computing: options.Computing) -> None:
+def _calibrate(data: str, second: str, model: options.ModelOptions, computing: options.Computing) -> None:
     """Fits the calibration of a bi-encoder, and prints how good it is on other pairs."""
     place = computing.prepare()
     name = ModelName.parse(model.name).with_pooling(model.pooling)
@@ -143,9 +130,10 @@ def _table(result: dict[str, Any]) -> str:
     if "interval" in result:
         low, high = (100 * result["interval"][end] for end in ("low", "high"))
         how = result["interval"]["method"]
-        first = next(iter(result["spearman"]))
+        first = next(iter(result[there[0]]))
+        what = "ρ" if "spearman" in result else "the accuracy"
         interval = how if isnan(low) else f"{low:.2f} to {high:.2f} ({how})"
-        lines.append(f"95% interval of ρ under {first}: {interval}")
+        lines.append(f"95% interval of {what} under {first}: {interval}")
     return "\n".join([head, *lines])
 
 

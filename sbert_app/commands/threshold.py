@@ -15,6 +15,7 @@ from sbert_app.services.results.carry import ABOUT_EXAMPLE, EXAMPLE, ModelThresh
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result
 from training.data.load import load_data
 from training.data.transforms import POSITIVE_FROM
+from training.evaluation.match_scores import BEST_F1, PRECISION
 from training.names import ModelName
 
 
@@ -53,7 +54,7 @@ def threshold(
             rows,
             lambda other: options.load_model(replace(model, model=str(other), pooling=None), computing),
             home,
-            precision,
+            (f"{PRECISION}={precision:g}", BEST_F1),
             before,
             POSITIVE_FROM if match_from is None else match_from,
             Watch.of(bar),

@@ -123,15 +123,6 @@ def train(
         raise typer.Exit(1)
 
 
-# The command's own options, by the setting that each of them follows; the others come last.
-_FOLLOWS = {
-    "seed": ("seeds",),
-    "eval_data": ("columns", "encoding"),
-    "negative_margin": ("preview",),
-    "report_to": ("no_start",),
-}
-
-
 def _with_settings(command: Callable[..., None]) -> None:
     """Makes an option of each field of `RunConfig`, in place of the command's ``**settings``, its last parameter."""
     kind = inspect.Parameter.KEYWORD_ONLY
@@ -148,7 +139,6 @@ def _with_settings(command: Callable[..., None]) -> None:
         )
         annotation: Any = Annotated[(list[str] if setting.joint else setting.type) | None, option]
         parameters.append(inspect.Parameter(setting.name, kind, default=None, annotation=annotation))
-        parameters += [own.pop(name).replace(kind=kind) for name in _FOLLOWS.get(setting.name, ())]
     parameters += [parameter.replace(kind=kind) for parameter in own.values()]
     command.__signature__ = whole.replace(parameters=parameters)  # type: ignore[attr-defined]
 

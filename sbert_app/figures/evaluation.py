@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from sbert_app.figures.style import PALETTE, add_scatter, apply_style, error_bars, short_label
+from sbert_app.figures.style import PALETTE, add_bars, add_scatter, apply_style, error_bars, short_label
 from sbert_app.services.results.cost import CostTable
 from training.evaluation.thresholds import Choice, Decision
 from training.quantization import PRECISIONS
@@ -38,6 +38,7 @@ SHARE_AXIS = {"range": [0, 1.03], "tickformat": ".0%"}
 # letter, in pixels.
 PLOT_SIZE = (700, 290)
 LETTER_WIDTH = 6.5
+SIMILARITY_BINS = np.linspace(-0.32, 1.0, 34)
 # The relative difference between two measurements of the speed of one model.
 SPEED_NOISE = 0.1
 # The anchors of a label and its offsets upwards in pixels; the first position that overlaps no other label is taken.
@@ -142,18 +143,19 @@ def _overlap(a: Box, b: Box) -> bool:
     return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
-def label_histograms(by_label: dict[str, np.ndarray]) -> go.Figure:
-    """The histograms of the similarities of each label, one over another."""
+def label_histograms(by_label: Mapping[str, np.ndarray]) -> go.Figure:
+    """The histograms of the similarities of each label, of equal area, one over another."""
     figure = go.Figure()
+    middles = ((SIMILARITY_BINS[:-1] + SIMILARITY_BINS[1:]) / 2).round(3).tolist()
     hover = "%{x:.2f}: %{y:.1%}<extra>%{fullData.name}</extra>"
     for (label, values), colour in zip(by_label.items(), ("blue", "orange", "vermillion"), strict=False):
-        counts, edges = np.histogram(values, bins=40, range=(-0.2, 1.0))
-        middles = ((edges[:-1] + edges[1:]) / 2).round(3).tolist()
+        counts, _ = np.histogram(np.clip(values, SIMILARITY_BINS[0], SIMILARITY_BINS[-1]), bins=SIMILARITY_BINS)
         shares = (counts / max(len(values), 1)).round(5).tolist()
         name = f"{short_label(label)} ({len(values):,})"
-        add_scatter(figure, middles, shares, colour, hover, name=name, line_shape="hvh", fill="tozeroy")
+        add_bars(figure, middles, shares, colour, hover, name=name, opacity=0.65)
     y = {"title": "share of pairs", "tickformat": ".0%"}
-    return apply_style(figure, 300, x={"title": "similarity"}, y=y, showlegend=True)
+    layout: dict[str, Any] = {"showlegend": True, "barmode": "overlay", "bargap": 0}
+    return apply_style(figure, 330, x={"title": "similarity", "range": [-0.3, 1.02]}, y=y, **layout)
 
 
 def quality_and_size(table: CostTable) -> go.Figure:

@@ -27,6 +27,7 @@ from sbert_app.server.answers import (
     ThresholdAnswer,
 )
 from sbert_app.server.endpoint import MOST_AT_ONCE, Body, Call, Endpoint, Name, Sentence, Sentences, example, register
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.compare.comparison import compare_by_name, leave_one_out_by_name
 from sbert_app.services.compare.token_score import score_tokens
 from sbert_app.services.container import Services
@@ -49,7 +50,7 @@ from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 from training.data.load import load_data
 from training.data.transforms import POSITIVE_FROM
 from training.errors import InputError, without_folders
-from training.evaluation.thresholds import CRITERIA, Criterion
+from training.evaluation.thresholds import BEST_F1, CRITERIA, PRECISION, Criterion
 from training.models.model import Model, VectorModel
 from training.names import ModelName
 from training.trainer.config import SETTINGS, RunConfig
@@ -162,7 +163,7 @@ def evaluate(call: Call, body: EvaluateBody) -> Evaluation:
         body.threshold or None,
         body.match_from,
         body.keep_unknown,
-        should_stop=call.should_stop,
+        Watch(should_stop=call.should_stop),
     )
     read: dict[str, Any] = {}
     if result.kind == RETRIEVAL:
@@ -194,7 +195,8 @@ def threshold(call: Call, body: ThresholdBody) -> ThresholdAnswer:
     rows = load_data(services.access.check_data(body.data), home, split="test")
     was = ModelThreshold.parse(body.was) if body.was else None
     load = partial(services.models.get, type_=Model)
-    advice = advise(ModelName.parse(body.model), rows, load, home, body.precision, was, body.match_from)
+    criteria = (f"{PRECISION}={body.precision:g}", BEST_F1)
+    advice = advise(ModelName.parse(body.model), rows, load, home, criteria, was, body.match_from)
     # There may be no threshold with the precision of the one before.
     return ThresholdAnswer(**json_values(advice.to_dict()))
 

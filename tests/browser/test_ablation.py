@@ -64,7 +64,6 @@ def test_a_link_opens_an_ablation_from_a_base_with_its_own_settings(open_page):
         page.get_by_role("radio", name=name, exact=True).check()
         expect(page.locator("#question")).to_contain_text(words)
     expect(page.locator("#sweep-base")).to_be_hidden()  # it is what is varied
-    page.locator("#more-ablations").click()
     page.get_by_role("radio", name="Temperature").check()
     expect(page.locator("#question")).to_contain_text("Not measured yet")
     expect(page.locator("#ablation-figure .js-plotly-plot")).to_be_hidden()

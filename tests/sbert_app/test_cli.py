@@ -160,7 +160,10 @@ def test_evaluate_measures_retrieval(run: Run, folder: Path):
     assert (said.json["ndcg@10"], said.json["mrr@10"], said.json["recall@10"]) == (1.0, 1.0, 1.0)
     assert said.json["intervals"]["ndcg@10"] == {"low": 1.0, "high": 1.0}
     assert "set: 1 queries without a relevant document are left out" in said.err
-    assert "recall@100    100.00   (95% 100.00 to 100.00)" in run("evaluate", "beir:set:test", "--model", "bm25").out
+    assert (
+        "recall@100    100.00   (95% 100.00 to 100.00)"
+        in run("evaluate", "--data", "beir:set:test", "--model", "bm25").out
+    )
     for wrong in (("--threshold", "best-f1"), ("--model", "minilm-stsb"), ("--data", "beir:no")):
         assert run("evaluate", "--data", "beir:set", *wrong).code == cli.WRONG_INPUT
 

@@ -5,24 +5,20 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 import types
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from paths import ROOT
-from started import StartedProcesses
 from waiting import wait_until
 
 from sbert_app.__main__ import run
 from sbert_app.cli import main
-from sbert_app.commands import doctor, options
+from sbert_app.commands import options
 from sbert_app.process import ENDING, interrupt, on_ending_signal
 from sbert_app.terminal import ProgressBar
-from training.errors import InputError
 
 SLOW = "This is sentence {i} of many, and it is as long as sentences are in files that people really have.\n"
 # What ignores a signal hands that on to what it starts.
@@ -109,31 +105,6 @@ def test_a_half_written_output_is_removed(tmp_path, home):
     assert errors.strip().splitlines()[-1] == "stopped"
     assert "Traceback" not in errors
     assert list(tmp_path.iterdir()) == [lines]
-
-
-def test_a_benchmark_that_is_stopped_leaves_no_process(monkeypatch, tmp_path):
-    """Not what it has started either: a benchmark starts apps. Without a clone there is none."""
-    script = "import subprocess, sys, time; subprocess.Popen(['sleep', '60']); open('started', 'w'); time.sleep(60)"
-    started, children, ours = tmp_path / "started", [], StartedProcesses()
-    monkeypatch.setattr(doctor, "CLONE", tmp_path)
-    with pytest.raises(InputError, match="run this command in a clone of SBERT Lab"):
-        doctor.benchmark("encode")
-    (tmp_path / "benchmarks").mkdir()
-    (tmp_path / "benchmarks" / "__init__.py").touch()
-    (tmp_path / "benchmarks" / "__main__.py").write_text(script)
-
-    def send() -> None:
-        while not started.exists():
-            time.sleep(0.05)
-        children.extend(ours.there())
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=send, daemon=True).start()
-    with pytest.raises(KeyboardInterrupt), on_ending_signal(interrupt):
-        doctor.benchmark("encode")
-    assert len(children) == 2
-    gone, alive = psutil.wait_procs(children, timeout=60)
-    assert (len(gone), alive) == (2, [])
 
 
 @pytest.mark.parametrize("number", ENDING)

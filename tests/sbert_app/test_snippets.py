@@ -234,7 +234,7 @@ def test_the_figures_of_the_guides_are_those_of_their_example(workplace: Path, r
         " ".join((ROOT / f"docs/{name}.md").read_text(encoding="utf-8").split()) for name in ("tutorial", "decision")
     )
     example = "assets/examples/bulk-example.csv"
-    measured = run("evaluate", example, "--json").json
+    measured = run("evaluate", "--data", example, "--json").json
     rho, low, high = (
         100 * value for value in (measured["spearman"]["cosine"], *list(measured["interval"].values())[:2])
     )

@@ -26,13 +26,13 @@ RANDOM_SENTENCES = 256
 
 def random_cosines(vectors: np.ndarray) -> tuple[float, float]:
     """Mean and standard deviation of the cosine over all N(N-1)/2 pairs of rows. NaN for fewer than two."""
-    cosines = _pair_cosines(vectors)
+    cosines = pair_cosines(vectors)
     return (float(cosines.mean()), float(cosines.std())) if len(cosines) else (float("nan"), float("nan"))
 
 
 def uniformity(vectors: np.ndarray) -> float:
     """log of the mean of exp(-2 |x - y|²) over all pairs of rows: 0 if collapsed, about -4 if uniform."""
-    cosines = _pair_cosines(vectors)
+    cosines = pair_cosines(vectors)
     if not len(cosines):
         return float("nan")
     # On the unit sphere |x - y|² is 2 - 2 cos.
@@ -75,6 +75,7 @@ def collapsed(figures: Mapping[str, float]) -> str | None:
     return f"collapsed: {reasons}, so that the cosine hardly tells related sentences from unrelated ones"
 
 
-def _pair_cosines(vectors: np.ndarray) -> np.ndarray:
+def pair_cosines(vectors: np.ndarray) -> np.ndarray:
+    """The cosines of all N(N-1)/2 pairs of rows of (N, D), float64."""
     directions = normalize_rows(vectors).astype(np.float64)
     return (directions @ directions.T)[np.triu_indices(len(directions), k=1)]

@@ -25,7 +25,7 @@ from training.data.tables.cells import as_text
 from training.data.tables.columns import free_name
 from training.data.transforms import TOGETHER_ROWS, transform_for
 from training.errors import InputError
-from training.evaluation.bootstrap import bootstrap_interval, sentence_keys
+from training.evaluation.bootstrap import bootstrap_interval, sentence_keys, wilson_interval
 from training.evaluation.metrics import classify_pairs, pearson, remarks_on_correlation, spearman
 from training.evaluation.mteb_tasks import evaluate_task, find_task
 from training.evaluation.retrieval import evaluate_retrieval
@@ -180,7 +180,8 @@ def evaluate(
         ``{"model", "pooling", "data", "n", "spearman": {cosine, dot, euclidean, manhattan}, "pearson": {…},
         "interval": {"low", "high", "method"}, "notes", "seconds"}`` with correlations in -1..1, the interval being that
         of the first similarity's Spearman, and in ``"notes"`` a sentence on rows that are left out; for triplets
-        ``"accuracy": {…}`` in 0..1 in place of the correlations; for labelled pairs ``"average_precision"``, ``"f1"``,
+        ``"accuracy": {…}`` in 0..1 in place of the correlations, an interval, and ``"ties"``, the triplets with two
+        equal similarities, which count as wrong; for labelled pairs ``"average_precision"``, ``"f1"``,
         ``"threshold"``, ``"precision"`` and ``"recall"`` (see `training.evaluation.metrics`) and ``"positives"``, the
         number of pairs that belong together.
         A cross-encoder and late interaction have one ``score`` in place of the four similarities. Retrieval data has
@@ -255,7 +256,12 @@ def _classify(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, A
 
 def _triplet_accuracy(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, Any]:
     positive, negative = scores
-    return {"accuracy": {name: float((positive[name] > negative[name]).mean()) for name in positive}}
+    near, far = next(iter(positive.values())), next(iter(negative.values()))
+    return {
+        "accuracy": {name: float((positive[name] > negative[name]).mean()) for name in positive},
+        "interval": wilson_interval(int((near > far).sum()), len(near))._asdict(),
+        "ties": int((near == far).sum()),
+    }
 
 
 MEASURES = {SCORED: _correlate, LABELLED: _classify, TRIPLETS: _triplet_accuracy}

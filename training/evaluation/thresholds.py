@@ -26,14 +26,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from training.data.dataset import Dataset
-from training.data.transforms import POSITIVE_FROM, match_labels
 from training.errors import InputError
-from training.evaluation.bootstrap import NO_ESTIMATE, Estimate, Keys, affordable_resamples, sentence_keys
+from training.evaluation.bootstrap import NO_ESTIMATE, Estimate, Keys, affordable_resamples
 from training.evaluation.match_scores import BEST_F1, FIXED, PRECISION, Criterion, MatchScores
-from training.evaluation.scoring import row_scores, without_score
-from training.models.model import Model
-from training.progress import Progress, ShouldStop
 
 CRITERIA = (BEST_F1, f"{PRECISION}=0.95")
 # The fewest matches, and the fewest other pairs, that are divided into two halves.
@@ -119,38 +114,9 @@ class DataDecision(NamedTuple):
     similarity: str
     meaning: str
     decision: Decision
-    # A sentence on pairs that are left out; "" if there are none.
-    left_out: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        notes = [self.left_out] if self.left_out else []
-        return {"similarity": self.similarity, "match": self.meaning, **self.decision.to_dict(), "notes": notes}
-
-
-def decide_data(
-    scorer: Model,
-    data: Dataset,
-    criteria: Sequence[str] = CRITERIA,
-    match_from: float = POSITIVE_FROM,
-    on_progress: Progress | None = None,
-    should_stop: ShouldStop | None = None,
-    keep_unknown: bool = False,
-) -> DataDecision:
-    """Scores the pairs of a data set, and decides from which score on they are matches (`match_labels`).
-
-    Pairs with a text of which the model knows no token, unless ``keep_unknown``, and pairs whose score is not finite
-    are left out. InputError if the data has neither labels nor gold scores, or a criterion is none.
-    """
-    # A mistake is reported before anything is scored.
-    parse_criteria(criteria)
-    matches, meaning = match_labels(data, match_from)
-    [by_similarity] = row_scores(scorer, data.columns, on_progress=on_progress, should_stop=should_stop)
-    similarity, scores = next(iter(by_similarity.items()))
-    is_left_out, note = without_score(scorer, data.columns, [{similarity: scores}], keep_unknown)
-    scores, matches, keys = (values[~is_left_out] for values in (scores, matches, sentence_keys(data.columns)))
-    if note and (matches.all() or not matches.any()):
-        raise InputError(f"{note}; the others are of one kind, so that no threshold can be chosen by them")
-    return DataDecision(similarity, meaning, decide(scores, matches, criteria, keys=keys), note)
+        return {"similarity": self.similarity, "match": self.meaning, **self.decision.to_dict()}
 
 
 def decide(

@@ -4,7 +4,7 @@ Each event is a dictionary, passed to a callback and appended to ``events.jsonl`
 processes can follow the file during the run. Resuming from a checkpoint first removes the events after it, so that the
 file holds one curve; a reader that keeps a position in the file has to start again when the file has become shorter.
 
-The trackers are TensorBoard and trackio, by name: optional packages, imported when a run names them. A figure is called
+The trackers are those of accelerate for TensorBoard and trackio, optional packages that a run names. A figure is called
 as in the events, with the kind of the event before it: ``train/loss``, ``train/lr``, ``eval/spearman``,
 ``eval/by_dimension/64``.
 """
@@ -18,15 +18,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from training.atomic import write_text
 from training.errors import InputError, import_optional
 from training.progress import is_interactive
 from training.trainer.config import RunConfig
 from training.trainer.run_metrics import line_of_figures
+
+if TYPE_CHECKING:
+    from accelerate.tracking import GeneralTracker
 
 Event = dict[str, Any]
 OnEvent = Callable[[Event], object]
@@ -35,42 +38,14 @@ PROJECT = "sbert-lab"
 # The fields of an event that are no figures.
 NO_FIGURES = frozenset({"t", "step", "kind", "steps", "seconds_left"})
 
-_Count = Annotated[int, Field(ge=0, le=2**53)]
-
 
 class _Event(BaseModel):
-    """The fields that readers of events rely on; an event has more."""
+    """The fields that every event has, beside its own."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
     kind: str
-    step: _Count
-    t: FiniteFloat | None = None
-    seconds: FiniteFloat | None = None
-    seconds_left: FiniteFloat | None = None
-    state: str | None = None
-    reason: str | None = None
-    base: str | None = None
-    device: str | None = None
-    dtype: str | None = None
-    pooling: str | None = None
-    notes: list[str] | None = None
-    rows: _Count | None = None
-    steps: _Count | None = None
-    loss: FiniteFloat | None = None
-    loss_by_data: dict[str, float] | None = None
-    lr: FiniteFloat | None = None
-    gradient_norm: FiniteFloat | None = None
-    guess: FiniteFloat | None = None
-    sentences_per_second: FiniteFloat | None = None
-    memory_gb: FiniteFloat | None = None
-    spearman: FiniteFloat | None = None
-    accuracy: FiniteFloat | None = None
-    by_dimension: dict[str, float] | None = None
-    random_cosine: FiniteFloat | None = None
-    plain_cosine: FiniteFloat | None = None
-    collapsed: str | None = None
-    undefined: str | None = None
+    step: NonNegativeInt
 
 
 class EventLog:
@@ -82,7 +57,7 @@ class EventLog:
 
     def __init__(self, folder: Path | None, on_event: OnEvent, keep_to_step: int | None = None) -> None:
         self._on_event = on_event
-        self._trackers: list[Tracker] = []
+        self._trackers: list[GeneralTracker] = []
         self._file: TextIO | None = None
         self.evaluations: list[Event] = []
         if folder is not None:
@@ -111,7 +86,7 @@ class EventLog:
             self._on_event(event)
             if figures := figures_of(event):
                 for tracker in self._trackers:
-                    tracker.report(figures, step)
+                    tracker.log(figures, step=step)
         return event
 
     def open_trackers(self, config: RunConfig, folder: Path | None, step: int | None) -> None:
@@ -129,7 +104,7 @@ class EventLog:
             self._file.close()
         with redirect_stdout(sys.stderr):
             for tracker in self._trackers:
-                tracker.close()
+                tracker.finish()
 
 
 def parse_events(lines: bytes) -> list[Event]:
@@ -150,21 +125,17 @@ def _line(event: Event) -> str:
     return json.dumps(event, ensure_ascii=False) + "\n"
 
 
-def _print(event: Mapping[str, Any], bar: Any) -> None:
-    """Prints a line for an evaluation, and the notes and the end of a run; beneath them the ``bar`` of its steps."""
-    if event["kind"] == "train":
-        bar.total = event["steps"]
-        bar.update(event["step"] - bar.n)
-        bar.set_postfix(loss=f"{event['loss']:.4f}")
-    elif event["kind"] == "eval":
+def in_words(event: Mapping[str, Any]) -> str:
+    """A line for an evaluation, and the notes and the end of a run."""
+    if event["kind"] == "eval":
         figures = "  ".join(f"{name} {value:.4f}" for name, value in line_of_figures(event).items())
         figures += f"  spearman {event['undefined']}" if event.get("undefined") else ""
-        bar.write(f"step {event['step']:>5,}  {figures}{'  best' if event['best'] else ''}")
-    elif event["kind"] == "test":
-        bar.write(f"the best on {event['data']}  spearman {event['spearman']:.4f}")
-    else:
-        reason = f": {event['reason']}" if event.get("reason") else ""
-        bar.write("\n".join([f"{event['state']}{reason}", *event.get("notes", ())]))
+        figures += f"  {event['collapsed']}" if event.get("collapsed") else ""
+        return f"step {event['step']:>5,}  {figures}{'  best' if event['best'] else ''}"
+    if event["kind"] == "test":
+        return f"the best on {event['data']}  spearman {event['spearman']:.4f}"
+    reason = f": {event['reason']}" if event.get("reason") else ""
+    return "\n".join([f"{event['state']}{reason}", *event.get("notes", ())])
 
 
 @contextmanager
@@ -177,47 +148,44 @@ def printing(on_event: OnEvent | None, progress: bool | None) -> Iterator[OnEven
     with tqdm(desc="Training", unit="step", disable=not has_bar, leave=False) as bar:
 
         def show(event: Event) -> None:
-            if is_printed:
-                _print(event, bar)
+            if is_printed and event["kind"] == "train":
+                bar.total = event["steps"]
+                bar.update(event["step"] - bar.n)
+                bar.set_postfix(loss=f"{event['loss']:.4f}")
+            elif is_printed:
+                bar.write(in_words(event))
             if on_event is not None:
                 on_event(event)
 
         yield show
 
 
-class Tracker(NamedTuple):
-    """An experiment tracker of one run."""
-
-    report: Callable[[dict[str, float], int], object]
-    close: Callable[[], object]
-
-
-def _tensorboard(config: RunConfig, folder: Path | None, step: int | None) -> Tracker:
+def _tensorboard(config: RunConfig, folder: Path | None, step: int | None) -> GeneralTracker:
     """Event files in ``tensorboard/`` in the run's folder: ``tensorboard --logdir``."""
     if folder is None:
         raise InputError("report_to tensorboard writes into the run's folder; give the run one")
-    module = import_optional("torch.utils.tensorboard", "tensorboard", "report_to tensorboard")
-    writer = module.SummaryWriter(folder / "tensorboard", purge_step=None if step is None else step + 1)
+    import_optional("torch.utils.tensorboard", "tensorboard", "report_to tensorboard")
+    from accelerate.tracking import TensorBoardTracker
+
+    tracker = TensorBoardTracker("tensorboard", folder, purge_step=None if step is None else step + 1)
+    tracker.start()
     if step is None:
-        writer.add_text("config", f"```json\n{config.to_json()}\n```")
-
-    def report(figures: dict[str, float], step: int) -> None:
-        for name, value in figures.items():
-            writer.add_scalar(name, value, step)
-        writer.flush()
-
-    return Tracker(report, writer.close)
+        tracker.log({"config": f"```json\n{config.to_json()}\n```"})
+    return tracker
 
 
-def _trackio(config: RunConfig, folder: Path | None, step: int | None) -> Tracker:
+def _trackio(config: RunConfig, folder: Path | None, step: int | None) -> GeneralTracker:
     """A run in the project sbert-lab, on this machine unless trackio is configured otherwise: ``trackio show``."""
-    trackio = import_optional("trackio", "trackio", "report_to trackio")
-    resume = "never" if step is None else "allow"
+    import_optional("trackio", "trackio", "report_to trackio")
+    from accelerate.tracking import TrackioTracker
+
     name = folder.name if folder else config.name or None
-    trackio.init(
-        project=PROJECT, name=name, config=config.to_dict(), resume=resume, auto_log_gpu=False, auto_log_cpu=False
+    resume = "never" if step is None else "allow"
+    tracker = TrackioTracker(
+        PROJECT, name=name, config=config.to_dict(), resume=resume, auto_log_gpu=False, auto_log_cpu=False
     )
-    return Tracker(lambda figures, step: trackio.log(figures, step=step), trackio.finish)
+    tracker.start()
+    return tracker
 
 
 # A tracker is made from the config and the folder of a run, and the step at which it is resumed, None for a new run.

@@ -57,10 +57,9 @@ def build(services: Services) -> None:
     """Builds the page inside the open Blocks."""
     gr.HTML(heading("Ablation", "What does each choice of the paper change? Measured from several bases and seeds."))
     with gr.Row(elem_id="ablation-choice"):
-        name = gr.Radio(_choices(has_table=True), value=OPENING, label="What is varied", elem_id="ablation", scale=4)
+        choices = [(ablation.title, key) for key, ablation in ABLATIONS.items()]
+        name = gr.Radio(choices, value=OPENING, label="What is varied", elem_id="ablation", scale=4)
         figure_base = gr.Radio([], label="Figure from", visible=False, elem_id="figure-base", scale=3)
-        more = gr.Button("More, not measured yet", size="sm", scale=0, min_width=190, elem_id="more-ablations")
-    more.click(lambda: (gr.Radio(_choices()), hidden()), None, [name, more], **UNQUEUED)
     with gr.Row():
         figure = gr.Plot(show_label=False, min_width=320, scale=3, elem_id="ablation-figure")
         with gr.Column(min_width=300, scale=2):
@@ -102,7 +101,7 @@ def build(services: Services) -> None:
         return updates
 
     show_on = panel.wire(show, [text, figure, numbers, grid], name, [figure_base])
-    opened = keep_touched([name], on_open(_from_link, [name, figure_base, panel.selected, more], **UNQUEUED))
+    opened = keep_touched([name], on_open(_from_link, [name, figure_base, panel.selected], **UNQUEUED))
     filled = keep_touched(fields, opened.then(fill, [name, figure_base], fields, **UNQUEUED))
     show_on(filled.then)
     form.estimate_on(filled.then)
@@ -128,11 +127,6 @@ def _form(name: gr.Radio, figure_base: gr.Radio) -> list[Any]:
         choices = data_choices("ablation")
         data = open_dropdown("Training data", choices, hint, visible=False, min_width=260, elem_id="sweep-data")
     return [name, figure_base, base, seeds, steps, data]
-
-
-def _choices(has_table: bool = False) -> list[tuple[str, str]]:
-    """All ablations; with ``has_table`` those whose results ship."""
-    return [(ablation.title, key) for key, ablation in ABLATIONS.items() if not has_table or precomputed_tables(key)]
 
 
 def _bases(name: str, base: str | None = None) -> gr.Radio:
@@ -190,16 +184,12 @@ def _name_of(sweep: Experiment) -> str:
     return f"here ({base}{format_count(len(sweep.seeds), 'seed')}, {length})"
 
 
-def _from_link(request: gr.Request) -> tuple[Any, Any, Any, Any]:
+def _from_link(request: gr.Request) -> tuple[str, gr.Radio, str | None]:
     """The ablation, the base and the sweep in the address: /ablation?preset=concat&base=raw-bert-mini&sweep=<id>."""
     query = request.query_params
     preset = query.get("preset")
     name = preset if preset in ABLATIONS else OPENING
-    base, sweep = _bases(name, query.get("base")), query.get("sweep") or None
-    if precomputed_tables(name):
-        # All may be listed meanwhile.
-        return gr.update(value=name), base, sweep, gr.skip()
-    return gr.Radio(_choices(), value=name), base, sweep, hidden()
+    return name, _bases(name, query.get("base")), query.get("sweep") or None
 
 
 def _sweep(

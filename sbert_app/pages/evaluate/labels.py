@@ -1,5 +1,7 @@
 """The tabs Triplets and labels (the paper's section 4.4) and Transfer (its section 5): data without gold scores."""
 
+from typing import Any
+
 import gradio as gr
 from markupsafe import Markup
 
@@ -15,9 +17,9 @@ from sbert_app.pages.evaluate.pickers import MODELS, ModelAndData, file_and_data
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.results import transfer
-from sbert_app.services.results.decisions import LabelScore, score_labels
+from sbert_app.services.results.decisions import score_labels
 from sbert_app.services.results.transfer import TRANSFER_TASKS, ClassificationData, TransferScore
-from training.catalogue import SCORED
+from training.catalogue import SCORED, TRIPLETS
 from training.errors import InputError, summary_of
 from training.models.model import Model
 from training.names import ModelName
@@ -48,15 +50,23 @@ def build(services: Services) -> None:
 
     def score(watch: Watch, *values: str) -> Update:
         from training.data.transforms import TRIPLET_ROWS, transform_for
+        from training.evaluation.scoring import evaluate
 
         model, data = pickers.loaded(*values)
         if data.kind == SCORED:
             # Pairs with scores become triplets, as in training.
             data = transform_for(data, TRIPLET_ROWS, "triplet")
-        result = score_labels(services.models.get(model, Model), data, watch)
-        notes = [*data.notes, *filter(None, [result.left_out])]
+        scorer = services.models.get(model, Model)
+        result: Any
+        figure = None
+        if data.kind == TRIPLETS:
+            result = evaluate(scorer, data, on_progress=watch.on_progress, should_stop=watch.should_stop)
+            notes = [*data.notes, *result["notes"]]
+        else:
+            result = score_labels(scorer, data, watch)
+            notes = [*data.notes, *result.notes]
+            figure = label_histograms(result.by_label)
         facts = {"model": model.label, "data": data.name, "notes": notes, "result": result}
-        figure = label_histograms(result.by_label) if isinstance(result, LabelScore) else None
         return {tab.status: render("evaluate/templates/label_scores.html", **facts), spread: visible(figure)}
 
     tab.wire(score, pickers.inputs, {spread: hidden()})

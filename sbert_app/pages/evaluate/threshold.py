@@ -21,7 +21,7 @@ from sbert_app.pages.evaluate.pickers import ModelAndData
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.results.carry import ModelThreshold, advise
-from sbert_app.services.results.decisions import MARGIN, Decisions, decide_models, decide_results
+from sbert_app.services.results.decisions import Decisions, decide_models, decide_results
 from sbert_app.services.results.precomputed import shipped_scores
 from sbert_app.services.results.results import data_label
 from training.data.dataset import Dataset
@@ -44,7 +44,7 @@ def build(services: Services) -> None:
     """Builds the tab inside the open Blocks; it opens with a shipped measurement."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "threshold", data_choices("threshold"), "stsb:dev", FIRST_MODELS)
-    title = _settings(LEAST_PRECISION, MATCH_FROM, MARGIN)
+    title = _settings(LEAST_PRECISION, MATCH_FROM)
     with gr.Accordion(title, open=False, elem_id="threshold-settings") as settings, gr.Row():
         hint = "The share of matches among the pairs above the threshold"
         precision = gr.Number(
@@ -68,17 +68,6 @@ def build(services: Services) -> None:
             info=hint,
             elem_id="threshold-match",
         )
-        hint = "Points of average precision; the 95% interval of its difference must lie above"
-        margin = gr.Number(
-            MARGIN,
-            minimum=0,
-            maximum=20,
-            step=0.5,
-            min_width=220,
-            label="A faster model may be worse by",
-            info=hint,
-            elem_id="threshold-margin",
-        )
     with gr.Accordion("You had a threshold for another model?", open=False, elem_id="threshold-before"), gr.Row():
         was_model = gr.Textbox(
             "",
@@ -98,7 +87,7 @@ def build(services: Services) -> None:
             elem_id="threshold-was",
         )
     before = [was_model, was_threshold]
-    controls = [precision, match_from, margin]
+    controls = [precision, match_from]
     for control in controls:
         # While a number is typed, the title is that of the last one, whichever answer comes first.
         control.change(lambda *values: gr.Accordion(label=_settings(*values)), controls, settings, **UNQUEUED)
@@ -130,7 +119,7 @@ def build(services: Services) -> None:
         }
 
     def find(watch: Watch, *values: Any) -> Update:
-        precision, match_from, margin, was_model, was_threshold, models, *data = values
+        precision, match_from, was_model, was_threshold, models, *data = values
         if match_from is None:
             raise InputError("type the gold score from which a pair is a match, such as 4")
         was = _model_before(was_model, was_threshold)
@@ -138,12 +127,12 @@ def build(services: Services) -> None:
         names = [ModelName.parse(model) for model in dict.fromkeys(models)]
         rows = pickers.rows(*data)
         home = services.settings.home
-        decisions = decide_models(names, rows, services.models, home, criteria, match_from, watch, margin or 0.0)
+        decisions = decide_models(names, rows, services.models, home, criteria, match_from, watch)
         notes = []
         if was is not None:
             taken = decisions.to_take or decisions.models[0]
             open_any = partial(services.models.get, type_=Model)
-            advice = advise(taken.model, rows, open_any, home, precision or 0, was, match_from, watch)
+            advice = advise(taken.model, rows, open_any, home, criteria, was, match_from, watch)
             notes = [advice.carried_sentence + "."]
         return result(decisions, rows, _use(services, *data), before=notes)
 
@@ -167,11 +156,8 @@ def _model_before(model: str | None, threshold: float | None) -> ModelThreshold 
     return ModelThreshold(ModelName.parse(str(model).strip()), threshold)
 
 
-def _settings(precision: float | None, match_from: float | None, margin: float | None) -> str:
-    return (
-        f"Precision of at least {100 * (precision or 0):g}%; gold scores of {match_from or 0:g} and more match; "
-        f"a faster model may be {margin or 0:g} points worse"
-    )
+def _settings(precision: float | None, match_from: float | None) -> str:
+    return f"Precision of at least {100 * (precision or 0):g}%; gold scores of {match_from or 0:g} and more match"
 
 
 def _use(services: Services, data: str, file: str | None, *how: str) -> Callable[[ModelName, Choice], str]:

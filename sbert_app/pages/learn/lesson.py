@@ -21,7 +21,8 @@ import numpy as np
 import plotly.graph_objects as go
 from markupsafe import Markup
 
-from sbert_app.figures.style import add_bars, add_scatter, apply_style, short_label
+from sbert_app.figures.evaluation import label_histograms
+from sbert_app.figures.style import add_scatter, apply_style, short_label
 from sbert_app.pages.components.templates import macro
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, asset
 from training.errors import InputError
@@ -39,7 +40,6 @@ DEFAULT_DATA = "stsb:dev"
 # made from the figures, whatever these are; ``measured`` states the models, the data and the time of a measurement.
 tiles, table, findings, measured = map(macro, ("tiles", "learn/table", "learn/findings", "learn/measured"))
 
-BINS = np.linspace(-0.32, 1.0, 34)
 LINE_COLOURS = ("blue", "orange", "green", "vermillion", "purple", "sky")
 
 
@@ -83,11 +83,10 @@ class Context:
 
 
 class Measurement(NamedTuple):
-    """A Plotly figure, the result as HTML, and the address of the link if it is not the one of the lesson."""
+    """A Plotly figure, and the result as HTML."""
 
     figure: Any
     html: Markup
-    href: str | None = None
 
 
 @dataclass(frozen=True)
@@ -176,13 +175,7 @@ def styled(figure: go.Figure, height: int, x: str = "", y: str = "", legend: boo
 
 def cosine_histograms(unrelated: np.ndarray, similar: np.ndarray) -> go.Figure:
     """The cosines of random pairs and of similar pairs, as two histograms of equal area."""
-    figure, centres = go.Figure(), ((BINS[:-1] + BINS[1:]) / 2).round(3).tolist()
-    for name, values, colour in (("random pairs", unrelated, "orange"), ("gold score of 4 or more", similar, "blue")):
-        heights = np.histogram(np.clip(values, BINS[0], 1), bins=BINS)[0] / max(len(values), 1) * 100
-        hover = f"cosine %{{x:.2f}}: %{{y:.1f}}%<extra>{name}</extra>"
-        add_bars(figure, centres, heights.round(2).tolist(), colour, hover, name=name, opacity=0.65)
-    figure.update_layout(barmode="overlay", bargap=0, xaxis_range=[-0.3, 1.02])
-    return styled(figure, 330, "cosine", "% of the pairs", legend=True)
+    return label_histograms({"gold score of 4 or more": similar, "random pairs": unrelated})
 
 
 def rank_lines(labels: Sequence[str], columns: Sequence[str], ranks: Sequence[Sequence[int]]) -> go.Figure:

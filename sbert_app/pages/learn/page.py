@@ -46,7 +46,7 @@ class _LessonView:
     services: Services
     lesson: Lesson
     demo: Demo
-    # The figure, the result and the link to another page.
+    # The figure and the result.
     outputs: list[Any]
     column: gr.Column
     reset: gr.Button
@@ -78,7 +78,7 @@ class _LearnPage:
             self.chips = [buttons[lesson.number] for lesson in lessons()]
         self.count = gr.HTML(messages.waiting("Opening the lesson …"), elem_id="lesson-count")
         self.views = [self._build_lesson(lesson) for lesson in lessons()]
-        parts = [part for view in self.views for part in view.outputs[:2]]
+        parts = [part for view in self.views for part in view.outputs]
         self.reported = [*parts, *(field for view in self.views for field in view.fields)]
         with gr.Row(elem_classes="actions turn"):
             self.previous = gr.Button("← Previous", elem_id="previous")
@@ -90,7 +90,7 @@ class _LearnPage:
     def report(self, current: int, *values: Any) -> Report:
         """The report of the open lesson, without the answer to its question."""
         value_of, view = dict(zip(self.reported, values, strict=True)), self.views[current - 1]
-        sections = {"Measured": view.outputs[:2], "The lesson": [_text(view.lesson)]}
+        sections = {"Measured": view.outputs, "The lesson": [_text(view.lesson)]}
         make, inputs = of_page(view.lesson.title, sections, view.fields)
         return make(*(value_of[component] for component in inputs))
 
@@ -106,8 +106,8 @@ class _LearnPage:
                     reset = gr.Button(own, size="sm", elem_id=f"reset-{number}", elem_classes="reset")
                     figure = gr.Plot(show_label=False, visible=False, elem_id=f"figure-{number}")
                     result = gr.HTML(macro("learn/measuring")(), elem_id=f"result-{number}")
-            link = gr.HTML(_page_link(lesson), elem_id=f"page-link-{number}")
-        return _LessonView(self.services, lesson, demo, [figure, result, link], column, reset)
+            gr.HTML(macro("learn/page_link")(lesson.href, lesson.opens), elem_id=f"page-link-{number}")
+        return _LessonView(self.services, lesson, demo, [figure, result], column, reset)
 
     def wire(self) -> None:
         current, class_link, columns = self.current, self.class_link, [view.column for view in self.views]
@@ -213,10 +213,6 @@ def _text(lesson: Lesson) -> Markup:
     return render("learn/templates/lesson.html", lesson=lesson)
 
 
-def _page_link(lesson: Lesson, href: str | None = None) -> Markup:
-    return macro("learn/page_link")(href or lesson.href, lesson.opens)
-
-
 def _changed(view: _LessonView, class_link: ClassLink, request: gr.Request) -> Update:
     """The updates of the fields to the values of the address, or of the class; others keep the lesson's own."""
     of_class = dict(zip(view.demo.controls, view.demo.initial(class_link.setup), strict=True))
@@ -247,19 +243,18 @@ def _show_lesson(number: int, class_link: ClassLink) -> list[Any]:
 
 
 def _measure(view: _LessonView, questions: Questions, class_link: ClassLink, *values: Any) -> Update:
-    """The updates of figure, result and link, or the message of a user error.
+    """The updates of figure and result, or the message of a user error.
 
     There are none if the visitor has changed the lesson again meanwhile.
     """
-    figure, result, link = view.outputs
+    figure, result = view.outputs
     is_newest = ask(questions, view.lesson.number)
     if HELD in questions:
         return {figure: hidden(), result: questions[HELD]}
     update: Update
     try:
         measurement = view.demo.measure(_context(view.services, class_link), *values)
-        page_link = _page_link(view.lesson, measurement.href)
-        update = {figure: visible(measurement.figure), result: measurement.html, link: page_link}
+        update = {figure: visible(measurement.figure), result: measurement.html}
     except UserFacingError as error:
         update = {figure: hidden(), result: messages.error_message(error)}
     return update if is_newest() else {result: gr.skip()}

@@ -22,7 +22,7 @@ from sbert_app.services.results.results import data_label
 from training.catalogue import SCORED, asset
 from training.errors import InputError
 from training.evaluation.metrics import spearman
-from training.pooling import PAPER_POOLINGS, POOLINGS, normalize_rows
+from training.pooling import PAPER_POOLINGS, POOLINGS
 from training.similarities import cosine
 
 # Pairs from this gold score on are similar.
@@ -143,9 +143,3 @@ def rho(sides: Sequence[np.ndarray], gold: np.ndarray) -> float:
     """Spearman's ρ ×100 between the cosines of two sides, (N, D) each, and gold scores (N,)."""
     u, v = sides
     return 100 * spearman(cosine(u, v), gold)
-
-
-def cosines_across(vectors: np.ndarray) -> np.ndarray:
-    """The cosines of all N(N-1)/2 couples of vectors (N, D), which are sentences of different pairs."""
-    directions = normalize_rows(vectors)
-    return (directions @ directions.T)[np.triu_indices(len(directions), k=1)]

@@ -47,7 +47,7 @@ def by_topic(data: Dataset, topics: Sequence[str]) -> Folds:
     return dict(sorted(rows.items(), key=lambda item: -len(item[1])))
 
 
-def k_folds(data: Dataset, k: int, seed: int = 0) -> Folds:
+def k_folds(data: Dataset, k: int) -> Folds:
     """k random folds of about equal size; pairs that share a sentence are in one fold.
 
     InputError if k is out of range, or the folds would be too small.
@@ -56,7 +56,7 @@ def k_folds(data: Dataset, k: int, seed: int = 0) -> Folds:
         raise InputError(f"there cannot be {k} folds; choose 2 to {MAX_FOLDS}")
     if len(data) < k * MIN_TEST_PAIRS:
         raise InputError(f"{data.name} has {len(data):,} pairs; {k} folds need {k * MIN_TEST_PAIRS} at least")
-    folds = sentence_folds(data.columns, k, seed)
+    folds = sentence_folds(data.columns, k, seed=0)
     if (sizes := np.bincount(folds, minlength=k)).min() < MIN_TEST_PAIRS:
         raise InputError(
             f"{data.name} cannot be split into {k} folds: pairs that share a sentence stay together, and "

@@ -1,56 +1,45 @@
 """The queue that executes runs, outside the web process.
 
-    app, command line  --start, resume-->  queue (Huey)  --run id-->  worker processes  -->  the run's folder
+    app, command line  --start, resume-->  the run's folder, queued  -->  worker processes  -->  the run's folder
+
+The state of a run is in its folder, and the runs that are queued there are the queue: the next one is the one that has
+waited for the longest. Nothing else is stored, so nothing can be lost or contradict the folders.
 
 A worker (`jobs.worker`) is a process in a session of its own, which goes on when the page is reloaded, the browser
 closed or the app killed. There is one for each GPU, or one on a machine without; for Ray there is one, which submits as
 many runs as the cluster has room for (`runs.on_ray`). It is started when a run is queued and ends after some idle
-minutes. The state of a run is in its folder, from which a lost queue is restored.
-
-The queue is an SQLite file in the home folder; a damaged one is deleted and made anew from the runs. A message is JSON
-and holds only the id of a run, so that write access to the queue lets nobody execute code.
+minutes.
 """
 
-import json
-import logging
 import math
 import os
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
 from filelock import FileLock, Timeout
-from huey import Huey, SqliteHuey
-from huey.registry import Message
-from huey.serializer import Serializer
 
 from sbert_app.process import child_environment
 from sbert_app.services.background.watch import State
-from sbert_app.services.runs.record import Run
+from sbert_app.services.runs.record import Run, RunNotFound
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError
 from training.sources.home import make_home
 from training.trainer.config import SETTINGS, RunConfig
-
-log = logging.getLogger("sbert_lab.jobs")
 
 MOST_WAITING = 1_000
 # The most runs in the queue that one visitor has started singly.
 MOST_WAITING_OF_ONE = 20
 # The most runs in the queue of one visitor's ablations and folds: those of the largest ablation.
 MOST_GROUPED_OF_ONE = 700
-# The errors of a damaged file, whose message may quote bytes of it. An OperationalError is a subclass, and must be
-# handled before: it says that the disk is full, or that the file is locked or may not be written.
-DAMAGED = (sqlite3.DatabaseError, UnicodeDecodeError)
 # The least time between two starts of a worker, in case it crashes at once.
 RELAUNCH_SECONDS = 3.0
-# Stands for what the config of a run can say: a worker of another version, which may still be at work after an upgrade,
-# takes no runs that it cannot read.
+# A hash of what the config of a run can say. It is part of the names of locks: after an upgrade a worker of the earlier
+# version, which takes no runs that it cannot read, does not keep a new one from starting.
 FORMAT = blake2b(
     repr([(name, *setting.choices) for name, setting in SETTINGS.items()]).encode(), digest_size=4
 ).hexdigest()
@@ -79,44 +68,21 @@ def has_worker(home: Path, slot: int | str) -> bool:
         return True
 
 
-class JsonSerializer(Serializer):
-    """Huey's messages as JSON. Its default is pickle, which can execute code when it is read."""
-
-    def _serialize(self, data: Message) -> bytes:
-        return json.dumps(data).encode()
-
-    def _deserialize(self, data: bytes) -> Message:
-        return Message(*json.loads(bytes(data)))
-
-
 class RunQueue:
-    """Starts, stops and resumes runs without waiting for one. Thread-safe. InputError if it cannot be opened.
+    """Starts, stops and resumes runs without waiting for one. Thread-safe.
 
-    Args:
-        execute: the work of a worker with a run's id; None in every other process.
-        ray: the address of a cluster that executes the runs, "" for this machine; by default $SBERT_RAY.
+    ``ray`` is the address of a cluster that executes the runs, "" for this machine; by default $SBERT_RAY.
     """
 
-    def __init__(self, store: RunStore, execute: Callable[[str], object] | None = None, ray: str | None = None) -> None:
+    def __init__(self, store: RunStore, ray: str | None = None) -> None:
         self.store = store
         self.ray = os.environ.get("SBERT_RAY", "") if ray is None else ray
         make_home(store.home)
-        self._file = store.home / "jobs.sqlite"
         self.starts_workers = True
-        self._execute = execute
         self._started: dict[int | str, tuple[float, subprocess.Popen[bytes]]] = {}
-        self._enqueueing = threading.Lock()
         self._starting = threading.RLock()
         # The runs of each visitor, grouped or not, that may still be queued.
         self._started_by: dict[tuple[str, bool], list[str]] = {}
-        try:
-            self._open()
-        except (sqlite3.OperationalError, OSError) as error:
-            raise InputError(
-                f"the queue {self._file} cannot be opened: {error}", public="the queue of runs cannot be opened"
-            ) from error
-        except DAMAGED:
-            self.renew()
 
     def start(self, config: RunConfig, visitor: str = "", grouped: bool = False) -> Run:
         """Queue a new run. InputError if too many are waiting, of this visitor or of all.
@@ -139,11 +105,7 @@ class RunQueue:
                 f"{len(theirs)} runs from your address are waiting in the queue, and at most {most} of this kind "
                 "may; wait until some have started, or stop some"
             )
-        try:
-            waiting = len(self.queued())
-        except sqlite3.Error:
-            # The disk is full or read-only, which the error of writing the run says.
-            return
+        waiting = len(self.store.ids(State.QUEUED))
         if waiting + runs > MOST_WAITING:
             raise InputError(
                 f"{waiting:,} runs are waiting, and at most {MOST_WAITING:,} may: stop some, or wait for some to end"
@@ -153,46 +115,25 @@ class RunQueue:
         """Queue a run again, to be resumed from its checkpoint. Raises as `start` and `RunStore.requeue`."""
         with self._starting:
             self.check_room(1, visitor, grouped)
+            self.store.assign(run_id, bool(self.ray))
             run = self.store.requeue(run_id)
             if visitor:
                 self._started_by.setdefault((visitor, grouped), []).append(run_id)
-        self._enqueue(run_id)
+        self.start_workers()
         return run
 
-    @property
-    def queue(self) -> Huey:
-        """The queue in the current file, which another process may have replaced."""
-        if _inode(self._file) != self._inode:
-            self._open()
-        return self._huey
-
     def queued(self) -> list[str]:
-        """The ids of the runs in the queue, the next one first."""
-        try:
-            pending = self.queue.pending()
-        except sqlite3.OperationalError:
-            raise
-        except DAMAGED:
-            self.renew()
-            pending = self.queue.pending()
-        return [task.args[0] for task in pending]
-
-    def renew(self) -> None:
-        """Delete the damaged file, and queue all runs in a new one that are queued by their folders."""
-        with FileLock(self._file.with_suffix(".lock")):
-            # Another process may have replaced it already.
-            if _inode(self._file) == self._inode:
-                log.warning("%s is damaged; a new queue is made from the runs", self._file)
-                for suffix in ("-wal", "-shm", ""):
-                    self._file.with_name(self._file.name + suffix).unlink(missing_ok=True)
-            self._open()
-        self._fill()
+        """The ids of the runs that wait for this machine, or for Ray, the next one first."""
+        return [run_id for run_id in self.store.ids(State.QUEUED) if self.store.is_for_ray(run_id) == bool(self.ray)]
 
     def reconcile(self) -> None:
-        """Fill the queue with the runs that are queued by their folders, and start a worker for them."""
+        """Take over all runs that are queued, and start a worker for them."""
         self.store.sweep()
-        with self._enqueueing:
-            waiting = self._fill()
+        waiting = self.store.ids(State.QUEUED)
+        for run_id in waiting:
+            # It may be deleted meanwhile.
+            with suppress(RunNotFound):
+                self.store.assign(run_id, bool(self.ray))
         if waiting:
             self.start_workers()
 
@@ -220,43 +161,3 @@ class RunQueue:
                 start_new_session=True,
                 env=child_environment(),
             )
-
-    def _work(self, run_id: str) -> None:
-        """Execute the run of a message, whose task has the same name in every process."""
-        if self._execute is None:
-            raise RuntimeError(f"run {run_id} was taken from the queue by a process that is not a worker")
-        self._execute(run_id)
-
-    def _enqueue(self, run_id: str) -> None:
-        with self._enqueueing:
-            try:
-                self._queue_run(run_id)
-            except sqlite3.OperationalError as error:
-                raise InputError(f"run {run_id} cannot be queued ({error}): is the disk full?") from error
-            except DAMAGED:
-                self.renew()
-        self.start_workers()
-
-    def _fill(self) -> bool:
-        """Put all queued runs into the queue. Returns whether there are any."""
-        waiting = self.store.ids(State.QUEUED)
-        in_queue = set(self.queued()) if waiting else set()
-        for run_id in waiting:
-            if run_id not in in_queue:
-                self._queue_run(run_id)
-        return bool(waiting)
-
-    def _open(self) -> None:
-        # A worker of this machine, which may have been started before, takes no runs that are to go to Ray.
-        name = f"sbert-lab-{FORMAT}{'-ray' if self.ray else ''}"
-        try:
-            self._huey = SqliteHuey(
-                name, filename=str(self._file), strict_fifo=True, results=False, serializer=JsonSerializer()
-            )
-        finally:
-            self._inode = _inode(self._file)
-        self._queue_run = self._huey.task(name="work")(self._work)
-
-
-def _inode(file: Path) -> int:
-    return file.stat().st_ino if file.exists() else 0

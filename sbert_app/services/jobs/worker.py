@@ -1,4 +1,4 @@
-"""The worker: takes runs from the queue and executes them, one after another on one device, or several at once on Ray.
+"""The worker: executes the runs that are queued, one after another on one device, or several at once on Ray.
 
 ``python -m sbert_app.services.jobs.worker HOME SLOT`` is started by `jobs.queue` when a run is queued, and does what
 ``sbert-lab worker`` does in a terminal. It runs at low priority, with idle threads that sleep, so that the page stays
@@ -13,22 +13,20 @@ import logging
 import math
 import multiprocessing
 import os
-import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 from filelock import Timeout
-from huey.exceptions import HueyException
 
 from sbert_app.process import configure_process, on_ending_signal
 from sbert_app.services.background.ray_cluster import RayCluster
 from sbert_app.services.background.watch import RESUMABLE, State
-from sbert_app.services.jobs.queue import DAMAGED, RunQueue, devices, worker_lock
+from sbert_app.services.jobs.queue import RunQueue, devices, worker_lock
 from sbert_app.services.runs.execution import execute
 from sbert_app.services.runs.on_ray import executor
 from sbert_app.services.runs.record import QUEUED
@@ -41,6 +39,10 @@ log = logging.getLogger("sbert_lab.worker")
 # A worker that the app has started ends after so much time without a run.
 IDLE_SECONDS = 600.0
 POLL_SECONDS = 0.2
+# Between two looks for runs it waits so many times as long as a look has taken: with 20,000 runs that is a second.
+REST = 5
+# A run that could not begin, as when the disk is full, is tried again after this time.
+RETRY_SECONDS = 60.0
 NICENESS = 5
 LOG_FORMAT = "%(asctime)s %(name)s: %(message)s"
 # The most runs at once, each with a thread that waits.
@@ -57,15 +59,17 @@ class Worker:
         self.idle_seconds = idle_seconds
         self.cluster = cluster
         self.store = RunStore(home)
-        self.jobs = RunQueue(self.store, execute=self.execute, ray=cluster.address if cluster else "")
+        self.jobs = RunQueue(self.store, ray=cluster.address if cluster else "")
         self._execute = execute_apart if cluster is None else executor(cluster)
         self.should_end = threading.Event()
+        # When runs were tried that are queued still.
+        self._tried: dict[str, float] = {}
 
     def work(self) -> None:
         """Execute runs until there is none for `idle_seconds`. Returns at once if the device has a worker already.
 
         A run that is queued just when this worker ends is not lost: the process that queues it checks for a worker
-        afterwards, and this worker checks the queue again after it has released its lock.
+        afterwards, and this worker looks for runs again after it has released its lock.
         """
         while not self.should_end.is_set():
             try:
@@ -80,32 +84,36 @@ class Worker:
             if not self.jobs.queued():
                 return
 
-    def execute(self, run_id: str) -> None:
-        """Execute one run, whose folder records the outcome."""
-        try:
-            self._execute(self.store, run_id, should_end=self.should_end.is_set)
-        except UserFacingError as error:
-            # It was stopped or deleted meanwhile, or its input is wrong.
-            log.info("%s", error)
-
     def _work_until_idle(self) -> None:
         last = time.monotonic()
         with ThreadPoolExecutor(MOST_SUBMITTED, "run") as threads:
-            submitted = set[Future[None]]()
+            submitted: dict[str, Future[None]] = {}
             while not self.should_end.is_set() and (submitted or time.monotonic() - last < self.idle_seconds):
-                submitted = {run for run in submitted if not run.done()}
-                room = self._room(len(submitted))
-                task = self._next_task() if len(submitted) < room else None
-                if task is None:
-                    if self.cluster is not None and len(submitted) < room:
-                        self.cluster.release(is_over=not submitted)
-                    wait(submitted, POLL_SECONDS, FIRST_COMPLETED) if submitted else self.should_end.wait(POLL_SECONDS)
-                elif self.cluster is not None:
-                    submitted.add(threads.submit(self._work_on, task))
-                else:
-                    self._work_on(task)
-                if task is not None or submitted:
+                submitted = {run_id: future for run_id, future in submitted.items() if not future.done()}
+                looked = time.monotonic()
+                has_room = len(submitted) < self._room(len(submitted))
+                run_id = self._next_run(submitted) if has_room else None
+                if run_id is not None:
+                    submitted[run_id] = threads.submit(self._work_on, run_id)
+                elif self.cluster is not None and has_room:
+                    self.cluster.release(is_over=not submitted)
+                if submitted:
                     last = time.monotonic()
+                if run_id is not None:
+                    continue
+                pause = max(POLL_SECONDS, REST * (time.monotonic() - looked))
+                if submitted:
+                    wait(submitted.values(), pause, FIRST_COMPLETED)
+                else:
+                    self.should_end.wait(pause)
+
+    def _next_run(self, submitted: Collection[str]) -> str | None:
+        """The run that has waited for the longest and is not under way here; None if there is none."""
+        for run_id in self.jobs.queued():
+            is_rested = time.monotonic() - self._tried.get(run_id, -math.inf) > RETRY_SECONDS
+            if is_rested and run_id not in submitted:
+                return run_id
+        return None
 
     def _room(self, submitted: int) -> int:
         """The number of runs that may be under way at once."""
@@ -117,25 +125,20 @@ class Worker:
             # The cluster is gone, which the runs that are under way report.
             return 0
 
-    def _work_on(self, task: Any) -> None:
+    def _work_on(self, run_id: str) -> None:
+        """Execute one run, whose folder records the outcome."""
         try:
-            task.execute()
+            with self.store.claim(run_id):
+                self._execute(self.store, run_id, should_end=self.should_end.is_set)
+        except UserFacingError as error:
+            # It was stopped or deleted meanwhile, another worker has it, or its input is wrong.
+            log.info("%s", error)
         except Exception:
             # A fault of the program fails the run, and the worker goes on.
             log.exception("the run ended with an error")
-
-    def _next_task(self) -> Any:
-        """The next message of the queue; None if there is none."""
-        try:
-            return self.jobs.queue.dequeue()
-        except sqlite3.OperationalError:
-            raise
-        except DAMAGED:
-            self.jobs.renew()
-        except (ValueError, TypeError, HueyException):
-            # Something else has written into the queue.
-            log.exception("a message of the queue cannot be read; it is left out")
-        return None
+        self._tried.pop(run_id, None)
+        if self.store.state(run_id) == State.QUEUED:
+            self._tried[run_id] = time.monotonic()
 
 
 def execute_apart(store: RunStore, run_id: str, should_end: Callable[[], bool]) -> None:

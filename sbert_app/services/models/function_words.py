@@ -36,13 +36,7 @@ def stop_words(words: Iterable[str]) -> frozenset[str]:
 # on one language, for the built-in models English. py3langid tells the language of a text, and the model has to split
 # its words more than English ones: names alone do not make a text foreign. Of 45,886 English sentences (STSb, STS 2012,
 # 2014, 2016, SNLI) 19 are taken for foreign with these limits.
-LANGUAGES = {
-    "ar": "Arabic", "bn": "Bengali", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek", "en": "English",
-    "es": "Spanish", "fa": "Persian", "fi": "Finnish", "fr": "French", "he": "Hebrew", "hi": "Hindi", "hu": "Hungarian",
-    "id": "Indonesian", "it": "Italian", "ja": "Japanese", "ko": "Korean", "nl": "Dutch", "no": "Norwegian",
-    "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sv": "Swedish", "th": "Thai",
-    "tr": "Turkish", "uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese", "zh": "Chinese",
-}  # fmt: skip
+LANGUAGES: dict[str, str] = json.loads(read_asset("examples/languages.json"))
 LEAST_PROBABILITY = 0.5
 MULTILINGUAL = "paraphrase-multilingual-MiniLM-L12-v2"
 # The least sub-words in the vocabulary of a model for many languages.

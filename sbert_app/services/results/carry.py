@@ -8,7 +8,7 @@ Both models score the same pairs: without those that one of them was trained on 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -92,9 +92,8 @@ class ThresholdAdvice:
         """The advice as plain values."""
         was = None if self.was is None else {"model": str(self.was.model), "threshold": self.was.threshold}
         carried = None if self.carried is None else self.carried.to_dict()
-        notes = [*self.decision.to_dict()["notes"], *self.notes]
         own = {"model": str(self.model), "data": self.data, "was": was, "carried": carried}
-        return {**own, **self.decision.to_dict(), "sentence": self.carried_sentence, "notes": notes}
+        return {**own, **self.decision.to_dict(), "sentence": self.carried_sentence, "notes": list(self.notes)}
 
 
 def advise(
@@ -102,16 +101,18 @@ def advise(
     rows: Dataset,
     load: Callable[[ModelName], Model],
     home: Path,
-    precision: float = 0.95,
+    criteria: Sequence[str] = (f"{PRECISION}=0.95", BEST_F1),
     was: ModelThreshold | None = None,
     match_from: float = POSITIVE_FROM,
     watch: Watch = UNWATCHED,
+    keep_unknown: bool = False,
 ) -> ThresholdAdvice:
     """Scores the pairs with the model and with the one before, which ``load`` opens, and chooses thresholds.
 
-    InputError if the pairs say no matches, or a model cannot be opened.
+    Pairs with a text of which a model knows no token, unless ``keep_unknown``, and pairs whose score is not finite are
+    left out. InputError if a criterion is none, the pairs say no matches, or a model cannot be opened.
     """
-    criteria = [f"{PRECISION}={precision:g}", BEST_F1]
+    # A mistake is reported before anything is scored.
     parse_criteria(criteria)
     names = [model] if was is None or was.model == model else [model, was.model]
     notes = list[str]()
@@ -126,7 +127,7 @@ def advise(
         [by_similarity] = row_scores(scorer, rows.columns, on_progress=step.on_progress, should_stop=step.should_stop)
         similarity, values = next(iter(by_similarity.items()))
         scores[name] = (similarity, values)
-        unknown, note = without_score(scorer, rows.columns, [{similarity: values}])
+        unknown, note = without_score(scorer, rows.columns, [{similarity: values}], keep_unknown)
         is_left_out |= unknown
         notes += [note] if note else []
     is_scored = ~is_left_out

@@ -25,7 +25,7 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.results.grid import evaluate_one, overlap_with, with_scores
 from sbert_app.services.results.results import EvalResult, Metric
-from training.catalogue import LABELLED, TRIPLETS
+from training.catalogue import LABELLED
 from training.data.dataset import Dataset
 from training.data.gold import NLI_VALUES
 from training.data.overlap import Overlap
@@ -38,7 +38,6 @@ from training.evaluation.bootstrap import (
     Statistic,
     bootstrap_interval,
     sentence_keys,
-    wilson_interval,
 )
 from training.evaluation.match_scores import PRECISION, Criterion, MatchScores
 from training.evaluation.metrics import spearman
@@ -90,14 +89,12 @@ class Decisions:
     Attributes:
         overlaps: the pairs that models were trained on, by their names; they are left out for all models.
         is_unread: whether pairs are left that none was trained on. If not, the figures are those of all pairs.
-        margin: the points of average precision that a faster model may be worse than the best.
     """
 
     models: list[ModelDecision]
     failures: dict[str, str]
     overlaps: Mapping[str, Overlap]
     is_unread: bool = True
-    margin: float = MARGIN
     # A sentence on each model that cannot score some pairs, which are left out for all models.
     left_out: Sequence[str] = ()
 
@@ -116,7 +113,7 @@ class Decisions:
     def to_take(self) -> ModelDecision | None:
         """The fastest of the best and of those that are shown to be as good; None if all pairs were trained on."""
         differences = ((model, model.difference(self.best)) for model in self.models if model is not self.best)
-        as_good = [model for model, difference in differences if difference and difference.low > -self.margin]
+        as_good = [model for model, difference in differences if difference and difference.low > -MARGIN]
         return max([self.best, *as_good], key=lambda model: model.speed) if self.is_unread else None
 
     @property
@@ -165,7 +162,6 @@ def decide_models(
     criteria: Sequence[str] = CRITERIA,
     match_from: float = POSITIVE_FROM,
     watch: Watch = UNWATCHED,
-    margin: float = MARGIN,
 ) -> Decisions:
     """Score the pairs with each model, and `decide` from which score on they are matches (`match_labels`).
 
@@ -193,7 +189,7 @@ def decide_models(
     if not results:
         raise InputError("; ".join(f"{name}: {reason}" for name, reason in failures.items()))
     watch.report(1, "Choosing thresholds")
-    return replace(decide_results(results, data, criteria, match_from, overlaps), failures=failures, margin=margin)
+    return replace(decide_results(results, data, criteria, match_from, overlaps), failures=failures)
 
 
 def decide_results(
@@ -251,42 +247,21 @@ def unread_pairs(model: ModelName, data: Dataset, home: Path, match_from: float)
 
 
 @dataclass(frozen=True)
-class TripletScore:
-    """Accuracy in 0–1 under each similarity, and the Wilson interval of the first.
-
-    Triplets with two equal similarities, ``ties``, count as wrong.
-    """
-
-    n: int
-    accuracy: dict[str, float]
-    interval: Interval
-    ties: int
-    # A sentence on rows that are left out; "" if there are none.
-    left_out: str = ""
-
-
-@dataclass(frozen=True)
 class LabelScore:
-    """Spearman's ρ in −1..1 with the labels as ordered values, and the scores of each label by the first similarity."""
+    """Spearman's ρ in −1..1 with the labels as ordered values, and the scores of each label by the first similarity.
+
+    ``notes`` has a sentence on rows that are left out.
+    """
 
     n: int
     rho: float
     interval: Interval
     by_label: dict[str, np.ndarray]
-    left_out: str = ""
+    notes: Sequence[str] = ()
 
 
-def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> TripletScore | LabelScore:
-    """Score triplets, or pairs with labels that say what belongs together. InputError if the data is neither."""
-    if data.kind == TRIPLETS:
-        scores = row_scores(scorer, data.columns, ((0, 1), (0, 2)), watch.on_progress, watch.should_stop)
-        is_left_out, note = without_score(scorer, data.columns, scores)
-        positive, negative = ({name: values[~is_left_out] for name, values in part.items()} for part in scores)
-        accuracy = {name: float((positive[name] > negative[name]).mean()) for name in positive}
-        near = next(iter(positive.values()))
-        far = next(iter(negative.values()))
-        interval = wilson_interval(int((near > far).sum()), len(near))
-        return TripletScore(len(near), accuracy, interval, int((near == far).sum()), note)
+def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> LabelScore:
+    """Score pairs with labels that say what belongs together. InputError for other data."""
     if data.kind != LABELLED:
         raise InputError(f"{data.name} holds {data.kind}; this needs triplets, or pairs with labels of inference")
     order = NLI_VALUES
@@ -305,4 +280,4 @@ def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> Trip
     values = np.array([order[data.label_names[label]] for label in data.labels or ()])[~is_left_out]
     by_label = {label: of_pairs[values == value] for label, value in order.items() if (values == value).any()}
     interval = bootstrap_interval(of_pairs, values, keys=sentence_keys(data.columns)[~is_left_out])
-    return LabelScore(len(values), spearman(of_pairs, values), interval, by_label, note)
+    return LabelScore(len(values), spearman(of_pairs, values), interval, by_label, [note] if note else [])

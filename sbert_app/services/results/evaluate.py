@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sbert_app.services.results.decisions import unread_pairs
+from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.results.carry import advise
 from sbert_app.services.results.grid import overlap_with
 from training.data.load import load_data, load_retrieval
 from training.data.transforms import POSITIVE_FROM, match_labels
 from training.errors import InputError
 from training.evaluation import scoring
 from training.evaluation.mteb_tasks import evaluate_task, find_task
-from training.evaluation.thresholds import decide_data, parse_criteria
+from training.evaluation.thresholds import parse_criteria
 from training.models.model import Model
 from training.models.retrievers import load_retriever
 from training.names import DataName, ModelName
-from training.progress import Progress, ShouldStop
 
 PAIRS = "pairs"
 THRESHOLD = "threshold"
@@ -57,8 +57,7 @@ def evaluate(
     threshold: str | None = None,
     match_from: float | None = None,
     keep_unknown: bool = False,
-    on_progress: Progress | None = None,
-    should_stop: ShouldStop | None = None,
+    watch: Watch = UNWATCHED,
 ) -> Evaluation:
     """Evaluate a model on a data set by name.
 
@@ -74,7 +73,7 @@ def evaluate(
     """
     name = DataName.parse(data)
     models: list[Model] = []
-    watch: dict[str, Any] = {"on_progress": on_progress, "should_stop": should_stop}
+    watched: dict[str, Any] = {"on_progress": watch.on_progress, "should_stop": watch.should_stop}
 
     def opened(part: str) -> Model:
         models.append(load(part))
@@ -86,17 +85,17 @@ def evaluate(
         raise InputError("match-from is for a threshold and for retrieval; name a threshold, or leave it out")
     if name.mteb_task is not None:
         task = find_task(name.mteb_task)
-        return Evaluation(MTEB, evaluate_task(opened(model), task, home, **watch), (), models)
+        return Evaluation(MTEB, evaluate_task(opened(model), task, home, **watched), (), models)
     if name.is_retrieval:
         judged = load_retrieval(data, home)
         retriever = load_retriever(model, opened)
-        figures = scoring.evaluate(retriever, judged, home, relevant_from=match_from or 0.0, **watch)
+        figures = scoring.evaluate(retriever, judged, home, relevant_from=match_from or 0.0, **watched)
         return Evaluation(RETRIEVAL, figures, judged.notes, models, (judged.queries, judged.documents))
 
     started = time.perf_counter()
     dataset = load_data(data, home, split="test")
     if not threshold:
-        figures = scoring.evaluate(opened(model), dataset, home, keep_unknown=keep_unknown, **watch)
+        figures = scoring.evaluate(opened(model), dataset, home, keep_unknown=keep_unknown, **watched)
         notes = [*dataset.notes, *figures["notes"]]
         overlap = overlap_with(ModelName.parse(model), dataset, home)
         if overlap is not None:
@@ -107,10 +106,17 @@ def evaluate(
     criteria = [str(criterion) for criterion in parse_criteria(threshold.split(","))]
     match_from = POSITIVE_FROM if match_from is None else match_from
     match_labels(dataset, match_from)
-    dataset, notes = unread_pairs(ModelName.parse(model), dataset, home, match_from)
-    scorer = opened(model)
-    decision = decide_data(scorer, dataset, criteria, match_from, keep_unknown=keep_unknown, **watch).to_dict()
-    notes = [*notes, *decision["notes"]]
-    names = {"model": scorer.name, "pooling": getattr(scorer, "pooling", None), "data": dataset.name}
-    figures = {**names, **decision, "notes": notes, "seconds": round(time.perf_counter() - started, 3)}
-    return Evaluation(THRESHOLD, figures, notes, models, dataset.columns)
+    advice = advise(
+        ModelName.parse(model),
+        dataset,
+        lambda name: opened(str(name)),
+        home,
+        criteria,
+        match_from=match_from,
+        watch=watch,
+        keep_unknown=keep_unknown,
+    )
+    names = {"model": models[0].name, "pooling": models[0].pooling, "data": dataset.name}
+    seconds = round(time.perf_counter() - started, 3)
+    figures = {**names, **advice.decision.to_dict(), "notes": advice.notes, "seconds": seconds}
+    return Evaluation(THRESHOLD, figures, advice.notes, models, dataset.columns)

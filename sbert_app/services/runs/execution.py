@@ -15,7 +15,7 @@ from sbert_app.services.background.watch import State
 from sbert_app.services.runs.record import QUEUED, Event
 from sbert_app.services.runs.store import PROCESS_ENDED, RunStore
 from training.errors import InputError, UserFacingError
-from training.trainer.run_metrics import MAIN_METRICS
+from training.trainer.events import in_words
 
 if TYPE_CHECKING:
     from training.trainer.train import RunResult
@@ -96,18 +96,10 @@ def _log_to(file: Path) -> Iterator[None]:
 
 def _log_event(event: Event) -> None:
     """Log a line for each evaluation and for the start; the training steps are only in the events."""
-    if event["kind"] == "eval":
-        figures = ", ".join(
-            f"{metric.label} {event[name] * metric.factor:.4g}"
-            for name, metric in MAIN_METRICS.items()
-            if event.get(name) is not None
-        )
-        reason = f"Spearman ρ {event['undefined']}" if event.get("undefined") else ""
-        log.info("step %s: %s", event["step"], "; ".join(filter(None, (figures, reason, event.get("collapsed")))))
-    elif event["kind"] == "state" and event.get("state") == State.RUNNING:
-        resumed = event.get("resumed_from")
-        log.info("%s", f"resumed from step {resumed}" if resumed else "started")
-        for key in ("base", "pooling", "device", "dtype", "rows", "steps"):
+    state = event.get("state")
+    if event["kind"] == "train" or state not in (None, State.RUNNING):
+        return
+    log.info("%s", in_words(event))
+    if state == State.RUNNING:
+        for key in ("base", "pooling", "device", "dtype", "rows", "steps", "resumed_from"):
             log.info("%s: %s", key, event.get(key))
-        for note in event.get("notes") or ():
-            log.info("data: %s", note)

@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import json
-import re
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -29,8 +27,6 @@ from training.trainer.run_metrics import RUN_METRICS, main_metric, warnings
 
 QUEUED = frozenset({State.QUEUED})
 LONGEST_NAME = 80
-# The beginning of an id that `create` gives.
-_DATED = re.compile(r"\d{8}-\d{6}-")
 
 
 class RunError(UserFacingError):
@@ -137,20 +133,15 @@ def default_name(config: RunConfig) -> str:
 
 
 def newest_first(folders: Iterable[Path]) -> list[str]:
-    """The ids of runs by the times in their ids, and those of the same second by their records."""
-    times = {folder: folder.name[:15] if _DATED.match(folder.name) else _created(folder)[0] for folder in folders}
-    runs = Counter(times.values())
-    keys = {folder: (at, _created(folder)[1] if runs[at] > 1 else 0.0, folder.name) for folder, at in times.items()}
-    return [folder.name for folder in sorted(keys, key=lambda folder: keys[folder], reverse=True)]
+    """The ids of runs by the times in their records; those without a record come last."""
+    return [folder.name for folder in sorted(folders, key=lambda folder: (_created(folder), folder.name), reverse=True)]
 
 
-def _created(folder: Path) -> tuple[str, float]:
-    """The time of a run's record, as an id begins, 20261121-034512, and in seconds; ("", 0.0) without a record."""
+def _created(folder: Path) -> float:
     try:
-        created = _recorded_time(folder)
+        return _recorded_time(folder)
     except (UserFacingError, OSError):
-        return "", 0.0
-    return time.strftime("%Y%m%d-%H%M%S", time.localtime(created)), created
+        return 0.0
 
 
 @lru_cache(maxsize=100_000)

@@ -7,6 +7,7 @@
                    log.txt         what was done, and the traceback of an error
                    checkpoint/     from which it can be resumed
                    model/          its best model so far
+                   ray             there while it is queued for Ray
                    lock, stop      see below
 
     queued -> running -> finished | failed | stopped | interrupted
@@ -61,6 +62,8 @@ PROCESS_ENDED = "its process was asked to end; it can be resumed"
 PROCESS_LOST = "its process ended unexpectedly: killed, out of memory, or the machine went down"
 # So many bytes of the disk are held while a run is running, to record its end on a full disk.
 RESERVED_BYTES = 64 * 1024
+# In the folder of a run that is queued for Ray.
+FOR_RAY = "ray"
 # The runs of a page of the list, and of a picker.
 PAGE = 50
 PICKED = 200
@@ -175,9 +178,12 @@ class RunStore:
         return runs
 
     def ids(self, state: State) -> Sequence[str]:
-        """The ids of the runs in this state, one of those at work, the oldest first. It is quicker than `list`."""
+        """The ids of the runs in this state, one of those at work, the one that has been in it the longest first.
+
+        It is quicker than `list`.
+        """
         ids = self._ids()
-        created = []
+        entries = []
         at_work = list[str]()
         for run_id in ids:
             # A damaged run cannot be executed, and others may be deleted meanwhile.
@@ -193,9 +199,10 @@ class RunStore:
                 self._config(run_id, self.folder / run_id)
                 at_work.append(run_id)
                 if record.state == state:
-                    created.append((record.created, run_id))
+                    # Its record was written when it came into this state.
+                    entries.append((status.st_mtime_ns, record.created, run_id))
         self._at_work = ids, time.monotonic(), at_work
-        return [run_id for _, run_id in sorted(created)]
+        return [run_id for *_, run_id in sorted(entries)]
 
     def events(self, run_id: str, since: int = 0) -> Sequence[Event]:
         """The events of a run from index ``since`` on; all of them if a resumed run has withdrawn some."""
@@ -274,6 +281,24 @@ class RunStore:
             replace(record, state=State.QUEUED, ended=None, reason=None).write(folder)
         return self.get(run_id)
 
+    def assign(self, run_id: str, to_ray: bool) -> None:
+        """Note whether a run, once it is queued, waits for Ray or for this machine."""
+        marker = self._run_folder(run_id) / FOR_RAY
+        if to_ray:
+            marker.touch()
+        else:
+            marker.unlink(missing_ok=True)
+
+    def is_for_ray(self, run_id: str) -> bool:
+        return (self.folder / run_id / FOR_RAY).exists()
+
+    @contextmanager
+    def claim(self, run_id: str) -> Iterator[None]:
+        """Keep other workers from a queued run inside the block. RunBusy if another worker has it."""
+        folder = self._run_folder(run_id)
+        with self._lock(folder, f"run {run_id} is taken by another worker", timeout=0, name="worker"):
+            yield
+
     def delete(self, run_id: str) -> None:
         """Remove a run and its model. Raises RunBusy while it is running."""
         folder = self._run_folder(run_id)
@@ -340,10 +365,10 @@ class RunStore:
         return record
 
     @contextmanager
-    def _lock(self, folder: Path, message: str, timeout: float = 0.1) -> Iterator[None]:
-        """Hold the run's lock. Raises RunBusy with ``message`` if another process holds it for so many seconds."""
+    def _lock(self, folder: Path, message: str, timeout: float = 0.1, name: str = "lock") -> Iterator[None]:
+        """Hold a lock of the run. Raises RunBusy with ``message`` if another process holds it for so many seconds."""
         try:
-            lock = FileLock(folder / "lock", thread_local=False).acquire(timeout=timeout, poll_interval=0.02)
+            lock = FileLock(folder / name, thread_local=False).acquire(timeout=timeout, poll_interval=0.02)
         except Timeout as error:
             raise RunBusy(message) from error
         with lock:

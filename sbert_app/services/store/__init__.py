@@ -9,22 +9,15 @@ from typing import NamedTuple
 
 
 class HomeEntry(NamedTuple):
-    """A folder or file of the home folder, with patterns of its files by the fate of a damaged one.
-
-    In a pattern * is also a slash.
+    """A folder or file of the home folder, with patterns of its files, in which * is also a slash.
 
     Attributes:
-        reported: a sentence names the file, and what to do.
-        skipped: its damaged parts count as missing.
-        recomputed: it is computed again.
         is_work: whether it is people's work, and not rebuilt or fetched again.
     """
 
     name: str
     what: str
-    reported: tuple[str, ...] = ()
-    skipped: tuple[str, ...] = ()
-    recomputed: tuple[str, ...] = ()
+    files: tuple[str, ...] = ("*",)
     is_work: bool = False
 
 
@@ -32,35 +25,33 @@ HOME = (
     HomeEntry(
         "runs/",
         "a folder each: config.json, events.jsonl, log.txt, checkpoint/, model/",
-        reported=("*/config.json", "*/run.json", "*/own.json", "*/negatives.jsonl", "*/checkpoint/*", "*/model/*"),
-        skipped=("*/name.txt", "*/events.jsonl", "*/log.txt", "*/tensorboard/*", "*/stop", "*/reserve"),
+        (
+            *("*/config.json", "*/run.json", "*/own.json", "*/negatives.jsonl", "*/checkpoint/*", "*/model/*"),
+            *("*/name.txt", "*/events.jsonl", "*/log.txt", "*/tensorboard/*", "*/stop", "*/reserve"),
+        ),
         is_work=True,
     ),
-    HomeEntry("experiments/", "sweeps and folds: the settings and the id of each run", ("*",), is_work=True),
+    HomeEntry("experiments/", "sweeps and folds: the settings and the id of each run", is_work=True),
     HomeEntry(
         "annotations/",
         "Label: pairs and ratings",
-        reported=("*/project.json", "*/pairs.jsonl", "*/training.json"),
-        skipped=("*/ratings.jsonl", "*/agreed.jsonl"),
+        ("*/project.json", "*/pairs.jsonl", "*/training.json", "*/ratings.jsonl", "*/agreed.jsonl"),
         is_work=True,
     ),
-    HomeEntry("calibration/own/", "what a cosine means by your gold scores", ("*",), is_work=True),
+    HomeEntry("calibration/own/", "what a cosine means by your gold scores", is_work=True),
     HomeEntry("data/uploads/", "files that runs learn from", ("*/*",), is_work=True),
-    HomeEntry("data/", "data sets that were fetched", ("*",)),
-    HomeEntry("models/", "models that were fetched", ("*",)),
-    HomeEntry("cache/", "embeddings, maps, results", recomputed=("*.npz",)),
-    HomeEntry("calibration/", "what a cosine means, for each model and pooling", recomputed=("*.json",)),
+    HomeEntry("data/", "data sets that were fetched"),
+    HomeEntry("models/", "models that were fetched"),
+    HomeEntry("cache/", "embeddings, maps, results", ("*.npz",)),
+    HomeEntry("calibration/", "what a cosine means, for each model and pooling", ("*.json",)),
     HomeEntry(
         "vectors/",
         "embeddings of large corpora, up to 64 GB; an incomplete file is continued",
-        recomputed=("*.f32", "*.f32.incomplete"),
+        ("*.f32", "*.f32.incomplete"),
     ),
-    HomeEntry("numba/", "compiled code of UMAP", recomputed=("*",)),
-    HomeEntry(
-        "tmp/", "uploads and results of the pages for a day, with Bulk's files and Explore's corpora", skipped=("*",)
-    ),
-    HomeEntry("jobs.sqlite", "the queue; a damaged one is made anew from the runs", recomputed=("*",)),
-    HomeEntry("worker-", "logs of the processes that execute runs", skipped=("*.log",)),
+    HomeEntry("numba/", "compiled code of UMAP"),
+    HomeEntry("tmp/", "uploads and results of the pages for a day, with Bulk's files and Explore's corpora"),
+    HomeEntry("worker-", "logs of the processes that execute runs", ("*.log",)),
 )
 
 
@@ -68,6 +59,6 @@ def home_entry(path: str) -> HomeEntry | None:
     """The part of the home folder that a file belongs to, by its path there; None for files of others."""
     for entry in HOME:
         if path.startswith(entry.name):
-            patterns = (*entry.reported, *entry.skipped, *entry.recomputed)
-            return entry if any(fnmatchcase(path.removeprefix(entry.name), pattern) for pattern in patterns) else None
+            rest = path.removeprefix(entry.name)
+            return entry if any(fnmatchcase(rest, pattern) for pattern in entry.files) else None
     return None

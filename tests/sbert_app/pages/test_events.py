@@ -120,7 +120,7 @@ def test_a_lessons_answer_to_an_older_question_is_not_shown(fails: bool):
 
     answers: list[dict] = []
     with gr.Blocks():
-        outputs = [gr.Plot(), gr.HTML(), gr.HTML()]
+        outputs = [gr.Plot(), gr.HTML()]
         column, reset = gr.Column(), gr.Button()
     services = SimpleNamespace(models=None, jobs=SimpleNamespace(store=None))
     view = learn._LessonView(services, lessons()[4], Demo([], measure), outputs, column, reset)

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import sqlite3
 import tempfile
 from pathlib import Path
 
@@ -53,16 +52,6 @@ def test_a_run_that_cannot_be_written_leaves_nothing(jobs, monkeypatch):
     assert error.value.public == "no run can be written: No space left on device"
     assert list(jobs.store.folder.iterdir()) == []
     assert jobs.start(CONFIG).state == "queued"
-
-
-def test_a_run_that_does_not_fit_into_the_queue_is_queued_once_there_is_room(jobs, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(jobs, "_queue_run", failing(sqlite3.OperationalError("database or disk is full")))
-        with pytest.raises(InputError, match=r"cannot be queued \(database or disk is full\): is the disk full\?"):
-            jobs.start(CONFIG)
-    [run] = jobs.store.list()
-    jobs.reconcile()
-    assert jobs.queued() == [run.id]
 
 
 def test_a_run_whose_log_does_not_fit_fails_with_the_reason_and_can_be_resumed(jobs, monkeypatch):

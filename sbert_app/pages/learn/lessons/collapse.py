@@ -15,8 +15,8 @@ from markupsafe import Markup
 from sbert_app.formats import format_number
 from sbert_app.pages.components.messages import note
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, cosine_histograms, measured, tiles
-from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, SIMILAR_FROM, EncodedSample, cosines_across, encode_sample
-from training.evaluation.diagnostics import COLLAPSED_FROM, effective_rank, random_cosines, uniformity
+from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, SIMILAR_FROM, EncodedSample, encode_sample
+from training.evaluation.diagnostics import COLLAPSED_FROM, effective_rank, pair_cosines, random_cosines, uniformity
 from training.evaluation.metrics import spearman
 from training.pooling import normalize_rows
 from training.similarities import cosine
@@ -56,7 +56,7 @@ def measure(context: Context, source: str, pull: float) -> LessonVectors:
         uniformity=uniformity(u),
         effective_rank=effective_rank(u),
         dimension=u.shape[1],
-        unrelated=cosines_across(u),
+        unrelated=pair_cosines(u),
         similar=cosines[sample.pairs.gold >= SIMILAR_FROM],
         vectors=sample,
     )

@@ -16,8 +16,9 @@ from markupsafe import Markup
 from sbert_app.figures.style import PALETTE, error_bars, short_label
 from sbert_app.formats import format_count, format_number
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, change_of_rho, findings, measured, styled, table
-from sbert_app.pages.learn.samples import SIMILAR_FROM, GoldSample, Timed, cosines_across, gold_sample
+from sbert_app.pages.learn.samples import SIMILAR_FROM, GoldSample, Timed, gold_sample
 from training.evaluation.bootstrap import ALPHA, Difference, correlation, sentence_keys
+from training.evaluation.diagnostics import pair_cosines
 from training.similarities import cosine
 
 PAIRS = 150
@@ -67,7 +68,7 @@ def measure(context: Context, own: str) -> Prompts:
         change = Difference.of(rho, plain)
         if change is not None:  # a correlation of equal cosines is undefined
             similar = cosines[sample.gold >= SIMILAR_FROM].mean()
-            rows.append(Prompted(prompt, 100 * rho.value, change, cosines_across(first).mean(), similar))
+            rows.append(Prompted(prompt, 100 * rho.value, change, pair_cosines(first).mean(), similar))
     return Prompts(rows, context.setup.model, sample, timed)
 
 

@@ -22,6 +22,7 @@ from markupsafe import Markup
 from sbert_app.formats import format_count
 from sbert_app.pages.learn import samples
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, cosine_histograms, findings, measured, table
+from training.evaluation.diagnostics import pair_cosines
 from training.evaluation.metrics import spearman
 from training.similarities import cosine
 
@@ -106,7 +107,7 @@ def _train(anchors: Tensor, positives: Tensor, temperature: float, seed: int) ->
 
 
 def _cosines(temperature: float | None, first: np.ndarray, second: np.ndarray, gold: np.ndarray) -> Trained:
-    pairs, random = cosine(first, second), samples.cosines_across(first)
+    pairs, random = cosine(first, second), pair_cosines(first)
     return Trained(temperature, 100 * spearman(pairs, gold), random, pairs[gold >= samples.SIMILAR_FROM])
 
 

@@ -5,7 +5,6 @@ import pytest
 from markup import HOSTILE, assert_escaped
 
 from sbert_app.pages.components.templates import macro, render
-from sbert_app.pages.learn import page
 from sbert_app.pages.learn.lesson import Setup, lessons
 from sbert_app.pages.learn.lessons import (
     collapse,
@@ -20,11 +19,10 @@ from sbert_app.pages.learn.lessons import (
 )
 from sbert_app.pages.learn.samples import EncodedCorpus, EncodedSample, GoldSample, Timed
 from sbert_app.pages.learn.teacher import ClassLink
-from sbert_app.services.compare.throughput import Throughput
 
 TIMED, PAIRS = Timed(2.0, "12:00:00"), GoldSample([], [], np.ones(200))
 CORPUS = EncodedCorpus([HOSTILE, "A dog."], np.eye(2, dtype=np.float32), TIMED)
-RATES = cost.Rates(Throughput(1_000, 100, 0.5), TIMED)
+RATES = cost.Rates(1_000, 100, 0.5, "stsb:dev", TIMED)
 
 
 def test_the_prose_of_a_lesson_keeps_its_markup():
@@ -35,7 +33,7 @@ def test_the_prose_of_a_lesson_keeps_its_markup():
 
 
 def test_an_address_stays_one_attribute_and_a_rank_that_differs_is_marked():
-    html = page._page_link(lessons()[1], '/?a="><script>&b=2')
+    html = macro("learn/page_link")('/?a="><script>&b=2', "Open")
     assert html.startswith('<a class="page-link" href="/?a=&#34;&gt;&lt;script&gt;&amp;b=2">')
     line = orders.Line("A dog.", 2.0, {"cosine": 1, "dot": 2, "euclidean": 1, "manhattan": 1})
     figures = dict.fromkeys(line.ranks, 0.5)
@@ -64,8 +62,6 @@ class TestCost:
         assert "10,000: the paper’s case" in html
         assert "512 sentences and 64 pairs" in cost.describe(RATES, 10_000)
         assert "the paper’s case" not in cost.describe(RATES, 10_000)
-        rates = RATES._replace(throughput=Throughput(1_000, None, 0.5))
-        assert "<b>0</b><span>pairs/s</span>" in cost.describe(rates, 1_000)
 
 
 def test_a_head_below_chance_is_explained_with_its_figures():

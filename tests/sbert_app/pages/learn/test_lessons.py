@@ -138,7 +138,7 @@ def test_5_rates_are_measured_once_for_each_request(context, monkeypatch):
     monkeypatch.setattr(cost, "SENTENCES", 16)
     rates = cost.measure(context, 1.0)
     assert rates is cost.measure(context, 1.0)
-    assert rates.throughput.sentences_per_second > 0 and rates.throughput.pairs_per_second > 0
+    assert rates.sentences_per_second > 0 and rates.pairs_per_second > 0
     assert rates is not cost.measure(context, 2.0)  # asked again: measured again
 
 

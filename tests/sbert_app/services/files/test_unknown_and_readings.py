@@ -9,6 +9,7 @@ from command_line import read_csv
 
 from sbert_app.services.background.watch import UNWATCHED
 from sbert_app.services.files.score import score_file
+from sbert_app.services.results.carry import advise
 from sbert_app.services.results.decisions import decide_results, score_labels
 from sbert_app.services.results.grid import ResultGrid, evaluate_one, with_scores
 from sbert_app.services.results.results import Metric
@@ -19,7 +20,6 @@ from training.data.transforms import match_labels
 from training.errors import InputError
 from training.evaluation.calibration import calibrate
 from training.evaluation.scoring import evaluate
-from training.evaluation.thresholds import decide_data
 from training.names import ModelName
 
 
@@ -83,11 +83,12 @@ def test_rows_whose_scores_say_nothing_are_no_part_of_figures_and_thresholds_and
     path.write_text(rows.replace("label", "score").replace(",1", ",4.5") if scores else rows, encoding="utf-8")
     data = load_data(str(path))
     figures = evaluate(Reader(), data, keep_unknown=keep)
-    decision = decide_data(Reader(), data, ["best-f1"], keep_unknown=keep)
+    spec = ModelName("tfidf")
+    advice = advise(spec, data, lambda name: Reader(), tmp_path, ["best-f1"], keep_unknown=keep)
     unknown = "" if keep else "in 1 there is a text of which bag-of-words knows no token, "
     note = f"{4 - n} of 4 rows are left out: {unknown}in 1 the score by bag-of-words is not a finite number"
     assert (figures["n"], figures["notes"]) == (n, [note])
-    assert (decision.decision.n, decision.left_out) == (n, note)
+    assert (advice.decision.decision.n, advice.notes) == (n, (note,))
 
 
 def test_evaluations_of_several_models_leave_out_what_one_cannot_score(tmp_path):
@@ -112,11 +113,11 @@ def test_evaluations_of_several_models_leave_out_what_one_cannot_score(tmp_path)
 
 def test_triplets_labels_and_calibrations_leave_out_rows_whose_scores_say_nothing():
     texts = ["A cat.", "A dog.", "🚀"]
-    triplets = score_labels(Reader(), Dataset("mine", (texts, texts, ["Rain."] * 3)))
+    triplets = evaluate(Reader(), Dataset("mine", (texts, texts, ["Rain."] * 3)))
     labels = score_labels(Reader(), Dataset.from_pairs(texts, ["A cat.", "Rain.", "🐱"], labels=["1", "0", "0"]))
-    for score in (triplets, labels):
-        assert score.n == 2
-        assert score.left_out.startswith("1 of 3 rows are left out")
+    for n, [note] in ((triplets["n"], triplets["notes"]), (labels.n, labels.notes)):
+        assert n == 2
+        assert note.startswith("1 of 3 rows are left out")
     rows = [(f"A cat {n}.", f"A cat {n % 7}.", n % 5) for n in range(60)] + [("🚀", "🐱", 1)]
     first, second, scores = zip(*rows, strict=True)
     assert calibrate(Reader(), Dataset.from_pairs(first, second, scores)).pairs == 60

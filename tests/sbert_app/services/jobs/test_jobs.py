@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -17,7 +16,7 @@ from paths import ROOT, linked_home
 
 from sbert_app.services.background.watch import AT_WORK
 from sbert_app.services.jobs import worker as worker_module
-from sbert_app.services.jobs.queue import JsonSerializer, RunQueue, devices
+from sbert_app.services.jobs.queue import RunQueue, devices
 from sbert_app.services.runs.execution import PROCESS_ENDED
 from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import PROCESS_LOST, RunStore
@@ -45,12 +44,8 @@ def here(home: Path, tmp_path: Path) -> RunQueue:
     return jobs
 
 
-@pytest.mark.parametrize("is_lost", [False, True])
-def test_a_queued_run_gets_a_worker_though_nobody_opens_a_page(here, monkeypatch, is_lost):
-    """Also if a worker was killed between taking it from the queue and beginning with it."""
+def test_a_queued_run_gets_a_worker_though_nobody_opens_a_page(here, monkeypatch):
     run = here.start(CONFIG)
-    if is_lost:
-        assert here.queue.dequeue() is not None
     launched = threading.Event()
     here.starts_workers = True
     monkeypatch.setattr(here, "_launch", lambda slot: launched.set())
@@ -59,6 +54,34 @@ def test_a_queued_run_gets_a_worker_though_nobody_opens_a_page(here, monkeypatch
     assert here.queued() == [run.id]
     here.starts_workers = False
     here.store.stop(run.id)
+
+
+def test_the_run_that_has_waited_the_longest_is_the_next_and_one_that_is_resumed_is_the_last(here):
+    first, second, third = (here.start(CONFIG).id for _ in range(3))
+    here.store.stop(first)
+    assert here.queued() == [second, third]
+    here.resume(first)
+    assert here.queued() == [second, third, first]
+
+
+def test_runs_wait_for_ray_or_for_this_machine(here):
+    ray = RunQueue(here.store, ray="auto")
+    ray.starts_workers = False
+    here_alone, remote = here.start(CONFIG).id, ray.start(CONFIG).id
+    assert (here.queued(), ray.queued()) == ([here_alone], [remote])
+    # An app that is started with --ray executes there what is queued already.
+    ray.reconcile()
+    assert (here.queued(), ray.queued()) == ([], [here_alone, remote])
+
+
+def test_two_workers_take_different_runs_and_one_that_could_not_begin_is_left_for_a_while(here, monkeypatch):
+    taken = []
+    monkeypatch.setattr(worker_module, "execute_apart", lambda store, run_id, **_: taken.append(run_id))
+    first, second = here.start(CONFIG).id, here.start(CONFIG).id
+    with here.store.claim(first):
+        worker_module.Worker(here.store.home, 0, idle_seconds=0.5).work()
+    assert taken == [second]
+    assert here.queued() == [first, second]
 
 
 def test_a_visitor_may_have_so_many_runs_waiting_and_of_ablations_and_folds_more(here, monkeypatch):
@@ -84,7 +107,6 @@ def test_there_is_a_limit_for_all_together_and_what_is_resumed_counts_too(here, 
     monkeypatch.setattr("sbert_app.services.jobs.queue.MOST_WAITING", 1)
     stopped = here.start(CONFIG)
     here.store.stop(stopped.id)
-    assert here.queue.dequeue() is not None
     here.start(CONFIG)
     with pytest.raises(InputError, match="1 runs are waiting, and at most 1 may"):
         here.start(CONFIG)
@@ -119,7 +141,7 @@ def test_a_run_leaves_a_model_and_is_executed_by_one_calm_process_for_several_ap
     run = until(others[0], others[1].start(tiny()), ended)
     assert (run.state, run.record.reason, run.progress.step) == ("finished", None, 20)
     assert run.has_model
-    assert "step 20" in jobs.store.log(run.id)
+    assert "step    20  spearman" in jobs.store.log(run.id)
     (worker,) = workers_of(jobs.store.home)
     assert worker.pid != os.getpid()
     assert worker.nice() >= 5
@@ -201,86 +223,6 @@ def test_a_run_that_is_stopped_or_whose_worker_is_told_to_end_keeps_its_checkpoi
     run = jobs.store.get(run.id)
     assert run.state == "interrupted"
     assert json.loads((run.folder / "checkpoint/state.json").read_text())["step"] > stopped_at
-
-
-def test_a_message_is_json_and_holds_nothing_but_the_id(here, tiny):
-    run = here.start(tiny())
-    with sqlite3.connect(here.store.home / "jobs.sqlite") as queue:
-        ((message,),) = queue.execute("select data from task").fetchall()
-    assert run.id in json.loads(message)[6]  # the arguments
-    with pytest.raises(ValueError):  # no pickle is read
-        JsonSerializer().deserialize(b"\x80\x04cos\nsystem\n(S'true'\ntR.")
-
-
-def overwrite(file: Path, start: int, content: bytes) -> None:
-    with file.open("r+b") as opened:
-        opened.seek(start)
-        opened.write(content)
-
-
-def flip_a_letter(file: Path) -> None:
-    """In the name of a table: SQLite's message quotes it, and it is no UTF-8 any more."""
-    data = file.read_bytes()
-    overwrite(file, data.index(b"tablecounter") + 5, bytes([ord("c") ^ 0x80]))
-
-
-DAMAGES = {
-    "a letter of its schema": flip_a_letter,
-    "its pages": lambda file: overwrite(file, 4_096, os.urandom(file.stat().st_size - 4_096)),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-@pytest.mark.parametrize("is_open", [False, True], ids=["at the start", "while it is open"])
-def test_a_damaged_queue_is_made_anew_from_the_runs(here, tiny, damage, is_open, caplog):
-    runs = [here.start(tiny()) for _ in range(2)]
-    finished = here.start(tiny())
-    here.store.stop(finished.id)
-    file = here.store.home / "jobs.sqlite"
-    here.queue.storage.sql("pragma wal_checkpoint(truncate)")
-    here.queue.storage.close()
-    damage(file)
-    if not is_open:
-        here = RunQueue(here.store)
-    here.starts_workers = False
-    here.reconcile()
-    assert here.queued() == [run.id for run in runs]
-    last = here.start(tiny())
-    assert here.queued() == [*(run.id for run in runs), last.id]
-    assert [here.queue.dequeue().args[0] for _ in range(3)] == here.store.ids("queued")
-    assert "jobs.sqlite is damaged; a new queue is made from the runs" in caplog.text
-
-
-def test_a_queue_that_cannot_be_opened_is_one_sentence(here):
-    file = here.store.home / "jobs.sqlite"
-    here.queue.storage.close()
-    file.unlink()
-    file.mkdir()
-    with pytest.raises(InputError, match=r"the queue .*jobs\.sqlite cannot be opened: unable to open"):
-        RunQueue(here.store)
-
-
-def test_a_process_sees_that_another_one_has_made_the_queue_anew(here, tiny):
-    first = here.start(tiny())
-    file = here.store.home / "jobs.sqlite"
-    file.rename(file.with_name("moved"))
-    other = RunQueue(here.store)
-    other.starts_workers = False
-    other.reconcile()
-    here.start(tiny())
-    assert here.queued() == other.queued()
-    assert here.queued()[0] == first.id
-
-
-def test_a_message_that_is_none_is_left_out(here, tiny, monkeypatch):
-    taken = []
-    monkeypatch.setattr(worker_module, "execute_apart", lambda store, run_id, **_: taken.append(run_id))
-    for message in (b"null", b"[]", b'["id", "nobody", null, 0, 0, [], {}, null]', b"{", b"\xff"):
-        here.queue.storage.enqueue(message)
-    run = here.start(tiny())
-    worker_module.Worker(here.store.home, 0, idle_seconds=0.5).work()
-    assert taken == [run.id]
-    here.store.stop(run.id)
 
 
 def test_each_visible_gpu_has_a_worker_and_a_machine_without_has_one(monkeypatch):

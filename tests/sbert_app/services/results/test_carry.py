@@ -52,7 +52,7 @@ def test_a_threshold_that_accepts_nothing_or_whose_precision_is_nowhere_is_said(
 def test_both_models_score_the_same_pairs_and_the_answer_is_plain_json(pairs, tmp_path):
     models = {NEW: BagEncoder(), OLD: TfIdf()}
     was = ModelThreshold(OLD, 0.9)
-    advice = advise(NEW, pairs, models.__getitem__, tmp_path, 0.5, was)
+    advice = advise(NEW, pairs, models.__getitem__, tmp_path, ["precision=0.5"], was)
     assert advice.carried_sentence.startswith(
         "0.9 under old accepts 34.2% of these pairs, of which 98% match (95% 92 to"
     )

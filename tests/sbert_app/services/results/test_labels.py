@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sbert_app.services.results.decisions import LabelScore, TripletScore, score_labels
+from sbert_app.services.results.decisions import score_labels
 from training.data.dataset import Dataset
 from training.errors import InputError
 from training.evaluation.bootstrap import wilson_interval
@@ -32,16 +32,17 @@ def encoder():
     return Encoder.load("all-MiniLM-L6-v2", dtype="float32")
 
 
-def test_triplets_are_scored_as_evaluate_scores_them(encoder):
-    found = score_labels(encoder, TRIPLETS)
-    assert isinstance(found, TripletScore)
-    assert found.accuracy == evaluate(encoder, TRIPLETS)["accuracy"]
-    assert (found.n, found.ties, found.accuracy["cosine"]) == (2, 0, 1.0)
+def test_triplets_have_an_interval_and_ties_are_counted(encoder):
+    found = evaluate(encoder, TRIPLETS)
+    assert (found["n"], found["ties"], found["accuracy"]["cosine"]) == (2, 0, 1.0)
+    assert found["interval"] == wilson_interval(2, 2)._asdict()
+    same = Dataset("toy", (TRIPLETS.columns[0], TRIPLETS.columns[1], TRIPLETS.columns[1]))
+    found = evaluate(encoder, same)
+    assert (found["ties"], found["accuracy"]["cosine"]) == (2, 0.0)
 
 
 def test_two_labels_or_more_are_an_order_from_entailment_to_contradiction(encoder):
     found = score_labels(encoder, NLI)
-    assert isinstance(found, LabelScore)
     u, v = (encoder.encode(column) for column in NLI.columns)
     assert found.rho == pytest.approx(stats.spearmanr((u * v).sum(1), [1, 0, -1])[0])
     assert list(found.by_label) == ["entailment", "neutral", "contradiction"]

@@ -32,7 +32,7 @@ def lab(tmp_path) -> Path:
         "data/uploads/0123456789ab/pairs.csv",
         "cache/a.npz",
         "tmp/x.csv",
-        "jobs.sqlite",
+        "worker-0.log",
         "data/stsb/sts-dev.csv",
     ):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def archive_of(path: Path, **members: str) -> Path:
         "runs/a\\..\\..\\x",
         "runs/C:/x",
         "runs/run.json",
-        "jobs.sqlite",
+        "worker-0.log",
         "data/stsb/sts-dev.csv",
     ],
 )
@@ -168,5 +168,5 @@ def test_the_command_shows_saves_and_restores(lab, tmp_path, capsys):
     assert main(["home", "restore", archive, "--home", str(lab)]) == 0
     said = capsys.readouterr()
     assert "restored 0, and 4 were there already" in said.out and "stays as it is" in said.err
-    for wrong in (str(lab / "no.zip"), str(lab / "jobs.sqlite"), str(lab)):
+    for wrong in (str(lab / "no.zip"), str(lab / "worker-0.log"), str(lab)):
         assert main(["home", "restore", wrong, "--home", str(lab)]) == 2
