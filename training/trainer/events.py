@@ -33,7 +33,7 @@ OnEvent = Callable[[Event], object]
 
 PROJECT = "sbert-lab"
 # The fields of an event that are no figures.
-NO_FIGURES = frozenset({"t", "step", "kind", "steps", "seconds_left"})
+NO_FIGURES = frozenset({"t", "step", "kind", "steps", "seconds_left", "queries"})
 
 _Count = Annotated[int, Field(ge=0, le=2**53)]
 
@@ -66,6 +66,8 @@ class _Event(BaseModel):
     memory_gb: FiniteFloat | None = None
     spearman: FiniteFloat | None = None
     accuracy: FiniteFloat | None = None
+    queries: _Count = 0
+    changed: tuple[str, str] | None = None
     by_dimension: dict[str, float] | None = None
     random_cosine: FiniteFloat | None = None
     plain_cosine: FiniteFloat | None = None
