@@ -61,7 +61,8 @@ def _parts(name: str) -> list[str]:
     if inspect.isfunction(value.__init__) and value.__init__.__doc__:
         # A model's constructor takes what `load` takes; its further arguments are for the rest of the package.
         is_model = "load" in methods
-        parts.append(_described(name, value.load if is_model else value.__init__))
+        constructor = getattr(value, "load" if is_model else "__init__")
+        parts.append(_described(name, constructor))
         methods = [method for method in methods if method != "load"]
     return [*parts, *(_described(f"{name}.{method}", getattr(value, method)) for method in methods)]
 

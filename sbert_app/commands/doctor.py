@@ -17,7 +17,7 @@ from sbert_app.formats import format_bytes
 from sbert_app.process import EXTRA_OF
 from sbert_app.terminal import clean_stdout, print_result
 from training.data.load import load_data
-from training.errors import UserFacingError, first_line
+from training.errors import InputError, UserFacingError, first_line
 from training.sources.home import is_offline, make_home
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "gradio", "umap-learn", "faiss-cpu", "ray")

@@ -34,6 +34,7 @@ from training.models.files import check_replaceable
 from training.objectives.base import OBJECTIVES
 from training.sources.resolve import find_run
 from training.trainer.config import SETTINGS
+from training.trainer.run_metrics import RUN_METRICS
 
 runs = typer.Typer(help="List, show, stop, resume, rename, export, push or delete runs.", rich_markup_mode=None)
 
@@ -170,9 +171,10 @@ def _line(run: Run) -> str:
     """A run in one line: id, state, steps, best figure and name."""
     progress = run.progress
     steps = f"{progress.step:,}{f' of {progress.steps:,}' if progress.steps else ''} steps"
-    best = progress.figure(progress.best)
-    figure = "" if best is None else f"{progress.measure} {best:.2f}"
-    return f"{run.id}  {run.state:11}  {steps:20}  {figure:15}  {run.name}"
+    metric = RUN_METRICS[progress.measure or "loss"]
+    best = (progress.best or {}).get(progress.measure or "")
+    figure = "" if best is None else f"{metric.label} {metric.arrow} {metric.format(best)}"
+    return f"{run.id}  {run.state:11}  {steps:20}  {figure:25}  {run.name}"
 
 
 def worker(

@@ -52,8 +52,8 @@ def curve_of(run: Run, colour: str) -> Curve:
 
 
 def measure(curves: Sequence[Curve]) -> go.Figure:
-    """The metric of the first run over the steps. Runs with another metric are left out."""
-    metric = next((curve.measure for curve in curves if curve.measure), "spearman")
+    """The metric of the first run over the steps. Runs with another metric are left out; the loss has its own chart."""
+    metric = next((curve.measure for curve in curves if curve.measure not in (None, "loss")), "spearman")
     title, factor, _ = RUN_METRICS[metric]
 
     def traces(curve: Curve) -> Iterator[go.Scatter]:

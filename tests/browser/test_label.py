@@ -125,6 +125,44 @@ def test_keys_that_are_pressed_quickly_judge_the_pair_that_is_seen(open_page):
         expect(page.locator("#label-card [aria-pressed=true] kbd")).to_have_text(score)
 
 
+def test_keys_wait_for_the_next_card_when_the_pairs_sent_ahead_are_used_up(open_page):
+    page = open_rater(open_page, "browser-pairs", "Eve")
+    for i in range(20):  # far more than are sent ahead, faster than any answer
+        page.keyboard.press(str(i % 6))
+    expect(page.locator("#label-card .count")).to_contain_text("Pair 21 of 30 · 20 judged")
+    for _ in range(10):
+        page.keyboard.press("1")
+    page.keyboard.press("5")  # for no pair: all are judged by then
+    expect(page.locator("#label-card .turns")).to_contain_text("All pairs are judged.")
+    page.reload()
+    expect(page.locator("#label-card .count")).to_contain_text("30 judged")
+    page.keyboard.press("ArrowLeft")  # the first pair stays
+    expect(page.locator("#label-card [aria-pressed=true] kbd")).to_have_text("0")
+    for _ in range(29):
+        press(page, "ArrowRight")
+    expect(page.locator("#label-card .count")).to_contain_text("Pair 30 of 30")
+    expect(page.locator("#label-card [aria-pressed=true] kbd")).to_have_text("1")
+
+
+def test_a_file_of_yes_and_no_presets_the_scale_until_somebody_chooses(new_project, tmp_path):
+    rows = [f"The cat {i} sleeps.,A dog {i} barks.,{'yes' if i % 2 else 'no'}" for i in range(20)]
+    file = tmp_path / "judged.csv"
+    file.write_text("\n".join(["first,second,same", *rows]))
+    page = new_project()
+    scale = page.locator("#label-scale")
+    expect(scale.get_by_label("0 to 5")).to_be_checked()
+    expect(page.locator("#label-enough")).to_contain_text("ρ")
+    page.locator("#label-file input").set_input_files(file)
+    expect(scale.get_by_label("yes or no")).to_be_checked()
+    expect(page.locator("#label-enough")).to_contain_text("an agreement of two raters")
+    scale.get_by_label("0 to 5").check()
+    page.locator("#label-file").get_by_label("Clear").click()
+    page.locator("#label-file input").set_input_files(file)
+    expect(page.locator("#label-columns-target")).to_be_visible()
+    page.wait_for_timeout(2_000)
+    expect(scale.get_by_label("0 to 5")).to_be_checked()
+
+
 def test_keys_in_a_text_field_judge_nothing(open_page):
     page = open_rater(open_page, "browser-pairs", "Cem")
     page.locator("#label-rater").get_by_role("textbox").press("End")

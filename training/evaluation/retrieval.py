@@ -30,11 +30,13 @@ from typing import Any
 
 import numpy as np
 
+from training.data.dataset import Dataset
 from training.data.load import RetrievalData, load_retrieval
 from training.errors import InputError
 from training.evaluation.bootstrap import RESAMPLES, SHARE, Difference, Estimate, Statistic, resample_weights
 from training.models.model import Model, Retriever
 from training.models.retrievers import as_retriever
+from training.search import SearchIndex
 
 CUTOFFS = (10, 100)
 # The number of queries below which an interval covers too little.
@@ -92,6 +94,21 @@ class RetrievalResult:
             "method": method,
             "seconds": round(self.seconds, 3),
         }
+
+
+def find_partners(pairs: Dataset, vectors: Sequence[np.ndarray]) -> dict[str, float]:
+    """How well the first sentence of each pair finds one of its partners among all second sentences, by cosine.
+
+    ``vectors`` are those of both columns, (N, D) each. Returns accuracy@1, the share whose nearest sentence is a
+    partner; mrr@10; and ``queries``, the number of pairs.
+    """
+    first, second = pairs.columns
+    are_partners = set(zip(first, second, strict=True))
+    _, rankings = SearchIndex(vectors[1]).nearest(vectors[0], min(10, len(second)))
+    ranked = zip(first, rankings, strict=True)
+    hits = np.array([[(query, second[row]) in are_partners for row in ranking] for query, ranking in ranked])
+    reciprocal = (hits / np.arange(1, hits.shape[1] + 1)).max(axis=1)
+    return {"accuracy@1": float(hits[:, 0].mean()), "mrr@10": float(reciprocal.mean()), "queries": len(hits)}
 
 
 def evaluate_retrieval(

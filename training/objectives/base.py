@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from training.catalogue import SCORED, TRIPLETS
+from training.catalogue import PAIRS, SCORED, TRIPLETS
 from training.data.dataset import Dataset, join
 from training.data.load import load_one
 from training.data.transforms import FORMS, Rows, as_it_is, sentence_folds, transform_for
@@ -179,7 +179,7 @@ def hold_out(data: Dataset, objective: str, seed: int = 0) -> tuple[Dataset, Dat
     held = np.flatnonzero(sentence_folds(data.columns, FOLDS, seed) == FOLDS - 1)
     if len(held) < MIN_HELD_OUT:
         return data.with_note(f"too few of {len(data):,} rows can be held out: name dev data to judge the run"), None
-    if objective_class(objective).needs_dropout and data.kind not in (SCORED, TRIPLETS):
+    if objective_class(objective).needs_dropout and data.kind not in (SCORED, TRIPLETS, PAIRS):
         return data.with_note(f"{data.kind} do not judge {objective}: name dev data to choose the best model"), None
     rest = data.select(sorted({*range(len(data))}.difference(held.tolist())))
     note = f"{len(held):,} of {len(data):,} rows, which share no sentence with the rest, are held out to judge the run"

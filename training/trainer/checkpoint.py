@@ -44,6 +44,8 @@ class TrainingState:
     # The number in a batch decides the rounding of sums and the dropout; 0 is not determined yet.
     micro_batches: int = 0
     baseline: Figures | None = None
+    # The cosines of the eval pairs at the first evaluation, with which later ones are compared.
+    cosines: list[float] | None = None
     best: Figures | None = None
     final: Figures | None = None
     # The figures of the best model on the test split, at the end.

@@ -1,6 +1,9 @@
 """The evaluation of a run: the eval data, and random pairs that show a collapse.
 
     ndcg@10 …     of retrieval data, with map@10, mrr@10 and recall@10 (`training.evaluation.retrieval`)
+    mrr@10        of pairs without scores, with accuracy@1 and ``queries``: whether each first sentence finds a partner
+                  among the second ones (`training.evaluation.retrieval.find_partners`)
+    changed       of such pairs, the one whose cosine has changed most since the first evaluation
     spearman      rank correlation of cosine and gold score, -1 to 1, if the eval data has scores; None where it is
                   undefined, and ``undefined`` is the reason in words
     accuracy      fraction of triplets whose anchor is nearer to the positive by cosine, if it has triplets
@@ -18,13 +21,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from training.catalogue import SCORED, TRIPLETS, plain_sentences
+from training.catalogue import PAIRS, SCORED, TRIPLETS, plain_sentences
 from training.data.dataset import Dataset
 from training.data.load import RetrievalData
 from training.data.transforms import POSITIVE_FROM
 from training.evaluation.diagnostics import RANDOM_SENTENCES, alignment, collapsed, diagnose
 from training.evaluation.metrics import spearman_or_reason
-from training.evaluation.retrieval import evaluate_retrieval
+from training.evaluation.retrieval import evaluate_retrieval, find_partners
 from training.models.encoder import Encoder
 from training.progress import ShouldStop
 from training.similarities import cosine
@@ -38,12 +41,19 @@ Vectors = dict[str | None, np.ndarray]  # (N, D) of the sentences with the promp
 class Evaluator:
     """Evaluates an encoder, always on the same sentences: those of the eval data, as loaded, and of ``training``.
 
-    The loss is measured on the rows of ``loss``, which have the form that the objective needs.
+    The loss is measured on the rows of ``loss``, which have the form that the objective needs. ``before`` are the
+    cosines of pairs without scores at the first evaluation, which returns them as ``cosines``; None before it.
     """
 
     def __init__(
-        self, training: Sequence[Dataset], dev: Dataset | RetrievalData | None, loss: Examples | None, config: RunConfig
+        self,
+        training: Sequence[Dataset],
+        dev: Dataset | RetrievalData | None,
+        loss: Examples | None,
+        config: RunConfig,
+        before: list[float] | None = None,
     ) -> None:
+        self.before = before
         self.data = dev if isinstance(dev, Dataset) else None
         self.retrieval = dev if isinstance(dev, RetrievalData) else None
         self.loss = loss
@@ -77,6 +87,8 @@ class Evaluator:
         if self.data is not None:
             columns = [self._of(column, vectors, self.role(number)) for number, column in enumerate(self.data.columns)]
             figures |= _compare(self.data, columns)
+            if self.data.kind == PAIRS:
+                figures |= self._changes(self.data, cosine(columns[0], columns[1]))
             if self.dims and (name := main_metric(figures)):
                 shorter = {dim: [column[:, :dim] for column in columns] for dim in self.dims}
                 values = {str(dim): _compare(self.data, shorter[dim])[name] for dim in self.dims}
@@ -88,6 +100,13 @@ class Evaluator:
         figures |= diagnose(self._of(self.random_sentences, vectors), self._of(self.plain_sentences, vectors))
         figures["collapsed"] = collapsed(figures)
         return figures
+
+    def _changes(self, pairs: Dataset, cosines: np.ndarray) -> Figures:
+        if self.before is None:
+            self.before = cosines.tolist()
+            return {"cosines": self.before}
+        row = int(np.abs(cosines - self.before).argmax())
+        return {"changed": [column[row] for column in pairs.columns]}
 
     def _of(self, column: Sequence[str], vectors: Vectors, role: str | None = None) -> np.ndarray:
         return vectors[role][[self._rows[role][text] for text in column]]
@@ -118,4 +137,4 @@ def _compare(data: Dataset, columns: list[np.ndarray]) -> Figures:
     if data.kind == TRIPLETS:
         nearer = cosine(columns[0], columns[1]) > cosine(columns[0], columns[2])
         return {"accuracy": float(nearer.mean()), "alignment": alignment(columns[0], columns[1])}
-    return {}
+    return dict(find_partners(data, columns)) if data.kind == PAIRS else {}

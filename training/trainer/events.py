@@ -36,7 +36,7 @@ OnEvent = Callable[[Event], object]
 
 PROJECT = "sbert-lab"
 # The fields of an event that are no figures.
-NO_FIGURES = frozenset({"t", "step", "kind", "steps", "seconds_left"})
+NO_FIGURES = frozenset({"t", "step", "kind", "steps", "seconds_left", "queries"})
 
 
 class _Event(BaseModel):

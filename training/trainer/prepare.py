@@ -58,10 +58,11 @@ class Preparation:
     home: str | Path | None
     own: Own
 
-    def parts(self, micro_batches: int = 0) -> Parts:
+    def parts(self, micro_batches: int = 0, cosines: list[float] | None = None) -> Parts:
         """Loads base and data, mines negatives and computes the targets. InputError if one of them cannot be used.
 
         ``micro_batches`` is their number in a batch, as before the run was resumed; 0 chooses by the number of cores.
+        ``cosines`` are those of the eval pairs at the first evaluation.
         """
         config = self.config
         own = self.own
@@ -89,7 +90,7 @@ class Preparation:
             tokenized.append(TokenizedBatches(examples, encoder, config, uses_batch, processes, self.should_stop))
         batches = MixedBatches(tokenized, config)
         data = [examples.data for examples in training]
-        evaluator: Any = PairEvaluator(loss) if learner.scores_pairs else Evaluator(data, dev, loss, config)
+        evaluator: Any = PairEvaluator(loss) if learner.scores_pairs else Evaluator(data, dev, loss, config, cosines)
         if learner.predicts_tokens:
             evaluator = LanguageModelEvaluator(evaluator, evaluation, config.seed)
         data_notes = [*data[0].notes]

@@ -20,6 +20,11 @@ class RunMetric(NamedTuple):
     # None for a metric that does not select the best model.
     higher_is_better: bool | None = None
 
+    @property
+    def arrow(self) -> str:
+        """Points to the better side."""
+        return "↑" if self.higher_is_better else "↓"
+
     def format(self, value: float) -> str:
         """The value in the unit of the label."""
         return f"{self.factor * value:.2f}" if self.factor > 1 else f"{value:.4f}"
@@ -30,7 +35,8 @@ RUN_METRICS = {
     "average_precision": RunMetric("average precision %", 100, higher_is_better=True),
     "accuracy": RunMetric("triplet accuracy %", 100, higher_is_better=True),
     "ndcg@10": RunMetric("nDCG@10 %", 100, higher_is_better=True),
-    "mrr@10": RunMetric("MRR@10 %", 100),
+    "mrr@10": RunMetric("MRR@10 %", 100, higher_is_better=True),
+    "accuracy@1": RunMetric("finds the partner %", 100),
     "map@10": RunMetric("MAP@10 %", 100),
     "recall@10": RunMetric("recall@10 %", 100),
     "loss": RunMetric("loss", higher_is_better=False),
@@ -46,6 +52,7 @@ RUN_METRICS = {
 MAIN_METRICS = {name: metric for name, metric in RUN_METRICS.items() if metric.higher_is_better is not None}
 # The fields of an eval event that an evaluator of the caller's may not return: all but the figures of retrieval.
 RESERVED = {"t", "step", "kind", "best", "seconds", "seconds_left", "collapsed", "undefined", "by_dimension"}
+RESERVED |= {"queries", "cosines", "changed"}
 RESERVED |= {"random_cosine_std", "plain_cosine_std", *(name for name in RUN_METRICS if "@" not in name)}
 # Steps before the first warning, and a difference of losses or correlations that is no difference.
 MIN_STEPS = 20

@@ -74,7 +74,8 @@ class Trainer:
         self._pending_losses: list[Tensor] = []
         self._next_batches: list[TrainingBatch] = []
         self.meter = ThroughputMeter(self.progress.seconds)
-        parts = Preparation(config, accelerator, should_stop, folder, home, own).parts(self.progress.micro_batches)
+        preparation = Preparation(config, accelerator, should_stop, folder, home, own)
+        parts = preparation.parts(self.progress.micro_batches, self.progress.cosines)
         self.model = parts.model
         self.batches = parts.batches
         self.evaluator = parts.evaluator
@@ -291,6 +292,7 @@ class Trainer:
             # With several processes the others would wait for one that has stopped here.
             should_stop = self.should_stop if self.accelerator.num_processes == 1 else None
             measured = self.evaluator.measure(encoder, self.model.objective, should_stop)
+            progress.cosines = measured.pop("cosines", progress.cosines)
             measured |= self.own.measure(encoder)
             figures: Figures = {"step": progress.step, **measured}
             new = self._selection(figures)
@@ -299,6 +301,9 @@ class Trainer:
             # is undefined; an evaluation with a correlation is better.
             if new is None or old is None:
                 is_better = old is None
+            elif new == old:
+                # Few pairs have few different ranks: of equal ones the lower loss decides.
+                is_better = figures.get("loss", 0.0) < (progress.best or {}).get("loss", 0.0)
             else:
                 is_better = new[1] > old[1] if new[0] == old[0] else old[0] == "loss"
             is_best = progress.step > 0 and is_better

@@ -25,14 +25,14 @@ from sbert_app.pages.components.events import (
     note_action,
     on_open,
 )
-from sbert_app.pages.components.file_panel import FilePanel, chosen_name
+from sbert_app.pages.components.file_panel import FilePanel, chosen_name, open_upload
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.label.results import Results
 from sbert_app.services.annotations import quality
 from sbert_app.services.annotations.project import HIGHEST, LOWEST, Project, Projects
-from sbert_app.services.annotations.selection import REASONS, ProjectRequest, choose_pairs
+from sbert_app.services.annotations.selection import REASONS, ProjectRequest, choose_pairs, says_yes_or_no
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from training.catalogue import DEFAULT_MODEL, read_asset
@@ -68,7 +68,8 @@ GRADED = Scale(
     "How similar is the meaning?", "the keys 0 to 5", [(str(score), score, text) for score, text in enumerate(MEANINGS)]
 )
 YES_NO = Scale("Is the meaning the same?", "y for yes and n for no", [("y", HIGHEST, "yes"), ("n", LOWEST, "no")])
-SCALES = {"0 to 5": GRADED, "yes or no": YES_NO}
+TO_FIVE, YES_OR_NO = "0 to 5", "yes or no"
+SCALES = {TO_FIVE: GRADED, YES_OR_NO: YES_NO}
 # Why ratings were refused, as HTML, by project, rater and pair.
 Refused = dict[tuple[str, str, int], str]
 # The pairs after a card that it has with it, so that a rating shows the next one at once.
@@ -119,13 +120,13 @@ class _LabelPage:
             self.file = gr.File(label="Your own file", height=110, min_width=200, elem_id="label-file")
             self.file.change(lambda path: gr.update(visible=path is None), self.file, self.data, **EVERY)
         self.how_read = FilePanel(services, self.file, "label", "label")
-        self.scale = gr.Radio(list(SCALES), value="0 to 5", label="Scale", elem_id="label-scale")
+        self.scale = gr.Radio(list(SCALES), value=TO_FIVE, label="Scale", elem_id="label-scale")
         with gr.Row():
             self.model = model_picker(services, info="Measured and trained later", elem_id="label-model")
             self.second = cross_encoder_picker()
             self.threshold = gr.Slider(0, 1, 0.5, step=0.01, label="Threshold", min_width=180, elem_id="label-at")
             self.count = gr.Slider(15, 300, 60, step=15, label="Pairs to judge", min_width=180, elem_id="label-count")
-        self.enough = gr.HTML(how_many_are_enough(60), elem_id="label-enough")
+        self.enough = gr.HTML(how_many_are_enough(60, TO_FIVE), elem_id="label-enough")
         ids = ("label-create", "label-stop", "label-status")
         note = messages.note(SELECTION_NOTE)
         self.tab = MeasureTab.build(services, "label", "Choose the pairs", ids, note)
@@ -154,7 +155,11 @@ class _LabelPage:
             pressed = getattr(self.card, name)(getattr(self, name), [*choice, refused], judging, **EVERY)
             # A burst of presses gets one agreement: that of dozens of raters takes a second.
             pressed.then(self.rated, choice, self.results.outputs, **LATEST)
-        self.count.change(how_many_are_enough, self.count, self.enough, **EVERY)
+        planning = [self.count, self.scale]
+        gr.on([field.change for field in planning], how_many_are_enough, planning, self.enough, **EVERY)
+        scale_choice = gr.State({})
+        self.scale.input(note_action, scale_choice, None, **EVERY)
+        self.file.upload(preset_scale, [self.file, scale_choice], self.scale, **LATEST)
         inputs = [self.name, self.data, self.file, self.scale, self.model, self.second, self.threshold, self.count]
         inputs += self.how_read.inputs
         make = self.tab.handler(self.make, {})
@@ -314,11 +319,26 @@ class _LabelPage:
         )
 
 
-def how_many_are_enough(count: float) -> Markup:
+def how_many_are_enough(count: float, scale: str) -> Markup:
     """The uses for which so many judged pairs are enough."""
     held_out = round(count * quality.HELD_OUT)
-    margins = [round(quality.expected_margin(pairs)) for pairs in (int(count), held_out)]
-    return macro("label/enough")(int(count), quality.FEWEST, held_out, *margins)
+    is_binary = scale == YES_OR_NO
+    margin = quality.agreement_margin if is_binary else quality.expected_margin
+    margins = [round(margin(pairs)) for pairs in (int(count), held_out)]
+    return macro("label/enough")(is_binary, int(count), quality.FEWEST, held_out, *margins)
+
+
+def preset_scale(path: str | None, scale_choice: Questions) -> Any:
+    """The scale of the judgements in an upload, unless the person has chosen one."""
+    try:
+        is_binary = path is not None and says_yes_or_no(open_upload(path).reading)
+    except UserFacingError:
+        # The form says what is wrong with the file.
+        return gr.skip()
+    # The choice may have been made meanwhile.
+    if scale_choice:
+        return gr.skip()
+    return YES_OR_NO if is_binary else TO_FIVE
 
 
 def _name(rater: str | None) -> str:

@@ -70,9 +70,10 @@ class Results:
 
     def rated(self, project: Project | None, rater: str) -> Update:
         """Updates the agreement and the buttons after a rating."""
-        judged = len(quality.mean_ratings(project)) if project else 0
-        disagreements = quality.disagreements(project, rater) if project else []
-        differences = macro("label/differences")(disagreements, scores_of(project)) if project and disagreements else ""
+        judged = len(quality.joint_ratings(project)) if project else 0
+        differences = ""
+        if project and (disagreements := quality.disagreements(project, rater)):
+            differences = macro("label/differences")(disagreements, scores_of(project), project.info.is_binary)
 
         def button(label: str, needed: int) -> gr.Button:
             done = f"{needed} judged pairs needed, {judged} done" if judged < needed else ""
@@ -93,9 +94,12 @@ class Results:
         return {**self.rated(project, rater), **(self.progress(project.id) if project else still)}
 
     def score(self, project_id: str) -> Any:
-        """Shows ρ of the project's model, with an interval."""
+        """Shows the figures of the project's model, with their intervals."""
         try:
             project = self._open(project_id)
+            if project.info.is_binary:
+                decisions = quality.answer_quality(project, self.services.models, project.info.model)
+                return macro("label/quality_of_answers")(decisions, project.info.model)
             result = quality.model_quality(project, self.services.models, project.info.model)
         except UserFacingError as error:
             return messages.error_message(error)
@@ -114,7 +118,7 @@ class Results:
         return {self.quality: gr.skip(), **self.progress(project.id)}
 
     def progress(self, project_id: str) -> Update:
-        """Shows the state of the run, and after its end ρ before and after."""
+        """Shows the state of the run, and after its end the figure before and after."""
         try:
             html, is_active = self._training(self._open(project_id))
         except UserFacingError as error:
@@ -147,13 +151,13 @@ class Results:
             return messages.note("The run that was trained on these ratings has been deleted."), False
         run = store.get(training.run)
         if run.state in AT_WORK:
-            return training_state(run, training, None), True
+            return training_state(project, run, training, None), True
         key = (run.id, run.record.ended)
         comparison = self.compared.get(key)
         if comparison is None and run.has_model:
-            comparison = quality.compare(training, self.services.models)
+            comparison = quality.compare(training, self.services.models, project.info.is_binary)
             self.compared.put(key, comparison)
-        return training_state(run, training, comparison), False
+        return training_state(project, run, training, comparison), False
 
     def _open(self, project_id: str | None) -> Project:
         if not project_id:
@@ -169,7 +173,7 @@ def scores_of(project: Project) -> dict[int, str]:
 
 
 def agreement_table(project: Project) -> Markup:
-    """The number of ratings of each rater, alpha and its meaning, and Spearman's ρ of each two raters."""
+    """The number of ratings of each rater, alpha and its meaning, and the agreement of each two raters."""
     agreement = quality.agreement(project)
     scores = scores_of(project)
     if not agreement.judged:
@@ -179,7 +183,8 @@ def agreement_table(project: Project) -> Markup:
         for (a, b), (rho, pairs) in agreement.between.items()
     ]
     return macro("label/agreement")(
-        raters=list(agreement.judged.items()),
+        raters=[(name, list(scores.values())) for name, scores in project.ratings().items()],
+        is_binary=project.info.is_binary,
         found=_agreement_findings(agreement),
         between=between,
         confusion=agreement.confusion[np.ix_(list(scores), list(scores))].tolist(),
@@ -192,24 +197,32 @@ def _agreement_findings(agreement: Agreement) -> list[str]:
         return ["One rater alone: whether others would agree is not known. Send them the address of this page."]
     if agreement.shared == 0:
         return ["No pair has two ratings yet."]
+    shared = format_count(agreement.shared, "shared pair")
+    findings = []
+    scale = "the scale"
+    level = f"interval; {format_number(agreement.alpha_ordinal)} ordinal"
+    if agreement.equal is not None:
+        share, interval = _figures(agreement.equal, 0)
+        findings = [f"{share}% of the answers to {shared} agree (95% interval {interval})."]
+        scale = "what “yes” means"
+        level = "nominal"
     if isnan(agreement.alpha):
-        return [f"All ratings of the {format_count(agreement.shared, 'shared pair')} are equal: alpha is undefined."]
+        return [*findings, f"All ratings of the {shared} are equal: alpha is undefined."]
+    alpha = format_number(agreement.alpha)
     if agreement.shared < FEWEST_SHARED:
-        shared = format_count(agreement.shared, "shared pair")
-        return [f"Krippendorff’s α is {format_number(agreement.alpha)} on {shared}, too few to say more."]
-    verdict = "too low to rely on: talk about the scale, and look at the pairs on which you differ"
+        return [*findings, f"Krippendorff’s α is {alpha} on {shared}, too few to say more."]
+    verdict = f"too low to rely on: talk about {scale}, and look at the pairs on which you differ"
     if agreement.alpha >= TENTATIVE:
         verdict = "reliable" if agreement.alpha >= RELIABLE else "enough for tentative conclusions"
-    alpha = format_number(agreement.alpha)
-    ordinal = format_number(agreement.alpha_ordinal)
     return [
-        f"Krippendorff’s α is {alpha} on {format_count(agreement.shared, 'shared pair')} (interval; {ordinal} "
-        f"ordinal): {verdict}. Krippendorff recommends {RELIABLE}, and {TENTATIVE} for tentative conclusions."
+        *findings,
+        f"Krippendorff’s α is {alpha} on {shared} ({level}): {verdict}. "
+        f"Krippendorff recommends {RELIABLE}, and {TENTATIVE} for tentative conclusions.",
     ]
 
 
-def training_state(run: Run, training: Training, comparison: BeforeAfter | None) -> Markup:
-    """The state of the run, and after its end ρ on the held-out pairs before and after."""
+def training_state(project: Project, run: Run, training: Training, comparison: BeforeAfter | None) -> Markup:
+    """The state of the run, and after its end the figure on the held-out pairs before and after."""
     rows = []
     verdict = ""
     if comparison is not None:
@@ -219,10 +232,15 @@ def training_state(run: Run, training: Training, comparison: BeforeAfter | None)
             verdict = comparison.difference.describe("the trained model", "the one before", f"on {pairs}")
             verdict = verdict[:1].upper() + verdict[1:] + "."
     return macro("label/training")(
-        run=run, rows=rows, verdict=verdict, training=training, is_at_work=run.state in AT_WORK
+        run=run,
+        rows=rows,
+        verdict=verdict,
+        training=training,
+        is_at_work=run.state in AT_WORK,
+        metric="average precision %" if project.info.is_binary else "ρ ×100",
     )
 
 
-def _figures(rho: Estimate) -> tuple[str, str]:
-    interval = MISSING if isnan(rho.low) else f"{format_number(rho.low, 1)} to {format_number(rho.high, 1)}"
-    return format_number(rho.value, 1), interval
+def _figures(estimate: Estimate, digits: int = 1) -> tuple[str, str]:
+    value, low, high = (format_number(None if isnan(end) else end, digits) for end in estimate)
+    return value, MISSING if low == MISSING else f"{low} to {high}"

@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import fmean, stdev
 from types import MappingProxyType
 from typing import Any
@@ -19,7 +19,7 @@ from sbert_app.services.background.watch import State
 from sbert_app.services.experiments.ablations import PrecomputedTable
 from sbert_app.services.experiments.groups import RunGroup
 from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
-from sbert_app.services.runs.record import Run
+from sbert_app.services.runs.record import Run, RunProgress
 from sbert_app.services.runs.store import RunStore
 from training.errors import without_folders
 from training.evaluation.diagnostics import COLLAPSED_FROM
@@ -31,6 +31,8 @@ from training.trainer.run_metrics import RUN_METRICS
 
 # From this mean cosine of random pairs on, unrelated sentences look related.
 NARROW_FROM = 0.3
+# The most characters of two sentences in a link.
+LONGEST_LINK = 2_000
 # A worker begins a run that is next in so many seconds.
 MOST_WAITED = 60.0
 ADVICE = {
@@ -73,6 +75,9 @@ def status(run: Run, ahead: int) -> Markup:
         errors.append(f"Spearman’s ρ is {progress.undefined}.")
     errors += [f"{warning}." for warning in progress.warnings]
     compared = {"model": ModelName.of_run(run.id), "second": run.config.base}
+    changed = (progress.best or {}).get("changed")
+    if changed and sum(map(len, changed)) <= LONGEST_LINK:
+        compared["a"], compared["b"] = changed
     if run.config.pooling in PAPER_POOLINGS:
         compared["pooling"] = run.config.pooling
     return render(
@@ -114,7 +119,7 @@ def run_list(
             members = [member for member in runs if member.id in group.runs]
             states = Counter(member.state for member in members).most_common()
             best = _over_seeds(members) if group.differ_in_seed else ""
-            rows.append({"group": group, "runs": members, "states": states, "best": best})
+            rows.append({"group": group, "runs": members, "states": states, "best": best, "metric": _unit(run)})
     return render("train/templates/run_list.html", rows=rows, most_curves=len(COLOURS), hidden=hidden)
 
 
@@ -216,7 +221,7 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
     latest = progress.latest
     digits = _digits(run)
     metric = RUN_METRICS[progress.measure or "loss"]
-    tiles = []
+    tiles = [*_partners(progress)]
     if best is not None and progress.best is not None:
         after = " after training" if base is not None and best < base else ""
         tiles.append((f"{best:.{digits}f}", f"best {metric.label}{after}", f"at step {progress.best['step']:,}"))
@@ -241,6 +246,20 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
     return tiles
 
 
+def _partners(progress: RunProgress) -> Iterator[tuple[str, str, str]]:
+    """The tile of the share of first sentences that find their partners, before and after, if it is measured."""
+    events = [event for event in (progress.baseline, progress.best) if event and event.get("accuracy@1") is not None]
+    if events:
+        shares = " → ".join(f"{event['accuracy@1']:.0%}" for event in events)
+        yield shares, "finds the partner", f"of {events[0]['queries']:,} dev pairs"
+
+
+def _unit(run: Run) -> str:
+    """The metric of a run, and which side is the better one."""
+    metric = RUN_METRICS[run.progress.measure or "loss"]
+    return f"{metric.label} {metric.arrow}"
+
+
 def _digits(run: Run) -> int:
     """The number of decimals of the metric."""
     return 4 if run.progress.measure == "loss" else 1
@@ -253,6 +272,7 @@ def _row(run: Run) -> dict[str, str]:
     base = progress.figure(progress.baseline)
     return {
         "label": state_label(run),
+        "metric": "" if best is None else _unit(run),
         "settings": settings(run),
         "done": f"{100 * progress.step // progress.steps}%" if run.state == State.RUNNING and progress.steps else "",
         "best": MISSING if best is None else f"{best:.{digits}f}",

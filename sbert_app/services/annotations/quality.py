@@ -25,8 +25,18 @@ from sbert_app.services.store.documents import read_document, write_document
 from training.agreement import krippendorff_alpha
 from training.data.transforms import sentence_groups
 from training.errors import InputError
-from training.evaluation.bootstrap import NORMAL_975, Difference, Estimate, correlation, sentence_keys
+from training.evaluation.bootstrap import (
+    NORMAL_975,
+    Difference,
+    Estimate,
+    correlation,
+    dependence,
+    sentence_keys,
+    wilson_interval,
+)
+from training.evaluation.match_scores import BEST_F1, MatchScores
 from training.evaluation.metrics import spearman
+from training.evaluation.thresholds import Decision, decide
 from training.names import ModelName
 from training.trainer.config import RunConfig
 
@@ -49,7 +59,8 @@ class Agreement:
     Attributes:
         judged: the number of pairs of each rater.
         shared: the number of pairs with two ratings or more.
-        alpha: Krippendorff's, for intervals; NaN where it is undefined.
+        alpha: Krippendorff's, for intervals, which of yes and no is the nominal one; NaN where it is undefined.
+        equal: the percentage of equal answers among the ratings of a pair by two raters, of a yes/no project.
         between: Spearman's ρ of each two raters, and the number of pairs that both have judged.
         confusion: int (6, 6), the pairs to which one rater gave the row's score and a later one the column's.
     """
@@ -58,6 +69,7 @@ class Agreement:
     shared: int
     alpha: float
     alpha_ordinal: float
+    equal: Estimate | None
     between: dict[tuple[str, str], tuple[float, int]]
     confusion: np.ndarray
 
@@ -121,9 +133,32 @@ def agreement(project: Project) -> Agreement:
         int((judged.sum(axis=0) >= 2).sum()),
         krippendorff_alpha(table),
         krippendorff_alpha(table, "ordinal"),
+        _equal_answers(project, table) if project.info.is_binary else None,
         between,
         confusion,
     )
+
+
+def _equal_answers(project: Project, table: np.ndarray) -> Estimate | None:
+    """The percentage of equal answers among those of two raters to a pair, with Wilson's interval over the pairs."""
+    raters = (~np.isnan(table)).sum(axis=0)
+    rows = np.flatnonzero(raters >= 2)
+    if not len(rows):
+        return None
+    count = raters[rows]
+    yes = (table[:, rows] == HIGHEST).sum(axis=0)
+    equal = 1 - 2 * yes * (count - yes) / (count * (count - 1))
+    share = float(equal.mean())
+    pairs = [project.pairs[row] for row in rows]
+    keys = sentence_keys([[pair.first for pair in pairs], [pair.second for pair in pairs]])
+    # As many independent pairs as these, some of which share sentences.
+    independent = len(rows) / dependence(equal - share, keys) ** 2
+    low, high, _ = wilson_interval(share * independent, independent)
+    return percent(Estimate(share, low, high))
+
+
+def percent(share: Estimate) -> Estimate:
+    return Estimate(*(100 * value for value in share))
 
 
 def disagreements(project: Project, rater: str) -> list[Disagreement]:
@@ -187,37 +222,59 @@ def rater_correlations(project: Project) -> dict[str, float]:
     return correlations
 
 
-def mean_ratings(project: Project) -> dict[int, float]:
-    """The mean of the ratings of each judged pair, or the score that was agreed on, in the order of the pairs."""
+def joint_ratings(project: Project) -> dict[int, float]:
+    """The mean of the ratings of each judged pair, or the score that was agreed on, in the order of the pairs.
+
+    Of a yes/no project it is the answer of most raters; pairs on which as many say yes as no are left out.
+    """
     by_pair: dict[int, list[int]] = {}
     for scores in project.ratings().values():
         for pair, score in scores.items():
             by_pair.setdefault(pair, []).append(score)
     by_pair |= {pair: [score] for pair, score in project.agreed().items()}
-    return {pair: float(np.mean(by_pair[pair])) for pair in sorted(by_pair)}
+    means = {pair: float(np.mean(by_pair[pair])) for pair in sorted(by_pair)}
+    half = HIGHEST / 2
+    if not project.info.is_binary:
+        return means
+    return {pair: float(HIGHEST if mean > half else LOWEST) for pair, mean in means.items() if mean != half}
 
 
 def model_quality(project: Project, models: ModelCache, model: str) -> Quality:
-    """Score the judged pairs with a model and compare the scores with the ratings.
-
-    Raises InputError if fewer than ten pairs are judged, all have the same score, or the model cannot be used.
-    """
-    means = mean_ratings(project)
-    if len(means) < FEWEST_JUDGED:
-        raise InputError(f"{len(means)} pairs are judged; from {FEWEST_JUDGED} on a model can be compared with them")
-    gold = np.array(list(means.values()))
-    if np.ptp(gold) == 0:
-        raise InputError("all judged pairs have the same score; there is no order to compare a model with")
-    pairs = [project.pairs[i] for i in means]
-    texts = [(pair.first, pair.second) for pair in pairs]
-    scores = score_pairs(models, model, texts)
-    keys = sentence_keys(list(zip(*texts, strict=True)))
-    is_random = np.array([pair.reason == RANDOM for pair in pairs])
+    """Score the judged pairs with a model and compare the scores with the ratings. InputError as `_scored`."""
+    scores, gold, keys, is_random = _scored(project, models, model)
     random = None
     if is_random.sum() >= FEWEST_JUDGED:
         random = correlation(scores[is_random], gold[is_random], keys=keys[is_random]).estimate(100)
     rho = correlation(scores, gold, keys=keys).estimate(100)
     return Quality(model, rho, len(gold), random, int(is_random.sum()), rater_correlations(project), ceiling(project))
+
+
+def answer_quality(project: Project, models: ModelCache, model: str) -> dict[str, Decision]:
+    """The same of a yes/no project: average precision and F1, on all judged pairs and, from ten on, the random ones."""
+    scores, gold, keys, is_random = _scored(project, models, model)
+    parts = {"all judged pairs": np.full(len(gold), True)}
+    if is_random.sum() >= FEWEST_JUDGED and np.ptp(gold[is_random]):
+        parts["drawn at random"] = is_random
+    return {
+        name: decide(scores[rows], gold[rows] == HIGHEST, [BEST_F1], keys=keys[rows]) for name, rows in parts.items()
+    }
+
+
+def _scored(project: Project, models: ModelCache, model: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The model's score of each judged pair, its rating, its keys, and whether it was drawn at random.
+
+    Raises InputError if fewer than ten pairs are judged, all have the same score, or the model cannot be used.
+    """
+    means = joint_ratings(project)
+    if len(means) < FEWEST_JUDGED:
+        raise InputError(f"{len(means)} pairs are judged; from {FEWEST_JUDGED} on a model can be compared with them")
+    gold = np.array(list(means.values()))
+    if np.ptp(gold) == 0:
+        raise InputError("all judged pairs have the same rating; there is no order to compare a model with")
+    pairs = [project.pairs[i] for i in means]
+    texts = [(pair.first, pair.second) for pair in pairs]
+    is_random = np.array([pair.reason == RANDOM for pair in pairs])
+    return score_pairs(models, model, texts), gold, sentence_keys(list(zip(*texts, strict=True))), is_random
 
 
 @dataclass(frozen=True)
@@ -233,7 +290,10 @@ class Training:
 
 @dataclass(frozen=True)
 class BeforeAfter:
-    """Spearman ρ ×100 on the held-out pairs. ``difference`` is None where it is undefined."""
+    """Spearman ρ ×100 on the held-out pairs, of a yes/no project average precision in percent.
+
+    ``difference`` is None where it is undefined.
+    """
 
     before: Estimate
     after: Estimate
@@ -245,6 +305,12 @@ def expected_margin(pairs: int) -> float:
     """Half the 95% interval of a Spearman ρ of 80 (×100) on so many pairs, by Bonett and Wright's formula (2000)."""
     rho = 0.8
     return 100 * 1.96 * (1 - rho**2) * ((1 + rho**2 / 2) / max(pairs - 3, 1)) ** 0.5
+
+
+def agreement_margin(pairs: int) -> float:
+    """Half the 95% interval of an agreement of 80% on so many pairs, in points."""
+    low, high, _ = wilson_interval(0.8 * pairs, pairs)
+    return 50 * (high - low)
 
 
 def split(rows: list[Row], seed: int) -> dict[str, list[Row]]:
@@ -270,7 +336,7 @@ def split(rows: list[Row], seed: int) -> dict[str, list[Row]]:
 
 def start(project: Project, jobs: RunQueue, visitor: str = "") -> Run:
     """Split the ratings, queue a run, and save its held-out pairs. InputError as `split`, or if the queue is full."""
-    rows = [(project.pairs[i].first, project.pairs[i].second, mean) for i, mean in mean_ratings(project).items()]
+    rows = [(project.pairs[i].first, project.pairs[i].second, mean) for i, mean in joint_ratings(project).items()]
     parts = split(rows, project.info.seed)
     files = {name: keep_pairs(f"{project.id}-{name}.csv", parts[name], jobs.store.home) for name in ("train", "dev")}
     config = RunConfig(
@@ -295,13 +361,18 @@ def last_training(project: Project) -> Training | None:
         return None
 
 
-def compare(training: Training, models: ModelCache) -> BeforeAfter:
+def compare(training: Training, models: ModelCache, is_binary: bool = False) -> BeforeAfter:
     """Compare the base and the run on the held-out pairs. InputError if a model cannot be loaded."""
     pairs = [(first, second) for first, second, _ in training.held_out]
     gold = np.array([rating for *_, rating in training.held_out])
     names = (training.base, ModelName.of_run(training.run))
     scores = [score_pairs(models, name, pairs) for name in names]
     keys = sentence_keys(list(zip(*pairs, strict=True)))
+    if is_binary and np.ptp(gold):
+        matches = [MatchScores(values, gold == HIGHEST, keys) for values in scores]
+        precision_before, precision_after = (percent(pairs.estimate_average_precision()) for pairs in matches)
+        before, after = (pairs.average_precision() for pairs in matches)
+        return BeforeAfter(precision_before, precision_after, Difference.of(after, before), len(gold))
     before, after = (correlation(values, gold, keys=keys) for values in scores)
     return BeforeAfter(before.estimate(100), after.estimate(100), Difference.of(after, before), len(gold))
 
@@ -312,14 +383,11 @@ def export_csv(project: Project, file: Path) -> Path:
     Sentences and names that a spreadsheet would run as a formula get an apostrophe in front.
     """
     ratings = project.ratings()
-    means = mean_ratings(project)
+    target: dict[int, Any] = dict(joint_ratings(project))
     agreed = project.agreed()
     pairs = project.pairs
     names: dict[int | None, str] = {HIGHEST: "yes", LOWEST: "no"} if project.info.is_binary else {}
-    target = {i: f"{mean:g}" for i, mean in means.items()}
-    if names:
-        half = HIGHEST / 2
-        target = {i: names[HIGHEST if mean > half else LOWEST] for i, mean in means.items() if mean != half}
+    target = {i: names[round(mean)] if names else f"{mean:g}" for i, mean in target.items()}
     columns: dict[str, Any] = {
         "sentence1": [pair.first for pair in pairs],
         "sentence2": [pair.second for pair in pairs],

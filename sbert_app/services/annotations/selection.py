@@ -16,6 +16,9 @@ from sbert_app.services.models.cache import ModelCache
 from training.catalogue import SENTENCES, TRIPLETS
 from training.data.dataset import Dataset
 from training.data.load import load_data
+from training.data.tables.cells import UNSURE, as_text
+from training.data.tables.columns import side_of
+from training.data.tables.reading import LABEL, TableReading
 from training.errors import InputError
 from training.models.model import Model, VectorModel
 from training.names import ModelName
@@ -37,6 +40,16 @@ REASONS = {
     THRESHOLD: "its score is near the threshold",
     RANDOM: "it was drawn at random, and so stands for the other pairs",
 }
+
+
+def says_yes_or_no(reading: TableReading) -> bool:
+    """Whether the judgements of the pairs of a table are labels of two kinds, or words or numbers for yes and no."""
+    target = reading.target
+    if target is None or len(reading.sentences) != 2:
+        return False
+    words = {text.strip().lower() for cell in reading.rows[target] if (text := as_text(cell))} - UNSURE
+    is_label = target in reading.all(LABEL)
+    return {side_of(word) for word in words} == {True, False} or (is_label and len(words) <= 2)
 
 
 @dataclass(frozen=True)

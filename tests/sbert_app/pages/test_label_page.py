@@ -9,7 +9,7 @@ import pytest
 from paths import linked_home
 
 from sbert_app.pages.components.templates import macro
-from sbert_app.pages.label.page import _LabelPage
+from sbert_app.pages.label.page import _LabelPage, how_many_are_enough, preset_scale
 from sbert_app.services.annotations.quality import Quality
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
@@ -102,7 +102,12 @@ def test_yes_and_no_are_a_scale(page):
     project = page.projects.open(make(page, "yes or no", "stsb:dev", scale="yes or no")[page.project]["value"])
     shown = press(page, project, "Ann", pair=0, score=5) | press(page, project, "Ben", pair=0, score=0)
     assert 'data-act="y" data-score="5"' in shown[page.card] and 'data-act="3"' not in shown[page.card]
-    assert "Ann yes, Ben no" in page.opened(project.id, "Ann")[page.results.differences]
+    differences = page.opened(project.id, "Ann")[page.results.differences]
+    assert '<td data-head="yes">Ann</td><td data-head="no">Ben</td>' in differences
+    assert "agreed answer" in differences and "spread" not in differences and "difference<" not in differences
+    agreed = page.agree(project.id, "Ann", {}, gr.EventData(None, {"pair": 0, "score": 5}))
+    assert "agreed answer <b>yes</b>" in agreed[page.card]
+    page.agree(project.id, "Ann", {}, gr.EventData(None, {"pair": 0, "score": "none"}))
     press(page, project, "Ben", pair=1, score=0)
     refused = {}
     for sent in ({"pair": 2, "score": 3}, {"pair": 4, "score": 5}):
@@ -113,6 +118,42 @@ def test_yes_and_no_are_a_scale(page):
     rows = Path(page.results.export(project.id)[page.results.file]).read_text().splitlines()
     assert rows[0].endswith("label,reason,model,second_model,agreed,Ann,Ben")
     assert rows[1].rsplit('",')[-1].split(",")[-2:] == ["yes", "no"] and rows[2].endswith(",no")
+
+
+def test_a_yes_no_project_speaks_of_agreement_and_never_of_correlation(page):
+    project = page.projects.open(make(page, "answers", "stsb:dev", scale="yes or no")[page.project]["value"])
+    for i in range(15):
+        for rater in ("Ann", "Ben"):
+            score = 5 * ((i % 3 == 0) ^ (rater == "Ben" and i == 1))
+            shown = press(page, project, rater, pair=i, score=score)
+    agreement = shown[page.results.agreement]
+    assert "93% of the answers to 15 shared pairs agree (95% interval 70 to 99)." in agreement
+    assert "(nominal): reliable" in agreement and "<b>Ben</b>: 15 pairs, 6 yes and 9 no" in agreement
+    measured = page.results.score(project.id)
+    assert "average precision %" in measured and "F1 %" in measured and "halve the interval" not in measured
+    for text in (agreement, measured, how_many_are_enough(60, "yes or no")):
+        assert "ρ" not in text and "Spearman" not in text and "score" not in text
+    assert "agreement of two raters on 80% is known to about ±10 points" in how_many_are_enough(60, "yes or no")
+    assert "ρ to about ±" in how_many_are_enough(60, "0 to 5")
+
+
+@pytest.mark.parametrize(
+    ("header", "judgements", "scale"),
+    [
+        ("a,b,same", ("yes", "no", "maybe"), "yes or no"),
+        ("question1,question2,is_duplicate", ("0", "1"), "yes or no"),
+        ("sentence1,sentence2,label", ("alike", "other"), "yes or no"),
+        ("sentence1,sentence2,score", ("0", "1", "2.5", "5"), "0 to 5"),
+        ("premise,hypothesis,label", ("entailment", "neutral", "contradiction"), "0 to 5"),
+        ("sentence1,sentence2,note", ("a", "b", "c"), "0 to 5"),
+    ],
+)
+def test_the_scale_is_preset_from_the_file_until_somebody_chooses(page, header, judgements, scale):
+    rows = [f"The cat {i} sleeps here.,A dog {i} barks there.,{judgements[i % len(judgements)]}" for i in range(30)]
+    file = uploaded(page, "judged.csv", "\n".join([header, *rows]).encode())
+    assert preset_scale(file, {}) == scale
+    assert preset_scale(file, {"": object()}) == gr.skip()
+    assert preset_scale(uploaded(page, "picture.csv", b"\x89PNG\0"), {}) == gr.skip()
 
 
 def test_a_rating_is_that_of_the_name_on_its_card(page):

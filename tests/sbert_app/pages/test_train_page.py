@@ -2,8 +2,9 @@
 
 import json
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote
 
 import gradio as gr
 import pytest
@@ -276,6 +277,45 @@ def test_the_plan_has_rows_steps_time_and_notes_or_says_that_they_are_unknown():
     assert "<b>time known after 20 steps</b>" in train_runs.plan(estimate, None)
     unknown = replace(estimate, config=RunConfig("regression"), rows=None)
     assert "known once the data is loaded" in train_runs.plan(unknown, None)
+
+
+def test_own_pairs_say_whether_sentences_find_their_partners_and_open_the_pair_that_changed_most(services):
+    store = services.jobs.store
+    run = store.create(RunConfig("mnrl", name="own pairs"))
+    pair = ["Where is my <b>order</b>?", "Track & trace"]
+    before = {"mrr@10": 0.78, "accuracy@1": 0.7083, "queries": 60, "loss": 0.9}
+    after = before | {"mrr@10": 0.88, "accuracy@1": 0.8417, "loss": 0.6}
+    write(
+        store,
+        run.id,
+        {"kind": "eval", "step": 0, **before},
+        {"kind": "eval", "step": 10, "best": True, **after, "changed": pair},
+    )
+    (store.folder / run.id / "model").mkdir()
+    (store.folder / run.id / "model/modules.json").touch()
+    run = store.get(run.id)
+    html = train_runs.status(run, 0)
+    assert html.index("71% → 84%") < html.index("best MRR@10 %")
+    assert "finds the partner" in html and "of 60 dev pairs" in html
+    [link] = [part for part in html.split('"') if part.startswith("./?")]
+    query = parse_qs(unescape(link).partition("?")[2])
+    assert [query["a"], query["b"]] == [[pair[0]], [pair[1]]]
+    assert query["second"] == [run.config.base]
+    listed = train_runs.run_list([run], "", {})
+    assert "88.0" in listed and "+10.0" in listed and "MRR@10 % ↑" in listed
+    write(store, run.id, {"kind": "eval", "step": 20, "best": True, **after, "changed": [pair[0] * 100, pair[1]]})
+    assert "&amp;a=" not in train_runs.status(store.get(run.id), 0), "no address holds so long a text"
+
+
+def test_a_run_that_only_has_a_loss_has_one_chart_of_it_and_says_that_lower_is_better(services):
+    store = services.jobs.store
+    run = store.create(RunConfig("mnrl"))
+    write(store, run.id, *({"kind": "eval", "step": step, "loss": 1.0, "best": step > 0} for step in (0, 5)))
+    run = store.get(run.id)
+    curves = [train_live.curve_of(run, "#000000")]
+    assert not any(len(trace.x) for trace in FIGURES["measure"](curves).data)
+    assert any(len(trace.x) for trace in FIGURES["loss"](curves).data)
+    assert "loss ↓" in train_runs.run_list([run], "", {})
 
 
 @pytest.mark.parametrize("value", [9e99, [{}]], ids=str)

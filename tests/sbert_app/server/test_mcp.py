@@ -9,13 +9,18 @@ from typing import Any
 
 import gradio as gr
 import pytest
+from fastapi import FastAPI
 from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from sbert_app.server import mcp
+from sbert_app.server.api import endpoint_router
 from sbert_app.server.endpoint import Body, Call, Endpoint
 from sbert_app.server.mcp import MCP, McpServer
+from sbert_app.services.access import AccessPolicy
+from sbert_app.services.jobs.queue import RunQueue
+from sbert_app.services.runs.store import RunStore
 
 ACCEPTED = {"Accept": "application/json, text/event-stream"}
 SERVICES: Any = SimpleNamespace(settings=SimpleNamespace(root_path="/lab"))
@@ -144,3 +149,22 @@ def test_an_address_has_so_many_calls_and_connections_at_once(monkeypatch, limit
         release.set()
         assert sum(answer.result().json().get("result", {}).get("isError") is False for answer in both) == 1
         assert sentence in first.result().text
+
+
+def test_a_run_on_an_uploaded_file_holds_a_tenth_out_over_http_and_mcp_as_on_the_page(tmp_path):
+    upload = tmp_path / "pairs.csv"
+    upload.write_text("question,paraphrase\n" + "".join(f"Question {i}?,Answer {i}.\n" for i in range(200)))
+    jobs = RunQueue(RunStore(tmp_path / "home"))
+    jobs.starts_workers = False
+    services: Any = SimpleNamespace(settings=SERVICES.settings, jobs=jobs, access=AccessPolicy([tmp_path]))
+    server = McpServer(services)
+    app = FastAPI(lifespan=lambda _: server.manager.run())
+    app.include_router(endpoint_router(services))
+    app.router.routes.extend(server.routes())
+    arguments = {"objective": "mnrl", "base": "scratch:1x32", "train_data": str(upload)}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "start_run", "arguments": arguments}}
+    with TestClient(app) as client:
+        http = client.post("/api/start_run", json=arguments).json()
+        tool = client.post(f"{MCP}/", json=call, headers=ACCEPTED).json()["result"]["structuredContent"]
+        named = client.post("/api/start_run", json=arguments | {"eval_data": "stsb:dev"}).json()
+    assert [run["config"]["eval_data"] for run in (http, tool, named)] == ["held-out", "held-out", "stsb:dev"]

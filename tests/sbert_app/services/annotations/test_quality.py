@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score
 
 from sbert_app.services.annotations import quality
 from sbert_app.services.annotations.project import ChosenPair, Project, ProjectInfo, Projects
@@ -109,13 +110,56 @@ def test_a_models_quality_comes_with_an_interval_and_on_the_random_pairs_apart(p
     assert more == pytest.approx(0.5)
 
 
+@pytest.fixture
+def answers(project, tmp_path):
+    """The same pairs, which Ann and Ben judge by yes and no: they differ on every fifth."""
+    projects = Projects(tmp_path)
+    answers = projects.open(projects.create(replace(INFO, name="Answers", is_binary=True), project.pairs))
+    for i, score in project.ratings()["Ann"].items():
+        yes = score >= 3
+        answers.rate("Ann", i, 5 * yes)
+        answers.rate("Ben", i, 5 * (yes ^ (i % 5 == 0)))
+    return answers
+
+
+def test_yes_and_no_agree_in_percent_with_wilsons_interval_and_nominal_alpha(answers):
+    found = quality.agreement(answers)
+    assert found.equal == pytest.approx((80, 68.2, 88.2), abs=0.1)
+    ratings = answers.ratings()
+    table = np.array([[ratings[name][i] for i in range(60)] for name in ("Ann", "Ben")], dtype=float)
+    assert found.alpha == pytest.approx(krippendorff_alpha(table, "nominal"))
+    for i in range(30):
+        answers.rate("Cem", i, ratings["Ann"][i])
+    # Of three raters one differs: one in three pairs of answers is equal.
+    assert quality.agreement(answers).equal.value == pytest.approx(100 * (48 + 6 / 3) / 60)
+
+
+def test_a_model_is_measured_by_average_precision_and_f1_where_raters_say_yes_or_no(answers, models):
+    gold = quality.joint_ratings(answers)
+    assert len(gold) == 48, "as many say yes as no on the other 12"
+    found = quality.answer_quality(answers, models, "all-MiniLM-L6-v2")
+    assert list(found) == ["all judged pairs", "drawn at random"]
+    decision = found["all judged pairs"]
+    precision, f1 = decision.average_precision, decision.choices[0].f1
+    pairs = [(answers.pairs[i].first, answers.pairs[i].second) for i in gold]
+    scores = quality.score_pairs(models, "all-MiniLM-L6-v2", pairs)
+    assert precision.value == pytest.approx(average_precision_score(np.array(list(gold.values())) == 5, scores))
+    assert precision.low < precision.value < precision.high and f1.low <= f1.value <= f1.high
+    assert (decision.n, decision.matches) == (48, list(gold.values()).count(5)) and decision.choices[0].is_held_out
+    for i in range(60):
+        for rater in ("Ann", "Ben"):
+            answers.rate(rater, i, 5)
+    with pytest.raises(InputError, match="the same rating"):
+        quality.answer_quality(answers, models, "all-MiniLM-L6-v2")
+
+
 def test_too_few_or_equal_ratings_are_no_measure(project, models):
     empty = replace(project, folder=project.folder.parent)
     with pytest.raises(InputError, match="0 pairs are judged; from 10 on"):
         quality.model_quality(empty, models, "all-MiniLM-L6-v2")
     for i in range(60):
         project.rate("Ann", i, 3)
-    with pytest.raises(InputError, match="the same score"):
+    with pytest.raises(InputError, match="the same rating"):
         quality.model_quality(project, models, "all-MiniLM-L6-v2")
 
 
@@ -165,6 +209,13 @@ def test_before_and_after_are_measured_on_the_held_out_pairs(project, models):
     result = quality.compare(quality.Training("x", "all-MiniLM-L6-v2", 1, 1, rows), RunIsTheBase())
     assert result.before.value == pytest.approx(result.after.value) and result.pairs == 60
     assert result.difference.points == pytest.approx(0)
+    answers = [(*texts, 5.0 * (score >= 30)) for *texts, score in rows]
+    result = quality.compare(quality.Training("x", "all-MiniLM-L6-v2", 1, 1, answers), RunIsTheBase(), is_binary=True)
+    pairs = [tuple(texts) for *texts, _ in answers]
+    expected = average_precision_score(
+        [score == 5 for *_, score in answers], quality.score_pairs(models, "all-MiniLM-L6-v2", pairs)
+    )
+    assert result.before.value == pytest.approx(100 * expected) and result.difference.points == pytest.approx(0)
 
 
 def test_the_csv_has_a_column_for_each_rater_and_an_agreed_score_replaces_the_mean(project, tmp_path):

@@ -1,6 +1,8 @@
 """Maps: deterministic, faithful to neighbourhoods, aligned for two models; impossible ones give a clear error."""
 
+import os
 import shutil
+import signal
 import threading
 
 import numpy as np
