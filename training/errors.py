@@ -54,10 +54,10 @@ def summary_of(error: UserFacingError) -> str:
 
 
 def did_you_mean(text: str, names: Iterable[str]) -> str:
-    """A clause with the known name that is nearest to what was typed; "" where none is near."""
-    known = {name.casefold(): name for name in names if name != text}
-    nearest = get_close_matches(text[:100].casefold(), known, n=1, cutoff=0.7)
-    return f"; did you mean {known[nearest[0]]}?" if nearest else ""
+    """A clause with the name that is nearest to what was typed; "" where none is near."""
+    by_folded_name = {name.casefold(): name for name in names if name != text}
+    nearest = get_close_matches(text[:100].casefold(), by_folded_name, n=1, cutoff=0.7)
+    return f"; did you mean {by_folded_name[nearest[0]]}?" if nearest else ""
 
 
 def without_folders(text: str) -> str:
