@@ -18,6 +18,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -58,6 +59,8 @@ COMPILING = "Compiling umap-learn, about 30 s, once on this machine"
 # The niceness of work that nobody waits for.
 LOW_PRIORITY = 19
 POLL_SECONDS = 0.1
+# A process that gives no sign of progress for so long hangs.
+STALLED_SECONDS = 300.0
 # A process that waits for the next map holds 350 MB.
 WAITING_SECONDS = 120.0
 
@@ -247,8 +250,14 @@ class UmapProcess:
             self._connection.send(message)
 
     def _answer(self, watch: Watch) -> Any:
+        deadline = time.monotonic() + STALLED_SECONDS
         while not self._connection.poll(POLL_SECONDS):
             watch.check()
+            if time.monotonic() > deadline:
+                minutes = STALLED_SECONDS / 60
+                raise InputError(
+                    f"the process that draws maps did nothing for {minutes:g} min and was ended; try again"
+                )
         watch.check()
         return self._connection.recv()
 
