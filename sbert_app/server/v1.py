@@ -78,7 +78,7 @@ class EmbeddingsBody(Body):
     """A text, or up to 2,048 of them."""
     encoding_format: Literal["float", "base64"] = "float"
     """Numbers, or little-endian float32 in base64."""
-    dimensions: int | None = Field(None, ge=1)
+    dimensions: int | None = Field(None, ge=1, strict=True)
     """How many of the first components are kept, and scaled to length 1."""
     input_type: Name | None = None
     """query or document, whose prompt in the model's folder is used, or the name of a prompt."""

@@ -156,6 +156,7 @@ def test_models_are_listed_and_found(client):
         ({"model": MODEL, "input": []}, "input is '.*': list should have at least 1 item"),
         ({"model": MODEL, "input": ["x"] * 2_049}, "input has 2,049 items; at most 2,048 are taken"),
         ({"model": MODEL, "input": "x", "dimensions": "many"}, "dimensions is 'many': input should be a valid integer"),
+        ({"model": MODEL, "input": "x", "dimensions": True}, "dimensions is 'True': input should be a valid integer"),
         ({"model": MODEL, "input": "x", "extra_body": {"truncate": "NONE"}}, "'truncate' is not known here"),
     ],
 )
