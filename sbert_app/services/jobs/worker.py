@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from sbert_app.services.background.watch import RESUMABLE, State
 from sbert_app.services.jobs.queue import RunQueue, devices, worker_lock
 from sbert_app.services.runs.execution import execute
 from sbert_app.services.runs.on_ray import executor
-from sbert_app.services.runs.record import QUEUED
+from sbert_app.services.runs.record import QUEUED, RunNotFound
 from sbert_app.services.runs.store import RunStore
 from sbert_app.settings import Settings
 from training.errors import InputError, UserFacingError
@@ -81,7 +82,7 @@ class Worker:
             with lock:
                 self.jobs.reconcile()
                 self._work_until_idle()
-            if not self.jobs.queued():
+            if self._next_run(()) is None:
                 return
 
     def _work_until_idle(self) -> None:
@@ -127,6 +128,7 @@ class Worker:
 
     def _work_on(self, run_id: str) -> None:
         """Execute one run, whose folder records the outcome."""
+        began = time.time()
         try:
             with self.store.claim(run_id):
                 self._execute(self.store, run_id, should_end=self.should_end.is_set)
@@ -137,8 +139,11 @@ class Worker:
             # A fault of the program fails the run, and the worker goes on.
             log.exception("the run ended with an error")
         self._tried.pop(run_id, None)
-        if self.store.state(run_id) == State.QUEUED:
-            self._tried[run_id] = time.monotonic()
+        with suppress(RunNotFound):
+            run = self.store.get(run_id)
+            # One that has begun is queued again because somebody has resumed it.
+            if run.state == State.QUEUED and (run.record.started or 0) < began:
+                self._tried[run_id] = time.monotonic()
 
 
 def execute_apart(store: RunStore, run_id: str, should_end: Callable[[], bool]) -> None:
