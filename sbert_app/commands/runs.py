@@ -73,7 +73,9 @@ def show(run_id: options.RunId, home: options.Home = None, as_json: options.Json
     store, run = _open_run(home, run_id)
     values = run.config.to_dict()
     is_own = {key: run.config.objective in (setting.objectives or OBJECTIVES) for key, setting in SETTINGS.items()}
-    settings = "\n".join(f"  {key:28}{value}" for key, value in values.items() if value is not None and is_own[key])
+    settings = "\n".join(
+        f"  {key:28}{value}" for key, value in values.items() if value not in (None, "") and is_own[key]
+    )
     reason = f"reason: {run.record.reason}\n" if run.record.reason else ""
     log = store.log(run.id, lines=20)
     print_result(run.to_json(), as_json, f"{_line(run)}\n{reason}{settings}\nlog:\n{log}")

@@ -76,7 +76,7 @@ def test_json_lines_are_written_and_read_again_and_so_is_standard_input(run: Run
     assert rows[0]["note"] is None
     assert run("evaluate", "--data", "scored.jsonl", "--model", model, "--json").json["n"] == 3
     piped((folder / "pairs.csv").read_text())
-    assert run("evaluate", "-", "--model", model, "--json").json["n"] == 3
+    assert run("evaluate", "--data", "-", "--model", model, "--json").json["n"] == 3
 
 
 def test_columns_are_named_on_every_command(run: Run, folder: Path, model: Path):

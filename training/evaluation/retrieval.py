@@ -36,7 +36,6 @@ from training.errors import InputError
 from training.evaluation.bootstrap import RESAMPLES, SHARE, Difference, Estimate, Statistic, resample_weights
 from training.models.model import Model, Retriever
 from training.models.retrievers import as_retriever
-from training.search import SearchIndex
 
 CUTOFFS = (10, 100)
 # The number of queries below which an interval covers too little.
@@ -102,6 +101,9 @@ def find_partners(pairs: Dataset, vectors: Sequence[np.ndarray]) -> dict[str, fl
     ``vectors`` are those of both columns, (N, D) each. Returns accuracy@1, the share whose nearest sentence is a
     partner; mrr@10; and ``queries``, the number of pairs.
     """
+    # It imports torch, which takes seconds.
+    from training.search import SearchIndex
+
     first, second = pairs.columns
     are_partners = set(zip(first, second, strict=True))
     _, rankings = SearchIndex(vectors[1]).nearest(vectors[0], min(10, len(second)))

@@ -18,9 +18,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from training.atomic import write_text
 from training.errors import InputError, import_optional
@@ -38,14 +38,44 @@ PROJECT = "sbert-lab"
 # The fields of an event that are no figures.
 NO_FIGURES = frozenset({"t", "step", "kind", "steps", "seconds_left", "queries"})
 
+_Count = Annotated[int, Field(ge=0, le=2**53)]
+
 
 class _Event(BaseModel):
-    """The fields that every event has, beside its own."""
+    """The fields that readers of events rely on; an event has more."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
     kind: str
-    step: NonNegativeInt
+    step: _Count
+    t: FiniteFloat | None = None
+    seconds: FiniteFloat | None = None
+    seconds_left: FiniteFloat | None = None
+    state: str | None = None
+    reason: str | None = None
+    base: str | None = None
+    device: str | None = None
+    dtype: str | None = None
+    pooling: str | None = None
+    notes: list[str] | None = None
+    rows: _Count | None = None
+    steps: _Count | None = None
+    loss: FiniteFloat | None = None
+    loss_by_data: dict[str, float] | None = None
+    lr: FiniteFloat | None = None
+    gradient_norm: FiniteFloat | None = None
+    guess: FiniteFloat | None = None
+    sentences_per_second: FiniteFloat | None = None
+    memory_gb: FiniteFloat | None = None
+    spearman: FiniteFloat | None = None
+    accuracy: FiniteFloat | None = None
+    queries: _Count = 0
+    changed: tuple[str, str] | None = None
+    by_dimension: dict[str, float] | None = None
+    random_cosine: FiniteFloat | None = None
+    plain_cosine: FiniteFloat | None = None
+    collapsed: str | None = None
+    undefined: str | None = None
 
 
 class EventLog:

@@ -159,7 +159,7 @@ class _LabelPage:
         gr.on([field.change for field in planning], how_many_are_enough, planning, self.enough, **EVERY)
         scale_choice = gr.State({})
         self.scale.input(note_action, scale_choice, None, **EVERY)
-        self.file.upload(preset_scale, [self.file, scale_choice], self.scale, **LATEST)
+        self.file.upload(preset_scale, [self.file, scale_choice], self.scale, **EVERY)
         inputs = [self.name, self.data, self.file, self.scale, self.model, self.second, self.threshold, self.count]
         inputs += self.how_read.inputs
         make = self.tab.handler(self.make, {})

@@ -58,7 +58,7 @@ def test_with_the_models_that_it_opens_with_the_example_ships_scored(page, monke
     shown = merged(page.visit(query, DEFAULT_MODEL, "mean", "none", []))
     assert "58</b> of 60 pairs scored" in shown[page.status]
     assert 'data-job=""' in shown[page.status]
-    assert shown[page.duplicates.threshold] == 0.75
+    assert shown[page.duplicates.threshold] == "0.75"
     applied = page.duplicates.find(Watch(), shown[page.job], 0.75)
     assert "of 58 pairs match" in applied[page.duplicates.tab.status]
     # A further look makes no further job.
@@ -72,9 +72,9 @@ def test_a_file_is_kept_scored_and_found_again(page, pairs):
     job = opened[page.job]
     assert opened[page.job_ids] == [job]
     assert f'data-job="{job}"' in opened[page.status]
-    assert opened[page.columns.columns[2]]["value"] == "label"
+    assert opened[page.panel.columns[2]] == "label"
     again = merged(visit(page, job=job))
-    assert "mine.csv" in again[page.file_line]
+    assert "mine.csv" in again[page.panel.table]
     assert "Press Score." in again[page.status]
 
     table = opened[page.table]
@@ -88,7 +88,7 @@ def test_a_file_is_kept_scored_and_found_again(page, pairs):
     seen = merged(visit(page, job=job))
     assert seen[page.status] == scored[page.status]
     assert seen[page.as_file].value == scored[page.as_file].value
-    assert [seen[each]["value"] for each in page.columns.columns] == ["sentence1", "sentence2", "label"]
+    assert [seen[field] for field in page.panel.columns] == ["sentence1", "sentence2", "label"]
 
     models, query = page.models, SimpleNamespace(query_params={"job": job})
     of_job = merged(page.visit(query, *USUAL, []))

@@ -106,6 +106,14 @@ def test_what_cannot_be_read_is_left_open_and_without_a_file_nothing_is_shown(pa
     assert "problem" in panel.describe(upload("empty.csv", ""))[panel.table]
 
 
+def test_no_text_of_a_file_becomes_markup(panel, upload):
+    evil = "<script>alert(1)</script>"
+    path = upload("evil.csv", f"sentence1,sentence2,{evil}\n{evil},{evil},{evil}\n" * 3)
+    html = panel.describe(path)[panel.table]
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+
+
 def test_rows_that_are_left_out_and_duplicates_are_counted(panel, upload):
     rows = "a dog,a cat,yes\na dog,a cat,yes\na cow,,no\na pig,a sow,maybe\n"
     shown = panel.describe(upload("faults.csv", "sentence1,sentence2,label\n" + rows))

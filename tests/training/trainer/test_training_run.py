@@ -244,7 +244,8 @@ def test_triplets_are_evaluated_by_accuracy(config, tmp_path):
     triplets.write_text("anchor,positive,negative\n" + (right + "a house,the moon,a house\n") * 4)
     result, events = run(config.replace(objective="triplet", train_data=str(triplets), eval_data=str(triplets)))
     assert {event["accuracy"] for event in of_kind(events, "eval")} == {0.75}
-    assert result.best["step"] == 5  # the first evaluation after step 0: a later one is not better
+    losses = {event["step"]: event["loss"] for event in of_kind(events, "eval") if event["step"]}
+    assert result.best["step"] == min(losses, key=losses.__getitem__), "of equal ones the lower loss decides"
 
 
 TRAIN_AND_SAVE = """

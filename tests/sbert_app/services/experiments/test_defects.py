@@ -74,11 +74,11 @@ def test_the_text_quotes_the_figures_of_the_runs_that_ship():
 def test_the_lesson_shows_the_runs_that_are_chosen_and_one_of_this_machine(home, run, monkeypatch):
     monkeypatch.setattr(learned_nothing, "train_with", lambda *_: replace(run, losses=(math.pi,) * 20))
     context = Context(ModelCache(home), RunStore(home))
-    figure, html, _ = learned_nothing.show(context, list(NOTEBOOK), True)
+    figure, html = learned_nothing.show(context, list(NOTEBOOK), True)
     assert "loss 3.142" in html and "The learning rate is 0" in html
     assert ", ".join(DEFECTS[name] for name in NOTEBOOK) in html and "no defect" in html
     assert len(figure.data) == len(learned_nothing.CURVES) * (3 + 3 + 1)
-    same, _, _ = learned_nothing.show(context, [], False)
+    same, _ = learned_nothing.show(context, [], False)
     assert len(same.data) == len(learned_nothing.CURVES) * 3
 
 
