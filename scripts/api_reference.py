@@ -33,7 +33,7 @@ INTERNAL |= {
     "search",
     "set_evaluation_metrics",
 }
-INTERNAL |= {"steps_of_parts", "to_json", "token_vectors"}
+INTERNAL |= {"start_multi_process_pool", "steps_of_parts", "to_json", "token_vectors"}
 INTERNAL |= {
     "is_unknown",
     "warn_of_truncation",
