@@ -54,7 +54,10 @@ def test_a_cell_that_a_spreadsheet_would_execute_is_text(open_page, tmp_path):
     page = open_page("/bulk")
     expect(page.locator("#csv")).to_be_visible()  # the example is scored
     page.set_input_files("#upload input[type=file]", file)
-    expect(page.locator("#rows table")).to_contain_text("=1+1, 2")
+    expect(page.locator("#bulk-panel table")).to_contain_text("=1+1, 2")
+    page.click("#score")
+    expect(page.locator("#rows summary")).to_be_visible()
+    page.locator("#rows summary").click()
     press = page.locator("#rows table button.download").click
     text = content(page, press).decode()
     assert "'=1+1, 2" in text

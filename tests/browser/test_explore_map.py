@@ -83,7 +83,9 @@ def fits(page: Page, width: int) -> None:
 
 def test_it_opens_with_an_example_that_is_drawn_and_a_click_lists_what_is_nearest(open_page):
     page = opened(open_page)
-    expect(page.locator("#corpus-status")).to_contain_text("example · 461 sentences · column: domain")
+    expect(page.locator("#corpus-status")).to_contain_text(
+        "example · 461 sentences · 2 exact duplicates · column: domain"
+    )
     expect(page.locator("#map-status")).to_contain_text("Map of 461 sentences in 2 dimensions, from the cache.")
     drawn = traces(page)
     assert {trace["type"] for trace in drawn} == {"scatter"}

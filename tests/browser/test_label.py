@@ -158,7 +158,7 @@ def test_a_file_of_yes_and_no_presets_the_scale_until_somebody_chooses(new_proje
     scale.get_by_label("0 to 5").check()
     page.locator("#label-file").get_by_label("Clear").click()
     page.locator("#label-file input").set_input_files(file)
-    expect(page.locator("#label-columns-target")).to_be_visible()
+    expect(page.locator("#label-panel section")).to_be_visible()
     page.wait_for_timeout(2_000)
     expect(scale.get_by_label("0 to 5")).to_be_checked()
 

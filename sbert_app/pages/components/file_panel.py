@@ -232,7 +232,7 @@ class FilePanel:
             self.encoding: gr.update(value=encoding, visible=bool(encoding) or not table.is_plain),
             self.sheet: gr.update(choices=sheets, value=table.sheet or None, visible=len(sheets) > 1),
             **self._of_columns(table, columns, encoding, is_open, remark),
-            self.read_as: gr.update(value=read_as, visible=_has_target(columns)),
+            self.read_as: gr.update(value=read_as, visible=_has_target(columns) and self._is_upload(table)),
         }
 
     def choose(

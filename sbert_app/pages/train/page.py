@@ -59,7 +59,7 @@ def build(services: Services) -> None:
             preset = gr.Dropdown(presets, value=opening, label="Preset", elem_id="preset")
             filled = gr.State((opening, form.shown_values(PRESETS[opening].fields())))
             lesson = gr.HTML(_lesson(opening), elem_id="lesson")
-            planned = gr.HTML(elem_id="plan")
+            planned = gr.HTML(macro("plan")(["Estimating the run"], "…", "", ()), elem_id="plan")
             start = gr.Button("Start", variant="primary", size="lg", elem_id="start")
             download = gr.Button("Download the base", size="sm", visible=False, elem_id="download-base")
             # Only phones show this button.

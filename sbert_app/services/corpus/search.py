@@ -302,10 +302,10 @@ def save_rows(corpus: Corpus, rows: np.ndarray, folder: Path, name: str, **colum
 
 
 def save_like_file(corpus: Corpus, duplicates: NearDuplicates, output: Path, kept_only: bool) -> Path:
-    """Write the rows of the corpus's file as they came in, with the columns ``group`` and ``kept``.
+    """Write the rows of the corpus's file as they came in: those that are kept, or all of them with two more columns.
 
-    A group is numbered by the row of the sentence that is kept. Rows without text are left out of ``kept_only``, and
-    have no group. ``output`` has the ending of the format. InputError if it cannot be written.
+    ``group`` is the number of the row that is kept of a group, which rows without text lack, and ``kept`` says whether
+    it is this one. ``output`` has the ending of the format. InputError if it cannot be written.
     """
     if corpus.table is None or corpus.rows is None:
         raise ValueError("the corpus is not made of the rows of a file")
@@ -313,16 +313,14 @@ def save_like_file(corpus: Corpus, duplicates: NearDuplicates, output: Path, kep
     table = corpus.table
     group_column = free_name("group", table.columns)
     kept_column = free_name("kept", table.columns)
-    added = {group_column: "int64", kept_column: "bool"}
+    added = {} if kept_only else {group_column: "int64", kept_column: "bool"}
     with open_writers([output], table.path, table.fields(), added, layout=Layout.of(table)) as [writer]:
         for batch in table.batches():
             numbers = range(batch.first_row, batch.first_row + len(batch))
             groups = [group_of.get(number) for number in numbers]
             are_kept = [own == number for own, number in zip(groups, numbers, strict=True)]
-            positions = [at for at, is_kept in enumerate(are_kept) if is_kept or not kept_only]
-            values = {
-                group_column: [groups[at] for at in positions],
-                kept_column: [are_kept[at] for at in positions],
-            }
-            writer.write(batch.at(positions), values)
+            if kept_only:
+                writer.write(batch.at(np.flatnonzero(are_kept).tolist()), {})
+            else:
+                writer.write(batch, {group_column: groups, kept_column: are_kept})
     return output
