@@ -299,7 +299,7 @@ print(json.dumps({
         "group": opener_of(letters).group,
         "page": compare_by_name(services.models, "cat", "act", letters).cosine,
         "refused": refusal(open_model, "letters:max"),
-        "evaluated": json.loads(printed("evaluate", "anagrams.csv", *at)),
+        "evaluated": json.loads(printed("evaluate", "--data", "anagrams.csv", *at)),
         "ranked": json.loads(printed("search", "anagrams.csv", "a cow", *at)),
     },
 }))
