@@ -1,6 +1,5 @@
 // The panel of a file: a menu above a column and a button of a question give a column its role. What depends on the file
 // (HELD) is off from the first byte of an upload (UPLOAD) on until the panel has read it.
-const box = document.getElementById(UPLOAD);
 let version = "", lastColumn = "";
 
 // One choice after another: each is made of the roles that the last one has left.
@@ -27,24 +26,28 @@ function wait(isReading) {
   }
 }
 
-// Gradio shows an error and says nothing more when an upload fails: without a sign of one, nothing is waited for.
-const isUploading = () => box?.querySelector(".progress, [data-testid=upload-progress]") !== null;
-let looks = 0;
+// An upload that fails is not followed by a panel: its request says so. Reading a large file takes its time.
+const LONGEST_MS = 120000;
+let limit = 0, isReading = false;
 function begin() {
+  isReading = true;
   wait(true);
-  clearInterval(looks);
-  let idle = 0;
-  looks = setInterval(() => {
-    idle = isUploading() ? 0 : idle + 1;
-    if (idle >= 20) end();
-  }, 500);
 }
 function end() {
-  clearInterval(looks);
+  clearTimeout(limit);
+  isReading = false;
   wait(false);
 }
-box?.addEventListener("change", ({target}) => target.type === "file" && begin(), true);
-box?.addEventListener("drop", begin, true);
+new PerformanceObserver((list) => {
+  const request = list.getEntries().find(({name}) => name.includes("/gradio_api/upload?"));
+  if (!request || !isReading) return;
+  if (request.responseStatus >= 400) end();
+  else limit = setTimeout(end, LONGEST_MS);
+}).observe({type: "resource"});
+// An upload button stands beside its field, any other upload around it.
+const isOfUpload = (target) => target.closest?.(`#${UPLOAD}`) || target.parentElement?.querySelector(`#${UPLOAD}`);
+document.addEventListener("change", ({target}) => target.type === "file" && isOfUpload(target) && begin(), true);
+document.addEventListener("drop", ({target}) => target.closest?.(`#${UPLOAD}`) && begin(), true);
 
 function show() {
   const now = element.querySelector("[data-version]")?.dataset.version ?? "";

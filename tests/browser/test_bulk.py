@@ -279,3 +279,23 @@ def test_labels_have_a_threshold_below_their_histograms_that_counts_at_once(open
     expect(page.locator("#disagreements tbody tr").first).to_contain_text("A man sleeps.A man sleeps.")
     page.click("#cut button.use")
     expect(page.locator("#matches")).to_contain_text("7 of 13 pairs match, from a cosine of 0.5000 on")
+
+
+# Notes which of two parts have been switched off since.
+WATCH_HELD = """() => {
+  window.wereOff = new Set();
+  for (const id of ["score", "status"]) {
+    const part = document.getElementById(id);
+    new MutationObserver(() => part.inert && window.wereOff.add(id)).observe(part, {attributeFilter: ["inert"]});
+  }
+}"""
+
+
+def test_what_depends_on_a_file_is_off_until_it_is_read(open_page, pairs):
+    page = opened(open_page)
+    page.evaluate(WATCH_HELD)
+    upload(page, pairs)
+    assert sorted(page.evaluate("[...window.wereOff]")) == ["score", "status"]
+    expect(page.locator("#status")).to_contain_text("Choose the two columns")
+    for part in ("#score", "#status"):
+        expect(page.locator(part)).not_to_have_attribute("inert", "")

@@ -134,7 +134,14 @@ def read_by(table: OpenedTable, columns: Chosen) -> TableReading:
     """The reading of a table with the columns that a person has chosen, or its own."""
     if not columns[0] or columns == columns_of(table.reading):
         return table.reading
-    return table.reading.with_columns([name for name in columns if name])
+    return table.reading.with_columns(_requested(*columns))
+
+
+def _requested(first: str | None, second: str | None, target: str | None) -> list[str]:
+    """The columns as ``?columns=`` lists them, without empty ones at the end."""
+    if target:
+        return [first or "", second or "", target]
+    return [name for name in (first, second) if name]
 
 
 class FilePanel:
@@ -501,8 +508,8 @@ def chosen_name(services: Services, path: str, encoding: str, sheet: str | None,
     own_sheet = None if table.is_default_sheet else table.sheet
     own_encoding = encoding if encoding and not table.is_plain else None
     name = DataName(path, own_encoding, scale=scale, labels=labels, sheet=own_sheet)
-    named = [column for column in (first, second, target) if column]
-    if not set(named) <= {*table.columns, NO_JUDGEMENT}:
+    named = _requested(first, second, target)
+    if not set(filter(None, named)) <= {*table.columns, NO_JUDGEMENT}:
         # This is another of several files, and its columns are found by themselves.
         return str(name)
     reading = table.reading
@@ -513,7 +520,7 @@ def chosen_name(services: Services, path: str, encoding: str, sheet: str | None,
     if first is None or is_as_read:
         return str(name)
     if second and not target and not reading.doubts:
-        named.append(NO_JUDGEMENT)
+        named = _requested(first, second, NO_JUDGEMENT)
     columns = ",".join(column.replace(",", "\\,") for column in named)
     # What cannot be is an error now, and not when a run begins.
     reading.with_columns(requested_columns(columns, reading))

@@ -11,6 +11,7 @@ import pytest
 from sbert_app.pages.components.file_panel import FilePanel, chosen_name, with_role
 from sbert_app.services.container import Services
 from sbert_app.services.files.taken import TakenFile
+from sbert_app.services.results.transfer import read_labelled
 from sbert_app.settings import Settings
 from training.data.load import load_data
 from training.errors import InputError
@@ -81,6 +82,17 @@ def test_a_click_changes_the_role_of_a_column_and_two_columns_may_swap_theirs(pa
     assert columns(panel, shown) == ["text1", "text2", "-"]
     assert not shown[panel.read_as]["visible"]
     assert with_role(("text1", "text2", "other"), "text1", "unused") == ("text2", "", "other")
+
+
+def test_a_class_of_single_sentences_may_be_another_column(services, panel, upload):
+    rows = "".join(f"Where is room {n}?,{'ab'[n % 2]},{'cd'[n // 2 % 2]}\n" for n in range(12))
+    path = upload("topics.csv", "text,label,other\n" + rows)
+    read = columns(panel, panel.describe(path))
+    assert read == ["text", "", "label"]
+    shown = chosen(panel, path, read, "other", "target")
+    assert columns(panel, shown) == ["text", "", "other"]
+    data = read_labelled(chosen_name(services, path, "", None, "text", "", "other"))
+    assert set(data.labels) == {"c", "d"}
 
 
 def test_a_question_has_a_button_for_each_answer(panel, upload):

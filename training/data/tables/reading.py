@@ -171,7 +171,8 @@ class TableReading:
         """The reading of a table by the first cells of its columns; they may be empty, where only names are known.
 
         ``requested`` names one column of sentences, the two of pairs, or these and a third: a judgement, a negative, or
-        "-" for no judgement. InputError if the table has no such column.
+        "-" for no judgement. With an empty second name the third is the class of single sentences. InputError if the
+        table has no such column.
         """
         return _Reader(name, rows, layout).read(requested)
 
@@ -335,6 +336,10 @@ class _Reader:
         if not 1 <= len(names) <= 3:
             raise InputError(f"Name one column, two, or three with the gold score last; {len(names)} are named.")
         texts = [self._existing(name) for name in names[:2]]
+        if len(requested) == 3 and not requested[1].strip():
+            # "text,,topic": a sentence and its class.
+            self.roles[texts[0]] = SENTENCE, AS_YOU_SAY
+            return names[-1] if len(names) > 1 else None
         if len(set(texts)) < len(texts):
             raise InputError(f"Both sentences are to come from the column {texts[0]}: name two different columns.")
         for column, role in zip(texts, FORMS[3 - len(texts)], strict=True):
@@ -343,7 +348,9 @@ class _Reader:
 
     def _take_third(self, name: str) -> None:
         column = self._existing(name)
-        if normalize_name(column) in NEGATIVES or self.cells[column].kind == "sentences":
+        if any(role == SENTENCE for role, _ in self.roles.values()):
+            self.roles[column] = LABEL, AS_YOU_SAY
+        elif normalize_name(column) in NEGATIVES or self.cells[column].kind == "sentences":
             self.roles = dict(zip((*self.roles, column), ((role, AS_YOU_SAY) for role in FORMS[0]), strict=True))
         else:
             self.roles[column] = self._kind_of_judgement(column), AS_YOU_SAY
