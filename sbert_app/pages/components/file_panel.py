@@ -310,7 +310,8 @@ class FilePanel:
             if reading.sentences and not asks and is_small and self._is_upload(table):
                 data = self._data(table, columns, encoding)
                 # The heads say which columns are not used.
-                lines += [note for note in data.notes if note not in lines and not note.startswith(NOT_READ)]
+                new = [note for note in data.notes if note not in lines and not note.startswith(NOT_READ)]
+                lines += [sentence_case(note.removesuffix(".")) + "." for note in new]
                 findings = examine(data)
         except UserFacingError as error:
             problem = error_message(error)
@@ -326,7 +327,7 @@ class FilePanel:
                 name=table.path.name,
                 facts=[table.description, format_count(table.row_estimate, "row")],
                 words=_words(table),
-                lines=[sentence_case(line.removesuffix(".")) + "." for line in lines],
+                lines=lines,
                 findings=findings,
                 questions=questions,
                 columns=_heads(reading, columns),
