@@ -97,9 +97,13 @@
   });
 
   // Compare: what is typed in one go is one step of the history; so is each example.
+  let check = 0;
   window.rememberPair = (longest, a, b, model, pooling, cross, second) => {
     otherModels = false;
     [0, 100, 500].forEach((delay) => setTimeout(followQuestion, delay));
+    // An older question of the opening page may arrive after a newer one, which is not answered then.
+    clearTimeout(check);
+    check = setTimeout(() => document.querySelector("#answer.stale") && window.askAgain?.(), 1500);
     const url = new URL(location.href), query = url.searchParams;
     const isStep = query.has("a") && Date.now() - (window.answeredAt || 0) > 3000;
     window.answeredAt = Date.now();

@@ -47,6 +47,7 @@ MISSING = "missing"
 # The seconds between two looks for a measured curve.
 CALIBRATION_SECONDS = 2.0
 REMEMBER_PAIR = f"(...inputs) => window.rememberPair({answers.LONGEST_LINK}, ...inputs)"
+ASK_AGAIN = """window.askAgain = () => trigger("again");"""
 SET_ASIDE = "Your own calibration of {} was fitted on other weights and is not used. Fit it again on the page Evaluate."
 STOPPED = "stopped: choose another model, or press Enter in a sentence to download this one."
 _downloads = count()
@@ -81,6 +82,8 @@ class TwoSentences:
         self.questions = gr.State({})
         # Their values change when models are to be downloaded, and when they are there.
         self.download_needed, self.download_ended = (gr.HTML("", visible="hidden") for _ in range(2))
+        # Asks again when the answer that is shown belongs to other sentences than those in the fields.
+        self.asker = gr.HTML("", js_on_load=ASK_AGAIN, elem_id="ask-again")
         self.calibration = gr.Timer(CALIBRATION_SECONDS, active=False)
         self.loading = MeasureTab(services, "compare", self.answer, stopped=STOPPED)
         self.inputs = [self.a, self.b, self.model, self.pooling, self.cross, self.second]
@@ -98,13 +101,14 @@ class TwoSentences:
         answered: dict[str, Any] = {"fn": self.answer_pair, "inputs": [*inputs, *state], "outputs": outputs, **UNQUEUED}
         triggers = [*edited, self.pooling.input, self.download_ended.change]
         changed = gr.on(triggers, **answered, trigger_mode="always_last")
+        repeated = self.asker.again(**answered, trigger_mode="once")
         loading = [*inputs, self.stopped, self.questions]
         self.download_needed.change(self.load_models, loading, [*outputs, self.download_ended], **LATEST)
         # Enter starts a stopped download again, too.
         again = gr.on([self.a.submit, self.b.submit, self.download.click], lambda: None, None, self.stopped, **UNQUEUED)
         opened = keep_touched(inputs, on_open(self.open_link, [*inputs, self.shown_model, self.stopped], **UNQUEUED))
         first = opened.then(**{**answered, "fn": self.answer_first})
-        for event in (changed, again.then(**answered), first.then(**answered)):
+        for event in (changed, repeated, again.then(**answered), first.then(**answered)):
             event.then(None, inputs, None, js=REMEMBER_PAIR, trigger_mode="always_last")
             event.then(self.add_reason, self.questions, self.answer, **LATEST)
         self.ask_reason.click(partial(self.add_reason, is_asked=True), self.questions, self.answer, **PRIVATE)
