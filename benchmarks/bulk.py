@@ -22,6 +22,7 @@ from typing import Any, cast
 import numpy as np
 
 from benchmarks import machine
+from training.models.model import VectorModel
 
 WORDS = (
     "a the one old young small man woman child dog cat horse train city house garden river song book teacher doctor "
@@ -63,19 +64,18 @@ def _in_a_process(name: str, folder: str, rounds: int) -> dict[str, Any]:
     return dict(json.loads(subprocess.run(child, stdout=subprocess.PIPE, text=True, check=True).stdout))
 
 
-class StubEncoder:
+class StubEncoder(VectorModel):
     """Returns vectors of the default encoder's size without computing anything."""
 
-    name, pooling, dimension = "stand-in", "mean", 384
+    name = "stand-in"
+    pooling = "mean"
+    dimension = 384
 
     def encode(self, sentences: Sequence[str], *_: Any, **__: Any) -> np.ndarray:
         """Unit vectors: float32 (N, 384)."""
         vectors = np.zeros((len(sentences), self.dimension), dtype=np.float32)
         vectors[np.arange(len(sentences)), np.arange(len(sentences)) % self.dimension] = 1
         return vectors
-
-    def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
-        return [False] * len(sentences)
 
 
 def write_pairs(path: Path, rows: int, first: int = 0) -> None:

@@ -1,5 +1,7 @@
 """Figures of the Evaluate page: quality against speed and against size, similarities by label, thresholds."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle

@@ -1,5 +1,7 @@
 """The look of all figures: palette, layout, and labels in which no HTML is interpreted."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
@@ -36,8 +38,8 @@ _AXIS = {
     "title": {"font": {"size": 13}, "standoff": 15},
 }
 # Transparent, so that it is legible in light and dark mode. It takes the place of Plotly's own template, which is 6 KB.
-TEMPLATE = go.layout.Template(
-    layout={
+TEMPLATE: dict[str, Any] = {
+    "layout": {
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": FONT, "size": 13, "color": PALETTE["grey"]},
@@ -52,7 +54,7 @@ TEMPLATE = go.layout.Template(
         "xaxis": _AXIS,
         "yaxis": _AXIS,
     }
-)
+}
 
 
 def model_colours(models: Sequence[str]) -> list[str]:

@@ -48,6 +48,7 @@ from sbert_app.services.runs.record import Run
 from sbert_app.services.usage import usage, usage_of_rows, usage_of_search
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 from training.data.load import load_data
+from training.data.tables.table import open_table
 from training.data.transforms import POSITIVE_FROM
 from training.errors import InputError, without_folders
 from training.evaluation.thresholds import BEST_F1, CRITERIA, PRECISION, Criterion
@@ -245,6 +246,9 @@ def score_file(call: Call, body: ScoreFileBody) -> ScoredFile:
         keep_unknown=body.keep_unknown,
         read_as=body.read_as,
     )
+    if task.columns is None:
+        # A question is asked at once, and not by a job that fails.
+        open_table(path, body.encoding or None).reading.check()
     job, summary = services.scoring.run(task, call.visitor, body.encoding)
     answer = summary.to_dict()
     answer["outputs"] = [Path(output).name for output in summary.outputs]

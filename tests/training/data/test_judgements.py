@@ -165,10 +165,11 @@ def test_rows_of_the_same_pairs_are_judgements_of_them_even_without_a_column_of_
 
 def test_unsure_words_are_no_labels_and_said(tmp_path):
     rows = [(*pair, word) for pair, word in zip(PAIRS_OF_TEXTS, ["yes", "maybe", "no", "no"], strict=True)]
-    data = load_data(table(tmp_path / "a.csv", "Frage A,Frage B,gleich?", rows))
+    path = table(tmp_path / "a.csv", "Frage A,Frage B,gleich?", rows)
+    data = load_data(path)
     assert (data.kind, len(data)) == (LABELLED, 3)
     assert "1 row without a gold label (maybe: 1) left out" in data.notes
-    counted = load_data(f"{data.name}?labels={data.unclear_as_no}")
+    counted = load_data(f"{path}?labels={data.unclear_as_no}")
     assert [counted.label_names[label] for label in counted.labels] == ["1", "0", "0", "0"]
     assert counted.unclear_as_no == ""
 
