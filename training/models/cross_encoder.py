@@ -114,7 +114,8 @@ class CrossEncoder(PairModel):
         torch_dtype = pick_dtype(parsed.dtype or dtype, torch_device)
         folder = folder or ModelFolder.of(parsed.name, home)
         parts = _open_joint(folder, home) if folder.has_joint_head else _open_scorer(parsed.name, folder)
-        scorer, tokenizer = parts.scorer, parts.tokenizer
+        scorer = parts.scorer
+        tokenizer = parts.tokenizer
         scorer.requires_grad_(False).eval().to(torch_device)
         samples = tokenizer(PROBES)
         if torch_dtype == torch.int8:
@@ -202,7 +203,9 @@ def _open_joint(folder: ModelFolder, home: str | Path | None) -> PairParts:
     path = folder.path
     if folder.adapter:
         base = Encoder.load(folder.base, dtype="float32", device="cpu", home=home)
-        backbone, tokenizer, longest = merge_adapter(base.backbone, path)[0], base.tokenizer, base.max_length
+        backbone = merge_adapter(base.backbone, path)[0]
+        tokenizer = base.tokenizer
+        longest = base.max_length
         source = f"adapter over {base.name} ({base.source})"
     else:
         backbone, tokenizer = open_transformer(folder)

@@ -21,7 +21,7 @@ from training.models.texts import Forward, ReadReport, Rows, replace_surrogates
 from training.names import REQUEST_SETTINGS, Endpoint, ModelName
 from training.pooling import normalize_rows
 from training.progress import ShouldStop
-from training.sources.endpoint import SECONDS, RefusedTexts, fetch_vectors
+from training.sources.endpoint import SECONDS, RefusedTextsError, fetch_vectors
 
 TEXTS = 32  # the texts of a request: the most that TEI takes unless it is told otherwise
 # Its vector says how many dimensions the model has, and which model it is.
@@ -42,10 +42,14 @@ class EndpointModel(VectorModel):
 
     def __init__(self, name: str, endpoint: Endpoint, seconds: float = SECONDS) -> None:
         """InputError if the server does not answer with a vector within ``seconds``."""
-        self.name, self.endpoint, self.sent_to = name, endpoint, endpoint.address
+        self.name = name
+        self.endpoint = endpoint
+        self.sent_to = endpoint.address
         self.probe = fetch_vectors(endpoint, [PROBE], seconds=seconds)[0]
         # It is shared by the model under all settings.
-        self._server, self._batch, self._seconds = _Server(), TEXTS, seconds
+        self._server = _Server()
+        self._batch = TEXTS
+        self._seconds = seconds
         self.dimension = len(self.probe)
         self._recent = RecentEmbeddings(len(self.probe))
 
@@ -80,7 +84,8 @@ class EndpointModel(VectorModel):
         model = copy.copy(self)
         model.dimension = name.dimension or self.dimension
         model.prompt = self.prompt if name.prompt is None else name.prompt
-        model._batch, model._seconds = name.batch or self._batch, name.timeout or self._seconds
+        model._batch = name.batch or self._batch
+        model._seconds = name.timeout or self._seconds
         model.name = str(replace(name, pooling=None))
         return model
 
@@ -90,12 +95,14 @@ class EndpointModel(VectorModel):
         """One request after the other."""
         # Servers refuse an empty text.
         whole = [replace_surrogates(self.prompt + text) or " " for text in rows]
-        vectors, start = np.empty((len(rows), self.dimension), dtype=np.float32), 0
+        vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
+        start = 0
         while start < len(rows):
             part = slice(start, start + min(self._batch, self._server.most_texts))
             # A single request is stopped too.
             new = self._recent.get(whole[part], lambda texts: self._fetch(texts, should_stop, report.refused))
-            vectors[part], start = new[:, : self.dimension], part.stop
+            vectors[part] = new[:, : self.dimension]
+            start = part.stop
             forward(min(start, len(rows)))
         if refused := report.refused:
             refused |= {text: refused[sent] for text, sent in zip(rows, whole, strict=True) if sent in refused}
@@ -110,7 +117,7 @@ class EndpointModel(VectorModel):
             raise Stopped
         try:
             vectors = fetch_vectors(self.endpoint, texts, should_stop, self._seconds)
-        except RefusedTexts as error:
+        except RefusedTextsError as error:
             if len(texts) == 1:
                 if refused is None:
                     raise

@@ -106,7 +106,8 @@ def write_tensors(folder: Path, tensors: dict[str, Tensor], name: str = WEIGHTS)
 
 def load_weights(module: nn.Module, folder: Path) -> None:
     """Copy the tensors in ``folder`` into ``module``, as float32. InputError if they do not fit."""
-    tensors, expected = read_tensors(folder), module.state_dict()
+    tensors = read_tensors(folder)
+    expected = module.state_dict()
     if {name: value.shape for name, value in tensors.items()} != {name: v.shape for name, v in expected.items()}:
         raise InputError(f"the weights in {folder} do not fit its configuration; fetch the model again")
     module.load_state_dict({name: value.float() for name, value in tensors.items()})

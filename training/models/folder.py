@@ -28,10 +28,14 @@ from training.pooling import parse_pooling, poolings
 from training.similarities import SIMILARITIES
 from training.sources.resolve import model_folder
 
-TRANSFORMER, POOLING, NORMALIZE = "Transformer", "Pooling", "Normalize"
+TRANSFORMER = "Transformer"
+POOLING = "Pooling"
+NORMALIZE = "Normalize"
 # The classes of sentence-transformers that open a folder.
-SENTENCE_TRANSFORMER, MULTI_VECTOR = "SentenceTransformer", "MultiVectorEncoder"
-SPARSE_ENCODER, CROSS_ENCODER = "SparseEncoder", "CrossEncoder"
+SENTENCE_TRANSFORMER = "SentenceTransformer"
+MULTI_VECTOR = "MultiVectorEncoder"
+SPARSE_ENCODER = "SparseEncoder"
+CROSS_ENCODER = "CrossEncoder"
 # The names of modules that sentence-transformers imports, and the one of PyLate in whose place it takes its own.
 _CLASS = re.compile(r"sentence_transformers(\.[A-Za-z_]\w*)+|pylate\.models\.Dense\.Dense")
 # The weights of a cross-encoder that started as a bi-encoder, beside those of its transformer.
@@ -55,7 +59,8 @@ ENCODER_CLASSES = {
     "umt5": "UMT5EncoderModel",
     "longt5": "LongT5EncoderModel",
 }
-ROUTER_CONFIG, WORDS_CONFIG = "router_config.json", "wordembedding_config.json"
+ROUTER_CONFIG = "router_config.json"
+WORDS_CONFIG = "wordembedding_config.json"
 MIN_LENGTH = 3  # tokens: one between the two special tokens
 
 
@@ -143,7 +148,8 @@ class ModelFormat:
         """The same with a prompt, given itself ("" for none) or by its name. InputError, which names the ``model``."""
         if prompt is not None and name is not None:
             raise InputError("give the prompt itself or its name, not both")
-        prompts, default = dict(self.prompts), name
+        prompts = dict(self.prompts)
+        default = name
         if name is not None:
             if name not in prompts:
                 names = ", ".join(prompts) or "none"

@@ -111,7 +111,8 @@ class JointPairModel(nn.Module):
         if batch.mask is not None:
             bias = torch.where(batch.mask, 0.0, _PADDED)[:, None, None, :]
         if self.transformer.config.model_type == "mpnet":
-            encoder, positions = self.transformer.encoder, batch.positions
+            encoder = self.transformer.encoder
+            positions = batch.positions
             bucket = encoder.relative_position_bucket(positions[:, None, :] - positions[:, :, None])
             bias = bias + encoder.relative_attention_bias(bucket).permute(0, 3, 1, 2)
         return bias
@@ -138,7 +139,8 @@ class SequenceClassifier(nn.Module):
 
     def __init__(self, model: PreTrainedModel, has_token_types: bool) -> None:
         super().__init__()
-        self.transformer, self.has_token_types = model, has_token_types
+        self.transformer = model
+        self.has_token_types = has_token_types
 
     def forward(self, batch: PairBatch) -> Tensor:
         mask = None if batch.mask is None else batch.mask.long()
@@ -193,7 +195,9 @@ class PaddedPairs(InferenceRunner[PairRow]):
     """One pair in a row, through the module itself."""
 
     def __init__(self, scorer: Scorer, pad_id: int, samples: Sequence[PairRow]) -> None:
-        self.scorer, self.pad_id, self.device = scorer, pad_id, scorer.transformer.device
+        self.scorer = scorer
+        self.pad_id = pad_id
+        self.device = scorer.transformer.device
         # Some networks read the padding, as XLNet's, which scores the last token: they get pairs of one length.
         self.deterministic = len(samples) > 1 and self.reads_padding(samples, scorer.transformer.dtype)
 
@@ -208,7 +212,8 @@ def build_pair_runner(
 
     ``samples``: pairs that the ranges of int8 are measured on, or a short one before a longer one, of `PROBES`.
     """
-    kind, can_pack = scorer.transformer.config.model_type, supports_fused(scorer.transformer.base_model)
+    kind = scorer.transformer.config.model_type
+    can_pack = supports_fused(scorer.transformer.base_model)
     if can_pack and (isinstance(scorer, JointPairModel) or kind in HEADS):
         packed = PackedPairs(scorer, dtype)
         if dtype == torch.int8:

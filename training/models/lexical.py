@@ -78,7 +78,8 @@ class SparseModel(Model, Retriever):
 
 def highest_products(queries: csr_matrix, documents: csr_matrix, k: int, **watch: Any) -> Ranking:
     """For each row of (Q, V) the rows of (N, V) with the highest dot products, of those above zero."""
-    columns, size = documents.T.tocsr(), max(1, PRODUCTS // max(1, documents.shape[0]))
+    columns = documents.T.tocsr()
+    size = max(1, PRODUCTS // max(1, documents.shape[0]))
     blocks = (queries[start : start + size] @ columns for start in steps(range(0, queries.shape[0], size), **watch))
     parts = ((block, ends) for block in blocks for ends in pairwise(block.indptr))
     return [best_rows(block.indices[a:b], block.data[a:b], k) for block, (a, b) in parts]
@@ -118,7 +119,8 @@ class TfIdf(SparseModel):
 class Bm25(Model, Retriever):
     """BM25, which ranks documents for queries, and scores no pairs."""
 
-    kind, name = "ranking by words", BM25
+    kind = "ranking by words"
+    name = BM25
 
     def score(
         self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None

@@ -63,7 +63,8 @@ def quiet() -> Iterator[None]:
     with importing:
         from transformers.utils import logging
 
-    level, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    level = logging.get_verbosity()
+    had_bars = logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
@@ -159,7 +160,8 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
         raise
     except Exception as error:
         # tokenizers raises bare ones, transformers whatever a missing key leads to.
-        reason, pieces = first_line(error), next(path.glob("*.model"), None)
+        reason = first_line(error)
+        pieces = next(path.glob("*.model"), None)
         if pieces and not is_sentencepiece_available():
             reason = f"{pieces.name} needs the package sentencepiece; install it, or save the tokenizer as {TOKENIZER}"
         raise InputError(f"{path} has no tokenizer that can be opened: {reason}") from error
@@ -203,7 +205,8 @@ def _probed(tokenizer: Tokenizer) -> list[Any]:
 
     Pieces such as the digits of a number may differ where the ids happen to be the same.
     """
-    pair, splitter = tokenizer.encode(*PROBE), tokenizer.pre_tokenizer
+    pair = tokenizer.encode(*PROBE)
+    splitter = tokenizer.pre_tokenizer
     pieces = [splitter.pre_tokenize_str(text) for text in PROBE] if splitter else []
     return [pair.ids, pair.type_ids, *(tokenizer.encode(text).ids for text in PROBE), pieces]
 
@@ -226,7 +229,8 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
     with importing:
         import transformers
 
-    path, model_type = folder.weights, folder.config.get("model_type")
+    path = folder.weights
+    model_type = folder.config.get("model_type")
     has_head = auto_class == CLASSIFIER
     opener = getattr(transformers, auto_class if has_head else ENCODER_CLASSES.get(str(model_type), auto_class))
     if folder.is_adapter and not folder.config:

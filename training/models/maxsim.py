@@ -43,7 +43,8 @@ class Matches(NamedTuple):
 class LateInteraction(TokenModel, Retriever):
     """A model that compares token vectors by MaxSim. ``LateInteraction.load`` opens one."""
 
-    kind, has_dtype = "late-interaction model", True
+    kind = "late-interaction model"
+    has_dtype = True
     takes_mean = True  # over the tokens, else the sum
     is_symmetric = True  # of a pair, and without special tokens
 
@@ -118,14 +119,17 @@ class LateInteraction(TokenModel, Retriever):
 
     def matches(self, a: str, b: str) -> Matches:
         """The tokens of each text with those that they found in the other, and the sum of their cosines."""
-        [first], [second] = self.token_vectors([a], "query"), self.token_vectors([b], "document")
+        [first] = self.token_vectors([a], "query")
+        [second] = self.token_vectors([b], "document")
         score = float(self._scores([first.hidden], [second.hidden])[0, 0])
         return Matches(score, _best(first, second), _best(second, first) if self.is_symmetric else [])
 
     def _scores(self, queries: Sequence[np.ndarray], documents: Sequence[np.ndarray]) -> np.ndarray:
         """Q times (T, D) and N times (T_i, D) -> (Q, N)."""
         lengths = np.array([len(vectors) for vectors in documents])
-        starts, tokens, scores = lengths.cumsum() - lengths, np.concatenate(documents).T, []
+        starts = lengths.cumsum() - lengths
+        tokens = np.concatenate(documents).T
+        scores = []
         for query in queries:
             cosines = query @ tokens  # (T, sum of T_i)
             there = np.maximum.reduceat(cosines, starts, axis=1).sum(axis=0)

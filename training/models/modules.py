@@ -71,7 +71,8 @@ class Dense(SentenceModule):
     ) -> None:
         super().__init__()
         self.linear = nn.Linear(in_features, out_features, bias=bias)
-        self.activation_name, self.activation_function = activation, activation_named(activation)
+        self.activation_name = activation
+        self.activation_function = activation_named(activation)
         self.use_residual = use_residual
         if use_residual and in_features != out_features:
             self.residual = nn.Linear(in_features, out_features, bias=False)
@@ -82,7 +83,8 @@ class Dense(SentenceModule):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> Dense:
-        before, after = config.get("in_features"), config.get("out_features")
+        before = config.get("in_features")
+        after = config.get("out_features")
         if not (isinstance(before, int) and isinstance(after, int) and min(before, after) > 0):
             raise InputError(f"{folder / 'config.json'} states no sizes; fetch the model again")
         # Without a name it is the Tanh; null is none.

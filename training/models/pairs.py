@@ -76,7 +76,8 @@ class PairTokenizer:
     ) -> None:
         self.separately = separately
         self.max_length = max_length
-        self.form, self.prompt = form, form.prompt
+        self.form = form
+        self.prompt = form.prompt
         self.pad_id = int(tokenizer.pad_token_id or 0)
         self._unknown_id = tokenizer.unk_token_id
         # It stands for a word that is left out.

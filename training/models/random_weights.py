@@ -52,7 +52,8 @@ SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls"
 FREQUENT = 50_000  # words of GloVe that are in every vocabulary
 LSTM_DIMENSION = 512  # in each direction
 DENSE_DIMENSION = 512
-RANDOM_DIMENSION, RANDOM_DEVIATION = 50, 0.4  # of word vectors without GloVe: its dimensions, about its deviation
+RANDOM_DIMENSION = 50
+RANDOM_DEVIATION = 0.4  # of word vectors without GloVe: its dimensions, about its deviation
 PADDING_TOKEN = "PADDING_TOKEN"  # noqa: S105 - the first row of sentence-transformers' tables: a zero vector
 
 
@@ -66,7 +67,8 @@ def random_parts(name: ModelName, home: str | Path | None, seed: int, vocabulary
     if (shape := name.scratch_shape) is None:
         raise InputError(f"{name} is none of scratch:<layers>x<dim>, {' and '.join(WORD_ENCODERS)}")
     folder = ModelFolder.of(DEFAULT_MODEL, home)
-    tokenizer, form = open_tokenizer(folder), own_form(DEFAULT_MODEL, folder)
+    tokenizer = open_tokenizer(folder)
+    form = own_form(DEFAULT_MODEL, folder)
     backbone = random_backbone(*shape, len(tokenizer), seed)
     longest = max_input_length(tokenizer, backbone, form.max_length)
     form = replace(form, pooling="mean", normalizes=False, sentence_modules=(), max_length=longest)
@@ -120,10 +122,12 @@ def train_vocabulary(sentences: Iterable[str], size: int | None = None) -> Token
         show_progress=False,
     )
     learner: Any = Tokenizer(models.WordPiece(unk_token=SPECIAL["unk_token"]))
-    learner.normalizer, learner.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
+    learner.normalizer = normalizer
+    learner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     learner.train_from_iterator(sentences, trainer)
     tokenizer: Any = Tokenizer(models.WordPiece(learner.get_vocab(), unk_token=SPECIAL["unk_token"]))
-    tokenizer.normalizer, tokenizer.pre_tokenizer = learner.normalizer, learner.pre_tokenizer
+    tokenizer.normalizer = learner.normalizer
+    tokenizer.pre_tokenizer = learner.pre_tokenizer
     sep, cls = ((SPECIAL[name], tokenizer.token_to_id(SPECIAL[name])) for name in ("sep_token", "cls_token"))
     tokenizer.post_processor = processors.BertProcessing(sep, cls)
     return tokenizer
@@ -165,11 +169,13 @@ def random_word_parts(name: str, sentences: Iterable[str], seed: int, home: str 
         if name == BILSTM:
             # As in InferSent, GloVe's vectors stay as they are.
             table = WordEmbeddings(tokenizer, vectors, update_embeddings=words.are_random)
-            backbone, pooling = WordBackbone(table, LSTM(dimension, LSTM_DIMENSION)), "max"
+            backbone = WordBackbone(table, LSTM(dimension, LSTM_DIMENSION))
+            pooling = "max"
         else:
             table = WordEmbeddings(tokenizer, vectors, update_embeddings=True)
             head.extend([Dense(dimension, DENSE_DIMENSION), Dense(DENSE_DIMENSION, DENSE_DIMENSION)])
-            backbone, pooling = WordBackbone(table), "mean_sqrt_len_tokens"
+            backbone = WordBackbone(table)
+            pooling = "mean_sqrt_len_tokens"
     form = ModelFormat(pooling=pooling, max_length=NO_LIMIT)
     return EncoderParts(backbone, tokenizer, form, f"random weights over {words.source}", head)
 

@@ -19,7 +19,8 @@ from training.models.lexical import Bm25
 from training.models.model import Model, Ranking, Retriever, VectorModel, best_rows, open_model
 from training.progress import steps
 
-FUSED, RERANK = f"+{BM25}", "?rerank="
+FUSED = f"+{BM25}"
+RERANK = "?rerank="
 DEPTH = 100  # documents that a ranking gives to a fusion, and that a cross-encoder ranks again
 RANK_CONSTANT = 60  # of reciprocal rank fusion, as in its paper
 
@@ -62,10 +63,12 @@ class Hybrid(Retriever):
     """
 
     def __init__(self, parts: Sequence[Retriever]) -> None:
-        self.parts, self.name = parts, "+".join(part.name for part in parts)
+        self.parts = parts
+        self.name = "+".join(part.name for part in parts)
 
     def search(self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any) -> Ranking:
-        depth, fused = max(k, DEPTH), []
+        depth = max(k, DEPTH)
+        fused = []
         rankings = [part.search(queries, documents, depth, **watch) for part in self.parts]
         for ranked in zip(*rankings, strict=True):
             rows, places = np.unique(np.concatenate(ranked), return_inverse=True)

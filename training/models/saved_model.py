@@ -20,15 +20,18 @@ FORBIDDEN = frozenset({"ReadFile", "WriteFile", "PyFunc", "PyFuncStateless", "Ea
 class SavedModel(VectorModel):
     """Sentence vectors by a SavedModel, which is called itself or by its signature default or serving_default."""
 
-    kind, batch_size = "SavedModel", 64
+    kind = "SavedModel"
+    batch_size = 64
     call: Any
 
     @classmethod
     def load(cls, name: ModelName | str, **_: Any) -> Self:
         """Open ``use:<folder>``. InputError if TensorFlow is missing, or the folder holds no encoder of sentences."""
-        parsed, model = ModelName.parse(name), cls()
+        parsed = ModelName.parse(name)
+        model = cls()
         cls.check_settings(parsed)
-        model.name, folder = parsed.name, Path(parsed.name.removeprefix(SAVED_MODEL)).expanduser()
+        model.name = parsed.name
+        folder = Path(parsed.name.removeprefix(SAVED_MODEL)).expanduser()
         if not (folder / "saved_model.pb").is_file():
             raise InputError(f"{folder} holds no SavedModel: there is no saved_model.pb; unpack the model of TF Hub")
         try:

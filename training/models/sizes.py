@@ -57,7 +57,8 @@ def check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
         raise InputError(
             f"{folder} has an adapter beside the weights of a whole model, which may have it or not: remove either"
         )
-    config_file, shapes = folder / "config.json", read_shapes(folder)
+    config_file = folder / "config.json"
+    shapes = read_shapes(folder)
     for settings in (config, *(config[name] for name in NESTED if isinstance(config.get(name), dict))):
         _check_foreign(config_file, settings)
         _check_sizes(config_file, settings, shapes)

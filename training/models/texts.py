@@ -99,9 +99,12 @@ def compute_chunks(
 
     ``on_progress`` is called with the number of inputs that are done, and ``total``.
     """
-    started, seconds, done = time.perf_counter(), report.seconds, 0
+    started = time.perf_counter()
+    seconds = report.seconds
+    done = 0
     for part in parts:
-        count, distinct = len(part.inverse), len(part.rows)
+        count = len(part.inverse)
+        distinct = len(part.rows)
         report.add_cut(part.cut, len(part.cut))
 
         def forward(rows: int, before: int = done, share: float = count / distinct) -> None:
@@ -157,7 +160,8 @@ def _listed(sentences: Iterable[str]) -> Iterable[str]:
 
 def chunks(sentences: Iterable[str], size: int) -> Iterator[list[str]]:
     """Lists of ``size`` sentences; InputError as `texts`."""
-    done, remaining = 0, iter(_listed(sentences))
+    done = 0
+    remaining = iter(_listed(sentences))
     while part := texts(islice(remaining, size), done):
         yield part
         done += len(part)

@@ -101,7 +101,8 @@ class SubwordTokenizer(TextTokenizer):
         adds_special: bool = True,
     ) -> None:
         self._unknown_id = unknown_id
-        self.pad_id, self.prompt = pad_id, model_format.prompt
+        self.pad_id = pad_id
+        self.prompt = model_format.prompt
         self._special_ids = frozenset(special_ids)
         self._adds_special = adds_special
         self._rust = rust_copy(tokenizer, model_format.lowercase, model_format.max_length, direction)
@@ -149,8 +150,10 @@ class WordTokenizer(TextTokenizer):
     """
 
     def __init__(self, tokenizer: Any, model_format: ModelFormat, pad_id: int = 0) -> None:
-        self.pad_id, self.prompt = pad_id, model_format.prompt
-        self._tokenizer, self._max_length = tokenizer, model_format.max_length
+        self.pad_id = pad_id
+        self.prompt = model_format.prompt
+        self._tokenizer = tokenizer
+        self._max_length = model_format.max_length
 
     def encodings(self, sentences: Iterable[str]) -> list[WordEncoding]:
         return [self._encode(self.prompt + text) for text in texts(sentences)]
@@ -239,7 +242,8 @@ def are_unknown(tokenizer: Tokenizer, unknown_id: int | None, sentences: Sequenc
     prepared = [replace_surrogates(read_part(text, tokenizer)) for text in sentences]
 
     def unknown(texts: set[str]) -> set[str]:
-        ordered, unknown_texts = sorted(texts), set()
+        ordered = sorted(texts)
+        unknown_texts = set()
         for text, encoding in zip(ordered, tokenizer.encode_batch_fast(ordered, add_special_tokens=False), strict=True):
             others = [token for token in encoding.ids if token != unknown_id]
             # To decode takes as long as to encode; nearly all texts have known tokens alone.

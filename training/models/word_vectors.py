@@ -27,11 +27,14 @@ TREEBANK = re.compile(r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\w+", re.IGNORE
 class WordVectors(VectorModel):
     """The mean of the vectors of a sentence's words, as they are or lower-cased; the zero vector if none is known."""
 
-    kind, pooling, batch_size = "mean of word vectors", "mean", 4_096
+    kind = "mean of word vectors"
+    pooling = "mean"
+    batch_size = 4_096
 
     def __init__(self, name: str, words: Sequence[str], vectors: np.ndarray) -> None:
         """``words``: V different words; ``vectors``: float32 (V, D)."""
-        self.name, self.dimension = name, int(vectors.shape[1])
+        self.name = name
+        self.dimension = int(vectors.shape[1])
         self.rows = {word: row for row, word in enumerate(words)}
         self.vectors = vectors
 
@@ -99,7 +102,8 @@ def _read_vectors(path: Path) -> tuple[list[str], np.ndarray]:
             raise InputError(f"{words_file.name} has {len(words):,} words, but {path.name} {len(vectors):,} vectors")
         return words, vectors
     # The text form of GloVe and word2vec.
-    words, rows = [], list[np.ndarray]()
+    words = []
+    rows = list[np.ndarray]()
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         for number, line in enumerate(file, 1):
             word, *cells = line.rstrip().replace("\t", " ").split(" ")
