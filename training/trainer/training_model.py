@@ -110,12 +110,12 @@ class TrainingModel(nn.Module):
         self.replica: Replica
         self.embeddings: CompactEmbedding | None = None
         if isinstance(encoder, TrainableLanguageModel):
-            # Its word embeddings are the weights of its output too, and every token is predicted: all rows are in use.
+            # The word embeddings are also the weights of the output, which predicts any token. So all rows are used.
             self.backbone = _with_lora(encoder.backbone, rank, is_language_model=True) if rank else encoder.backbone
             self.replica = MaskedReplica(self.backbone, encoder.tokenizer, encoder.dtype)
             return
         table = encoder.backbone.get_input_embeddings()
-        # Word vectors whose folder says that they are not trained stay as they are.
+        # The folder of word vectors may say that they are not trained.
         self.embeddings = CompactEmbedding(table, used).requires_grad_(not rank and table.weight.requires_grad)
         table.requires_grad_(False)
         self.backbone = _with_lora(encoder.backbone, rank) if rank else encoder.backbone
@@ -291,7 +291,7 @@ class Loss(nn.Module):
 
 
 def all_dims(dims: Iterable[int], dimension: int) -> list[int]:
-    """Returns ``matryoshka_dims`` and D, largest first; empty without ``matryoshka_dims``. InputError if one exceeds D."""
+    """Returns ``matryoshka_dims`` and D, largest first; empty without such. InputError if one exceeds D."""
     dims = set(dims)
     if not dims:
         return []
