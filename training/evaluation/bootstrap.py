@@ -19,6 +19,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 
 from training.evaluation.metrics import pearson, spearman, why_undefined
 
@@ -83,9 +84,6 @@ def dependence(influence: np.ndarray, keys: Keys) -> float:
 
     ``influence`` (N,) is how far each row moves the figure.
     """
-    # scipy.stats takes half a second to import.
-    from scipy.stats import t
-
     independent = float((influence**2).sum())
     if keys is None or not independent > 0:
         return 1.0
@@ -101,7 +99,7 @@ def dependence(influence: np.ndarray, keys: Keys) -> float:
     by_pair = np.bincount(keys[:, 2], influence)
     shared = (by_sentence**2).sum() - (by_pair**2).sum()
     # The error is estimated from one value for each sentence.
-    quantile = t.ppf(1 - ALPHA / 2, np.count_nonzero(rows) - 1) / NORMAL_975
+    quantile = scipy.stats.t.ppf(1 - ALPHA / 2, np.count_nonzero(rows) - 1) / NORMAL_975
     return float(quantile * np.sqrt(max(shared / independent, 1.0)))
 
 
@@ -246,11 +244,9 @@ def _influence(x: np.ndarray, y: np.ndarray, statistic: str) -> np.ndarray:
 
     Ranks are estimated too: a pair moves its own product of ranks, and the ranks of all pairs above it.
     """
-    from scipy.stats import rankdata
-
     if statistic == "spearman":
-        x = rankdata(x)
-        y = rankdata(y)
+        x = scipy.stats.rankdata(x)
+        y = scipy.stats.rankdata(y)
     n = len(x)
     std_x = x.std()
     std_y = y.std()

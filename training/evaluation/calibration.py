@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 
 from training.data.dataset import Data, Dataset, as_dataset, folded
 from training.data.gold import TOP_SCORE
@@ -155,13 +156,10 @@ def fit_isotonic(cosines: np.ndarray, gold: np.ndarray) -> Calibration:
     percentiles of its own pairs and its neighbours'. In simulation it contains 75 to 80% of new pairs, from 60 pairs
     on.
     """
-    # scipy.optimize takes half a second to import.
-    from scipy.optimize import isotonic_regression
-
     order = np.argsort(cosines, kind="stable")
     x = np.asarray(cosines, dtype=np.float64)[order]
     ratings = np.asarray(gold, dtype=np.float64)[order]
-    y = isotonic_regression(ratings).x
+    y = scipy.optimize.isotonic_regression(ratings).x
     num_knots = min(KNOTS, max(1, len(x) // LEAST_PAIRS_OF_KNOT))
     groups = np.array_split(np.arange(len(x)), num_knots)
     knots = np.array([x[group].mean() for group in groups])

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 
 from training.errors import InputError
 from training.evaluation.bootstrap import (
@@ -177,8 +178,6 @@ class MatchScores:
         thresholds have too few pairs, and a lower start misses thresholds if few pairs match.
         `scripts.measure_thresholds` measures what that costs and gains.
         """
-        from scipy.special import betainc
-
         predicted = self.curve.predicted
         best = None
         above = float(_fewest(precision))
@@ -188,7 +187,7 @@ class MatchScores:
             hits = self.curve.hits[place] / effect
             misses = predicted[place] / effect - hits
             # betainc(k, n - k + 1, p) is P(X >= k) of a binomial distribution, also for fractions of pairs.
-            if hits and betainc(hits, misses + 1, precision) <= TEST_ERROR:
+            if hits and scipy.special.betainc(hits, misses + 1, precision) <= TEST_ERROR:
                 best = place
             elif best is not None:
                 break
@@ -281,13 +280,10 @@ def _sums_from(values: np.ndarray) -> np.ndarray:
 
 def isotonic(scores: np.ndarray, matches: np.ndarray) -> np.ndarray:
     """Fits the share of matches at each score, (N,), by isotonic regression: it never decreases with the score."""
-    # scipy.optimize takes half a second to import.
-    from scipy.optimize import isotonic_regression
-
     # Equal scores get the same share.
     _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
     shares = np.bincount(place, matches) / counts
-    return isotonic_regression(shares, weights=counts).x[place]
+    return scipy.optimize.isotonic_regression(shares, weights=counts).x[place]
 
 
 def _fewest(precision: float) -> int:

@@ -16,6 +16,7 @@ precision of 1/2 and an F1 of 2/3, in either order. Average precision equals sci
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # loads its submodules on first use
 
 # A model does not reach this by chance.
 CLEARLY_NEGATIVE = -0.3
@@ -23,10 +24,7 @@ CLEARLY_NEGATIVE = -0.3
 
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
     """Computes Spearman's rank correlation in -1..1; NaN if either side is constant or shorter than two."""
-    # scipy.stats takes half a second to import.
-    from scipy.stats import rankdata
-
-    return pearson(rankdata(x), rankdata(y))
+    return pearson(scipy.stats.rankdata(x), scipy.stats.rankdata(y))
 
 
 def remarks_on_correlation(rho: float) -> list[str]:
