@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -19,19 +20,20 @@ if TYPE_CHECKING:
 
 COSINE = SIMILARITIES["cosine"].tensor_rows
 PARTS = {"uv": lambda u, v: [u, v], "diff": lambda u, v: [(u - v).abs()], "mul": lambda u, v: [u * v]}
-# The seven of Table 6; the paper's default is uv+diff, that is (u, v, |u-v|).
+# The seven concatenations of Table 6. The paper's default is uv+diff: (u, v, |u-v|).
 CONCATENATIONS = ("uv", "diff", "mul", "diff+mul", "uv+mul", "uv+diff", "uv+diff+mul")
 
 
 def concatenate(u: Tensor, v: Tensor, concatenation: str) -> Tensor:
-    """u and v (B, D) -> (B, width(concatenation) * D), the parts in the order of their names."""
+    """Concatenates parts of u and v (B, D) in the order of their names: (B, width(concatenation) * D)."""
     import torch
 
-    return torch.cat([part for name in concatenation.split("+") for part in PARTS[name](u, v)], dim=1)
+    parts = [PARTS[name](u, v) for name in concatenation.split("+")]
+    return torch.cat(list(chain.from_iterable(parts)), dim=1)
 
 
 def width(concatenation: str) -> int:
-    """The number of vectors of dimension D in a concatenation: 3 for "uv+diff"."""
+    """Returns the number of vectors of dimension D in a concatenation: 3 for "uv+diff"."""
     return concatenation.count("+") + 1 + ("uv" in concatenation)
 
 
@@ -70,7 +72,8 @@ class Classification(Objective):
         import torch.nn.functional as F
 
         u, v = vectors
-        classifier, parts = self.classifier, width(self.concatenation)
+        classifier = self.classifier
+        parts = width(self.concatenation)
         weight = classifier.weight.unflatten(1, (parts, -1))[..., : u.shape[1]].flatten(1)  # (k, parts * d)
         logits = F.linear(concatenate(u, v, self.concatenation), weight, classifier.bias)
         return F.cross_entropy(logits, required(target))
@@ -160,7 +163,8 @@ class AnglE(CoSENT):
 
         odd = u.shape[1] % 2
         u, v = (F.pad(F.normalize(column, dim=1), (0, odd)) for column in (u, v))
-        (real_u, imaginary_u), (real_v, imaginary_v) = u.chunk(2, dim=1), v.chunk(2, dim=1)
+        real_u, imaginary_u = u.chunk(2, dim=1)
+        real_v, imaginary_v = v.chunk(2, dim=1)
         cosine = (u * v).sum(dim=1)
         sine = (imaginary_u * real_v - real_u * imaginary_v).sum(dim=1)
         return (cosine + sine).abs()
@@ -188,7 +192,8 @@ class Contrastive(Objective):
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
         u, v = vectors
-        distance, together = 1 - COSINE(u, v), required(target).to(u.dtype)
+        distance = 1 - COSINE(u, v)
+        together = required(target).to(u.dtype)
         apart = (1 - together) * (self.margin - distance).relu() ** 2
         return 0.5 * (together * distance**2 + apart).mean()
 
