@@ -105,8 +105,9 @@ class _Page:
 
     def _build_results(self, services: Services) -> None:
         self.panel = FilePanel(services, self.upload, "bulk", "bulk", self.table)
-        # The page opens with the example, and nothing below jumps.
-        self.panel.table.value = self.panel.of(open_table(EXAMPLE), is_open=False, remark=OF_EXAMPLE)[self.panel.table]
+        # The page opens with the example, so that nothing below jumps.
+        example = self.panel.of(open_table(EXAMPLE), is_open=False, remark=OF_EXAMPLE)
+        self.panel.table.value = example[self.panel.table]
         self.status = gr.HTML(waiting("Opening the example …"), elem_id="status")
         with gr.Row():
             self.as_file = gr.DownloadButton("Download CSV", visible=False, elem_id="csv", min_width=140)

@@ -181,6 +181,8 @@ def nearest(embedded: Sequence[EmbeddedCorpus], row: int) -> Markup:
 
 def _nearest(embedded: EmbeddedCorpus, row: int) -> list[tuple[float, int]]:
     """The cosine and the row of the sentences nearest to one of the corpus, without itself."""
-    cosines, rows = embedded.index.nearest(embedded.vectors[row : row + 1], min(NEAREST + 1, len(embedded)))
-    others = [(cosine, int(at)) for cosine, at in zip(cosines[0], rows[0], strict=True) if at not in (row, -1)]
+    vector = embedded.vectors[row : row + 1]
+    cosines, rows = embedded.index.nearest(vector, min(NEAREST + 1, len(embedded)))
+    found = zip(cosines[0].tolist(), rows[0].tolist(), strict=True)
+    others = [(cosine, other) for cosine, other in found if other != row]
     return others[:NEAREST]

@@ -284,9 +284,9 @@ def unusual_tables(unusual: Unusual, corpus: Corpus) -> Markup:
     rows_of: dict[str, list[int]] = {}
     for row in unusual.hubs.tolist():
         rows_of.setdefault(corpus.sentences[row], []).append(row)
-    hubs = [
-        (int(unusual.found_by[rows[0]]), times(text, len(rows))) for text, rows in list(rows_of.items())[:MAX_UNUSUAL]
-    ]
+    hubs = []
+    for text, rows in list(rows_of.items())[:MAX_UNUSUAL]:
+        hubs.append((int(unusual.found_by[rows[0]]), times(text, len(rows))))
     # If no sentence is unusually far from the others, the remotest ones are listed.
     remote = unusual.outliers if len(unusual.outliers) else unusual.remotest[:MOST_REMOTE]
     outliers = remote[:MAX_UNUSUAL].tolist()

@@ -73,7 +73,7 @@ YES_NO = Scale("Is the meaning the same?", "y for yes and n for no", [("y", HIGH
 TO_FIVE = "0 to 5"
 YES_OR_NO = "yes or no"
 SCALES = {TO_FIVE: GRADED, YES_OR_NO: YES_NO}
-# Why ratings were refused, as HTML, by project, rater and pair.
+# The reasons for refusing ratings, as HTML, by project, rater and pair.
 Refused = dict[tuple[str, str, int], str]
 # The number of following pairs that are sent with a card, so that a rating shows the next one at once.
 MOST_AHEAD = 8
@@ -160,9 +160,9 @@ class _LabelPage:
             opened = event(self.opened, choice, everything, **UNQUEUED)
             opened.then(None, choice, None, js=f"(project, rater) => {{ {BLUR % field.elem_id}; {REMEMBER}; }}")
         for name in ("judge", "take_back", "turn", "agree"):
-            # The events of the card have the names of their handlers.
+            # An event of the card has the name of its handler.
             pressed = getattr(self.card, name)(getattr(self, name), [*choice, refused], judging, **EVERY)
-            # A burst of presses gets one agreement: that of dozens of raters takes a second.
+            # The agreement is computed once for a burst of presses, as it takes a second for dozens of raters.
             pressed.then(self.rated, choice, self.results.outputs, **LATEST)
         planning = [self.count, self.scale]
         gr.on([field.change for field in planning], how_many_are_enough, planning, self.enough, **EVERY)
@@ -258,7 +258,7 @@ class _LabelPage:
         return self._after(project_id, rater, refused, lambda _: (event.pair + event.step, False))
 
     def make(self, watch: Watch, *values: Any) -> Update:
-        """Chooses the pairs of a new project; ``values`` are those of its form."""
+        """Chooses the pairs of a new project; ``values`` come from its form."""
         name, data, file, scale, model, second, threshold, count, *how = values
         services = self.services
         source = chosen_name(services, file, *how) if file else (data or "").strip()

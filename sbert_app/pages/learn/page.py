@@ -197,11 +197,16 @@ class _LearnPage:
         number = pressed if isinstance(pressed, int) else lesson_number(requested)
         if number not in class_link.numbers:
             number = class_link.numbers[0]
+        setup = class_link.setup
         fields: Update = {}
+        models = [setup.model]
         for view in self.views:
-            fields |= _changed(view, class_link, request)
-        models = {fields[view.demo.model] for view in self.views if isinstance(fields.get(view.demo.model), str)}
-        if missing := self.services.models.missing([class_link.setup.model, *models], class_link.setup.data):
+            changed = _changed(view, class_link, request)
+            model = changed.get(view.demo.model)
+            if isinstance(model, str):
+                models.append(model)
+            fields |= changed
+        if missing := self.services.models.missing(models, setup.data):
             remedy = "Press Download to measure with it, or open Learn without this link."
             questions[HELD] = messages.ask_first(missing, remedy)
         return [
@@ -255,11 +260,15 @@ def _show_lesson(number: int, class_link: ClassLink) -> list[Any]:
     """The updates that show one lesson and highlight its button among those of the class."""
     every = range(1, len(lessons()) + 1)
     numbers = class_link.numbers
+    chips = []
+    for other in every:
+        variant = "primary" if other == number else "secondary"
+        chips.append(gr.update(variant=variant, visible=other in numbers))
     return [
         number,
         macro("learn/count")(numbers.index(number) + 1, len(numbers)),
-        *(gr.update(visible=at == number) for at in every),
-        *(gr.update(variant="primary" if at == number else "secondary", visible=at in numbers) for at in every),
+        *(gr.update(visible=other == number) for other in every),
+        *chips,
         gr.update(interactive=number != numbers[0]),
         gr.update(interactive=number != numbers[-1]),
     ]

@@ -206,6 +206,6 @@ def build(services: Services) -> None:
 def sheet(values: Mapping[str, str], access: AccessPolicy) -> Markup:
     """The sheet for the parameters of a link, which may name lessons without a class. InputError if one is invalid."""
     link = read_class(values, access)
-    if not link.title and values.get("lessons"):
-        link = ClassLink(selection=read_class({**values, "class": "-"}, access).selection)
+    if not link.title:
+        link = ClassLink(selection=_numbers(values.get("lessons", "")))
     return link.sheet(answers=values.get("answers") == "1")

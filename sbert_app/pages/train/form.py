@@ -397,7 +397,10 @@ class DataUpload:
     ) -> None:
         """Wires the panel.
 
-        ``name_columns``, called with the values of ``inputs`` and those of `name_columns`, also updates ``outputs``.
+        Args:
+            name_columns: `name_columns`, or a function that also takes the values of ``inputs``, before its arguments,
+                and also updates ``outputs``.
+            estimate_on: ``estimate_on(event.then)`` estimates the run again.
         """
         panel = self.panel
         for picker in (panel.encoding, panel.sheet):
@@ -417,7 +420,9 @@ class DataUpload:
 def _hide_unless_upload(name: str | None) -> tuple[Any, ...]:
     """Empties the panel of an upload, and hides its pickers and its fold, when a named data set is selected."""
     is_upload = "/" in (name or "") and not DataName.parse(name or "").is_set
-    return (gr.skip(),) * 5 if is_upload else ("", *[gr.update(visible=False)] * 4)
+    if is_upload:
+        return (gr.skip(),) * 5
+    return ("", *[gr.update(visible=False)] * 4)
 
 
 def connect_uploads(fields: Fields, planned: gr.HTML, estimate_on: Callable[[Any], None]) -> Callable[[Any], Any]:

@@ -116,9 +116,10 @@ class RunPanel:
         def open_link(request: gr.Request) -> Any:
             """The run and the overlaid runs in the address, or a message that there is no such run."""
             query = request.query_params
-            overlaid = list(filter(None, query.get("overlay", "").split(",")))[: len(COLOURS)]
+            overlaid = [run_id for run_id in query.get("overlay", "").split(",") if run_id]
             run_id = query.get("run", "")
-            return run_id, overlaid, error_of(self.store.get, run_id) if run_id else ""
+            error = error_of(self.store.get, run_id) if run_id else ""
+            return run_id, overlaid[: len(COLOURS)], error
 
         refresh_on(on_open(open_link, [self.opened, self.overlaid, self.error], **UNQUEUED).then)
         self._wire_list(refresh_on)
@@ -171,7 +172,8 @@ class RunPanel:
 
     def look(self, opened: str, overlaid: Sequence[str], pattern: str | None = None) -> dict[Any, Output]:
         """The current state of every component; ``pattern`` is the filter of the list."""
-        runs = self.store.list() if (pattern or "").strip() else self.store.recent([opened, *overlaid], PAGE)
+        is_filtered = bool((pattern or "").strip())
+        runs = self.store.list() if is_filtered else self.store.recent([opened, *overlaid], PAGE)
         run = select_run(runs, opened, run_groups(self.store.home))
         others = [other for other in runs if other.id in overlaid and other is not run]
         # The curves of the open run come first.

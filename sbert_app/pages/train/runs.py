@@ -165,8 +165,8 @@ def settings(run: Run) -> str:
         parts.append(f"teacher {config.teacher}")
     if not objective.scores_pairs:
         parts.append(pooling_label(run.progress.pooling or config.pooling or "the base's pooling"))
-    parts.append(config.base)
-    parts.append("+".join(name.rsplit("/", 1)[-1] for name in config.train_data.split("+")))
+    files = [name.rsplit("/", 1)[-1] for name in config.train_data.split("+")]
+    parts += [config.base, "+".join(files)]
     if len(config.parts) > 1:
         parts.append(f"mixing {config.mix}")
     parts += optimisation(config)
@@ -235,7 +235,8 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
     metric = RUN_METRICS[progress.measure or "loss"]
     tiles = []
     # The share of first sentences that find their partners, before and after, if it is measured.
-    partners = [event for event in (progress.baseline, progress.best) if event and event.get("accuracy@1") is not None]
+    evaluations = [event for event in (progress.baseline, progress.best) if event]
+    partners = [event for event in evaluations if event.get("accuracy@1") is not None]
     if partners:
         shares = " → ".join(f"{event['accuracy@1']:.0%}" for event in partners)
         tiles.append((shares, "finds the partner", f"of {partners[0]['queries']:,} dev pairs"))
@@ -282,7 +283,14 @@ def _row(run: Run) -> dict[str, str]:
     digits = _digits(run)
     best = progress.figure(progress.best)
     base = progress.figure(progress.baseline)
-    row = {"label": state_label(run), "settings": settings(run), "metric": "", "done": "", "best": MISSING, "gain": ""}
+    row = {
+        "label": state_label(run),
+        "settings": settings(run),
+        "metric": "",
+        "done": "",
+        "best": MISSING,
+        "gain": "",
+    }
     if run.state == State.RUNNING and progress.steps:
         row["done"] = f"{100 * progress.step // progress.steps}%"
     if best is not None:

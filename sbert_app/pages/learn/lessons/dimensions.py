@@ -18,7 +18,8 @@ from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, m
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, EncodedSample, encode_sample, rho
 
 PAIRS = 300
-DRAWS = 20  # random choices of as many dimensions
+# The number of random choices of each number of dimensions.
+DRAWS = 20
 FRACTIONS = (1, 3 / 4, 1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32)
 
 
@@ -105,7 +106,9 @@ def describe(result: Shortened, size: Kept) -> Markup:
         first = "worse than each of the"
     else:
         first = "not special: they lie among the"
-    by_first, by_draws, by_pca = (format_number(rho - whole, 1, "+") for rho in (size.first, draws.mean(), size.pca))
+    by_first = format_number(size.first - whole, 1, "+")
+    by_draws = format_number(draws.mean() - whole, 1, "+")
+    by_pca = format_number(size.pca - whole, 1, "+")
     sentences = [
         f"{size.dimensions} of {result.rows[0].dimensions} dimensions change ρ by {by_first} points if they are the "
         f"first, by {by_draws} on average if they are chosen at random, and by {by_pca} if PCA chooses.",

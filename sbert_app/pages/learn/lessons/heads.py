@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 TEST_PAIRS = 200
 WEIGHT_DECAY = 0.03
-STEPS = 12  # of L-BFGS
+# The steps of L-BFGS.
+STEPS = 12
 NOTE = (
     "The first column scores the head; the other two train the encoder through it and score the cosine (ρ ×100 on STSb "
     "dev). The shipped runs are short and start from a tuned model; the paper's start from raw BERT."
@@ -71,7 +72,7 @@ class LabelledVectors(NamedTuple):
 
 
 def measure(context: Context, train_pairs: int) -> Heads:
-    """Train and test the seven heads. InputError if the benchmark or the model cannot be loaded."""
+    """Trains and tests the seven heads. InputError if the benchmark or the model cannot be loaded."""
     from training.objectives.pairs import CONCATENATIONS
 
     data = context.setup.data
@@ -113,7 +114,8 @@ def _head(concatenation: str, train: LabelledVectors, test: LabelledVectors) -> 
     return Head(concatenation, accuracy(x, train.labels), accuracy(x_test, test.labels))
 
 
-@lru_cache(maxsize=8)  # the test pairs, and each number of training pairs
+# For the test pairs, and for each number of training pairs that the reader chooses.
+@lru_cache(maxsize=8)
 def _vectors(context: Context, data: str, pairs: int) -> LabelledVectors:
     import torch
 

@@ -19,7 +19,8 @@ from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, m
 from sbert_app.pages.learn.samples import DATA, EXAMPLES, RANDOM_WEIGHTS, EncodedCorpus, encode_corpus
 from training.pooling import normalize_rows
 
-LISTED = 5  # of the largest hubs
+# The number of hubs in the table.
+LISTED = 5
 
 
 class Hubness(NamedTuple):

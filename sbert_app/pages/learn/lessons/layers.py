@@ -48,7 +48,8 @@ class Layers(NamedTuple):
         return int(np.nanargmax(self.by_pooling[pooling]))
 
 
-@lru_cache(maxsize=8)  # while the reader looks at each pooling
+# The reader looks at each pooling in turn.
+@lru_cache(maxsize=8)
 def measure(context: Context, model: str, pairs: int) -> Layers:
     """Measures ρ of every layer. InputError if the model has no layers, or it or the data cannot be loaded."""
     sample = gold_sample(context, pairs)

@@ -34,10 +34,10 @@ NAMES = ("Anna", "Boris", "Clara", "David", "Emma", "Frank", "Grace", "Henry", "
 
 
 class Limit(NamedTuple):
-    """The share of queries whose two documents are the nearest, 0..1, by what they were compared with."""
+    """The share of queries, 0..1, whose two documents are the nearest, for free vectors and for texts."""
 
-    free: dict[int, float]  # dimensions -> one free vector for each document and query
-    text: dict[str, float]  # scorer -> the sentences
+    free: dict[int, float]  # by dimension, with a free vector for each document and query
+    text: dict[str, float]  # by scorer, with sentences
     documents: int
     width: int  # of the model's vectors
     example: tuple[str, str]  # a document and a query

@@ -85,7 +85,8 @@ def measure(context: Context, kind: str, a: str, b: str) -> Contrast:
     return Contrast(by_scorer, own, context.setup.model, timed)
 
 
-@lru_cache(maxsize=8)  # while the reader types
+# The scores of the set stay the same while the reader types.
+@lru_cache(maxsize=8)
 def _score_set(context: Context, kind: str) -> tuple[dict[str, Scores], Timed]:
     contrasts = items(kind)
     # The sentence of an item half a set away is unrelated.

@@ -21,7 +21,8 @@ from training.pooling import normalize_rows
 from training.similarities import SIMILARITIES, row_similarities
 
 SHOWN = 8
-PAIRS = 200  # for ρ with the gold scores
+# The number of pairs with gold scores for ρ.
+PAIRS = 200
 LABELS = [similarity.label for similarity in SIMILARITIES.values()]
 
 

@@ -82,7 +82,8 @@ def measure(context: Context, own: str) -> Prompts:
     return Prompts(rows, context.setup.model, sample, timed)
 
 
-@lru_cache(maxsize=4 * len(PROMPTS))  # while the reader tries prompts
+# The vectors stay the same while the reader tries other prompts.
+@lru_cache(maxsize=4 * len(PROMPTS))
 def _vectors(context: Context, prompt: str) -> tuple[np.ndarray, np.ndarray, Timed]:
     sample = gold_sample(context, PAIRS)
     encoder = context.encoder

@@ -63,8 +63,15 @@ def measure(context: Context, query: str, k: int) -> Reranked:
     cross_ranks = rankdata(-scores, method="ordinal")
     candidates = []
     for i, row in enumerate(nearest):
-        candidate = Candidate(corpus.sentences[row], float(cosines[row]), float(scores[i]), i + 1, int(cross_ranks[i]))
-        candidates.append(candidate)
+        candidates.append(
+            Candidate(
+                corpus.sentences[row],
+                float(cosines[row]),
+                float(scores[i]),
+                rank=i + 1,
+                cross_rank=int(cross_ranks[i]),
+            )
+        )
     return Reranked(candidates, corpus, retrieval, reranking)
 
 

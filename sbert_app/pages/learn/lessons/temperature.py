@@ -66,7 +66,8 @@ class Trainings(NamedTuple):
     timed: samples.Timed  # all trainings
 
 
-@lru_cache(maxsize=4)  # while the reader looks at each temperature
+# The reader looks at each temperature in turn.
+@lru_cache(maxsize=4)
 def measure(context: Context, start: str) -> Trainings:
     """Trains once for each temperature. InputError if model or data cannot be loaded.
 
