@@ -42,7 +42,7 @@ class MapControls(NamedTuple):
     second: str
     pooling: str
     pairs: bool
-    names: bool = True
+    names: bool
 
     @property
     def settings(self) -> MapSettings:

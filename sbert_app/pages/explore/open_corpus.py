@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sbert_app.formats import format_count, format_time
-from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.clusters.clustering import ClusterSettings, cluster
 from training.errors import InputError
 from training.models.model import VectorModel
@@ -62,7 +62,7 @@ def opened(open_corpus: OpenCorpus | None) -> OpenCorpus:
 
 
 def current_clusters(
-    embeddings: EmbeddingCache, embedded: EmbeddedCorpus, settings: ClusterSettings, watch: Watch = UNWATCHED
+    embeddings: EmbeddingCache, embedded: EmbeddedCorpus, settings: ClusterSettings, watch: Watch
 ) -> np.ndarray:
     """The cluster of each sentence of a corpus, int64 (N,), as `clustering.cluster` numbers them."""
     return cluster(embedded, settings, embeddings.cache, embeddings.home, watch, embeddings.limits)

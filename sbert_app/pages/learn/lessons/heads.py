@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 import gradio as gr
@@ -207,10 +206,8 @@ def _findings(result: Heads, shipped: Mapping[str, float]) -> list[str]:
 def show(context: Context, pairs: float) -> Measurement:
     result = measure(context, int(pairs))
     shipped_table = precomputed("concat")
-    by_variant: dict[str, list[float]] = {}
-    for run in shipped_table.runs if shipped_table else ():
-        by_variant.setdefault(run.variant, []).append(100 * run.after)
-    shipped = {name: fmean(values) for name, values in by_variant.items()}
+    rows = shipped_table.rows if shipped_table else []
+    shipped = {row.variant: row.summary.mean for row in rows if row.summary}
     return Measurement(head_bars(result), describe(result, shipped))
 
 

@@ -5,7 +5,6 @@ each pooling is measured on pairs of STSb dev; what training with each reaches i
 section 3 and Table 6.
 """
 
-from statistics import fmean
 from typing import NamedTuple
 
 import gradio as gr
@@ -114,11 +113,9 @@ class Trained(NamedTuple):
 def trained_with(runs: PrecomputedTable) -> dict[str, Trained]:
     """The mean ρ of the runs with each pooling, by its name."""
     trained = {}
-    for name in dict.fromkeys(run.variant for run in runs.runs):
-        own = [run for run in runs.runs if run.variant == name]
-        before = 100 * fmean(run.before for run in own)
-        after = 100 * fmean(run.after for run in own)
-        trained[name] = Trained(before, after)
+    for row in runs.rows:
+        if row.before is not None and row.summary is not None:
+            trained[row.variant] = Trained(row.before, row.summary.mean)
     return trained
 
 
