@@ -15,7 +15,7 @@ from sbert_app.figures.map import FEW_POINTS, Colouring
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import EVERY, PRIVATE, Update
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
-from sbert_app.pages.components.pickers import NO_MODEL, POOLINGS, model_choices, open_dropdown
+from sbert_app.pages.components.pickers import NO_MODEL, POOLINGS, model_picker
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.explore.map_figure import (
@@ -164,8 +164,17 @@ class _MapTab:
             container=False,
             elem_id="map-dimensions",
         )
-        none = [("none", NO_MODEL)]
-        self.second = open_dropdown("Second model", none, "", 170, container=False, elem_id="map-second")
+        self.second = model_picker(
+            self.services,
+            NO_MODEL,
+            "Second model",
+            optional=True,
+            info="",
+            min_width=170,
+            container=False,
+            elem_id="map-second",
+            elem_classes=[],
+        )
         self.pairs = gr.Checkbox(
             label="Pairs as lines",
             visible=False,
@@ -263,7 +272,7 @@ class _MapTab:
         self.panel.table.select(self.show_row, clicked, [self.nearest, self.lists], **PRIVATE)
 
     def opened(self, open_corpus: OpenCorpus | None, before: str, picked: SelectedRows, colour: str) -> Update:
-        """Offers the columns and pairs of a corpus that was just opened, and the models.
+        """Offers the columns and pairs of a corpus that was just opened.
 
         The same corpus under another model keeps its colour and its selection. Another corpus keeps nothing.
         """
@@ -273,11 +282,10 @@ class _MapTab:
         choices = _colours(corpus)
         is_offered = colour in [value for _, value in choices]
         is_same_corpus = before == open_corpus.corpus
-        models = [("none", NO_MODEL), *model_choices(self.services, self.services.jobs.store.recent())]
+
         has_pairs = corpus.gold is not None
         update: Update = {
             self.of_corpus: open_corpus.corpus,
-            self.second: gr.Dropdown(models),
             self.pairs: gr.Checkbox(visible=has_pairs, value=has_pairs),
             self.nearest: HINT,
             **self.panel.opened(open_corpus, picked),
@@ -295,7 +303,7 @@ class _MapTab:
             update[self.plot] = hidden()
             update[self.task.status] = messages.waiting("Drawing the map …")
             if before:
-                update[self.second] = gr.Dropdown(models, value=NO_MODEL)
+                update[self.second] = NO_MODEL
                 update[self.panel.words] = ""
         return update
 

@@ -72,7 +72,7 @@ GRADED = Scale(
 YES_NO = Scale("Is the meaning the same?", "y for yes and n for no", [("y", HIGHEST, "yes"), ("n", LOWEST, "no")])
 TO_FIVE = "0 to 5"
 YES_OR_NO = "yes or no"
-SCALES = {TO_FIVE: GRADED, YES_OR_NO: YES_NO}
+
 # The reasons for refusing ratings, as HTML, by project, rater and pair.
 Refused = dict[tuple[str, str, int], str]
 # The number of following pairs that are sent with a card, so that a rating shows the next one at once.
@@ -129,7 +129,7 @@ class _LabelPage:
             self.file = gr.File(label="Your own file", height=110, min_width=200, elem_id="label-file")
             self.file.change(lambda path: gr.update(visible=path is None), self.file, self.data, **EVERY)
         self.how_read = FilePanel(services, self.file, "label", "label")
-        self.scale = gr.Radio(list(SCALES), value=TO_FIVE, label="Scale", elem_id="label-scale")
+        self.scale = gr.Radio([TO_FIVE, YES_OR_NO], value=TO_FIVE, label="Scale", elem_id="label-scale")
         with gr.Row():
             self.model = model_picker(services, info="Measured and trained later", elem_id="label-model")
             self.second = cross_encoder_picker()

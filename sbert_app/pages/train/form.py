@@ -15,7 +15,14 @@ import gradio as gr
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, on_choice
 from sbert_app.pages.components.file_panel import DETECTED, Chosen, FilePanel, chosen_name, columns_of, open_upload
 from sbert_app.pages.components.messages import error_message, gradio_errors, note
-from sbert_app.pages.components.pickers import MODELS, POOLINGS, WORD_ENCODER_LABELS, data_choices, run_choices
+from sbert_app.pages.components.pickers import (
+    MODELS,
+    POOLINGS,
+    WORD_ENCODER_LABELS,
+    data_choices,
+    fresh,
+    run_choices,
+)
 from sbert_app.pages.train.runs import format_learning_rate, optimisation
 from sbert_app.services.access import PUBLIC_RUNS, AccessPolicy
 from sbert_app.services.container import Services
@@ -78,7 +85,7 @@ def build(services: Services) -> Fields:
         "concatenation": component(start, "concatenation", visible="concatenation" in objective.fields),
         "teacher": component(start, "teacher", visible=objective.needs_teacher(), elem_id="train-teacher"),
         "pooling": component(start, "pooling", visible=objective.trains_vectors()),
-        "base": component(start, "base", elem_id="train-base"),
+        "base": fresh(component(start, "base", elem_id="train-base"), base_choices),
     }
     fields |= _data(services, start, "train_data", "train", TRAIN_DATA)
     with _fold("optimisation") as fields["optimisation"]:

@@ -123,13 +123,12 @@ def _connect_form(
     preset.input(None, preset, None, js=KEEP_PRESET, **EVERY)
     lesson.change(None, lesson, None, js=KEEP_CHANGED, **EVERY)
     runs.estimate_on(preset.input(fill_form, [questions, preset], fill, **EVERY).then)
-    of_objective = [fields[name] for name in form.OF_OBJECTIVE]
     objective = fields["objective"]
+    of_objective = [fields[name] for name in form.OF_OBJECTIVE]
     objective.change(form.objective_updates, objective, of_objective, **UNQUEUED)
     base = fields["base"]
     rate = fields["learning_rate"]
-    pooling = fields["pooling"]
-    base.input(form.base_updates, [base, rate], [rate, pooling], **EVERY)
+    base.input(form.base_updates, [base, rate], [rate, fields["pooling"]], **EVERY)
     _connect_negatives(services, fields, names)
     runs.estimate_on(_connect_download(services, base, planned, download).change)
     edited = [component.input for name, component in config_fields.items() if name not in ("name", *TYPED)]
@@ -138,11 +137,7 @@ def _connect_form(
     runs.estimate_on(partial(gr.on, edited))
     take_sent = connect_uploads(fields, planned, runs.estimate_on)
 
-    def offer_runs() -> Any:
-        return gr.update(choices=form.base_choices(services.jobs.store.recent()))
-
-    filled_in = on_open(offer_runs, base, **UNQUEUED).then(from_link, questions, fill, **UNQUEUED)
-    filled_in = take_sent(filled_in)
+    filled_in = take_sent(on_open().then(from_link, questions, fill, **UNQUEUED))
     runs.estimate_on(keep_touched([preset, *inputs], filled_in).then)
     return runs
 
