@@ -183,6 +183,6 @@ def _nearest(embedded: EmbeddedCorpus, row: int) -> list[tuple[float, int]]:
     """The cosine and the row of the sentences nearest to one of the corpus, without itself."""
     vector = embedded.vectors[row : row + 1]
     cosines, rows = embedded.index.nearest(vector, min(NEAREST + 1, len(embedded)))
-    found = zip(cosines[0].tolist(), rows[0].tolist(), strict=True)
-    others = [(cosine, other) for cosine, other in found if other != row]
+    nearest_rows = zip(cosines[0].tolist(), rows[0].tolist(), strict=True)
+    others = [(cosine, other) for cosine, other in nearest_rows if other != row]
     return others[:NEAREST]

@@ -210,8 +210,8 @@ class _ExplorePage:
 
     def open(self, watch: Watch, *values: Any) -> Update:
         """Reads and encodes the chosen corpus, and opens it for the tabs. Uploads and pasted texts are stored."""
-        *chosen, model_name, pooling, corpus_ids = values
-        choice = CorpusChoice(*chosen)
+        *of_corpus, model_name, pooling, corpus_ids = values
+        choice = CorpusChoice(*of_corpus)
         encoder_name = named_model(model_name).with_pooling(pooling)
         embeddings = self.services.embeddings
         most = embeddings.limits.sentences
@@ -250,8 +250,8 @@ class _ExplorePage:
 
     def open_at_first(self, watch: Watch, source: str, *values: Any) -> Update:
         """Opens the corpus or the file of the address; a download, and a text of a person, wait for the button."""
-        *chosen, model_name, _, _ = values
-        choice = CorpusChoice(source, *chosen)
+        *of_corpus, model_name, _, _ = values
+        choice = CorpusChoice(source, *of_corpus)
         data = ""
         if source == DATA:
             data = self.services.access.check_data((choice.data or "").strip())

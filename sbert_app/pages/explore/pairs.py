@@ -184,9 +184,9 @@ class _PairsTab:
             return {self.download_kept: visible(str(file))}
         stem = corpus.table.path.stem
         suffix = suffix_like(corpus.table)
-        kept = save_like_file(corpus, duplicates, folder / f"{stem}-without-duplicates{suffix}", True)
+        remaining = save_like_file(corpus, duplicates, folder / f"{stem}-without-duplicates{suffix}", True)
         groups = save_like_file(corpus, duplicates, folder / f"{stem}-groups{suffix}", False)
-        return {self.download_kept: visible(str(kept)), self.download_all: visible(str(groups))}
+        return {self.download_kept: visible(str(remaining)), self.download_all: visible(str(groups))}
 
     def _other(self, against: str, open_corpus: OpenCorpus, watch: Watch) -> EmbeddedCorpus:
         """The corpus in which duplicates are found, embedded with the model of the open one."""

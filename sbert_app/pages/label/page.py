@@ -323,19 +323,19 @@ class _LabelPage:
             next_pair = project.pairs[row]
             reason = REASONS.get(next_pair.reason, next_pair.reason)
             following.append({"at": row, "first": next_pair.first, "second": next_pair.second, "reason": reason})
-        shown = project.pairs[at]
+        current = project.pairs[at]
         return render(
             "label/templates/card.html",
             project=project.id,
             rater=rater,
-            pair=shown,
+            pair=current,
             at=at,
             count=count,
             judged=len(mine),
             score=mine.get(at, NOT_JUDGED),
             agreed=project.agreed().get(at) if at in mine else None,
             scale=YES_NO if project.info.is_binary else GRADED,
-            reason=REASONS.get(shown.reason, shown.reason),
+            reason=REASONS.get(current.reason, current.reason),
             ahead=following,
             named=bool(rater),
             version=next(_versions),

@@ -165,7 +165,7 @@ def component(start: RunConfig, name: str, **options: Any) -> Any:
 
 def _choices(name: str) -> list[Any]:
     """The choices of a field; none for a field that takes any value."""
-    choices = {
+    choices: dict[str, list[Any]] = {
         "base": base_choices([]),
         "concatenation": [(_concatenation_label(value), value) for value in CHOICES["concatenation"]],
         "teacher": TEACHERS,

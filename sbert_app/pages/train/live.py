@@ -177,9 +177,9 @@ class RunPanel:
         run = select_run(runs, opened, run_groups(self.store.home))
         others = [other for other in runs if other.id in overlaid and other is not run]
         # The curves of the open run come first.
-        drawn = [run, *others] if run else others
-        colours = {other.id: colour for other, colour in zip(drawn, COLOURS, strict=False)}
-        curves = [curve_of(other, colours[other.id]) for other in drawn if other.id in colours]
+        with_curves = [run, *others] if run else others
+        colours = {other.id: colour for other, colour in zip(with_curves, COLOURS, strict=False)}
+        curves = [curve_of(other, colours[other.id]) for other in with_curves if other.id in colours]
         version = [(curve.name, curve.colour, len(curve.events), curve.events[-1:]) for curve in curves]
 
         def draw(figure: Callable[[Sequence[Curve]], Any]) -> Any:
