@@ -33,17 +33,20 @@ class Models:
 
     def _named(self, request: gr.Request) -> list[Any]:
         model, pooling, cross = (request.query_params.get(str(picker.elem_id)) for picker in self.pickers)
-        return [model or gr.skip(), pooling_radio(pooling) if pooling else gr.skip(), cross or gr.skip()]
+        radio = pooling_radio(pooling) if pooling else gr.skip()
+        return [model or gr.skip(), radio, cross or gr.skip()]
 
     def of_job(self, model: str, pooling: str | None, cross: str | None) -> Update:
-        """The update for a job that was scored with these models; without a model there is none."""
+        """The update for a job that was scored with these models; empty if it has not been scored."""
         if not model:
             return {}
-        own = {self.pooling: pooling} if pooling else {}
-        return {self.model: model, self.cross: cross or NO_CROSS_ENCODER, **own}
+        update: Update = {self.model: model, self.cross: cross or NO_CROSS_ENCODER}
+        if pooling:
+            update[self.pooling] = pooling
+        return update
 
     def unchanged(self, *values: str | None) -> Update:
-        """Keeps the pickers with other ``values`` than the usual ones: from the address, or chosen by a person."""
+        """An update that leaves alone every picker whose value was chosen by a person or named in the address."""
         choices = zip(self.pickers, values, USUAL, strict=True)
         return {picker: gr.skip() for picker, value, usual in choices if value != usual}
 
@@ -53,5 +56,7 @@ def _title(model: str | None, pooling: str | None, cross: str | None) -> str:
     # A name that cannot be read is shown as it was typed; Score says what is wrong with it.
     with suppress(InputError):
         names = [model_label(name) for name in names]
-    beside = f", beside {names[1]}" if names[1] != NO_CROSS_ENCODER else ""
-    return f"Model: {names[0]}, {pooling or 'its own'} pooling{beside}"
+    title = f"Model: {names[0]}, {pooling or 'its own'} pooling"
+    if names[1] != NO_CROSS_ENCODER:
+        title += f", beside {names[1]}"
+    return title

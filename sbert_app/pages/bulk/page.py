@@ -13,7 +13,6 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.figures import compare as figures
-from sbert_app.formats import format_time
 from sbert_app.pages.bulk import results
 from sbert_app.pages.bulk.models import USUAL, Models
 from sbert_app.pages.components.events import EVERY, PRIVATE, UNQUEUED, Questions, Update, note_action, on_choice
@@ -33,7 +32,7 @@ from sbert_app.services.files.report import ScoreSummary
 from training.catalogue import DEFAULT_MODEL, asset, read_asset
 from training.data.tables.cells import parse_number
 from training.data.tables.columns import PairColumns
-from training.data.tables.reading import NO_JUDGEMENT
+from training.data.tables.reading import NO_JUDGEMENT, TableReading
 from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
 from training.errors import InputError, Stopped, UserFacingError
@@ -80,13 +79,18 @@ class _Page:
             with gr.Column(scale=5, min_width=460):
                 self._build_results(services)
         self.duplicates = results.Duplicates(services, self.job)
-        results_shown = [self.status, self.as_file, self.as_parquet, self.cards, self.histogram, self.scatter, self.cut]
-        self.panel.hold([self.go, *results_shown, self.rows, self.fold, self.duplicates.section])
-        agreement = [self.status, self.cards, self.histogram, self.scatter, self.disagreements]
-        matches = [self.duplicates.decision, self.duplicates.curve, self.duplicates.tab.status]
-        shows = {"The file": [self.panel.table], "Scores": agreement, "Matches and duplicates": matches}
-        models = [*self.models.pickers, self.duplicates.threshold]
-        report_button(services, *of_page("Scored file", shows, models), "scored-file")
+        self.panel.hold([self.go, *self.results, self.duplicates.section])
+        sections = {
+            "The file": [self.panel.table],
+            "Scores": [self.status, self.cards, self.histogram, self.scatter, self.disagreements],
+            "Matches and duplicates": [
+                self.duplicates.decision,
+                self.duplicates.curve,
+                self.duplicates.tab.status,
+            ],
+        }
+        settings = [*self.models.pickers, self.duplicates.threshold]
+        report_button(services, *of_page("Scored file", sections, settings), "scored-file")
         self.history = gr.HTML(elem_id="bulk-history")
         with gr.Row(elem_classes="actions"):
             self.forget = gr.Button("Delete these files", size="sm", visible=False, elem_id="forget-jobs")
@@ -101,8 +105,9 @@ class _Page:
 
     def _build_results(self, services: Services) -> None:
         self.panel = FilePanel(services, self.upload, "bulk", "bulk", self.table)
-        # The page opens with the example, and nothing below jumps.
-        self.panel.table.value = self.panel.of(open_table(EXAMPLE), is_open=False, remark=OF_EXAMPLE)[self.panel.table]
+        # The page opens with the example, so that nothing below jumps.
+        example = self.panel.of(open_table(EXAMPLE), is_open=False, remark=OF_EXAMPLE)
+        self.panel.table.value = example[self.panel.table]
         self.status = gr.HTML(waiting("Opening the example …"), elem_id="status")
         with gr.Row():
             self.as_file = gr.DownloadButton("Download CSV", visible=False, elem_id="csv", min_width=140)
@@ -116,15 +121,25 @@ class _Page:
         title = "Where the scores disagree most"
         with gr.Accordion(title, open=False, visible=False, elem_id="bulk-disagreements") as self.fold:
             self.disagreements = gr.HTML(elem_id="disagreements")
+        self.results = [
+            self.status,
+            self.as_file,
+            self.as_parquet,
+            self.cards,
+            self.histogram,
+            self.scatter,
+            self.cut,
+            self.rows,
+            self.fold,
+        ]
 
     def wire(self) -> None:
         models = self.models.pickers
         columns = [self.table, *self.panel.columns, self.panel.read_as]
-        results = [self.status, self.as_file, self.as_parquet, self.cards, self.histogram, self.scatter, self.cut]
-        results += [self.rows, self.fold, self.disagreements, self.go, self.halt, *self.duplicates.outputs]
-        started = [*results, self.job, self.job_ids, self.history, self.forget]
-        fields = [*self.panel.outputs, *models]
-        everything = [self.table, self.address_threshold, *fields, *started]
+        jobs = [self.job, self.job_ids, self.history, self.forget]
+        buttons = [self.go, self.halt]
+        started = [*self.results, self.disagreements, *buttons, *self.duplicates.outputs, *jobs]
+        everything = [self.table, self.address_threshold, *self.panel.outputs, *models, *started]
         inputs = [self.questions, *models, self.job_ids]
         visited = self.models.wire().then(self.visit_first, inputs, everything, concurrency_limit=8, **PRIVATE)
         uploaded = [self.upload.upload, self.upload.clear]
@@ -161,41 +176,47 @@ class _Page:
 
     def visit(self, request: gr.Request, model: str, pooling: str, cross: str, job_ids: list[str]) -> Iterator[Update]:
         """Opens the job in the address, or the example, or pairs from another page, which are scored at once."""
-        listed = self._listed(job_ids)
         query = request.query_params
         job_id = query.get("job")
         sent = query.get("sentences")
         threshold = parse_number(query.get("bulk-threshold", ""))
-        listed |= {self.address_threshold: threshold}
+        listed = {**self._listed(job_ids), self.address_threshold: threshold}
+        job = None
         try:
             if token := query.get("file"):
                 yield {**listed, **self._taken(token, job_ids)}
                 return
-            job = self.jobs.get(job_id) if job_id else None
-            file = self.services.shared_sentences.pairs(sent) if sent and job is None else EXAMPLE
-            table = open_table(file) if job is None else open_table(job.path, job.encoding, job.sheet)
+            if job_id:
+                job = self.jobs.get(job_id)
+                table = open_table(job.path, job.encoding, job.sheet)
+            else:
+                table = open_table(self.services.shared_sentences.pairs(sent) if sent else EXAMPLE)
         except UserFacingError as error:
             yield {**listed, self.status: error_message(error), self.go: gr.Button(interactive=False)}
             return
-        if job is None and not sent and (model, pooling, cross) == USUAL:
+
+        models = (model, pooling, cross)
+        if job is not None:
+            first, second, target = (query.get(field.elem_id, "") for field in self.panel.columns)
+            is_named = first and {first, second, target} <= {"", *table.columns, NO_JUDGEMENT}
+            columns = (first, second, target) if is_named else None
+            yield {**listed, **self._opened_job(job, table, columns), **self.models.unchanged(*models)}
+            if job.state != State.OPENED:
+                yield from self._watch(job, table, threshold)
+            return
+        if not sent and models == USUAL:
             shipped = self.jobs.adopt(SHIPPED, EXAMPLE)
             yield {**listed, **self._opened(table), self.job: shipped.id}
             yield from self._watch(shipped, table, threshold)
             return
-        if job is None:
-            yield {**listed, **self._opened(table)}
-            models = [model or DEFAULT_MODEL, *([] if cross == NO_CROSS_ENCODER else [cross])]
-            if missing := self.services.models.missing(models):
-                yield {self.status: ask_first(missing, "Press Score to download and use it, or choose another model.")}
-                return
-            yield from self._run(table, table.reading.pair(), (model, pooling, cross), None, job_ids, threshold)
+        yield {**listed, **self._opened(table)}
+        needed = [model or DEFAULT_MODEL]
+        if cross != NO_CROSS_ENCODER:
+            needed.append(cross)
+        if missing := self.services.models.missing(needed):
+            yield {self.status: ask_first(missing, "Press Score to download and use it, or choose another model.")}
             return
-        first, second, target = (query.get(field.elem_id, "") for field in self.panel.columns)
-        is_named = first and {first, second, target} <= {"", *table.columns, NO_JUDGEMENT}
-        columns = (first, second, target) if is_named else None
-        yield {**listed, **self._opened_job(job, table, columns), **self.models.unchanged(model, pooling, cross)}
-        if job.state != State.OPENED:
-            yield from self._watch(job, table, threshold)
+        yield from self._run(table, table.reading.pair(), models, None, job_ids, threshold)
 
     def open(self, path: str | None, job_ids: list[str]) -> Update:
         """Shows how an upload was read, or why it cannot be used; without an upload, shows the example."""
@@ -213,9 +234,11 @@ class _Page:
         try:
             if job_id is None:
                 raise InputError("Choose a file first.")
-            return self._opened_job(*self._open_copy(self.jobs.get(job_id).path, encoding or None, sheet or None))
+            path = self.jobs.get(job_id).path
+            job, table = self._open_copy(path, encoding or None, sheet or None)
         except UserFacingError as error:
             return self._unusable(error)
+        return self._opened_job(job, table)
 
     def _taken(self, token: str, job_ids: list[str]) -> Update:
         """Opens a file that another page has sent. InputError if it is deleted."""
@@ -223,9 +246,10 @@ class _Page:
         self.services.access.check_data(file.path)
         job, table = self._open_copy(Path(file.path), file.encoding or None, file.sheet or None)
         first, second, target = file.columns
-        read_as = {self.panel.read_as: gr.update(value=file.read_as)} if file.read_as else {}
-        columns = (first, second, target)
-        return {**self._opened_job(job, table, columns), **read_as, **self._listed([job.id, *job_ids])}
+        update = {**self._opened_job(job, table, (first, second, target)), **self._listed([job.id, *job_ids])}
+        if file.read_as:
+            update[self.panel.read_as] = gr.update(value=file.read_as)
+        return update
 
     def _open_copy(self, path: Path, encoding: str | None, sheet: str | None) -> tuple[ScoreJob, OpenedTable]:
         """Makes a job with a copy of a file and opens the copy. InputError, and no job, if it cannot be read."""
@@ -247,13 +271,14 @@ class _Page:
             if table is None:
                 raise InputError("Choose a file first.")
             if not first or not second:
-                raise InputError(f"{CHOOSE_COLUMNS if len(table.columns) > 1 else ONE_COLUMN}.")
+                problem = CHOOSE_COLUMNS if len(table.columns) > 1 else ONE_COLUMN
+                raise InputError(f"{problem}.")
             reading = read_by(table, (first, second, gold))
-            if any(not doubt.is_possible_only for doubt in reading.doubts):
+            if _has_question(reading):
                 raise InputError(f"{ANSWER_FIRST}.")
             picked = reading.pair()
         except UserFacingError as error:
-            yield {**self._cleared(), self.rows: "", self.status: error_message(error)}
+            yield {**self._cleared(), self.status: error_message(error)}
             return
         yield from self._run(table, picked, models, job, job_ids, threshold, visitor_of(request), read_as or "")
 
@@ -280,29 +305,34 @@ class _Page:
     ) -> Iterator[Update]:
         """Starts a job and shows its progress. The example has a job too, which is not listed."""
         model, pooling, cross = models
-        cross_encoder = None if cross == NO_CROSS_ENCODER else cross
-        formats = (suffix_like(table), ".parquet")
-        scorers = (model or DEFAULT_MODEL, pooling or None, cross_encoder)
-        task = ScoreRequest(table, picked, *scorers, formats, read_as=read_as.strip())
+        request = ScoreRequest(
+            table,
+            picked,
+            model or DEFAULT_MODEL,
+            pooling or None,
+            None if cross == NO_CROSS_ENCODER else cross,
+            formats=(suffix_like(table), ".parquet"),
+            read_as=read_as.strip(),
+        )
         try:
-            job = self.jobs.start(job_id or self.jobs.open(table.path).id, task, visitor)
+            job = self.jobs.start(job_id or self.jobs.open(table.path).id, request, visitor)
         except UserFacingError as error:
             yield self._failed(error)
             return
-        listed = {} if table.path == EXAMPLE else self._listed([job.id, *job_ids])
+        is_example = table.path == EXAMPLE
+        listed = {} if is_example else self._listed([job.id, *job_ids])
         yield {
             **self._cleared(),
             **listed,
             self.job: job.id,
-            self.rows: "",
-            self.status: results.progress(TaskProgress("Starting …", 0, 1, 0), job.id if listed else ""),
+            self.status: results.progress(TaskProgress("Starting …", 0, 1, 0), "" if is_example else job.id),
             **self._buttons(running=True),
         }
         yield from self._watch(job, table, threshold)
-        if listed:
+        if not is_example:
             yield self._listed([job.id, *job_ids])
 
-    def _watch(self, job: ScoreJob, table: OpenedTable, threshold: float | None = None) -> Iterator[Update]:
+    def _watch(self, job: ScoreJob, table: OpenedTable, threshold: float | None) -> Iterator[Update]:
         address_id = "" if table.path == EXAMPLE else job.id
         try:
             for event in self.jobs.follow(job.id):
@@ -318,42 +348,49 @@ class _Page:
     def _opened_job(self, job: ScoreJob, table: OpenedTable, columns: Chosen | None = None) -> Update:
         """The update for a job, with the ``columns`` of the address or those of the table's own reading."""
         reading = read_by(table, columns or columns_of(table.reading))
-        hint = CHECK_COLUMNS if any(column.evidence for column in reading.columns) else PRESS_SCORE
-        if any(not doubt.is_possible_only for doubt in reading.doubts):
+        if _has_question(reading):
             hint = f"{ANSWER_FIRST}, then press Score."
+        elif len(table.columns) < 2:
+            hint = f"{ONE_COLUMN}."
         elif len(reading.sentences) < 2:
-            hint = f"{CHOOSE_COLUMNS}, then press Score." if len(table.columns) > 1 else f"{ONE_COLUMN}."
+            hint = f"{CHOOSE_COLUMNS}, then press Score."
+        elif any(column.evidence for column in reading.columns):
+            hint = CHECK_COLUMNS
+        else:
+            hint = PRESS_SCORE
         if summary := self.jobs.summary(job.id):
             used = summary.columns
             columns = (used.sentence1, used.sentence2, used.score or used.label or "")
-        models = self.models.of_job(job.model, job.pooling, job.cross_encoder)
-        status = results.of_job(lead(hint), job.id)
         return {
             **self._opened(table, columns, job.encoding or "", is_scored=summary is not None),
-            **models,
+            **self.models.of_job(job.model, job.pooling, job.cross_encoder),
             self.job: job.id,
-            self.status: status,
+            self.status: results.of_job(lead(hint), job.id),
         }
 
     def _opened(
         self, table: OpenedTable, columns: Chosen | None = None, encoding: str = "", is_scored: bool = False
     ) -> Update:
-        """The update for a table, with these columns or those of its own reading."""
+        """The update for a table, with these columns or the columns of its own reading."""
         is_example = table.path == EXAMPLE
+        remark = OF_EXAMPLE if is_example else ""
         return {
             **self._cleared(),
             self.table: table,
             self.job: None,
-            self.rows: "",
-            **self.panel.of(
-                table, columns, encoding, is_open=not (is_scored or is_example), remark=OF_EXAMPLE if is_example else ""
-            ),
+            **self.panel.of(table, columns, encoding, is_open=not (is_scored or is_example), remark=remark),
             **self._buttons(running=False),
         }
 
     def _unusable(self, error: UserFacingError) -> Update:
-        nothing = {self.table: None, self.job: None, **self.panel.of(None), self.rows: ""}
-        return {**self._cleared(), **nothing, self.status: error_message(error), self.go: gr.Button(interactive=False)}
+        return {
+            **self._cleared(),
+            self.table: None,
+            self.job: None,
+            **self.panel.of(None),
+            self.status: error_message(error),
+            self.go: gr.Button(interactive=False),
+        }
 
     def _failed(self, error: UserFacingError | str) -> Update:
         return {self.status: error_message(error), **self._buttons(running=False)}
@@ -368,22 +405,22 @@ class _Page:
         for job_id in list(dict.fromkeys(job_ids))[:MOST_LISTED]:
             with suppress(InputError):
                 jobs.append(self.jobs.get(str(job_id)))
-        rows = [(job, format_time(job.created)) for job in jobs]
         return {
             self.job_ids: [job.id for job in jobs],
-            self.history: macro("bulk/history")(rows) if rows else "",
+            self.history: macro("bulk/history")(jobs) if jobs else "",
             self.forget: gr.Button(visible=bool(jobs)),
         }
 
     def _cleared(self) -> Update:
-        plots = (self.as_file, self.as_parquet, self.histogram, self.scatter, self.fold)
-        texts = (self.cards, self.cut, self.disagreements)
-        return {**dict.fromkeys(plots, hidden()), **dict.fromkeys(texts, ""), **self.duplicates.hidden()}
+        """Empties the results and the section of duplicates."""
+        hides = (self.as_file, self.as_parquet, self.histogram, self.scatter, self.fold)
+        texts = (self.cards, self.cut, self.rows, self.disagreements)
+        return {**dict.fromkeys(hides, hidden()), **dict.fromkeys(texts, ""), **self.duplicates.hidden()}
 
-    def _finished(self, summary: ScoreSummary, table: OpenedTable, job: str, threshold: float | None = None) -> Update:
+    def _finished(self, summary: ScoreSummary, table: OpenedTable, job: str, threshold: float | None) -> Update:
         report = summary.report
-        plots = dict[Any, Any]()
         start = results.suggested(report) if threshold is None else threshold
+        plots: Update = {}
         if report and summary.scored:
             figure = figures.histogram(report)
             if report.by_label:
@@ -406,3 +443,8 @@ class _Page:
             self.disagreements: disagreements,
             **self.duplicates.offered(summary, start),
         }
+
+
+def _has_question(reading: TableReading) -> bool:
+    """Whether a doubt about the columns must be settled before the file can be scored."""
+    return any(not doubt.is_possible_only for doubt in reading.doubts)

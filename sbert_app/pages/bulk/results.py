@@ -1,7 +1,7 @@
 """The results of the Bulk page: texts and tables as HTML, and the section of matches and duplicates."""
 
 from collections.abc import Mapping, Sequence
-from math import ceil
+from math import ceil, isnan
 from typing import Any
 
 import gradio as gr
@@ -24,7 +24,7 @@ from training.catalogue import read_asset
 from training.data.tables.cells import parse_number
 from training.data.tables.columns import PairColumns, normalize_name
 from training.errors import InputError
-from training.evaluation.thresholds import BEST_F1, Estimate
+from training.evaluation.thresholds import BEST_F1
 
 # The characters of a cell and of a note on the page.
 LONGEST_TEXT = 500
@@ -39,8 +39,8 @@ INTRO = (
     "duplicates. Of each group the first sentence is kept."
 )
 DOWNLOADS = {
-    "matched_csv": "All rows with a match column",
-    "matched_parquet": "All rows, Parquet",
+    "matched-csv": "All rows with a match column",
+    "matched-parquet": "All rows, Parquet",
     "groups": "Groups",
     "deduplicated": "Deduplicated rows",
 }
@@ -48,8 +48,8 @@ DOWNLOADS = {
 
 def scored_rows(summary: ScoreSummary) -> Markup:
     """The first rows with their scores; an added column without any value is left out."""
-    added = [name for name in summary.added.values() if any(summary.head[name])]
-    empty = set(summary.added.values()).difference(added)
+    empty = {name for name in summary.added.values() if not any(summary.head[name])}
+    added = [name for name in summary.added.values() if name not in empty]
     rows = {name: cells[:SHOWN_ROWS] for name, cells in summary.head.items() if name not in empty}
     for name in rows.keys() & {summary.added["cosine"], summary.added.get("cross_encoder")}:
         rows[name] = [cell and format_number(float(cell), 3) for cell in rows[name]]
@@ -60,11 +60,14 @@ def scored_rows(summary: ScoreSummary) -> Markup:
 def progress(event: TaskProgress, job: str = "") -> Markup:
     """A bar with the rate and the time left, or with the current step before the first row; ``job`` as in `of_job`."""
     if not event.done:
-        return of_job(macro("progress")(event.description, 0, label="rows scored"), job)
-    parts = [f"{round(event.done):,} of {format_count(round(event.total), 'row')}", f"{event.rate:,.0f} rows/s"]
-    if event.seconds_left is not None:
-        parts.append(f"{format_estimate(event.seconds_left)} left")
-    return of_job(macro("progress")(" · ".join(parts), event.fraction, label="rows scored", live=False), job)
+        bar = macro("progress")(event.description, 0, label="rows scored")
+    else:
+        total = format_count(round(event.total), "row")
+        parts = [f"{round(event.done):,} of {total}", f"{event.rate:,.0f} rows/s"]
+        if event.seconds_left is not None:
+            parts.append(f"{format_estimate(event.seconds_left)} left")
+        bar = macro("progress")(" · ".join(parts), event.fraction, label="rows scored", live=False)
+    return of_job(bar, job)
 
 
 def of_job(html: Markup, job: str) -> Markup:
@@ -89,14 +92,18 @@ def agreements(summary: ScoreSummary) -> Markup:
     cards = []
     if report.decision and report.by_label:
         decision = report.decision.decision
-        shares = {"Average precision": decision.average_precision, "Best F1": decision.choice(BEST_F1).f1}
-        cards = [_share_card(title, share, decision.n) for title, share in shares.items()]
+        for title, share in (
+            ("Average precision", decision.average_precision),
+            ("Best F1", decision.choice(BEST_F1).f1),
+        ):
+            rows = format_count(decision.n, "row")
+            cards.append(_card(title, "cosine and label ×100", share.value, (share.low, share.high), rows))
     elif report.cosine_gold:
-        cards.append(_card("Cosine and gold score", report.cosine_gold))
+        cards.append(_correlation_card("Cosine and gold score", report.cosine_gold))
     if report.cross_gold:
-        cards.append(_card(f"{summary.cross_encoder} and gold score", report.cross_gold))
+        cards.append(_correlation_card(f"{summary.cross_encoder} and gold score", report.cross_gold))
     if report.cosine_cross:
-        cards.append(_card(f"Cosine and {summary.cross_encoder}", report.cosine_cross))
+        cards.append(_correlation_card(f"Cosine and {summary.cross_encoder}", report.cosine_cross))
     return macro("bulk/agreements")(cards=cards, sampled=report.sampled) if cards else Markup()
 
 
@@ -113,11 +120,13 @@ def disagreements(summary: ScoreSummary) -> Markup:
         ("Where cosine and cross-encoder disagree most", "cross-encoder", report.cross_disagreements),
     ]
     tables = [table for table in tables if table[2]]
-    return render("bulk/templates/disagreements.html", tables=tables, longest_text=LONGEST_TEXT) if tables else Markup()
+    if not tables:
+        return Markup()
+    return render("bulk/templates/disagreements.html", tables=tables, longest_text=LONGEST_TEXT)
 
 
 def _remarks(summary: ScoreSummary, expected_rows: int) -> list[str]:
-    """Remarks on the rows: their language, where scoring stopped, which are marked, which are guarded."""
+    """Sentences about the rows: their language, where scoring stopped, which rows are marked or guarded."""
     remarks = []
     if summary.language:
         remarks.append(
@@ -142,41 +151,50 @@ def _rows_table(
     caption: str, rows: Mapping[str, Sequence[Any]], picked: PairColumns | None, added: Sequence[str]
 ) -> Markup:
     """A table of rows: the added columns first, then the sentences and the gold score, then the other columns."""
-    roles = {picked.sentence1: "sentence 1", picked.sentence2: "sentence 2", picked.score: "gold"} if picked else {}
+    roles: dict[str | None, str] = {}
+    if picked:
+        roles = {picked.sentence1: "sentence 1", picked.sentence2: "sentence 2", picked.score: "gold"}
     used = [name for name in roles if name]
-    in_file = [*used, *(name for name in rows if name not in (*added, *used))]
+    others = [name for name in rows if name not in (*added, *used)]
+    in_file = [*used, *others]
     names = [*added, *in_file[:SHOWN_COLUMNS]]
-    # A name that says the role of its column needs no other.
-    spoken = {name for name in names if normalize_name(name) == normalize_name(roles.get(name, ""))}
-    columns = [
-        {"name": name, "role": "" if name in spoken else roles.get(name, ""), "added": name in added} for name in names
-    ]
-    cells = [[text[:LONGEST_TEXT] for text in row] for row in zip(*(rows[name] for name in names), strict=True)]
-    hidden = max(0, len(in_file) - SHOWN_COLUMNS)
+    columns = []
+    for name in names:
+        role = roles.get(name, "")
+        # A name that says the role of its column needs no other.
+        if normalize_name(name) == normalize_name(role):
+            role = ""
+        columns.append({"name": name, "role": role, "added": name in added})
+    cells = [[text[:LONGEST_TEXT] for text in rows[name]] for name in names]
     return render(
-        "bulk/templates/rows.html", caption=caption, columns=columns, rows=cells, hidden_columns=hidden, added=added
+        "bulk/templates/rows.html",
+        caption=caption,
+        columns=columns,
+        rows=zip(*cells, strict=True),
+        hidden_columns=max(0, len(in_file) - SHOWN_COLUMNS),
+        added=added,
     )
 
 
-def _card(title: str, correlation: Correlation) -> tuple[str, str, str, str]:
-    low, high = (format_number(100 * bound, 1) for bound in correlation.spearman_interval)
-    is_defined = correlation.spearman == correlation.spearman
-    interval = f"95% interval {low} to {high} · " if is_defined else ""
-    foot = f"{interval}{format_count(correlation.n, 'row')} · {correlation.interval_method}"
-    return title, format_number(100 * correlation.spearman, 1), "Spearman ρ ×100", foot
+def _correlation_card(title: str, correlation: Correlation) -> tuple[str, str, str, str]:
+    foot = f"{format_count(correlation.n, 'row')} · {correlation.interval_method}"
+    return _card(title, "Spearman ρ ×100", correlation.spearman, correlation.spearman_interval, foot)
 
 
-def _share_card(title: str, share: Estimate, rows: int) -> tuple[str, str, str, str]:
-    low, high = (format_number(100 * bound, 1) for bound in (share.low, share.high))
-    interval = f"95% interval {low} to {high} · " if share.low == share.low else ""
-    foot = f"{interval}{format_count(rows, 'row')}"
-    return title, format_number(share.value * 100, 1), "cosine and label ×100", foot
+def _card(title: str, metric: str, value: float, interval: tuple[float, float], foot: str) -> tuple[str, str, str, str]:
+    """The arguments of the macro ``card``; without an interval if that is undefined."""
+    if not isnan(interval[0]):
+        low, high = (format_number(100 * bound, 1) for bound in interval)
+        foot = f"95% interval {low} to {high} · {foot}"
+    return title, format_number(100 * value, 1), metric, foot
 
 
 def suggested(report: ScoreReport | None) -> float:
     """The threshold that the gold scores of a file suggest, rounded up to a step of the slider, or the usual one."""
-    choice = safest(report.decision.decision.choices) if report and report.decision else None
-    return ceil(round(100 * choice.threshold.value, 6)) / 100 if choice and choice.exists else USUAL
+    if report is None or report.decision is None:
+        return USUAL
+    choice = safest(report.decision.decision.choices)
+    return ceil(round(100 * choice.threshold.value, 6)) / 100 if choice.exists else USUAL
 
 
 class Duplicates:
@@ -196,15 +214,15 @@ class Duplicates:
             stop = gr.Button("Stop", visible=False, elem_id="stop-threshold", min_width=120)
             self.tab = MeasureTab(services, "matches", gr.HTML(elem_id="matches"), None, stop)
             with gr.Row():
-                self.downloads = {
-                    name: gr.DownloadButton(label, visible=False, elem_id=name.replace("_", "-"), min_width=160)
-                    for name, label in DOWNLOADS.items()
-                }
+                self.downloads = [
+                    gr.DownloadButton(label, visible=False, elem_id=elem_id, min_width=160)
+                    for elem_id, label in DOWNLOADS.items()
+                ]
 
     @property
     def outputs(self) -> list[Any]:
         """The components that change with the file on the page."""
-        return [self.section, self.decision, self.curve, self.threshold, self.tab.status, *self.downloads.values()]
+        return [self.section, self.decision, self.curve, self.threshold, self.tab.status, *self.downloads]
 
     def hidden(self) -> Update:
         return {self.section: gr.Column(visible=False), **self._cleared()}
@@ -212,10 +230,14 @@ class Duplicates:
     def offered(self, summary: ScoreSummary, threshold: float) -> Update:
         """The section for a scored file."""
         labelled = summary.report.decision if summary.report else None
-        figure = precision_recall(labelled.decision, criterion_labels(labelled.decision)) if labelled else None
+        table = ""
+        figure = None
+        if labelled:
+            table = decision_table("Cosine and gold", labelled, [MEANING])
+            figure = precision_recall(labelled.decision, criterion_labels(labelled.decision))
         return {
             self.section: gr.Column(visible=summary.scored > 0),
-            self.decision: decision_table("Cosine and gold", labelled, [MEANING]) if labelled else Markup(),
+            self.decision: table,
             self.curve: visible(figure),
             self.threshold: f"{threshold:g}",
             **self._cleared(),
@@ -228,7 +250,7 @@ class Duplicates:
             return threshold is None or not job or self.services.scoring.get(job).summary is None
 
         inputs = [self.job, self.threshold]
-        empty = {button: hidden() for button in self.downloads.values()}
+        empty = dict.fromkeys(self.downloads, hidden())
         again = self.tab.handler(self.find, empty, unless=is_new)
         self.tab.on(visited.success, again, [self.job, address_threshold], empty)
         for table in (self.decision, cut):
@@ -246,8 +268,10 @@ class Duplicates:
             raise InputError("type a threshold, such as 0.8")
         watch.report(0, "Comparing with the threshold")
         matches = self.services.scoring.apply_threshold(job_id or "", threshold, watch)
-        files = dict(zip(self.downloads.values(), map(visible, matches.outputs), strict=True))
-        return {self.tab.status: render("bulk/templates/matches.html", found=matches), **files}
+        update: Update = {self.tab.status: render("bulk/templates/matches.html", found=matches)}
+        for button, file in zip(self.downloads, matches.outputs, strict=True):
+            update[button] = visible(file)
+        return update
 
     def _cleared(self) -> Update:
-        return {self.tab.status: "", **{button: hidden() for button in self.downloads.values()}}
+        return {self.tab.status: "", **dict.fromkeys(self.downloads, hidden())}

@@ -21,7 +21,7 @@ from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.files.writers import save_table
 
 MAX_CLUSTERS_SHOWN = 30
-# The page lists so many sentences of a cluster, the file all.
+# The number of sentences of a cluster that the page lists; the file has all of them.
 MAX_LISTED = 100
 CLUSTERING_NOTES = {
     HDBSCAN: "HDBSCAN looks for dense groups in a 5-dimensional map of the embeddings (UMAP): in the model's hundreds "
@@ -33,9 +33,13 @@ CLUSTERING_NOTES = {
 }
 OF_TREE = "Hierarchical (average linkage)"
 METHODS = [("Density (HDBSCAN)", HDBSCAN), ("k-means (mini-batch)", K_MEANS), (OF_TREE, HIERARCHICAL)]
-BY_COSINE, BY_NUMBER = "cosine", "number"
+BY_COSINE = "cosine"
+BY_NUMBER = "number"
+CUTS = [("by cosine", BY_COSINE), ("by number", BY_NUMBER)]
 MAX_CLUSTERS = 500
-PRESS_BUTTON, FINDING = messages.lead("Press Find clusters."), messages.waiting("Finding the clusters …")
+PRESS_BUTTON = messages.lead("Press Find clusters.")
+FINDING = messages.waiting("Finding the clusters …")
+WAITING = messages.waiting("Waiting for the corpus …")
 
 
 def build(services: Services, shared: Shared) -> None:
@@ -46,30 +50,68 @@ def build(services: Services, shared: Shared) -> None:
 class _ClustersTab:
     def __init__(self, services: Services, shared: Shared) -> None:
         self.services = services
-        self.open_corpus, self.clustering = shared.open_corpus, shared.clustering
+        self.open_corpus = shared.open_corpus
+        self.clustering = shared.clustering
         # Whether the tab was opened before its corpus was, as by a link.
         self.is_waiting = gr.State(False)
         # The corpus whose clusters are on the page.
         self.shown_for = gr.State(None)
-        default = ClusterSettings()
         with gr.Row(elem_classes="explore-controls"):
-            options = {"info": f"Hierarchical: up to {MAX_TREE_SENTENCES:,} sentences", "min_width": 240}
-            self.method = gr.Radio(METHODS, value=HDBSCAN, label="Method", elem_id="clusters-method", **options)
-            hint = "0: follows the size of the corpus, at most 40 clusters"
-            of_density = {"label": "Minimum cluster size", "elem_id": "clusters-smallest", "min_width": 200}
-            self.smallest = gr.Slider(0, 200, default.min_cluster_size, step=1, info=hint, **of_density)
-            of_tree = {"visible": False, "min_width": 220}
-            cuts = [("by cosine", BY_COSINE), ("by number", BY_NUMBER)]
-            self.cut = gr.Radio(cuts, value=BY_COSINE, label="Cut the tree", elem_id="clusters-cut", **of_tree)
-            of_cosine = {"label": "Minimum mean cosine of merged groups", "elem_id": "clusters-cosine", **of_tree}
-            self.cosine = gr.Slider(0, 1, default.min_cosine, step=0.01, **of_cosine)
-            label = "Number of clusters"
-            self.number = gr.Slider(1, MAX_CLUSTERS, 20, step=1, label=label, elem_id="clusters-number", **of_tree)
-        ids, waiting = ("clusters-go", "clusters-stop", "clusters-status"), messages.waiting("Waiting for the corpus …")
-        self.task = MeasureTab.build(services, "clusters", "Find clusters", ids, waiting)
+            self._build_controls()
+        ids = ("clusters-go", "clusters-stop", "clusters-status")
+        self.task = MeasureTab.build(services, "clusters", "Find clusters", ids, WAITING)
         with self.task.buttons:
             self.download = gr.DownloadButton("Download CSV", visible=False, elem_id="clusters-csv")
         self.table = gr.HTML(elem_id="clusters-table")
+
+    def _build_controls(self) -> None:
+        default = ClusterSettings()
+        self.method = gr.Radio(
+            METHODS,
+            value=HDBSCAN,
+            label="Method",
+            info=f"Hierarchical: up to {MAX_TREE_SENTENCES:,} sentences",
+            min_width=240,
+            elem_id="clusters-method",
+        )
+        self.smallest = gr.Slider(
+            0,
+            200,
+            default.min_cluster_size,
+            step=1,
+            label="Minimum cluster size",
+            info="0: follows the size of the corpus, at most 40 clusters",
+            min_width=200,
+            elem_id="clusters-smallest",
+        )
+        self.cut = gr.Radio(
+            CUTS,
+            value=BY_COSINE,
+            label="Cut the tree",
+            visible=False,
+            min_width=220,
+            elem_id="clusters-cut",
+        )
+        self.cosine = gr.Slider(
+            0,
+            1,
+            default.min_cosine,
+            step=0.01,
+            label="Minimum mean cosine of merged groups",
+            visible=False,
+            min_width=220,
+            elem_id="clusters-cosine",
+        )
+        self.number = gr.Slider(
+            1,
+            MAX_CLUSTERS,
+            20,
+            step=1,
+            label="Number of clusters",
+            visible=False,
+            min_width=220,
+            elem_id="clusters-number",
+        )
 
     def wire(self) -> None:
         inputs = [self.open_corpus, self.method, self.smallest, self.cut, self.cosine, self.number]
@@ -78,15 +120,22 @@ class _ClustersTab:
         bounds = [self.smallest, self.cut, self.cosine, self.number]
         gr.on([self.method.change, self.cut.change], _show_bounds, [self.method, self.cut], bounds, **UNQUEUED)
         cleared = self.open_corpus.change(self.opened, None, [self.task.status, *results], **UNQUEUED)
-        edits = [self.task.start.click, self.method.input, self.cut.input]
-        edits += [self.smallest.release, self.cosine.release, self.number.release]
+        edits = [
+            self.task.start.click,
+            self.method.input,
+            self.cut.input,
+            self.smallest.release,
+            self.cosine.release,
+            self.number.release,
+        ]
         find = self.task.handler(self.find, self._no_clusters())
 
         def visit(request: gr.Request, shown_for: OpenCorpus | None, *values: Any) -> Iterator[Update]:
-            if values[0] is None or shown_for == values[0]:
-                yield {self.is_waiting: values[0] is None}
+            open_corpus = values[0]
+            if open_corpus is None or shown_for == open_corpus:
+                yield {self.is_waiting: open_corpus is None}
             else:
-                # Where UMAP is compiled first, progress takes seconds to begin.
+                # If UMAP has to be compiled, it takes seconds until progress is shown.
                 yield {self.task.status: FINDING}
                 yield from find(request, *values)
 
@@ -107,7 +156,9 @@ class _ClustersTab:
         method, smallest, cut, cosine, number = controls
         embeddings = self.services.embeddings
         embedded = opened(open_corpus).embed(embeddings)
-        count = min(int(number), len(embedded)) if method == K_MEANS or cut == BY_NUMBER else None
+        count = None
+        if method == K_MEANS or cut == BY_NUMBER:
+            count = min(int(number), len(embedded))
         settings = ClusterSettings(method, int(smallest), float(cosine), count)
         started = time.perf_counter()
         groups = describe_clusters(embedded, current_clusters(embeddings, embedded, settings, watch))
@@ -126,18 +177,24 @@ class _ClustersTab:
 
 
 def _show_bounds(method: str, cut: str) -> list[Any]:
+    """Shows the controls of a method: the smallest size, the way to cut the tree, the cosine, the number."""
     is_tree = method == HIERARCHICAL
+    by_cosine = is_tree and cut == BY_COSINE
     by_number = method == K_MEANS or (is_tree and cut == BY_NUMBER)
-    visible = (method == HDBSCAN, is_tree, is_tree and cut == BY_COSINE, by_number)
-    return [gr.update(visible=is_visible) for is_visible in visible]
+    return [gr.update(visible=is_visible) for is_visible in (method == HDBSCAN, is_tree, by_cosine, by_number)]
 
 
 def clusters_status(groups: Sequence[Cluster], embedded: EmbeddedCorpus, method: str, seconds: float) -> Markup:
-    """The number of clusters, of sentences in none, and the method."""
+    """The number of clusters, the number of sentences outside of them, and the method."""
     clusters = [group for group in groups if group.number]
-    counts = {"clusters": len(clusters), "sentences": len(embedded), "unclustered": _unclustered(groups)}
-    counts["singletons"] = sum(len(group.rows) == 1 for group in clusters)
-    return macro("explore/clusters_status")(method=CLUSTERING_NOTES[method], seconds=seconds, **counts)
+    return macro("explore/clusters_status")(
+        clusters=len(clusters),
+        sentences=len(embedded),
+        unclustered=_unclustered(groups),
+        singletons=sum(len(group.rows) == 1 for group in clusters),
+        method=CLUSTERING_NOTES[method],
+        seconds=seconds,
+    )
 
 
 def clusters(groups: Sequence[Cluster], corpus: Corpus) -> Markup:

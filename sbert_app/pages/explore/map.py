@@ -15,7 +15,7 @@ from sbert_app.figures.map import FEW_POINTS, Colouring
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import EVERY, PRIVATE, Update
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
-from sbert_app.pages.components.pickers import NO_MODEL, POOLINGS, model_choices, open_dropdown
+from sbert_app.pages.components.pickers import NO_MODEL, POOLINGS, model_picker
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.explore.map_figure import (
@@ -39,6 +39,7 @@ from sbert_app.services.clusters.atlas import OPTIONS, export_atlas
 from sbert_app.services.clusters.clustering import ClusterSettings
 from sbert_app.services.clusters.summary import FEWEST, Topics, describe_clusters, find_topics
 from sbert_app.services.container import Services
+from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.maps.corpus_map import MapResult, compute_map, pair_distances
 from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.store.cache import LRUCache
@@ -49,8 +50,10 @@ from training.names import ModelName
 # The colour until a corpus is open.
 SUGGESTED = "suggested"
 HINT = messages.note("Click a point to list its nearest sentences.")
-# The lists beside the map.
-SELECTED, NEAREST_TO_POINT, SEARCH = "selected", "nearest", "search"
+# The ids of the lists beside the map.
+SELECTED = "selected"
+NEAREST_TO_POINT = "nearest"
+SEARCH = "search"
 FULL_SCREEN = """() => {
   const area = document.getElementById("map-area");
   document.fullscreenElement ? document.exitFullscreen() : area.requestFullscreen();
@@ -74,18 +77,27 @@ def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -
     tab = MeasureTab(services, "atlas", gr.HTML(elem_id="atlas-status"), start, stop)
 
     def export(watch: Watch, open_corpus: OpenCorpus | None, clustering: ClusterSettings, *values: Any) -> Update:
-        embeddings, path = services.embeddings, services.temp.new_folder("explore") / "atlas.parquet"
+        embeddings = services.embeddings
         embedded = opened(open_corpus).embed(embeddings)
         watch.report(0, "Clustering")
-        clusters = describe_clusters(embedded, current_clusters(embeddings, embedded, clustering, watch))
+        labels = current_clusters(embeddings, embedded, clustering, watch)
         neighbours, min_dist, seed = values
-        of_map = MapSettings(2, int(neighbours), float(min_dist), int(seed or 0))
-        cache, home, limits = embeddings.cache, embeddings.home, embeddings.limits
-        points = export_atlas(embedded, clusters, path, of_map, cache, home, limits, watch)
+        path = services.temp.new_folder("explore") / "atlas.parquet"
+        points = export_atlas(
+            embedded,
+            describe_clusters(embedded, labels),
+            path,
+            MapSettings(2, int(neighbours), float(min_dist), int(seed or 0)),
+            embeddings.cache,
+            embeddings.home,
+            embeddings.limits,
+            watch,
+        )
         status = macro("explore/atlas")(rows=len(embedded), drawn=points, options=OPTIONS)
         return {tab.status: status, file: str(path)}
 
-    inputs, empty = [shared.open_corpus, shared.clustering, *settings], {file: None}
+    inputs = [shared.open_corpus, shared.clustering, *settings]
+    empty = {file: None}
     exported = tab.on(start.click, tab.handler(export, empty), inputs, empty, concurrency_limit=1)
     exported.then(None, file, None, js="(file) => { if (file) window.saveFile(file); }")
     shared.open_corpus.change(lambda: {file: None, tab.status: ""}, None, [file, tab.status], **PRIVATE)
@@ -93,70 +105,125 @@ def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -
 
 class _MapTab:
     def __init__(self, services: Services, shared: Shared, build_search: Callable[[Services, Shared], None]) -> None:
-        self.services, self.open_corpus, self.clustering = services, shared.open_corpus, shared.clustering
+        self.services = services
+        self.open_corpus = shared.open_corpus
+        self.clustering = shared.clustering
         self.panel = SelectedPanel(services, shared.open_corpus)
         # The `_version` of the map on the page: Gradio may send one change twice.
         self.current = gr.State(None)
         # The key of the corpus whose map, selection and settings are on the page.
         self.of_corpus = gr.State("")
         with gr.Row(elem_classes="map-tools"):
-            suggested, wide = [("as the corpus suggests", SUGGESTED)], {"min_width": 170, "container": False}
-            # The address may name a column before the corpus is open.
-            options = {"label": "Colour by", "allow_custom_value": True, "elem_id": "map-colour"}
-            self.colour = gr.Dropdown(suggested, value=SUGGESTED, **options, **wide)
-            self.panel.build_drag()
-            options, narrow = {"value": "2-D", "label": "Dimensions"}, {"min_width": 110, "container": False}
-            self.dimensions = gr.Radio(["2-D", "3-D"], elem_id="map-dimensions", **options, **narrow)
-            self.second = open_dropdown("Second model", [("none", NO_MODEL)], "", elem_id="map-second", **wide)
-            self.pairs = gr.Checkbox(label="Pairs as lines", visible=False, elem_id="map-pairs", **narrow)
-            whole = gr.Button("Full screen", size="sm", min_width=100, elem_id="map-whole")
-            whole.click(None, None, None, js=FULL_SCREEN)
-            stop = gr.Button("Stop", size="sm", visible=False, min_width=70, elem_id="map-stop")
+            stop = self._build_tools()
         with gr.Row(elem_id="map-area"):
             with gr.Column(scale=7, min_width=320, elem_id="map-frame"):
-                options = {"visible": "hidden", "max_lines": 3, "elem_id": "map-query"}
-                self.query = gr.Textbox("Somebody is cooking.", label="Colour by the similarity to", **options)
-                # It is hidden: a click on a point is its `click`, a lasso its `select`.
-                script = read_asset("explore.js")
-                self.events = gr.HTML("", visible="hidden", elem_id="map-events", js_on_load=script)
-                gr.HTML('<div class="map-layers"></div>', elem_id="map-layers")
-                self.plot = gr.Plot(show_label=False, visible=False, elem_id="map-plot")
-                status = gr.HTML(messages.waiting("Waiting for the corpus …"), elem_id="map-status")
+                status = self._build_map()
             # A lasso opens the first list, a click on a point the second one.
             with (
                 gr.Column(scale=0, min_width=320, elem_id="map-side"),
-                gr.Tabs(selected=SEARCH, elem_id="map-lists") as lists,
+                gr.Tabs(selected=SEARCH, elem_id="map-lists") as self.lists,
             ):
                 with gr.Tab("Selected", id=SELECTED):
-                    self.panel.build_panel(lists)
+                    self.panel.build_panel(self.lists)
                 with gr.Tab("Nearest", id=NEAREST_TO_POINT):
                     self.nearest = gr.HTML(HINT, elem_id="map-nearest")
                 with gr.Tab("Search", id=SEARCH):
                     build_search(services, shared)
-        self.lists = lists
         self.panel.build_table()
         with gr.Row():
-            shows = {"The map": [status, self.plot], "The nearest sentences": [self.nearest]}
-            report_button(services, *of_page("Map", shows, [self.second]), "map")
+            sections = {"The map": [status, self.plot], "The nearest sentences": [self.nearest]}
+            report_button(services, *of_page("Map", sections, [self.second]), "map")
             with gr.Accordion("Settings of the map", open=False, elem_id="map-settings"):
-                self.names = gr.Checkbox(True, label="Write names onto the map", elem_id="map-names")
-                hint = "Few: local detail; many: global structure"
-                self.neighbours = gr.Slider(2, 100, 15, step=1, label="Neighbours (n_neighbors)", info=hint)
-                self.min_dist = gr.Slider(0, 0.99, 0.1, step=0.01, label="Minimum distance (min_dist)")
-                self.seed = gr.Number(0, label="Random seed", precision=0, minimum=0, info="Same seed, same map")
-                poolings = [("same as the model", ""), *POOLINGS]
-                self.pooling = gr.Radio(poolings, value="", label="Pooling of the second model", elem_id="map-pooling")
+                self._build_settings()
             with gr.Accordion("Export for embedding-atlas", open=False, elem_id="atlas-export"):
                 _build_export(services, shared, [self.neighbours, self.min_dist, self.seed])
         stopped = "stopped: change any control to draw again."
         self.task = MeasureTab(services, "map", status, stop=stop, stopped=stopped)
         self.topics: LRUCache[str, tuple[Topics, Topics]] = LRUCache(16)
-        # Of few points, as the browser gets them: each takes a tenth of a second to make.
+        # Plots of few points in the form that the browser gets, which takes a tenth of a second to make.
         self.plots: LRUCache[Any, Any] = LRUCache(16)
 
+    def _build_tools(self) -> gr.Button:
+        """Builds the row above the map. Returns the Stop button."""
+        self.colour = gr.Dropdown(
+            [("as the corpus suggests", SUGGESTED)],
+            value=SUGGESTED,
+            label="Colour by",
+            # The address may name a column before the corpus is open.
+            allow_custom_value=True,
+            min_width=170,
+            container=False,
+            elem_id="map-colour",
+        )
+        self.panel.build_drag()
+        self.dimensions = gr.Radio(
+            ["2-D", "3-D"],
+            value="2-D",
+            label="Dimensions",
+            min_width=110,
+            container=False,
+            elem_id="map-dimensions",
+        )
+        self.second = model_picker(
+            self.services,
+            NO_MODEL,
+            "Second model",
+            optional=True,
+            info="",
+            min_width=170,
+            container=False,
+            elem_id="map-second",
+            elem_classes=[],
+        )
+        self.pairs = gr.Checkbox(
+            label="Pairs as lines",
+            visible=False,
+            min_width=110,
+            container=False,
+            elem_id="map-pairs",
+        )
+        whole = gr.Button("Full screen", size="sm", min_width=100, elem_id="map-whole")
+        whole.click(None, None, None, js=FULL_SCREEN)
+        return gr.Button("Stop", size="sm", visible=False, min_width=70, elem_id="map-stop")
+
+    def _build_map(self) -> gr.HTML:
+        """Builds the map. Returns its status."""
+        self.query = gr.Textbox(
+            "Somebody is cooking.",
+            label="Colour by the similarity to",
+            visible="hidden",
+            max_lines=3,
+            elem_id="map-query",
+        )
+        # A hidden component whose events come from the figure: `click` on a point, `select` by a lasso.
+        script = read_asset("explore.js")
+        self.events = gr.HTML("", visible="hidden", elem_id="map-events", js_on_load=script)
+        gr.HTML('<div class="map-layers"></div>', elem_id="map-layers")
+        self.plot = gr.Plot(show_label=False, visible=False, elem_id="map-plot")
+        return gr.HTML(messages.waiting("Waiting for the corpus …"), elem_id="map-status")
+
+    def _build_settings(self) -> None:
+        self.names = gr.Checkbox(True, label="Write names onto the map", elem_id="map-names")
+        hint = "Few: local detail; many: global structure"
+        self.neighbours = gr.Slider(2, 100, 15, step=1, label="Neighbours (n_neighbors)", info=hint)
+        self.min_dist = gr.Slider(0, 0.99, 0.1, step=0.01, label="Minimum distance (min_dist)")
+        self.seed = gr.Number(0, label="Random seed", precision=0, minimum=0, info="Same seed, same map")
+        poolings = [("same as the model", ""), *POOLINGS]
+        self.pooling = gr.Radio(poolings, value="", label="Pooling of the second model", elem_id="map-pooling")
+
     def wire(self) -> None:
-        controls = [self.colour, self.query, self.dimensions, self.neighbours, self.min_dist]
-        controls += [self.seed, self.second, self.pooling, self.pairs, self.names]
+        controls = [
+            self.colour,
+            self.query,
+            self.dimensions,
+            self.neighbours,
+            self.min_dist,
+            self.seed,
+            self.second,
+            self.pooling,
+            self.pairs,
+            self.names,
+        ]
         inputs = [self.current, self.open_corpus, self.clustering, *controls]
         # After a stop the last map stays.
         stopped: Update = {self.current: None}
@@ -168,18 +235,36 @@ class _MapTab:
         draw = self.task.handler(self.draw, empty, stopped, unless=is_drawn)
         draw_at = partial(self.task.on, handler=draw, inputs=inputs, outputs=empty, concurrency_limit=4)
 
-        emptied = [self.of_corpus, self.plot, self.task.status, self.nearest]
-        offered = [self.colour, self.query, self.pairs, self.second, self.panel.words, *emptied, *self.panel.outputs]
+        offered = [
+            self.of_corpus,
+            self.colour,
+            self.query,
+            self.pairs,
+            self.second,
+            self.plot,
+            self.task.status,
+            self.nearest,
+            self.panel.words,
+            *self.panel.outputs,
+        ]
         state = [self.open_corpus, self.of_corpus, self.panel.picked, self.colour]
         draw_at(self.open_corpus.change(self.opened, state, offered, **PRIVATE).then)
         self.panel.wire(self.events)
         draw_at(self.clustering.change)
         self.colour.input(_query_field, self.colour, self.query, **EVERY)
-        selected = (self.colour, self.dimensions, self.pairs, self.second, self.pooling, self.names)
         edits = [
-            *(control.input for control in selected),
-            *(self.neighbours.release, self.min_dist.release, self.neighbours.change, self.min_dist.change),
-            *(self.seed.change, self.query.change),
+            self.colour.input,
+            self.dimensions.input,
+            self.pairs.input,
+            self.second.input,
+            self.pooling.input,
+            self.names.input,
+            self.neighbours.release,
+            self.min_dist.release,
+            self.neighbours.change,
+            self.min_dist.change,
+            self.seed.change,
+            self.query.change,
         ]
         draw_at(edits)
         clicked = [self.open_corpus, self.second, self.pooling]
@@ -187,41 +272,47 @@ class _MapTab:
         self.panel.table.select(self.show_row, clicked, [self.nearest, self.lists], **PRIVATE)
 
     def opened(self, open_corpus: OpenCorpus | None, before: str, picked: SelectedRows, colour: str) -> Update:
-        """Offers the columns and pairs of a corpus that was just opened, and the models.
+        """Offers the columns and pairs of a corpus that was just opened.
 
-        The same corpus under another model keeps its colour and its selection. Of another corpus nothing stays.
+        The same corpus under another model keeps its colour and its selection. Another corpus keeps nothing.
         """
         if open_corpus is None:
             return {self.nearest: gr.skip()}
         corpus = self.services.embeddings.corpus(open_corpus.corpus)
-        choices = self._colours(open_corpus)
-        is_known = colour in [value for _, value in choices]
-        is_same = is_known and before == open_corpus.corpus
-        is_in_address = is_known and not before
-        models = [("none", NO_MODEL), *model_choices(self.services, self.services.jobs.store.recent())]
-        emptied: Update = {self.plot: hidden(), self.task.status: messages.waiting("Drawing the map …")}
-        forgotten: Update = {self.second: gr.Dropdown(models, value=NO_MODEL), self.panel.words: ""}
-        return {
+        choices = _colours(corpus)
+        is_offered = colour in [value for _, value in choices]
+        is_same_corpus = before == open_corpus.corpus
+
+        has_pairs = corpus.gold is not None
+        update: Update = {
             self.of_corpus: open_corpus.corpus,
-            **(emptied if before != open_corpus.corpus else {}),
-            **(forgotten if before and before != open_corpus.corpus else {self.second: gr.Dropdown(models)}),
-            self.colour: gr.Dropdown(choices, value=colour if is_same or is_in_address else first_colour(corpus)),
-            self.query: gr.skip() if is_same else _query_field(colour if is_in_address else ""),
-            self.pairs: gr.Checkbox(visible=corpus.gold is not None, value=corpus.gold is not None),
+            self.pairs: gr.Checkbox(visible=has_pairs, value=has_pairs),
             self.nearest: HINT,
             **self.panel.opened(open_corpus, picked),
         }
-
-    def _colours(self, open_corpus: OpenCorpus) -> list[tuple[str, str]]:
-        corpus = self.services.embeddings.corpus(open_corpus.corpus)
-        topics = [("topic", TOPIC)] if len(corpus) >= FEWEST else []
-        ways = [*topics, ("cluster", CLUSTER), ("similarity to a query", QUERY)]
-        return [("nothing", NOTHING), *((name, COLUMN + name) for name in corpus.columns), *ways]
+        if is_offered and is_same_corpus:
+            update[self.query] = gr.skip()
+        elif is_offered and not before:
+            # The address names the colour.
+            update[self.query] = _query_field(colour)
+        else:
+            colour = first_colour(corpus)
+            update[self.query] = _query_field("")
+        update[self.colour] = gr.Dropdown(choices, value=colour)
+        if not is_same_corpus:
+            update[self.plot] = hidden()
+            update[self.task.status] = messages.waiting("Drawing the map …")
+            if before:
+                update[self.second] = NO_MODEL
+                update[self.panel.words] = ""
+        return update
 
     def draw(self, watch: Watch, _: Any, open_corpus: OpenCorpus, clustering: ClusterSettings, *values: Any) -> Update:
-        controls, embeddings = MapControls(*values), self.services.embeddings
-        models = [open_corpus.model, *filter(None, [controls.second_model])]
-        result = compute_map(embeddings, open_corpus.corpus, models, controls.settings, watch)
+        controls = MapControls(*values)
+        models = [open_corpus.model]
+        if controls.second_model is not None:
+            models.append(controls.second_model)
+        result = compute_map(self.services.embeddings, open_corpus.corpus, models, controls.settings, watch)
         topics = self.topics.get(result.key)
         if topics is None:
             watch.report(0, "Looking for keywords")
@@ -270,8 +361,9 @@ class _MapTab:
             return messages.error_message(error)
 
     def _map_status(self, result: MapResult, controls: MapControls) -> str:
-        gold, run = result.embedded[0].corpus.gold, None
+        gold = result.embedded[0].corpus.gold
         pairs = pair_distances(result, gold) if gold is not None and controls.pairs else None
+        run = None
         run_id = ModelName.parse(result.embedded[-1].model).run_id
         if len(result.embedded) == 2 and run_id is not None:
             trained = self.services.jobs.store.get(run_id)
@@ -280,8 +372,17 @@ class _MapTab:
         return map_status(result, pairs, run)
 
 
+def _colours(corpus: Corpus) -> list[tuple[str, str]]:
+    """The ways to colour the points of a corpus."""
+    choices = [("nothing", NOTHING)]
+    choices += [(name, COLUMN + name) for name in corpus.columns]
+    if len(corpus) >= FEWEST:
+        choices.append(("topic", TOPIC))
+    return [*choices, ("cluster", CLUSTER), ("similarity to a query", QUERY)]
+
+
 def _query_field(colour: str) -> Any:
-    """The update of the field of the query, which is visible while points have the colour of their similarity to it."""
+    """The update of the field of the query, which is visible while points are coloured by their similarity to it."""
     return gr.update(visible=True if colour == QUERY else "hidden")
 
 

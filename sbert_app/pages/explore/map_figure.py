@@ -20,14 +20,18 @@ from sbert_app.services.maps.corpus_map import SIMILAR, MapResult, PairDistances
 from sbert_app.services.maps.projection import MapSettings
 from training.names import ModelName
 
-# A click on a point lists so many sentences.
+# The number of sentences that a click on a point lists.
 NEAREST = 10
-# The ways to colour points.
-NOTHING, TOPIC, QUERY, CLUSTER, COLUMN = "", "topic", "query", "cluster", "column:"
+# The ways to colour points; COLUMN is followed by the name of a column.
+NOTHING = ""
+TOPIC = "topic"
+QUERY = "query"
+CLUSTER = "cluster"
+COLUMN = "column:"
 
 
 class MapControls(NamedTuple):
-    """The values of the controls of the tab, in their order; ``pooling`` is of the second model, "" for its own."""
+    """The values of the controls of the tab, in order; ``pooling`` belongs to the second model, "" means its own."""
 
     colour: str
     query: str
@@ -38,7 +42,7 @@ class MapControls(NamedTuple):
     second: str
     pooling: str
     pairs: bool
-    names: bool = True
+    names: bool
 
     @property
     def settings(self) -> MapSettings:
@@ -68,31 +72,44 @@ def make_figure(result: MapResult, controls: MapControls, colouring: Colouring, 
     if gold is not None:
         lines.append(figures.PairLines("gold below 4", gold.rows[gold.gold < SIMILAR], strong=False))
         lines.append(figures.PairLines("gold 4 or more", gold.rows[gold.gold >= SIMILAR], strong=True))
-    names = [
-        [name for depth, labels in enumerate(named) for name in figures.names_at(points, labels, depth)]
-        for points in result.maps
-    ]
-    # Topics are named where they are.
-    has_legend = controls.colour != TOPIC or not topics
+    names = []
+    for points in result.maps:
+        of_map = []
+        for depth, labels in enumerate(named):
+            of_map += figures.names_at(points, labels, depth)
+        names.append(of_map)
     data = figures.MapData(
-        result.maps, map_titles(result), corpus.sentences, colouring, lines, result.key, result.rows, names, has_legend
+        result.maps,
+        map_titles(result),
+        corpus.sentences,
+        colouring,
+        lines,
+        result.key,
+        result.rows,
+        names,
+        # Topics whose names are on the map need no legend.
+        has_legend=controls.colour != TOPIC or not topics,
     )
     return figures.map_figure(data)
 
 
 def topic_labels(topics: Topics) -> Labels:
-    """The topic of each point by its keywords; regions with equal keywords are one."""
+    """The topic of each point by its keywords; regions with equal keywords are one topic."""
     names = topics.names
     return make_labels("topic", [names[label] or BLANK for label in topics.labels.tolist()], limit=len(names))
 
 
 def named_by(colouring: Labels, topics: Topics) -> Labels:
     """Regions by the values of a column: each value stands where most of its points are, if it prevails there."""
-    regions, labels = range(topics.labels.max() + 1), topics.labels
-    counts = np.stack([np.bincount(colouring.groups[labels == at], minlength=len(colouring.names)) for at in regions])
+    labels = topics.labels
+    groups = len(colouring.names)
+    # The number of points of each value in each region, int64 (regions, groups).
+    in_regions = [colouring.groups[labels == region] for region in range(labels.max() + 1)]
+    counts = np.stack([np.bincount(members, minlength=groups) for members in in_regions])
     names = [""] * len(counts)
     for group, region in enumerate(counts.argmax(axis=0).tolist()):
-        if 2 * counts[region, group] >= counts[region].sum() and not colouring.is_rest(group):
+        prevails = 2 * counts[region, group] >= counts[region].sum()
+        if prevails and not colouring.is_rest(group):
             names[region] = colouring.names[group]
     return Labels(colouring.title, names, labels.astype(np.int32))
 
@@ -105,13 +122,15 @@ def compute_colouring(
     if controls.colour == CLUSTER:
         watch.report(0, "Clustering")
         labels = current_clusters(services.embeddings, embedded, clustering, watch)
-        words = keywords(embedded.corpus.sentences, labels, TITLE_KEYWORDS)
-        names = {label: f"{label + 1}: {', '.join(best)}".removesuffix(": ") for label, best in words.items()}
-        names[NOISE] = BLANK
+        names = {NOISE: BLANK}
+        for label, words in keywords(embedded.corpus.sentences, labels, TITLE_KEYWORDS).items():
+            if label != NOISE:
+                names[label] = f"{label + 1}: {', '.join(words)}".removesuffix(": ")
         return make_labels("cluster", [names[label] for label in labels.tolist()])
     if controls.colour == QUERY and controls.query.strip():
         encoder = open_corpus.query_encoder(services.models, embedded.vectors.shape[1])
-        return Scale("cosine to the query", np.asarray(embedded.vectors @ encoder.encode([controls.query])[0]))
+        query = encoder.encode([controls.query])[0]
+        return Scale("cosine to the query", np.asarray(embedded.vectors @ query))
     name = (controls.colour or "").removeprefix(COLUMN)
     columns = embedded.corpus.columns
     return make_colouring(name, columns[name]) if name in columns else None
@@ -125,9 +144,18 @@ def first_colour(corpus: Corpus) -> str:
 
 def map_status(result: MapResult, pairs: PairDistances | None, run: dict[str, object] | None) -> Markup:
     """The size of the map and its time; ``run`` has name, base and is_base of the run on the second map."""
-    titles = "; ".join(map_titles(result)) + "." if len(result.maps) == 2 else ""
-    facts = {"titles": titles[:1].upper() + titles[1:], "moved": moved_neighbours(result), "pairs": pairs, "run": run}
-    return render("explore/templates/map_status.html", result=result, shorten=shorten, **facts)
+    titles = ""
+    if len(result.maps) == 2:
+        titles = "; ".join(map_titles(result)) + "."
+    return render(
+        "explore/templates/map_status.html",
+        result=result,
+        shorten=shorten,
+        titles=titles[:1].upper() + titles[1:],
+        moved=moved_neighbours(result),
+        pairs=pairs,
+        run=run,
+    )
 
 
 def map_titles(result: MapResult) -> list[str]:
@@ -138,17 +166,23 @@ def map_titles(result: MapResult) -> list[str]:
 
 def nearest(embedded: Sequence[EmbeddedCorpus], row: int) -> Markup:
     """The clicked sentence and its nearest sentences under each model."""
-    sentences, neighbours = embedded[0].corpus.sentences, [_nearest(corpus, row) for corpus in embedded]
+    sentences = embedded[0].corpus.sentences
+    neighbours = [_nearest(corpus, row) for corpus in embedded]
     lists = []
     for corpus, others in zip(embedded, neighbours, strict=True):
-        caption = f"Nearest under {corpus.model}, {corpus.pooling}" if len(embedded) > 1 else "Nearest, by cosine"
-        lists.append({"caption": caption, "rows": [(cosine, shorten(sentences[at])) for cosine, at in others]})
-    rows = [row, *(at for _, at in neighbours[0])]
-    return macro("explore/nearest")(lists, rows, shorten(sentences[row]))
+        caption = "Nearest, by cosine"
+        if len(embedded) > 1:
+            caption = f"Nearest under {corpus.model}, {corpus.pooling}"
+        rows = [(cosine, shorten(sentences[other])) for cosine, other in others]
+        lists.append({"caption": caption, "rows": rows})
+    marked = [row, *(other for _, other in neighbours[0])]
+    return macro("explore/nearest")(lists, marked, shorten(sentences[row]))
 
 
 def _nearest(embedded: EmbeddedCorpus, row: int) -> list[tuple[float, int]]:
     """The cosine and the row of the sentences nearest to one of the corpus, without itself."""
-    cosines, rows = embedded.index.nearest(embedded.vectors[row : row + 1], min(NEAREST + 1, len(embedded)))
-    others = [(cosine, int(at)) for cosine, at in zip(cosines[0], rows[0], strict=True) if at not in (row, -1)]
+    vector = embedded.vectors[row : row + 1]
+    cosines, rows = embedded.index.nearest(vector, min(NEAREST + 1, len(embedded)))
+    nearest_rows = zip(cosines[0].tolist(), rows[0].tolist(), strict=True)
+    others = [(cosine, other) for cosine, other in nearest_rows if other != row]
     return others[:NEAREST]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sbert_app.formats import format_count, format_time
-from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.background.watch import Watch
 from sbert_app.services.clusters.clustering import ClusterSettings, cluster
 from training.errors import InputError
 from training.models.model import VectorModel
@@ -31,7 +31,7 @@ MAX_CHARACTERS = 400
 class OpenCorpus:
     """A corpus by its key in the embedding cache, and its model.
 
-    ``model`` is `OWN` for vectors of the user's; ``query_model`` encodes queries if it differs from the model.
+    ``model`` is `OWN` for vectors that the user brought; ``query_model``, by default the model, encodes queries.
     """
 
     corpus: str
@@ -50,7 +50,7 @@ class OpenCorpus:
         return encoder
 
     def embed(self, embeddings: EmbeddingCache) -> EmbeddedCorpus:
-        """The corpus with its embeddings. InputError if the cache has dropped the corpus meanwhile."""
+        """The corpus with its embeddings. InputError if the cache no longer has the corpus."""
         return embeddings.embed(self.corpus, self.model)
 
 
@@ -62,7 +62,7 @@ def opened(open_corpus: OpenCorpus | None) -> OpenCorpus:
 
 
 def current_clusters(
-    embeddings: EmbeddingCache, embedded: EmbeddedCorpus, settings: ClusterSettings, watch: Watch = UNWATCHED
+    embeddings: EmbeddingCache, embedded: EmbeddedCorpus, settings: ClusterSettings, watch: Watch
 ) -> np.ndarray:
     """The cluster of each sentence of a corpus, int64 (N,), as `clustering.cluster` numbers them."""
     return cluster(embedded, settings, embeddings.cache, embeddings.home, watch, embeddings.limits)
@@ -70,10 +70,12 @@ def current_clusters(
 
 @dataclass(frozen=True)
 class Shared:
-    """The components of the shared state: the gr.State of an `OpenCorpus` or None, and that of the `ClusterSettings`.
+    """The components of the shared state.
 
-    The clusters on the page have these settings, and so do the colours of the map.
-    ``corpus_ids`` is the gr.BrowserState of the ids of the corpora that this browser has opened.
+    Attributes:
+        open_corpus: the gr.State of an `OpenCorpus`, or None.
+        clustering: the gr.State of the `ClusterSettings` of the clusters on the page and of the colours of the map.
+        corpus_ids: the gr.BrowserState of the ids of the corpora that this browser has opened.
     """
 
     open_corpus: Any

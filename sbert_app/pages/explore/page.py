@@ -8,7 +8,6 @@ work waits until its tab is opened or a button is pressed. Tabs know nothing of 
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import time
@@ -47,10 +46,14 @@ TABS: tuple[tuple[Callable[[Services, Shared], None], str, str], ...] = (
     (clusters.build, "Clusters", "clusters"),
     (pairs.build_unusual, "Hubs and outliers", "unusual"),
 )
-EXAMPLE, TEXT, FILE, DATA, YOURS = "example", "text", "file", "data", "yours"
+EXAMPLE = "example"
+TEXT = "text"
+FILE = "file"
+DATA = "data"
+YOURS = "yours"
 SOURCES = (("Example", EXAMPLE), ("Paste", TEXT), ("File", FILE), ("Data set", DATA), ("Your corpora", YOURS))
 ENCODED = ("encoded by the model below", "")
-# Values that some corpora open with; like the values of the page itself they are left out of the address.
+# Values that some corpora open with; like the initial values of the page they are left out of the address.
 PASSING = {"map-colour": ["topic"], "map-words": [""], "search-query": [""]}
 DIM = "() => window.dim(['explore-tabs'], {})"
 # The name of a corpus from pasted text.
@@ -58,10 +61,10 @@ PASTED = "pasted text.txt"
 
 
 class CorpusChoice(NamedTuple):
-    """The values of the controls that choose a corpus, in their order.
+    """The values of the controls that choose a corpus, in order.
 
-    Of a file these are its encoding, its sheet, its columns, the Parquet column ``vectors`` or the .npy file ``array``
-    with its vectors. ``own_corpus`` is the id of one of the visitor's corpora.
+    The values from ``path`` to ``array`` belong to a file; its vectors are in the Parquet column ``vectors`` or in the
+    .npy file ``array``. ``own_corpus`` is the id of one of the visitor's corpora.
     """
 
     source: str
@@ -91,7 +94,8 @@ def build(services: Services) -> None:
 
 class _ExplorePage:
     def __init__(self, services: Services) -> None:
-        self.services, self.corpora = services, services.corpora
+        self.services = services
+        self.corpora = services.corpora
         self.open_corpus = gr.State(None)
         # The ids, the newest first. The secret is fixed, so that they can be read after a restart of the app.
         self.corpus_ids = gr.BrowserState([], storage_key="sbert-lab-corpora", secret="sbert-lab")  # noqa: S106 - hides nothing
@@ -116,14 +120,23 @@ class _ExplorePage:
 
     def _build_sources(self) -> None:
         self.source = gr.Radio(SOURCES, value=EXAMPLE, label="Corpus", elem_id="corpus-source")
-        options = {"lines": 6, "max_lines": 12, "visible": False, "elem_id": "corpus-text"}
-        self.text = gr.Textbox(label="Sentences, one per line", **options)
+        self.text = gr.Textbox(
+            label="Sentences, one per line",
+            lines=6,
+            max_lines=12,
+            visible=False,
+            elem_id="corpus-text",
+        )
         with gr.Column(visible=False) as self.of_file:
             self.upload = gr.File(label="Your file", height=130, elem_id="corpus-file")
             self.panel = FilePanel(self.services, self.upload, "corpus", "explore")
             self.vectors = gr.Dropdown([ENCODED], value="", label="Vectors", visible=False, elem_id="corpus-vectors")
-            label = "Vectors of your own (.npy), a row for each row of the file"
-            self.array = gr.File(label=label, height=130, file_types=[".npy"], elem_id="corpus-array")
+            self.array = gr.File(
+                label="Vectors of your own (.npy), a row for each row of the file",
+                height=130,
+                file_types=[".npy"],
+                elem_id="corpus-array",
+            )
         hint = "Its distinct sentences; STSb is built in; or hf:<org>/<name>"
         self.data = open_dropdown("Named data set", data_choices("explore"), hint, visible=False, elem_id="corpus-data")
         with gr.Row(visible=False) as self.yours:
@@ -145,26 +158,31 @@ class _ExplorePage:
         uploaded = [self.upload.upload, self.upload.clear]
         gr.on(uploaded, self.offer_vectors, self.upload, self.vectors, **PRIVATE)
         opened = [self.open_corpus, self.corpus_ids, self.source, self.own_corpus, self.fold]
-        own, listed = [self.own_corpus, self.corpus_ids], [self.source, self.corpus_ids]
+        own = [self.own_corpus, self.corpus_ids]
+        listed = [self.source, self.corpus_ids]
         deleted = self.forget.click(self.delete, own, listed, **UNQUEUED)
-        # The tabs show the corpus before until another one is open. Listeners run in their order: this one stands
+        # The tabs show the last corpus, dimmed, until another one is open. Listeners run in order, so this one comes
         # before those that end the dimming.
         gr.on([self.tab.start.click, self.own_corpus.input], None, None, None, js=DIM.format("true"), **EVERY)
-        requests = (self.tab.start.click, self.own_corpus.input, deleted.then)
-        works = [(restored.then, self.open_at_first), *((request, self.open_and_fold) for request in requests)]
-        for event, work in works:
+        for event, work in (
+            (restored.then, self.open_at_first),
+            (self.tab.start.click, self.open_and_fold),
+            (self.own_corpus.input, self.open_and_fold),
+            (deleted.then, self.open_and_fold),
+        ):
             ended = self.tab.on(event, self.tab.handler(work, {}), inputs, opened, concurrency_limit=4)
             ended.then(self.listed, [self.corpus_ids, self.own_corpus], self.own_corpus, **UNQUEUED)
             ended.then(None, None, None, js=DIM.format("false"), **EVERY)
 
     def offer_vectors(self, path: str | None) -> gr.Dropdown:
         """Offers the columns of a file that hold vectors."""
-        own = []
+        columns: list[str] = []
         # The panel shows why a file cannot be used.
         with suppress(UserFacingError):
-            own = vector_columns(open_upload(path)) if path else []
-        choices = [*((f"the column {name}", name) for name in own), ENCODED]
-        return gr.Dropdown(choices, value=choices[0][1], visible=bool(own))
+            columns = vector_columns(open_upload(path)) if path else []
+        choices = [(f"the column {name}", name) for name in columns]
+        choices.append(ENCODED)
+        return gr.Dropdown(choices, value=choices[0][1], visible=bool(columns))
 
     def take(self, request: gr.Request) -> Update:
         """Chooses the file that another page has sent."""
@@ -179,8 +197,10 @@ class _ExplorePage:
 
     def listed(self, corpus_ids: list[str], corpus_id: str | None) -> gr.Dropdown:
         """The corpora of this browser that still exist, and the one in the address."""
-        records = self.corpora.list(dict.fromkeys([*corpus_ids, *filter(None, [corpus_id])]))
-        return gr.Dropdown([kept_choice(*item) for item in records.items()] or [("none yet", "")])
+        ids = [*corpus_ids, corpus_id] if corpus_id else corpus_ids
+        records = self.corpora.list(dict.fromkeys(ids))
+        choices = [kept_choice(key, record) for key, record in records.items()]
+        return gr.Dropdown(choices or [("none yet", "")])
 
     def delete(self, corpus_id: str | None, corpus_ids: list[str]) -> Update:
         """Deletes a corpus of the visitor and returns to the example."""
@@ -190,41 +210,52 @@ class _ExplorePage:
 
     def open(self, watch: Watch, *values: Any) -> Update:
         """Reads and encodes the chosen corpus, and opens it for the tabs. Uploads and pasted texts are stored."""
-        choice, model = CorpusChoice(*values[:-3]), named_model(values[-3]).with_pooling(values[-2])
-        embeddings, yours = self.services.embeddings, {}
+        *of_corpus, model_name, pooling, corpus_ids = values
+        choice = CorpusChoice(*of_corpus)
+        encoder_name = named_model(model_name).with_pooling(pooling)
+        embeddings = self.services.embeddings
+        most = embeddings.limits.sentences
+        update: Update = {}
         if choice.source in (TEXT, FILE):
             key, corpus = self._keep(choice)
-            corpus_ids = [key, *(corpus_id for corpus_id in values[-1] if corpus_id != key)][:MOST_LISTED]
+            others = [corpus_id for corpus_id in corpus_ids if corpus_id != key]
             label = kept_choice(key, self.corpora.records.get(key))
-            yours = {self.corpus_ids: corpus_ids, self.source: YOURS, self.own_corpus: gr.Dropdown([label], value=key)}
+            update = {
+                self.corpus_ids: [key, *others][:MOST_LISTED],
+                self.source: YOURS,
+                self.own_corpus: gr.Dropdown([label], value=key),
+            }
         elif choice.source == YOURS:
             corpus = self.corpora.read(choice.own_corpus or "")
         elif choice.source == DATA:
             data = self.services.access.check_data((choice.data or "").strip())
-            corpus = Corpus.from_data(data, embeddings.home, embeddings.limits.sentences)
+            corpus = Corpus.from_data(data, embeddings.home, most)
         else:
             corpus = embeddings.corpus(embeddings.example())
-        key, encoder_name = embeddings.add(corpus), model
-        if corpus.vectors is not None:
-            model = OWN
-        else:
-            count, most = len(corpus), embeddings.limits.sentences
-            step = f"Encoding {format_count(count, 'sentence')}" + (f" (of at most {most:,})" if count == most else "")
+        key = embeddings.add(corpus)
+        model = OWN
+        if corpus.vectors is None:
+            model = encoder_name
+            step = f"Encoding {format_count(len(corpus), 'sentence')}"
+            if len(corpus) == most:
+                step += f" (of at most {most:,})"
             watch.report(0, step if self.services.models.has(model) else f"Loading {model.name}")
             self.services.models.get(model, VectorModel, None, "document")
             watch = watch.stage(step)
         embedded = embeddings.embed(key, model, watch=watch)
-        return {
-            self.tab.status: macro("explore/corpus")(embedded, choice.source == EXAMPLE, encoder_name),
-            self.open_corpus: OpenCorpus(key, model, encoder_name, choice.source == EXAMPLE),
-            **yours,
-        }
+        is_example = choice.source == EXAMPLE
+        update[self.tab.status] = macro("explore/corpus")(embedded, is_example, encoder_name)
+        update[self.open_corpus] = OpenCorpus(key, model, encoder_name, is_example)
+        return update
 
     def open_at_first(self, watch: Watch, source: str, *values: Any) -> Update:
         """Opens the corpus or the file of the address; a download, and a text of a person, wait for the button."""
-        choice = CorpusChoice(source, *values[:-3])
-        data = self.services.access.check_data((choice.data or "").strip()) if source == DATA else ""
-        if missing := self.services.models.missing([named_model(values[-3])], data):
+        *of_corpus, model_name, _, _ = values
+        choice = CorpusChoice(source, *of_corpus)
+        data = ""
+        if source == DATA:
+            data = self.services.access.check_data((choice.data or "").strip())
+        if missing := self.services.models.missing([named_model(model_name)], data):
             question = messages.ask_first(missing, "Press Open to download, or choose another corpus or model.")
             return {self.tab.status: question, self.fold: gr.Accordion(open=True)}
         is_lost = source == TEXT or (source == FILE and choice.path is None)
@@ -235,23 +266,35 @@ class _ExplorePage:
         return {**self.open(watch, *values), self.fold: gr.Accordion(open=False)}
 
     def _keep(self, choice: CorpusChoice) -> tuple[str, Corpus]:
-        """Stores an upload or pasted text. Returns its id and the corpus. InputError if it holds none."""
+        """Stores an upload or pasted text. Returns its id and the corpus. InputError if it holds no sentence."""
         if choice.source == TEXT:
-            if not (choice.text or "").strip():
+            text = choice.text or ""
+            if not text.strip():
                 raise InputError("there is no sentence yet: paste some, one per line, then press Open.")
             file = self.services.temp.new_folder("explore") / PASTED
-            file.write_text(check_text(choice.text or "", "the text"), encoding="utf-8", newline="\n")
+            file.write_text(check_text(text, "the text"), encoding="utf-8", newline="\n")
             return self.corpora.keep(file, KeptCorpus(PASTED, time()))
         if choice.path is None:
             raise InputError("choose a file first.")
-        path, encoding = Path(choice.path), choice.encoding or None
-        record = KeptCorpus(path.name, time(), vectors=choice.vectors or None)
         if choice.first and not choice.second:
-            # The sentences are in one column, and the other columns stand beside them.
-            record = replace(record, column=choice.first, encoding=encoding, sheet=choice.sheet or None)
+            # The sentences are in one column, and the other columns are shown beside them.
+            column: str | None = choice.first
+            encoding = choice.encoding or None
+            sheet = choice.sheet or None
         else:
             # The sentences are in both columns of a pair.
             columns = (choice.first, choice.second, choice.target, choice.read_as)
             name = DataName.parse(chosen_name(self.services, choice.path, choice.encoding, choice.sheet, *columns))
-            record = replace(record, encoding=name.encoding, column=name.columns, sheet=name.sheet)
+            column = name.columns
+            encoding = name.encoding
+            sheet = name.sheet
+        path = Path(choice.path)
+        record = KeptCorpus(
+            path.name,
+            time(),
+            vectors=choice.vectors or None,
+            column=column,
+            encoding=encoding,
+            sheet=sheet,
+        )
         return self.corpora.keep(path, record, Path(choice.array) if choice.array else None)

@@ -1,7 +1,5 @@
 """The tabs Pairs and duplicates, and Hubs and outliers: each sentence compared with all others."""
 
-from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 
 import gradio as gr
@@ -32,13 +30,14 @@ from sbert_app.services.corpus.search import (
 )
 from sbert_app.services.files.layout import suffix_like
 
-# The table shows so many pairs, the file all.
+# The number of pairs in a table; the file has all of them.
 MAX_PAIRS_SHOWN = 200
 THIS_CORPUS = ("this corpus: near-duplicates of an earlier sentence", "")
-# The list shows so many sentences of a group of duplicates.
+# The number of sentences that are listed of a group of duplicates.
 MOST_OF_GROUP = 5
-# The tables show so many hubs and outliers.
-MAX_UNUSUAL, MOST_REMOTE = 200, 10
+# The number of hubs and outliers in the tables, and of the remotest sentences if there is no outlier.
+MAX_UNUSUAL = 200
+MOST_REMOTE = 10
 PRESS_PAIRS = messages.note("Press the button to compare each sentence with all others.")
 PRESS_UNUSUAL = messages.lead("Press the button to compare each sentence with its nearest ones.")
 
@@ -50,13 +49,22 @@ def build(services: Services, shared: Shared) -> None:
 
 class _PairsTab:
     def __init__(self, services: Services, shared: Shared) -> None:
-        self.services, self.open_corpus, self.corpus_ids = services, shared.open_corpus, shared.corpus_ids
+        self.services = services
+        self.open_corpus = shared.open_corpus
+        self.corpus_ids = shared.corpus_ids
         gr.HTML(messages.section("Duplicates, within this corpus or of another one"))
         with gr.Row(elem_classes="explore-controls"):
-            label, hint = "Look for each sentence in", "One of your corpora, or a named data set such as stsb:train"
-            self.against = open_dropdown(label, [THIS_CORPUS], hint, elem_id="repeats-against")
-            options = {"label": "Minimum cosine of a duplicate", "elem_id": "repeats-threshold", "min_width": 240}
-            self.duplicate_threshold = gr.Slider(0.5, 1, 0.95, step=0.01, **options)
+            hint = "One of your corpora, or a named data set such as stsb:train"
+            self.against = open_dropdown("Look for each sentence in", [THIS_CORPUS], hint, elem_id="repeats-against")
+            self.duplicate_threshold = gr.Slider(
+                0.5,
+                1,
+                0.95,
+                step=0.01,
+                label="Minimum cosine of a duplicate",
+                min_width=240,
+                elem_id="repeats-threshold",
+            )
         ids = ("repeats-go", "repeats-stop", "repeats-status")
         self.duplicates = MeasureTab.build(services, "near-duplicates", "Find duplicates", ids, "")
         with self.duplicates.buttons:
@@ -66,17 +74,30 @@ class _PairsTab:
         gr.HTML(messages.section("The most similar pairs"))
         with gr.Row(elem_classes="explore-controls"):
             self.k = gr.Slider(1, MAX_PAIRS, 20, step=1, label="Number of pairs", elem_id="pairs-k", min_width=240)
-            options = {"label": "Minimum cosine", "elem_id": "pairs-threshold", "min_width": 240}
-            self.threshold = gr.Slider(0, 1, 0.5, step=0.01, **options)
-            label, hint = "Hide identical text", "Pairs that differ only in case, spaces or punctuation"
-            self.hide = gr.Checkbox(True, label=label, info=hint, elem_id="pairs-hide", container=True, min_width=240)
+            self.threshold = gr.Slider(
+                0,
+                1,
+                0.5,
+                step=0.01,
+                label="Minimum cosine",
+                min_width=240,
+                elem_id="pairs-threshold",
+            )
+            self.hide = gr.Checkbox(
+                True,
+                label="Hide identical text",
+                info="Pairs that differ only in case, spaces or punctuation",
+                container=True,
+                min_width=240,
+                elem_id="pairs-hide",
+            )
         ids = ("pairs-go", "pairs-stop", "pairs-status")
         find = "Find the most similar pairs"
         self.pairs = MeasureTab.build(services, "pairs", find, ids, PRESS_PAIRS, variant="secondary")
         with self.pairs.buttons:
             self.download = gr.DownloadButton("Download CSV", visible=False, elem_id="pairs-csv")
         self.table = gr.HTML(elem_id="pairs-table")
-        # The two corpora whose sentences were compared; a new threshold is applied to them at once.
+        # The two corpora that were compared; a new threshold is applied to them at once.
         self.compared = gr.State(None)
 
     def wire(self) -> None:
@@ -101,7 +122,8 @@ class _PairsTab:
     def others(self, corpus_ids: list[str], open_corpus: OpenCorpus | None) -> gr.Dropdown:
         """The corpora in which duplicates can be found."""
         records = self.services.corpora.list(corpus_ids)
-        return gr.Dropdown([THIS_CORPUS, *(kept_choice(*item) for item in records.items())])
+        choices = [kept_choice(key, record) for key, record in records.items()]
+        return gr.Dropdown([THIS_CORPUS, *choices])
 
     def find_pairs(self, watch: Watch, open_corpus: OpenCorpus | None, k: int, threshold: float, hide: bool) -> Update:
         embedded = opened(open_corpus).embed(self.services.embeddings)
@@ -117,43 +139,54 @@ class _PairsTab:
     def find_duplicates(
         self, watch: Watch, open_corpus: OpenCorpus | None, against: str | None, threshold: float
     ) -> Update:
-        embeddings, folder = self.services.embeddings, self.services.temp.new_folder("explore")
+        embeddings = self.services.embeddings
+        folder = self.services.temp.new_folder("explore")
         embedded = opened(open_corpus).embed(embeddings)
+        corpus = embedded.corpus
         if not against:
             reading = watch.stage(f"Reading {len(embedded):,} sentences in order")
             duplicates = search.find_near_duplicates(embedded, float(threshold), reading)
-            notes = Markup("").join(map(messages.note, embedded.warnings))
-            status = near_duplicates(duplicates, embedded.corpus) + notes
-            return {self.duplicates.status: status, **self._files(embedded.corpus, duplicates, folder)}
+            status = near_duplicates(duplicates, corpus)
+            for warning in embedded.warnings:
+                status += messages.note(warning)
+            return {self.duplicates.status: status, **self._files(corpus, duplicates, folder)}
         other = self._other(against, opened(open_corpus), watch)
         looking = watch.stage(f"Looking for {len(embedded):,} sentences in {other.corpus.name}")
         nearest = search.nearest_in(embedded, other, embeddings.cache, looking)
         rows = nearest.matches(float(threshold))
-        new = np.setdiff1d(np.arange(len(embedded)), rows)
-        match = [other.corpus.sentences[row] for row in nearest.rows[rows].tolist()]
-        columns = {"cosine": nearest.cosines[rows], "match": match, "match_row": (nearest.rows[rows] + 1).tolist()}
-        shared = save_rows(embedded.corpus, rows, folder, "duplicates.csv", **columns) if len(rows) else None
-        remaining = save_rows(embedded.corpus, new, folder, "new.csv") if len(new) else None
-        return {
-            self.duplicates.status: shared_sentences(nearest, rows, embedded.corpus, other.corpus, float(threshold)),
-            self.download_kept: visible(remaining and str(remaining)),
-            self.download_shared: visible(shared and str(shared)),
+        update: Update = {
+            self.duplicates.status: shared_sentences(nearest, rows, corpus, other.corpus, float(threshold)),
+            self.download_kept: hidden(),
+            self.download_shared: hidden(),
             self.compared: (open_corpus, against),
         }
+        if len(rows):
+            matched = nearest.rows[rows]
+            file = save_rows(
+                corpus,
+                rows,
+                folder,
+                "duplicates.csv",
+                cosine=nearest.cosines[rows],
+                match=[other.corpus.sentences[row] for row in matched.tolist()],
+                match_row=(matched + 1).tolist(),
+            )
+            update[self.download_shared] = visible(str(file))
+        new = np.setdiff1d(np.arange(len(embedded)), rows)
+        if len(new):
+            update[self.download_kept] = visible(str(save_rows(corpus, new, folder, "new.csv")))
+        return update
 
     def _files(self, corpus: Corpus, duplicates: NearDuplicates, folder: Path) -> Update:
-        """The downloads: rows of a file as they came in, sentences of other corpora."""
+        """The downloads: the rows of a file in its own format, the sentences of another corpus as CSV."""
         if corpus.table is None:
             file = save_rows(corpus, duplicates.originals, folder, "without-duplicates.csv")
             return {self.download_kept: visible(str(file))}
-        stem, suffix = corpus.table.path.stem, suffix_like(corpus.table)
-        names = {self.download_kept: f"{stem}-without-duplicates", self.download_all: f"{stem}-groups"}
-        return {
-            button: visible(
-                str(save_like_file(corpus, duplicates, folder / (name + suffix), button is self.download_kept))
-            )
-            for button, name in names.items()
-        }
+        stem = corpus.table.path.stem
+        suffix = suffix_like(corpus.table)
+        remaining = save_like_file(corpus, duplicates, folder / f"{stem}-without-duplicates{suffix}", True)
+        groups = save_like_file(corpus, duplicates, folder / f"{stem}-groups{suffix}", False)
+        return {self.download_kept: visible(str(remaining)), self.download_all: visible(str(groups))}
 
     def _other(self, against: str, open_corpus: OpenCorpus, watch: Watch) -> EmbeddedCorpus:
         """The corpus in which duplicates are found, embedded with the model of the open one."""
@@ -180,13 +213,20 @@ def pairs_note(pairs: SimilarPairs) -> Markup:
 
 def pairs_table(pairs: SimilarPairs, corpus: Corpus, threshold: float) -> Markup:
     """A table of the most similar pairs, best first, or the reason why there are none."""
-    too_few, first = pairs.compared < 2, pairs.pairs[:MAX_PAIRS_SHOWN]
+    reason = f"no pair has a cosine of {threshold:.2f} or more"
+    if pairs.compared < 2:
+        reason = "one sentence makes no pair"
+    rows = []
+    points: list[int] = []
+    for first, second, cosine in pairs.pairs[:MAX_PAIRS_SHOWN]:
+        rows.append((shorten(corpus.sentences[first]), shorten(corpus.sentences[second]), cosine))
+        points += [first, second]
     return render(
         "explore/templates/pairs_table.html",
         total=len(pairs.pairs),
-        rows=[(shorten(corpus.sentences[i]), shorten(corpus.sentences[j]), cosine) for i, j, cosine in first],
-        points=list(dict.fromkeys(row for i, j, _ in first for row in (i, j))),
-        reason="one sentence makes no pair" if too_few else f"no pair has a cosine of {threshold:.2f} or more",
+        rows=rows,
+        points=list(dict.fromkeys(points)),
+        reason=reason,
     )
 
 
@@ -197,22 +237,28 @@ def near_duplicates(duplicates: NearDuplicates, corpus: Corpus) -> Markup:
     groups: dict[int, list[str]] = {}
     for row in repeated.tolist():
         groups.setdefault(int(duplicates.original[row]), []).append(corpus.sentences[row])
-    listed = sorted(groups.items(), key=lambda group: -len(group[1]))[:MAX_PAIRS_SHOWN]
-    rows = [
-        (shorten(corpus.sentences[first]), list(map(shorten, others[:MOST_OF_GROUP])), len(others))
-        for first, others in listed
-    ]
+    rows = []
+    for first, others in sorted(groups.items(), key=lambda group: -len(group[1]))[:MAX_PAIRS_SHOWN]:
+        listed = [shorten(sentence) for sentence in others[:MOST_OF_GROUP]]
+        rows.append((shorten(corpus.sentences[first]), listed, len(others)))
     return macro("explore/near_duplicates")(duplicates, len(corpus), points, rows, len(groups))
 
 
 def shared_sentences(nearest: Nearest, rows: np.ndarray, corpus: Corpus, other: Corpus, threshold: float) -> Markup:
-    """The numbers of sentences of a corpus that are in another one and that are new, and the most similar pairs."""
-    pairs = [
-        (nearest.cosines[row], shorten(corpus.sentences[row]), shorten(other.sentences[nearest.rows[row]]))
-        for row in rows[:MAX_PAIRS_SHOWN].tolist()
-    ]
-    facts = {"sentences": len(corpus), "names": (corpus.name, other.name), "threshold": threshold}
-    return render("explore/templates/shared.html", shared=len(rows), pairs=pairs, points=rows.tolist(), **facts)
+    """The number of sentences of a corpus that are in another one, the number of new ones, and the similar pairs."""
+    pairs = []
+    for row in rows[:MAX_PAIRS_SHOWN].tolist():
+        match = other.sentences[nearest.rows[row]]
+        pairs.append((nearest.cosines[row], shorten(corpus.sentences[row]), shorten(match)))
+    return render(
+        "explore/templates/shared.html",
+        shared=len(rows),
+        pairs=pairs,
+        points=rows.tolist(),
+        sentences=len(corpus),
+        names=(corpus.name, other.name),
+        threshold=threshold,
+    )
 
 
 def build_unusual(services: Services, shared: Shared) -> None:
@@ -234,28 +280,31 @@ def build_unusual(services: Services, shared: Shared) -> None:
 
 def unusual_tables(unusual: Unusual, corpus: Corpus) -> Markup:
     """The numbers of hubs and outliers, and the first of each."""
-    texts = Counter(corpus.sentences[row] for row in unusual.hubs.tolist())
     # Rows of the same text are listed once, by the first of them.
-    first_rows: dict[str, int] = {}
+    rows_of: dict[str, list[int]] = {}
     for row in unusual.hubs.tolist():
-        first_rows.setdefault(corpus.sentences[row], row)
-    hubs = list(first_rows.values())[:MAX_UNUSUAL]
-    # Where none is unusually far, the most remote are listed all the same.
+        rows_of.setdefault(corpus.sentences[row], []).append(row)
+    hubs = []
+    for text, rows in list(rows_of.items())[:MAX_UNUSUAL]:
+        hubs.append((int(unusual.found_by[rows[0]]), times(text, len(rows))))
+    # If no sentence is unusually far from the others, the remotest ones are listed.
     remote = unusual.outliers if len(unusual.outliers) else unusual.remotest[:MOST_REMOTE]
     outliers = remote[:MAX_UNUSUAL].tolist()
-    counts = {"k": unusual.k, "sentences": len(corpus), "counts": (len(unusual.hubs), len(unusual.outliers))}
     return render(
         "explore/templates/unusual.html",
-        hubs=[(int(unusual.found_by[row]), times(corpus.sentences[row], texts)) for row in hubs],
+        hubs=hubs,
         outliers=[(float(unusual.closeness[row]), shorten(corpus.sentences[row])) for row in outliers],
         rows=(unusual.hubs[:MAX_UNUSUAL].tolist(), outliers),
-        texts=len(texts),
-        **counts,
+        texts=len(rows_of),
+        k=unusual.k,
+        sentences=len(corpus),
+        counts=(len(unusual.hubs), len(unusual.outliers)),
     )
 
 
-def times(text: str, counts: Mapping[str, int]) -> Markup:
-    """A text, escaped, and how often it occurs if that is more than once."""
-    count = counts[text]
-    often = Markup(" <small>{} times</small>").format(count) if count > 1 else ""
-    return escape(shorten(text)) + often
+def times(text: str, count: int) -> Markup:
+    """A text, escaped, and its number of occurrences if it has several."""
+    html = escape(shorten(text))
+    if count > 1:
+        html += Markup(" <small>{} times</small>").format(count)
+    return html

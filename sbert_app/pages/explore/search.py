@@ -36,8 +36,14 @@ def build(services: Services, shared: Shared) -> None:
     """Builds the list inside the open gr.Tab; a first query is answered when the example is opened."""
     open_corpus = shared.open_corpus
     with gr.Row(elem_classes="search-row"):
-        options = {"label": "Search by meaning", "max_lines": 3, "container": False, "min_width": 180}
-        query = gr.Textbox(FIRST_QUERY, elem_id="search-query", **options)
+        query = gr.Textbox(
+            FIRST_QUERY,
+            label="Search by meaning",
+            max_lines=3,
+            container=False,
+            min_width=180,
+            elem_id="search-query",
+        )
         start = gr.Button("Search", variant="primary", elem_id="search-go", scale=0, min_width=90)
     status = gr.HTML(waiting("Waiting for the corpus …"), elem_id="search-status")
     results = gr.HTML(elem_id="search-hits")
@@ -51,7 +57,7 @@ def build(services: Services, shared: Shared) -> None:
         embedded = open_corpus.embed(services.embeddings)
         name = cross_encoder or NO_CROSS_ENCODER
         if name != NO_CROSS_ENCODER and not services.models.has(name):
-            watch.report(0, f"Loading {cross_encoder}")
+            watch.report(0, f"Loading {name}")
         reranker = services.models.cross_encoder_or_none(cross_encoder)
         watch.report(0, "Searching")
         encoder = open_corpus.query_encoder(services.models, embedded.vectors.shape[1])
@@ -60,7 +66,10 @@ def build(services: Services, shared: Shared) -> None:
 
     def opened(open_corpus: OpenCorpus | None, query_text: str) -> Update:
         """Replaces the query of the example when another corpus is opened; any other query stays."""
-        if open_corpus is None or (query_text.strip() and (open_corpus.is_example or query_text != FIRST_QUERY)):
+        if open_corpus is None:
+            return {query: gr.skip()}
+        is_out_of_place = query_text == FIRST_QUERY and not open_corpus.is_example
+        if query_text.strip() and not is_out_of_place:
             return {query: gr.skip()}
         first = FIRST_QUERY if open_corpus.is_example else ""
         return {query: first, status: lead(NO_QUERY), results: ""}
@@ -79,18 +88,25 @@ def build(services: Services, shared: Shared) -> None:
 
 def search_status(result: SearchResult) -> Markup:
     """The time of each step of the search, and whether its result is exact."""
-    explanation = f"{COSINE_IS_DOT_PRODUCT} {EXACT if result.exact else f'{APPROXIMATE} {result.index_note}'}"
-    return macro("explore/search_status")(result=result, explanation=explanation)
+    how = EXACT if result.exact else f"{APPROXIMATE} {result.index_note}"
+    return macro("explore/search_status")(result=result, explanation=f"{COSINE_IS_DOT_PRODUCT} {how}")
 
 
 def hits(result: SearchResult) -> Markup:
     """The nearest sentences by cosine, and beside them their order by a cross-encoder if there is one."""
-    by_cosine, by_cross = _distinct(result.by_cosine), _distinct(result.by_cross)
-    template = "explore/templates/hits.html"
-    return render(template, result=result, by_cosine=by_cosine, by_cross=by_cross, shorten=shorten)
+    return render(
+        "explore/templates/hits.html",
+        result=result,
+        by_cosine=_distinct(result.by_cosine),
+        by_cross=_distinct(result.by_cross),
+        shorten=shorten,
+    )
 
 
 def _distinct(ranked: Sequence[Hit]) -> list[tuple[Hit, int]]:
     """Each distinct sentence at its best place, with its number of hits."""
     times = Counter(hit.sentence for hit in ranked)
-    return [(hit, times.pop(hit.sentence)) for hit in ranked if hit.sentence in times]
+    best: dict[str, Hit] = {}
+    for hit in ranked:
+        best.setdefault(hit.sentence, hit)
+    return [(hit, times[sentence]) for sentence, hit in best.items()]

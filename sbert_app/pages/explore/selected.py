@@ -5,6 +5,7 @@ rows of the corpus, so it survives another colour, dimension and model.
 """
 
 from collections.abc import Iterable, Sequence
+from math import isnan
 from typing import Any
 
 import gradio as gr
@@ -20,12 +21,13 @@ from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.open_corpora import MAX_PAIRED
 from training.errors import UserFacingError
 
-# Plotly's names of the modes of dragging.
-PAN, LASSO, BOX = "pan", "lasso", "select"
-DRAG_CHOICES = [("move", PAN), ("lasso", LASSO), ("box", BOX)]
+# (label, Plotly's name) of the modes of dragging.
+DRAG_CHOICES = [("move", "pan"), ("lasso", "lasso"), ("box", "select")]
 SET_DRAG = "(mode) => { document.getElementById('map-plot')?.setAttribute('data-drag', mode); return mode; }"
-# The list and the table show so many sentences, the file all.
-MAX_LISTED, MAX_SHOWN = 50, 1_000
+# The number of sentences in the list and in the table; the file has all of them.
+MAX_LISTED = 50
+MAX_SHOWN = 1_000
+HEADERS = ["row", "cosine", "sentence"]
 HIDDEN_ROWS = '<i hidden data-layer="selected" data-corpus="{corpus}" data-rows="{rows}"></i>'
 
 
@@ -33,19 +35,30 @@ class SelectedPanel:
     """The components and their event handlers: `build_drag`, `build_panel` and `build_table`, then `wire`."""
 
     def __init__(self, services: Services, open_corpus: gr.State) -> None:
-        self.services, self.open_corpus = services, open_corpus
+        self.services = services
+        self.open_corpus = open_corpus
         self.picked = gr.State(SelectedRows())
 
     def build_drag(self) -> None:
         """Builds the choice of what dragging on the map does."""
-        options = {"min_width": 220, "container": False, "elem_id": "map-drag"}
-        self.drag = gr.Radio(DRAG_CHOICES, value=PAN, label="Dragging", **options)
+        self.drag = gr.Radio(
+            DRAG_CHOICES,
+            value="pan",
+            label="Dragging",
+            min_width=220,
+            container=False,
+            elem_id="map-drag",
+        )
 
     def build_panel(self, lists: gr.Tabs) -> None:
         """Builds the list in one of the tabs of ``lists``, which a selection opens."""
         self.lists = lists
-        label, hint = "Select sentences that contain", "words, then Enter; or draw a lasso on the map"
-        self.words = gr.Textbox(label=label, placeholder=hint, max_lines=1, elem_id="map-words")
+        self.words = gr.Textbox(
+            label="Select sentences that contain",
+            placeholder="words, then Enter; or draw a lasso on the map",
+            max_lines=1,
+            elem_id="map-words",
+        )
         with gr.Column(visible=False, elem_id="selected") as self.column:
             self.summary = gr.HTML(elem_id="selected-summary")
             with gr.Row(elem_classes="actions"):
@@ -56,14 +69,30 @@ class SelectedPanel:
 
     def build_table(self) -> None:
         """Builds the table of the selected sentences with all columns of the corpus; a row lists its nearest ones."""
-        look = {"wrap": True, "max_height": 380, "show_label": False, "show_search": "filter", "buttons": []}
-        options = {"headers": ["row", "cosine", "sentence"], "interactive": False, "visible": False, **look}
-        self.table = gr.Dataframe(elem_id="selected-table", **options)
+        self.table = gr.Dataframe(
+            headers=HEADERS,
+            interactive=False,
+            visible=False,
+            wrap=True,
+            max_height=380,
+            show_label=False,
+            show_search="filter",
+            buttons=[],
+            elem_id="selected-table",
+        )
 
     @property
     def outputs(self) -> list[Any]:
-        texts = [self.summary, self.table, self.download, self.links, self.rows]
-        return [self.picked, self.column, *texts, self.lists]
+        return [
+            self.picked,
+            self.column,
+            self.summary,
+            self.table,
+            self.download,
+            self.links,
+            self.rows,
+            self.lists,
+        ]
 
     def wire(self, plot: Any) -> None:
         """Connects the components; the select event of ``plot`` has the rows of a lasso or a box."""
@@ -81,57 +110,70 @@ class SelectedPanel:
 
     def pick_drawn(self, open_corpus: OpenCorpus | None, picked: SelectedRows, event: gr.EventData) -> Update:
         """Selects the rows inside a lasso or a box; with ``add``, in addition to the selected ones."""
-        rows = map(int, event.rows)
-        return self._show(open_corpus, {*picked.rows, *rows} if event.add else rows)
+        rows = set(map(int, event.rows))
+        if event.add:
+            rows.update(picked.rows)
+        return self._show(open_corpus, rows)
 
     def pick_words(self, open_corpus: OpenCorpus | None, words: str) -> Update:
         try:
             corpus = self.services.embeddings.corpus(opened(open_corpus).corpus)
-            return self._show(open_corpus, containing(corpus, words))
+            rows = containing(corpus, words)
         except UserFacingError as error:
             return self._problem(error)
+        return self._show(open_corpus, rows)
 
     def _show(self, open_corpus: OpenCorpus | None, rows: Iterable[int]) -> Update:
         """Shows the selected rows, or the error that prevents it."""
+        if open_corpus is None:
+            return self._nothing("")
         try:
-            return self._selected(open_corpus, rows)
+            embedded = open_corpus.embed(self.services.embeddings)
+            subset = describe_subset(embedded, rows)
+            if not len(subset):
+                return self._nothing(open_corpus.corpus)
+            return self._selected(open_corpus.corpus, subset, embedded.corpus)
         except UserFacingError as error:
             return self._problem(error)
 
     def _problem(self, error: UserFacingError) -> Update:
         return {self.column: gr.update(visible=True), self.summary: messages.error_message(error)}
 
-    def _selected(self, open_corpus: OpenCorpus | None, rows: Iterable[int]) -> Update:
-        embedded = None if open_corpus is None else open_corpus.embed(self.services.embeddings)
-        subset = None if embedded is None else describe_subset(embedded, rows)
-        if open_corpus is None or embedded is None or subset is None or not len(subset):
-            nothing = HIDDEN_ROWS.format(corpus=open_corpus.corpus if open_corpus else "", rows="")
-            hidden = gr.update(visible=False)
-            return {self.column: hidden, self.table: hidden, self.rows: nothing, self.picked: SelectedRows()}
-        sentences = [embedded.corpus.sentences[row] for row in subset.rows.tolist()]
-        token = self.services.shared_sentences.put(sentences)
-        listed = [*zip(subset.cosines.tolist(), map(shorten, sentences), strict=True)][:MAX_LISTED]
+    def _nothing(self, key: str) -> Update:
+        """The panel without a selection."""
         return {
-            self.picked: SelectedRows(open_corpus.corpus, tuple(subset.rows.tolist())),
+            self.picked: SelectedRows(),
+            self.column: gr.update(visible=False),
+            self.table: gr.update(visible=False),
+            self.rows: HIDDEN_ROWS.format(corpus=key, rows=""),
+        }
+
+    def _selected(self, key: str, subset: Subset, corpus: Corpus) -> Update:
+        rows = subset.rows.tolist()
+        sentences = [corpus.sentences[row] for row in rows]
+        token = self.services.shared_sentences.put(sentences)
+        first = [shorten(sentence) for sentence in sentences[:MAX_LISTED]]
+        listed = zip(subset.cosines.tolist(), first, strict=False)
+        return {
+            self.picked: SelectedRows(key, tuple(rows)),
             self.column: gr.update(visible=True),
-            self.summary: macro("explore/selected_summary")(subset, listed),
-            self.table: gr.update(value=selected_table(subset, embedded.corpus), visible=True),
+            self.summary: macro("explore/selected_summary")(subset, list(listed)),
+            self.table: gr.update(value=selected_table(subset, corpus), visible=True),
             self.lists: gr.Tabs(selected="selected"),
-            self.download: str(save_subset(subset, embedded.corpus, self.services.temp.new_folder("explore"))),
+            self.download: str(save_subset(subset, corpus, self.services.temp.new_folder("explore"))),
             self.links: selected_links(sentences, token),
-            self.rows: HIDDEN_ROWS.format(corpus=open_corpus.corpus, rows=",".join(map(str, subset.rows.tolist()))),
+            self.rows: HIDDEN_ROWS.format(corpus=key, rows=",".join(map(str, rows))),
         }
 
 
 def selected_table(subset: Subset, corpus: Corpus) -> dict[str, Any]:
     """The value of the table: the first selected sentences with the columns of the corpus."""
-    rows = subset.rows[:MAX_SHOWN].tolist()
-    cosines = [None if cosine != cosine else round(cosine, 3) for cosine in subset.cosines[:MAX_SHOWN].tolist()]
-    cells = [
-        [row + 1, cosine, shorten(corpus.sentences[row]), *(values[row] for values in corpus.columns.values())]
-        for row, cosine in zip(rows, cosines, strict=True)
-    ]
-    return {"headers": ["row", "cosine", "sentence", *corpus.columns], "data": cells}
+    cells = []
+    for row, cosine in zip(subset.rows[:MAX_SHOWN].tolist(), subset.cosines.tolist(), strict=False):
+        rounded = None if isnan(cosine) else round(cosine, 3)
+        others = [values[row] for values in corpus.columns.values()]
+        cells.append([row + 1, rounded, shorten(corpus.sentences[row]), *others])
+    return {"headers": [*HEADERS, *corpus.columns], "data": cells}
 
 
 def selected_links(sentences: Sequence[str], token: str) -> Markup:
@@ -139,6 +181,5 @@ def selected_links(sentences: Sequence[str], token: str) -> Markup:
     count = len(sentences)
     if 2 <= count <= MAX_PAIRED:
         return macro("explore/selected_links")(token, pairs=count * (count - 1) // 2)
-    most = f"up to {MAX_PAIRED} sentences, with every pair of them"
-    remark = f"Compare and Bulk take {'two sentences or more' if count < 2 else most}."
-    return macro("explore/selected_links")(token, pairs=0, remark=remark)
+    taken = "two sentences or more" if count < 2 else f"up to {MAX_PAIRED} sentences, with every pair of them"
+    return macro("explore/selected_links")(token, pairs=0, remark=f"Compare and Bulk take {taken}.")

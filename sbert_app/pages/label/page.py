@@ -65,19 +65,23 @@ MEANINGS = (
     "the same meaning",
 )
 GRADED = Scale(
-    "How similar is the meaning?", "the keys 0 to 5", [(str(score), score, text) for score, text in enumerate(MEANINGS)]
+    "How similar is the meaning?",
+    "the keys 0 to 5",
+    [(str(score), score, meaning) for score, meaning in enumerate(MEANINGS)],
 )
 YES_NO = Scale("Is the meaning the same?", "y for yes and n for no", [("y", HIGHEST, "yes"), ("n", LOWEST, "no")])
-TO_FIVE, YES_OR_NO = "0 to 5", "yes or no"
-SCALES = {TO_FIVE: GRADED, YES_OR_NO: YES_NO}
-# Why ratings were refused, as HTML, by project, rater and pair.
+TO_FIVE = "0 to 5"
+YES_OR_NO = "yes or no"
+
+# The reasons for refusing ratings, as HTML, by project, rater and pair.
 Refused = dict[tuple[str, str, int], str]
-# The pairs after a card that it has with it, so that a rating shows the next one at once.
+# The number of following pairs that are sent with a card, so that a rating shows the next one at once.
 MOST_AHEAD = 8
 NO_SCORE = "none"
 NOT_JUDGED = "not judged"
 REMEMBER = """window.nameInAddress(["project", "rater"], [project, rater])"""
-# Digits judge unless a field has the focus. A field that was reached by Tab keeps it.
+# Digits are ratings unless a field has the focus, so the field that opened a project gives it up. Another field, which
+# the person has reached by Tab since, keeps it.
 BLUR = """if (document.activeElement?.closest("#%s")) document.activeElement.blur()"""
 
 
@@ -91,7 +95,7 @@ class _LabelPage:
         self.projects = Projects(services.settings.home)
         gr.HTML(messages.heading("Label", TAGLINE))
         with gr.Row(elem_id="label-choice"):
-            # A value that is sent before the list has loaded is none of its choices.
+            # The value of a link may be sent before the choices have loaded.
             self.project = gr.Dropdown(
                 [("none yet", NO_PROJECT)],
                 value=NO_PROJECT,
@@ -114,13 +118,18 @@ class _LabelPage:
     def _build_new(self, services: Services) -> None:
         with gr.Row():
             self.name = gr.Textbox(label="Name", max_lines=1, min_width=180, elem_id="label-name")
-            options = {"max_lines": 1, "min_width": 220, "elem_id": "label-data"}
-            hint = "A built-in set or hf:<org>/<name>, unless you upload a file"
-            self.data = gr.Textbox("stsb:dev", label="Data", info=hint, **options)
+            self.data = gr.Textbox(
+                "stsb:dev",
+                label="Data",
+                info="A built-in set or hf:<org>/<name>, unless you upload a file",
+                max_lines=1,
+                min_width=220,
+                elem_id="label-data",
+            )
             self.file = gr.File(label="Your own file", height=110, min_width=200, elem_id="label-file")
             self.file.change(lambda path: gr.update(visible=path is None), self.file, self.data, **EVERY)
         self.how_read = FilePanel(services, self.file, "label", "label")
-        self.scale = gr.Radio(list(SCALES), value=TO_FIVE, label="Scale", elem_id="label-scale")
+        self.scale = gr.Radio([TO_FIVE, YES_OR_NO], value=TO_FIVE, label="Scale", elem_id="label-scale")
         with gr.Row():
             self.model = model_picker(services, info="Measured and trained later", elem_id="label-model")
             self.second = cross_encoder_picker()
@@ -151,17 +160,26 @@ class _LabelPage:
             opened = event(self.opened, choice, everything, **UNQUEUED)
             opened.then(None, choice, None, js=f"(project, rater) => {{ {BLUR % field.elem_id}; {REMEMBER}; }}")
         for name in ("judge", "take_back", "turn", "agree"):
-            # The events of the card have the names of their handlers.
+            # An event of the card has the name of its handler.
             pressed = getattr(self.card, name)(getattr(self, name), [*choice, refused], judging, **EVERY)
-            # A burst of presses gets one agreement: that of dozens of raters takes a second.
+            # The agreement is computed once for a burst of presses, as it takes a second for dozens of raters.
             pressed.then(self.rated, choice, self.results.outputs, **LATEST)
         planning = [self.count, self.scale]
         gr.on([field.change for field in planning], how_many_are_enough, planning, self.enough, **EVERY)
         scale_choice = gr.State({})
         self.scale.input(note_action, scale_choice, None, **EVERY)
         self.file.upload(preset_scale, [self.file, scale_choice], self.scale, **EVERY)
-        inputs = [self.name, self.data, self.file, self.scale, self.model, self.second, self.threshold, self.count]
-        inputs += self.how_read.inputs
+        inputs = [
+            self.name,
+            self.data,
+            self.file,
+            self.scale,
+            self.model,
+            self.second,
+            self.threshold,
+            self.count,
+            *self.how_read.inputs,
+        ]
         make = self.tab.handler(self.make, {})
         created = self.tab.on(self.tab.start.click, make, inputs, [self.project, self.new])
         created = created.success(self.opened, choice, everything, **UNQUEUED)
@@ -177,20 +195,21 @@ class _LabelPage:
     def opened(self, project_id: str, rater: str) -> Update:
         """Opens a project at the first pair that this rater has not judged; without a project, shows an example."""
         listed = self.projects.list()
-        problems = "".join(map(messages.error_message, self.projects.store.list().damaged))
-        ids = [key for key, _ in listed]
+        errors = [messages.error_message(error) for error in self.projects.store.list().damaged]
         choices = [(f"{info.name} ({info.source})", key) for key, info in listed] or [("none yet", NO_PROJECT)]
-        listed_id = project_id if project_id in ids else NO_PROJECT
-        missing = f"there is no project {project_id[:80]!r}" if project_id and not listed_id else ""
+        ids = [key for _, key in choices]
+        if project_id not in ids:
+            if project_id:
+                errors.append(messages.error_message(f"there is no project {project_id[:80]!r}"))
+            project_id = ids[0]
         update: Update = {
-            self.project: gr.Dropdown(choices, value=listed_id or (ids[0] if ids else NO_PROJECT)),
+            self.project: gr.Dropdown(choices, value=project_id),
             self.rater: rater,
-            self.error: problems + messages.error_message(missing) if missing else problems,
+            self.error: "".join(errors),
         }
-        if not ids:
+        if not listed:
             # An open form is never closed: its user may be at work there.
             update[self.new] = gr.Accordion(open=True)
-        project_id = listed_id or (ids[0] if ids else NO_PROJECT)
         try:
             project = self.projects.open(project_id) if project_id else None
             results = self.results.for_project(project, rater)
@@ -205,9 +224,9 @@ class _LabelPage:
         return {**update, self.card: card, **results}
 
     def judge(self, project_id: str, rater: str, refused: Refused, event: gr.EventData) -> Update:
-        """Saves a rating for the project and the rater of its card: another may be chosen while ratings are queued.
+        """Saves a rating for the project and the rater of the card, as others may be chosen while ratings are queued.
 
-        Why a rating is refused stays on the page until its pair is rated, as further ratings follow at once.
+        The reason for refusing a rating stays on the page until the pair is rated, as further ratings follow at once.
         """
 
         def work(project: Project) -> tuple[int, bool]:
@@ -217,8 +236,9 @@ class _LabelPage:
         place = (event.project, event.rater, event.pair)
         refused.pop(place, None)
         update = self._after(event.project, event.rater, refused, work, place)
-        is_current = (event.project, event.rater) == (project_id, _name(rater))
-        return update if is_current else {**update, self.card: self.opened(project_id, rater)[self.card]}
+        if (event.project, event.rater) != (project_id, _name(rater)):
+            update[self.card] = self.opened(project_id, rater)[self.card]
+        return update
 
     def take_back(self, project_id: str, rater: str, refused: Refused, event: gr.EventData) -> Update:
         def work(project: Project) -> tuple[int, bool]:
@@ -238,10 +258,11 @@ class _LabelPage:
         return self._after(project_id, rater, refused, lambda _: (event.pair + event.step, False))
 
     def make(self, watch: Watch, *values: Any) -> Update:
-        """Chooses the pairs of a new project; ``values`` are those of its form."""
+        """Chooses the pairs of a new project; ``values`` come from its form."""
         name, data, file, scale, model, second, threshold, count, *how = values
         services = self.services
-        source = services.access.check_data(chosen_name(services, file, *how) if file else (data or "").strip())
+        source = chosen_name(services, file, *how) if file else (data or "").strip()
+        source = services.access.check_data(source)
         if second == "none":
             raise InputError("choose a second model: pairs are worth judging where two disagree")
         request = ProjectRequest(name, source, (model or DEFAULT_MODEL).strip(), second, float(threshold), int(count))
@@ -249,7 +270,7 @@ class _LabelPage:
         info, pairs = choose_pairs(request, services.models, services.settings.home, watch)
         # The source is the upload, even if a copy with other columns was read.
         source = Path(file).name if file else info.source
-        info = replace(info, source=source, is_binary=SCALES[scale] is YES_NO)
+        info = replace(info, source=source, is_binary=scale == YES_OR_NO)
         project_id = self.projects.create(info, pairs)
         return {
             self.tab.status: messages.note(SELECTION_NOTE),
@@ -294,38 +315,47 @@ class _LabelPage:
         mine = project.judgements().get(rater, {})
         at = min(max(pair, 0), count - 1)
         # The pairs that are not judged, from here to the end and then from the start.
-        ahead = [i for i in [*range(at, count), *range(at)] if i not in mine]
+        ahead = [row for row in [*range(at, count), *range(at)] if row not in mine]
         if seek and ahead:
             at = ahead[0]
-        pairs = [(i, project.pairs[i]) for i in ahead if i != at][:MOST_AHEAD]
+        following = []
+        for row in [row for row in ahead if row != at][:MOST_AHEAD]:
+            next_pair = project.pairs[row]
+            reason = REASONS.get(next_pair.reason, next_pair.reason)
+            following.append({"at": row, "first": next_pair.first, "second": next_pair.second, "reason": reason})
+        current = project.pairs[at]
         return render(
             "label/templates/card.html",
             project=project.id,
             rater=rater,
-            pair=project.pairs[at],
+            pair=current,
             at=at,
             count=count,
             judged=len(mine),
             score=mine.get(at, NOT_JUDGED),
             agreed=project.agreed().get(at) if at in mine else None,
             scale=YES_NO if project.info.is_binary else GRADED,
-            reason=REASONS.get(project.pairs[at].reason, project.pairs[at].reason),
-            ahead=[
-                {"at": i, "first": pair.first, "second": pair.second, "reason": REASONS.get(pair.reason, pair.reason)}
-                for i, pair in pairs
-            ],
+            reason=REASONS.get(current.reason, current.reason),
+            ahead=following,
             named=bool(rater),
             version=next(_versions),
         )
 
 
 def how_many_are_enough(count: float, scale: str) -> Markup:
-    """The uses for which so many judged pairs are enough."""
+    """Says what this number of judged pairs is enough for."""
+    pairs = int(count)
     held_out = round(count * quality.HELD_OUT)
     is_binary = scale == YES_OR_NO
     margin = quality.agreement_margin if is_binary else quality.expected_margin
-    margins = [round(margin(pairs)) for pairs in (int(count), held_out)]
-    return macro("label/enough")(is_binary, int(count), quality.FEWEST, held_out, *margins)
+    return macro("label/enough")(
+        is_binary,
+        pairs,
+        quality.FEWEST,
+        held_out,
+        round(margin(pairs)),
+        round(margin(held_out)),
+    )
 
 
 def preset_scale(path: str | None, scale_choice: Questions) -> Any:
@@ -335,7 +365,7 @@ def preset_scale(path: str | None, scale_choice: Questions) -> Any:
     except UserFacingError:
         # The form says what is wrong with the file.
         return gr.skip()
-    # The choice may have been made meanwhile.
+    # The person may have chosen a scale while the file was read.
     if scale_choice:
         return gr.skip()
     return YES_OR_NO if is_binary else TO_FIVE
@@ -347,9 +377,9 @@ def _name(rater: str | None) -> str:
 
 
 def _score(event: gr.EventData) -> int | None:
-    """The score that the browser has sent; None for the word that means no score."""
+    """The score that the browser has sent; None if the rater cannot judge the pair."""
     return None if event.score == NO_SCORE else event.score
 
 
-# A card that is sent again needs another value, so that the browser accepts presses again.
+# A card that is sent again needs another number, so that the browser notices it and accepts presses again.
 _versions = count()

@@ -27,7 +27,7 @@ from training.errors import InputError, UserFacingError
 
 # The seconds between two looks at a run.
 POLL_SECONDS = 3.0
-# Alpha needs so many pairs with two ratings.
+# The number of pairs with two ratings from which on alpha is interpreted.
 FEWEST_SHARED = 10
 NOTHING_JUDGED = messages.note("Nothing is judged yet.")
 
@@ -51,15 +51,22 @@ class Results:
         self.quality = gr.HTML(elem_id="label-quality")
         self.training = gr.HTML(elem_id="label-training")
         self.timer = gr.Timer(POLL_SECONDS, active=False)
-        shows = {"Agreement": [self.agreement, self.differences], "The model": [self.quality, self.training]}
-        self.of_project, parts = of_page("Label", shows)
+        sections = {"Agreement": [self.agreement, self.differences], "The model": [self.quality, self.training]}
+        self.of_project, parts = of_page("Label", sections)
         report_button(services, self.report, [*parts, project], "label")
         self.compared: LRUCache[tuple[str, float | None], BeforeAfter] = LRUCache(64)
 
     @property
     def outputs(self) -> list[Any]:
-        buttons = [self.measure, self.train, self.prepare]
-        return [self.agreement, self.differences, *buttons, self.training, self.timer]
+        return [
+            self.agreement,
+            self.differences,
+            self.measure,
+            self.train,
+            self.prepare,
+            self.training,
+            self.timer,
+        ]
 
     def wire(self) -> None:
         self.measure.click(self.score, self.project, self.quality, concurrency_limit=2, **PRIVATE)
@@ -76,9 +83,11 @@ class Results:
             differences = macro("label/differences")(disagreements, scores_of(project), project.info.is_binary)
 
         def button(label: str, needed: int) -> gr.Button:
-            done = f"{needed} judged pairs needed, {judged} done" if judged < needed else ""
-            missing = done if project else "make a project first"
-            return gr.Button(f"{label}: {missing}" if missing else label, interactive=not missing)
+            if project is None:
+                return gr.Button(f"{label}: make a project first", interactive=False)
+            if judged < needed:
+                return gr.Button(f"{label}: {needed} judged pairs needed, {judged} done", interactive=False)
+            return gr.Button(label, interactive=True)
 
         return {
             self.agreement: agreement_table(project) if project else NOTHING_JUDGED,
@@ -90,8 +99,10 @@ class Results:
 
     def for_project(self, project: Project | None, rater: str = "") -> Update:
         """Updates everything that needs no model: the agreement, and the progress of the training."""
-        still = {self.training: "", self.timer: gr.Timer(active=False)}
-        return {**self.rated(project, rater), **(self.progress(project.id) if project else still)}
+        training: Update = {self.training: "", self.timer: gr.Timer(active=False)}
+        if project:
+            training = self.progress(project.id)
+        return {**self.rated(project, rater), **training}
 
     def score(self, project_id: str) -> Any:
         """Shows the figures of the project's model, with their intervals."""
@@ -103,6 +114,7 @@ class Results:
             result = quality.model_quality(project, self.services.models, project.info.model)
         except UserFacingError as error:
             return messages.error_message(error)
+        # (pairs, ρ, interval, number of pairs)
         rows = [("all judged pairs", *_figures(result.rho), result.pairs)]
         if result.random is not None and not isnan(result.random.value):
             rows.append(("drawn at random", *_figures(result.random), result.random_pairs))
@@ -129,8 +141,8 @@ class Results:
     def report(self, *values: Any) -> Report:
         *parts, project_id = values
         project = self._open(project_id)
-        about = {"Data": project.info.source, "Model": project.info.model, "Pairs": len(project.pairs)}
-        return replace(self.of_project(*parts), title=project.info.name, settings=about)
+        settings = {"Data": project.info.source, "Model": project.info.model, "Pairs": len(project.pairs)}
+        return replace(self.of_project(*parts), title=project.info.name, settings=settings)
 
     def export(self, project_id: str) -> Update:
         try:
@@ -175,24 +187,26 @@ def scores_of(project: Project) -> dict[int, str]:
 def agreement_table(project: Project) -> Markup:
     """The number of ratings of each rater, alpha and its meaning, and the agreement of each two raters."""
     agreement = quality.agreement(project)
-    scores = scores_of(project)
     if not agreement.judged:
         return NOTHING_JUDGED
-    between = [
-        (f"{a} and {b}", format_number(None if isnan(rho) else rho), format_count(pairs, "pair"))
-        for (a, b), (rho, pairs) in agreement.between.items()
-    ]
+    between = []
+    for (first, second), (rho, pairs) in agreement.between.items():
+        value = format_number(None if isnan(rho) else rho)
+        between.append((f"{first} and {second}", value, format_count(pairs, "pair")))
+    scale = scores_of(project)
+    scores = list(scale)
     return macro("label/agreement")(
-        raters=[(name, list(scores.values())) for name, scores in project.ratings().items()],
+        raters=[(name, list(ratings.values())) for name, ratings in project.ratings().items()],
         is_binary=project.info.is_binary,
         found=_agreement_findings(agreement),
         between=between,
-        confusion=agreement.confusion[np.ix_(list(scores), list(scores))].tolist(),
-        scores=list(scores.values()),
+        confusion=agreement.confusion[np.ix_(scores, scores)].tolist(),
+        scores=list(scale.values()),
     )
 
 
 def _agreement_findings(agreement: Agreement) -> list[str]:
+    """Sentences that say how far the raters agree, and whether that is enough."""
     if len(agreement.judged) < 2:
         return ["One rater alone: whether others would agree is not known. Send them the address of this page."]
     if agreement.shared == 0:
@@ -211,9 +225,12 @@ def _agreement_findings(agreement: Agreement) -> list[str]:
     alpha = format_number(agreement.alpha)
     if agreement.shared < FEWEST_SHARED:
         return [*findings, f"Krippendorff’s α is {alpha} on {shared}, too few to say more."]
-    verdict = f"too low to rely on: talk about {scale}, and look at the pairs on which you differ"
-    if agreement.alpha >= TENTATIVE:
-        verdict = "reliable" if agreement.alpha >= RELIABLE else "enough for tentative conclusions"
+    if agreement.alpha >= RELIABLE:
+        verdict = "reliable"
+    elif agreement.alpha >= TENTATIVE:
+        verdict = "enough for tentative conclusions"
+    else:
+        verdict = f"too low to rely on: talk about {scale}, and look at the pairs on which you differ"
     return [
         *findings,
         f"Krippendorff’s α is {alpha} on {shared} ({level}): {verdict}. "
@@ -222,7 +239,7 @@ def _agreement_findings(agreement: Agreement) -> list[str]:
 
 
 def training_state(project: Project, run: Run, training: Training, comparison: BeforeAfter | None) -> Markup:
-    """The state of the run, and after its end the figure on the held-out pairs before and after."""
+    """The state of the run, and once it has ended the figures on the held-out pairs before and after."""
     rows = []
     verdict = ""
     if comparison is not None:
@@ -242,5 +259,7 @@ def training_state(project: Project, run: Run, training: Training, comparison: B
 
 
 def _figures(estimate: Estimate, digits: int = 1) -> tuple[str, str]:
-    value, low, high = (format_number(None if isnan(end) else end, digits) for end in estimate)
-    return value, MISSING if low == MISSING else f"{low} to {high}"
+    """The value and its interval as texts; a dash for what is undefined."""
+    value, low, high = (format_number(None if isnan(number) else number, digits) for number in estimate)
+    interval = MISSING if low == MISSING else f"{low} to {high}"
+    return value, interval

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
+from itertools import cycle
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,9 +37,14 @@ if TYPE_CHECKING:
 
 DEFAULT_DATA = "stsb:dev"
 
-# Macros, which escape all strings. ``table(header, rows, wide=True)`` scrolls on a phone; ``findings`` are sentences
-# made from the figures, whatever these are; ``measured`` states the models, the data and the time of a measurement.
-tiles, table, findings, measured = map(macro, ("tiles", "learn/table", "learn/findings", "learn/measured"))
+# Macros, which escape all strings.
+tiles = macro("tiles")
+# ``table(header, rows, wide=True)`` scrolls on a phone.
+table = macro("learn/table")
+# Sentences that are made from the measured figures.
+findings = macro("learn/findings")
+# The models, the data and the time of a measurement.
+measured = macro("learn/measured")
 
 LINE_COLOURS = ("blue", "orange", "green", "vermillion", "purple", "sky")
 
@@ -72,11 +78,10 @@ class Context:
     @property
     def cross_encoder(self) -> PairModel:
         """The default cross-encoder. InputError if it cannot be loaded."""
-
         return self.models.get(DEFAULT_CROSS_ENCODER, PairModel)
 
     def encoder_of(self, model: str) -> Encoder:
-        """A bi-encoder whose tokens and weights are here, by name. InputError if it cannot be loaded."""
+        """The bi-encoder with this name. InputError if it cannot be loaded, or is none of the app's own encoders."""
         from training.models.encoder import Encoder
 
         return self.models.get(model, Encoder)
@@ -111,10 +116,13 @@ class Demo:
 
 @dataclass(frozen=True)
 class Lesson:
-    """The text of a lesson: ``short`` labels its button, ``opens`` is its link's text.
+    """The text of a lesson.
 
-    ``key`` names its module in `lessons`, or the function of a plug-in that builds it, as "module:function". Lessons of
-    one ``chapter`` stand together.
+    Attributes:
+        key: the module in `lessons`, or the function of a plug-in that builds the demo, as "module:function".
+        chapter: the title above all lessons with the same chapter.
+        short: the label of its button.
+        opens: the text of its link, ``href``.
     """
 
     number: int
@@ -144,14 +152,18 @@ class Lesson:
 
 @cache
 def lessons() -> tuple[Lesson, ...]:
-    """The built-in lessons, and then those of plug-ins."""
-    contents = (json.loads(file.read_text(encoding="utf-8")) for file in asset("lessons").glob("*.json"))
-    loaded = (Lesson(**{**c, "text": tuple(c["text"]), "paper": tuple(map(tuple, c["paper"]))}) for c in contents)
-    built_in = sorted(loaded, key=lambda lesson: lesson.number)
-    added = [
-        replace(lesson, number=number) for number, lesson in enumerate(plugins(Lesson).values(), len(built_in) + 1)
-    ]
-    return (*built_in, *added)
+    """The built-in lessons, followed by the lessons of plug-ins."""
+    loaded = []
+    for file in asset("lessons").glob("*.json"):
+        content = json.loads(file.read_text(encoding="utf-8"))
+        # Lessons are hashable.
+        content["text"] = tuple(content["text"])
+        content["paper"] = tuple(map(tuple, content["paper"]))
+        loaded.append(Lesson(**content))
+    loaded.sort(key=lambda lesson: lesson.number)
+    for lesson in plugins(Lesson).values():
+        loaded.append(replace(lesson, number=len(loaded) + 1))
+    return tuple(loaded)
 
 
 def chapters() -> dict[str, list[Lesson]]:
@@ -169,7 +181,7 @@ def lesson_number(text: str | None) -> int:
 
 
 def styled(figure: go.Figure, height: int, x: str = "", y: str = "", legend: bool = False) -> go.Figure:
-    """The figure in the look of the app, with titles of its axes and, if wanted, its legend above."""
+    """The figure in the look of the app, with the titles ``x`` and ``y`` of its axes and with or without a legend."""
     return apply_style(figure, height, x={"title": x}, y={"title": y}, showlegend=legend)
 
 
@@ -181,15 +193,22 @@ def cosine_histograms(unrelated: np.ndarray, similar: np.ndarray) -> go.Figure:
 def rank_lines(labels: Sequence[str], columns: Sequence[str], ranks: Sequence[Sequence[int]]) -> go.Figure:
     """A line for each sentence through its ranks in several orders, one per column; level lines mean agreement."""
     figure = go.Figure()
-    for i, (label, row) in enumerate(zip(labels, ranks, strict=True)):
-        ends = [str(row[0]), *[""] * (len(row) - 2), str(row[-1])]
-        places = ["middle left", *["top center"] * (len(row) - 2), "middle right"]
-        hover, colour = (
+    # Only the ends of a line have a number.
+    middle = len(columns) - 2
+    places = ["middle left", *["top center"] * middle, "middle right"]
+    for label, row, colour in zip(labels, ranks, cycle(LINE_COLOURS), strict=False):
+        add_scatter(
+            figure,
+            list(columns),
+            list(row),
+            colour,
             f"{short_label(label)}<br>%{{x}}: rank %{{y}}<extra></extra>",
-            LINE_COLOURS[i % len(LINE_COLOURS)],
+            "lines+markers+text",
+            text=[str(row[0]), *[""] * middle, str(row[-1])],
+            textposition=places,
+            line_width=2.5,
+            marker_size=8,
         )
-        options = {"text": ends, "textposition": places, "line_width": 2.5, "marker_size": 8}
-        add_scatter(figure, list(columns), list(row), colour, hover, "lines+markers+text", **options)
     apply_style(figure, height=max(300, 30 * len(labels) + 80))
     last = max(max(row) for row in ranks)
     figure.update_xaxes(side="top", showgrid=False, range=[-0.25, len(columns) - 0.75])
@@ -201,4 +220,5 @@ def change_of_rho(points: float, what: str) -> str:
     """A sentence that says whether ``what`` raises ρ, lowers it, or leaves it about where it was."""
     if abs(points) < 0.5:
         return f"{what} leaves ρ about where it was ({points:+.1f} points)."
-    return f"{what} {'raises' if points > 0 else 'lowers'} ρ by {abs(points):.1f} points here."
+    verb = "raises" if points > 0 else "lowers"
+    return f"{what} {verb} ρ by {abs(points):.1f} points here."

@@ -10,7 +10,6 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import gradio as gr
@@ -30,8 +29,10 @@ from training.errors import InputError, UserFacingError
 
 TAGLINE = "Ideas behind sentence embeddings, five minutes each, measured on your machine while you read."
 
-# The keys of the lesson whose button was pressed last, and of the question before a download that a link would begin.
-PRESSED, HELD = "pressed", "held"
+# The key of the lesson whose button was pressed last.
+PRESSED = "pressed"
+# The key of the question before a download that a link would begin.
+HELD = "held"
 SCROLL_TO_TOP = """() => window.scrollTo({top: 0, behavior: "smooth"})"""
 COPY_LINK = """() => { navigator.clipboard.writeText(window.location.href); }"""
 
@@ -46,7 +47,7 @@ class _LessonView:
     services: Services
     lesson: Lesson
     demo: Demo
-    # The figure and the result.
+    # The gr.Plot of the figure, and the gr.HTML of the result.
     outputs: list[Any]
     column: gr.Column
     reset: gr.Button
@@ -65,7 +66,8 @@ class _LearnPage:
         self.download = gr.Button("Download", size="sm", visible=False, elem_id="start-download")
         # The lesson in the address or the storage of the browser.
         self.requested = gr.Textbox(visible=False)
-        self.current, self.class_link = gr.State(0), gr.State(ClassLink())
+        self.current = gr.State(0)
+        self.class_link = gr.State(ClassLink())
         with gr.Row(elem_classes="rail", elem_id="rail"):
             buttons = {}
             for chapter, members in chapters().items():
@@ -73,29 +75,39 @@ class _LearnPage:
                     gr.HTML(macro("learn/chapter")(chapter))
                     with gr.Row(elem_classes="chips"):
                         for lesson in members:
-                            name, place = f"{lesson.number} {lesson.short}", f"go-{lesson.number}"
-                            buttons[lesson.number] = gr.Button(name, size="sm", elem_id=place, elem_classes="chip")
+                            buttons[lesson.number] = gr.Button(
+                                f"{lesson.number} {lesson.short}",
+                                size="sm",
+                                elem_id=f"go-{lesson.number}",
+                                elem_classes="chip",
+                            )
             self.chips = [buttons[lesson.number] for lesson in lessons()]
         self.count = gr.HTML(messages.waiting("Opening the lesson …"), elem_id="lesson-count")
         self.views = [self._build_lesson(lesson) for lesson in lessons()]
-        parts = [part for view in self.views for part in view.outputs]
-        self.reported = [*parts, *(field for view in self.views for field in view.fields)]
+        self.controls: list[Any] = []
+        self.fields: list[Any] = []
+        self.outputs: list[Any] = []
+        for view in self.views:
+            self.controls += view.demo.controls
+            self.fields += view.fields
+            self.outputs += view.outputs
         with gr.Row(elem_classes="actions turn"):
             self.previous = gr.Button("← Previous", elem_id="previous")
             copy = gr.Button("Copy a link to this lesson", size="sm", elem_id="copy-lesson")
-            report_button(self.services, self.report, [self.current, *self.reported], "lesson")
+            report_button(services, self.report, [self.current, *self.outputs, *self.fields], "lesson")
             self.following = gr.Button("Next →", variant="primary", elem_id="next")
         copy.click(None, None, None, js=COPY_LINK)
 
     def report(self, current: int, *values: Any) -> Report:
         """The report of the open lesson, without the answer to its question."""
-        value_of, view = dict(zip(self.reported, values, strict=True)), self.views[current - 1]
+        value_of = dict(zip([*self.outputs, *self.fields], values, strict=True))
+        view = self.views[current - 1]
         sections = {"Measured": view.outputs, "The lesson": [_text(view.lesson)]}
         make, inputs = of_page(view.lesson.title, sections, view.fields)
         return make(*(value_of[component] for component in inputs))
 
     def _build_lesson(self, lesson: Lesson) -> _LessonView:
-        number, own = lesson.number, "Reset to the lesson’s settings"
+        number = lesson.number
         with gr.Column(visible=False, elem_id=f"lesson-{number}", elem_classes="lesson-page") as column:
             with gr.Row():
                 with gr.Column(scale=5, min_width=320):
@@ -103,30 +115,35 @@ class _LearnPage:
                     gr.HTML(macro("learn/question")(lesson))
                 with gr.Column(scale=7, min_width=320, elem_classes="demo"):
                     demo = lesson.build()
-                    reset = gr.Button(own, size="sm", elem_id=f"reset-{number}", elem_classes="reset")
+                    reset = gr.Button(
+                        "Reset to the lesson’s settings",
+                        size="sm",
+                        elem_id=f"reset-{number}",
+                        elem_classes="reset",
+                    )
                     figure = gr.Plot(show_label=False, visible=False, elem_id=f"figure-{number}")
                     result = gr.HTML(macro("learn/measuring")(), elem_id=f"result-{number}")
             gr.HTML(macro("learn/page_link")(lesson.href, lesson.opens), elem_id=f"page-link-{number}")
         return _LessonView(self.services, lesson, demo, [figure, result], column, reset)
 
     def wire(self) -> None:
-        current, class_link, columns = self.current, self.class_link, [view.column for view in self.views]
+        current = self.current
+        class_link = self.class_link
+        columns = [view.column for view in self.views]
         navigation = [current, self.count, *columns, *self.chips, self.previous, self.following]
-        controls = [control for view in self.views for control in view.demo.controls]
-        fields = [field for view in self.views for field in view.fields]
         questions = gr.State({})
-        outputs = [component for view in self.views for component in view.outputs]
 
         def measure_open(questions: Questions, class_link: ClassLink, current: int, *values: Any) -> Update:
-            remaining = iter(values)
-            own = [list(islice(remaining, len(view.demo.controls))) for view in self.views]
-            return _measure(self.views[current - 1], questions, class_link, *own[current - 1])
+            value_of = dict(zip(self.controls, values, strict=True))
+            view = self.views[current - 1]
+            own = [value_of[control] for control in view.demo.controls]
+            return _measure(view, questions, class_link, *own)
 
         def measure_after(event: Any) -> Any:
             remembered = event.then(None, None, None, js="() => window.rememberLesson()")
             # A lesson that trains holds up nobody else's.
-            inputs = [questions, class_link, current, *controls]
-            return remembered.then(measure_open, inputs, outputs, concurrency_limit=4, **PRIVATE)
+            inputs = [questions, class_link, current, *self.controls]
+            return remembered.then(measure_open, inputs, self.outputs, concurrency_limit=4, **PRIVATE)
 
         def turn(step: int, class_link: ClassLink, current: int) -> list[Any]:
             numbers = class_link.numbers
@@ -137,11 +154,11 @@ class _LearnPage:
             questions[PRESSED] = number
             return _show_lesson(number, class_link)
 
-        outputs_of_opening = [class_link, self.banner, self.download, *navigation, *fields]
+        outputs_of_opening = [class_link, self.banner, self.download, *navigation, *self.fields]
         js = "() => [window.requestedLesson(), null]"
         opened = on_open().then(self.open, [self.requested, questions], outputs_of_opening, js=js, **UNQUEUED)
-        opened = keep_touched(fields, opened)
-        keep(fields, opened)
+        opened = keep_touched(self.fields, opened)
+        keep(self.fields, opened)
         measure_after(opened).then(self.encode_in_background, [questions, class_link], None, **PRIVATE)
 
         results = [view.outputs[1] for view in self.views]
@@ -157,12 +174,13 @@ class _LearnPage:
             turned = button.click(partial(turn, step), [class_link, current], navigation, **UNQUEUED)
             measure_after(turned.then(None, None, None, js=SCROLL_TO_TOP))
         for view in self.views:
-            measure = partial(_measure, view), [questions, class_link, *view.demo.controls], view.outputs
-            progress = {"show_progress": "minimal", "show_progress_on": view.outputs[1], "concurrency_limit": 2}
+            measure = partial(_measure, view)
+            inputs = [questions, class_link, *view.demo.controls]
             events = view.demo.triggers or [control.change for control in view.demo.controls]
-            gr.on(events, *measure, **{**LATEST, **progress})
+            progress = {"show_progress": "minimal", "show_progress_on": view.outputs[1], "concurrency_limit": 2}
+            gr.on(events, measure, inputs, view.outputs, **{**LATEST, **progress})
             reset = view.reset.click(partial(_initial, view), class_link, view.demo.controls, **UNQUEUED)
-            reset.then(*measure, **PRIVATE)
+            reset.then(measure, inputs, view.outputs, **PRIVATE)
 
     def open(self, requested: str, questions: Questions, request: gr.Request) -> list[Any]:
         """Opens the class and the lesson in the address, or one whose button was pressed before.
@@ -173,13 +191,22 @@ class _LearnPage:
             class_link = read_class(dict(request.query_params), self.services.access)
             banner = class_link.banner()
         except UserFacingError as error:
-            class_link, banner = ClassLink(), messages.error_message(error)
+            class_link = ClassLink()
+            banner = messages.error_message(error)
         pressed = questions.get(PRESSED)
         number = pressed if isinstance(pressed, int) else lesson_number(requested)
-        number = number if number in class_link.numbers else class_link.numbers[0]
-        fields = {field: value for view in self.views for field, value in _changed(view, class_link, request).items()}
-        models = {fields[view.demo.model] for view in self.views if isinstance(fields.get(view.demo.model), str)}
-        if missing := self.services.models.missing([class_link.setup.model, *models], class_link.setup.data):
+        if number not in class_link.numbers:
+            number = class_link.numbers[0]
+        setup = class_link.setup
+        fields: Update = {}
+        models = [setup.model]
+        for view in self.views:
+            changed = _changed(view, class_link, request)
+            model = changed.get(view.demo.model)
+            if isinstance(model, str):
+                models.append(model)
+            fields |= changed
+        if missing := self.services.models.missing(models, setup.data):
             remedy = "Press Download to measure with it, or open Learn without this link."
             questions[HELD] = messages.ask_first(missing, remedy)
         return [
@@ -214,13 +241,13 @@ def _text(lesson: Lesson) -> Markup:
 
 
 def _changed(view: _LessonView, class_link: ClassLink, request: gr.Request) -> Update:
-    """The updates of the fields to the values of the address, or of the class; others keep the lesson's own."""
+    """The updates of the fields to the values of the address or the class; other fields keep the lesson's values."""
     of_class = dict(zip(view.demo.controls, view.demo.initial(class_link.setup), strict=True))
-    in_address = zip(view.fields, values_of(view.fields, request), strict=True)
-    return {
-        field: of_class[field] if value == gr.skip() and of_class[field] != field.value else value
-        for field, value in in_address
-    }
+    update = dict(zip(view.fields, values_of(view.fields, request), strict=True))
+    for field, value in update.items():
+        if value == gr.skip() and of_class[field] != field.value:
+            update[field] = of_class[field]
+    return update
 
 
 def _initial(view: _LessonView, class_link: ClassLink) -> Any:
@@ -231,12 +258,17 @@ def _initial(view: _LessonView, class_link: ClassLink) -> Any:
 
 def _show_lesson(number: int, class_link: ClassLink) -> list[Any]:
     """The updates that show one lesson and highlight its button among those of the class."""
-    every, numbers = range(1, len(lessons()) + 1), class_link.numbers
+    every = range(1, len(lessons()) + 1)
+    numbers = class_link.numbers
+    chips = []
+    for other in every:
+        variant = "primary" if other == number else "secondary"
+        chips.append(gr.update(variant=variant, visible=other in numbers))
     return [
         number,
         macro("learn/count")(numbers.index(number) + 1, len(numbers)),
-        *(gr.update(visible=at == number) for at in every),
-        *(gr.update(variant="primary" if at == number else "secondary", visible=at in numbers) for at in every),
+        *(gr.update(visible=other == number) for other in every),
+        *chips,
         gr.update(interactive=number != numbers[0]),
         gr.update(interactive=number != numbers[-1]),
     ]
@@ -245,7 +277,7 @@ def _show_lesson(number: int, class_link: ClassLink) -> list[Any]:
 def _measure(view: _LessonView, questions: Questions, class_link: ClassLink, *values: Any) -> Update:
     """The updates of figure and result, or the message of a user error.
 
-    There are none if the visitor has changed the lesson again meanwhile.
+    They are empty if the visitor has changed the lesson again in the meantime.
     """
     figure, result = view.outputs
     is_newest = ask(questions, view.lesson.number)

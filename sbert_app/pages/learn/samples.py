@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +29,8 @@ from training.similarities import cosine
 # Pairs from this gold score on are similar.
 SIMILAR_FROM = 4.0
 # The sources of sentences to search in.
-EXAMPLES, DATA = "examples", "data"
+EXAMPLES = "examples"
+DATA = "data"
 # An untrained transformer.
 RANDOM_WEIGHTS = "scratch:6x384"
 
@@ -78,7 +80,7 @@ class EncodedSample(NamedTuple):
 
 @lru_cache(maxsize=8)
 def gold_sample(context: Context, pairs: int) -> GoldSample:
-    """A sample of the setup's data with so many pairs. InputError if it cannot be loaded or has no gold scores."""
+    """A sample of ``pairs`` pairs of the setup's data. InputError if it cannot be loaded or has no gold scores."""
     from training.data.load import load_data
 
     setup = context.setup
@@ -87,7 +89,8 @@ def gold_sample(context: Context, pairs: int) -> GoldSample:
         raise InputError(f"{setup.data} holds {data.kind}; the lessons need pairs with gold scores")
     rows = sample_rows(len(data), pairs, setup.seed)
     first, second = ([column[row] for row in rows] for column in data.columns)
-    return GoldSample(first, second, np.asarray(data.scores, dtype=np.float64)[rows], setup.data)
+    gold = np.asarray(data.scores, dtype=np.float64)[rows]
+    return GoldSample(first, second, gold, setup.data)
 
 
 def sample_rows(rows: int, count: int, seed: int) -> np.ndarray:
@@ -103,7 +106,8 @@ def encode_sample(context: Context, model: str, pairs: int) -> EncodedSample:
     """The vectors of a sample. InputError if the model or the data cannot be loaded."""
     import torch
 
-    sample, encoder = gold_sample(context, pairs), context.encoder_of(model)
+    sample = gold_sample(context, pairs)
+    encoder = context.encoder_of(model)
     by_pooling = {}
     # One pass serves all poolings; the states of a sentence are (1, T, D).
     with Timed() as timed:
@@ -131,8 +135,9 @@ def encode_corpus(context: Context, source: str) -> EncodedCorpus:
         with asset("examples/corpus.csv").open(encoding="utf-8", newline="") as file:
             sentences = [row["sentence"] for row in csv.DictReader(file)]
     else:
-        pairs = zip(*gold_sample(context, 500)[:2], strict=True)
-        sentences = list(dict.fromkeys(sentence for pair in pairs for sentence in pair))
+        sample = gold_sample(context, 500)
+        pairs = zip(sample.first, sample.second, strict=True)
+        sentences = list(dict.fromkeys(chain.from_iterable(pairs)))
     encoder = context.encoder
     with Timed() as timed:
         vectors = encoder.encode(sentences, normalize=False)

@@ -49,16 +49,21 @@ class ClassLink:
         """The query of the link, as short as possible for a blackboard; "" without a class."""
         if not self.title:
             return ""
-        setup, numbers = self.setup, ",".join(map(str, self.selection))
-        values = {"model": setup.model, "data": setup.data, "seed": setup.seed, "lessons": numbers}
-        standard = {**vars(STANDARD), "lessons": ""}
-        changed = {name: value for name, value in values.items() if value != standard[name]}
-        return urlencode({"class": self.title, **changed}, safe=":,/")
+        parameters: dict[str, object] = {"class": self.title}
+        for name, standard in vars(STANDARD).items():
+            value = getattr(self.setup, name)
+            if value != standard:
+                parameters[name] = value
+        if self.selection:
+            parameters["lessons"] = ",".join(map(str, self.selection))
+        return urlencode(parameters, safe=":,/")
 
     def sheet_address(self, answers: bool = False) -> str:
         """The address of the sheet to print, without or with the answers."""
-        parameters = "&".join(filter(None, [self.query, "answers=1" if answers else ""]))
-        return SHEET + (f"?{parameters}" if parameters else "")
+        parameters = [self.query] if self.query else []
+        if answers:
+            parameters.append("answers=1")
+        return f"{SHEET}?{'&'.join(parameters)}" if parameters else SHEET
 
     def banner(self) -> Markup:
         """The title and the setup of the class; empty without a class."""
@@ -73,11 +78,19 @@ class ClassLink:
 
         reached = address_for_others(page, settings.host)
         address = f"{reached or page}?{self.query}"
-        code = segno.make(address, error="l", micro=False).svg_inline(omitsize=True) if reached else ""
-        # The library has drawn the code.
-        picture, sheets = Markup(code), (self.sheet_address(), self.sheet_address(answers=True))  # noqa: S704
-        user = settings.auth and settings.auth[0]
-        return macro("learn/class_links")(self.title, address, picture, reached not in (None, page), user, *sheets)
+        code = Markup()
+        if reached:
+            drawing = segno.make(address, error="l", micro=False).svg_inline(omitsize=True)
+            code = Markup(drawing)  # noqa: S704 - drawn by the library
+        return macro("learn/class_links")(
+            self.title,
+            address,
+            code,
+            reached not in (None, page),
+            settings.auth and settings.auth[0],
+            self.sheet_address(),
+            self.sheet_address(answers=True),
+        )
 
     def sheet(self, answers: bool) -> Markup:
         """A page to print: the questions with space to write, or the answers."""
@@ -108,7 +121,7 @@ def address_for_others(page: str, bound: str) -> str | None:
 
 
 def read_class(values: Mapping[str, str], access: AccessPolicy) -> ClassLink:
-    """The class in the parameters of a link; no class without the parameter ``class``.
+    """The class that the parameters of a link describe; an empty one without the parameter ``class``.
 
     InputError, which names the parameter, if a value is invalid.
     """
@@ -140,12 +153,30 @@ def build(services: Services) -> None:
         with gr.Row():
             hint = "Its name, for page and sheet"
             title = gr.Textbox(label="Class", info=hint, max_lines=1, min_width=200, elem_id="class-title")
-            hint, options = "By its name", {"max_lines": 1, "min_width": 200}
-            model = gr.Textbox(DEFAULT_MODEL, label="Model", info=hint, elem_id="class-model", **options)
-            hint = "A named set or hf:<org>/<name>"
-            data = gr.Textbox(DEFAULT_DATA, label="Data", info=hint, elem_id="class-data", **options)
-            hint, options = "Same seed, same pairs", {"max_lines": 1, "min_width": 120}
-            seed = gr.Textbox("0", label="Seed", info=hint, elem_id="class-seed", **options)
+            model = gr.Textbox(
+                DEFAULT_MODEL,
+                label="Model",
+                info="By its name",
+                max_lines=1,
+                min_width=200,
+                elem_id="class-model",
+            )
+            data = gr.Textbox(
+                DEFAULT_DATA,
+                label="Data",
+                info="A named set or hf:<org>/<name>",
+                max_lines=1,
+                min_width=200,
+                elem_id="class-data",
+            )
+            seed = gr.Textbox(
+                "0",
+                label="Seed",
+                info="Same seed, same pairs",
+                max_lines=1,
+                min_width=120,
+                elem_id="class-seed",
+            )
         choices = [(f"{lesson.number} {lesson.short}", str(lesson.number)) for lesson in lessons()]
         hint = "Leave empty for all lessons"
         selected = gr.CheckboxGroup(choices, label="Lessons", info=hint, elem_id="class-lessons")
@@ -155,9 +186,10 @@ def build(services: Services) -> None:
             copy = gr.Button("Copy the link", visible=False, elem_id="copy-class")
         links = gr.HTML(elem_id="class-links")
 
-        def show(request: gr.Request, selected: list[str], title: str, *setup: str) -> tuple[Any, Any]:
-            names = zip(("model", "data", "seed"), setup, strict=True)
-            values = {"class": title, **dict(names), "lessons": ",".join(selected)}
+        def show(
+            request: gr.Request, selected: list[str], title: str, model: str, data: str, seed: str
+        ) -> tuple[Any, Any]:
+            values = {"class": title, "model": model, "data": data, "seed": seed, "lessons": ",".join(selected)}
             try:
                 if not title.strip():
                     raise InputError("give the class a name; it stands at the top of the page and of the sheet")
@@ -174,6 +206,6 @@ def build(services: Services) -> None:
 def sheet(values: Mapping[str, str], access: AccessPolicy) -> Markup:
     """The sheet for the parameters of a link, which may name lessons without a class. InputError if one is invalid."""
     link = read_class(values, access)
-    if not link.title and values.get("lessons"):
-        link = ClassLink(selection=read_class({**values, "class": "-"}, access).selection)
+    if not link.title:
+        link = ClassLink(selection=_numbers(values.get("lessons", "")))
     return link.sheet(answers=values.get("answers") == "1")

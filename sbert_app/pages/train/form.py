@@ -15,7 +15,14 @@ import gradio as gr
 from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, on_choice
 from sbert_app.pages.components.file_panel import DETECTED, Chosen, FilePanel, chosen_name, columns_of, open_upload
 from sbert_app.pages.components.messages import error_message, gradio_errors, note
-from sbert_app.pages.components.pickers import MODELS, POOLINGS, WORD_ENCODER_LABELS, data_choices, run_choices
+from sbert_app.pages.components.pickers import (
+    MODELS,
+    POOLINGS,
+    WORD_ENCODER_LABELS,
+    data_choices,
+    fresh,
+    run_choices,
+)
 from sbert_app.pages.train.runs import format_learning_rate, optimisation
 from sbert_app.services.access import PUBLIC_RUNS, AccessPolicy
 from sbert_app.services.container import Services
@@ -44,14 +51,14 @@ TEACHERS = [
 CONCATENATIONS = {"uv": "u, v", "diff": "|u−v|", "mul": "u∗v"}
 # The components, or their values, by the field of RunConfig.
 Fields = dict[str, Any]
-# The rows of two folds. The third, "More options", has the fields without a place of their own.
+# The rows of two folds. The third, "More options", has the fields that have no other place.
 OPTIMISATION = (("epochs", "max_steps", "batch_size"), ("learning_rate", "warmup", "seed"), ("lora_rank",))
 EVALUATION = ("eval_data", "eval_every", "patience")
 NEGATIVES = ("mine_negatives", "negative_margin")
 SHOWN = ("objective", "concatenation", "teacher", "pooling", "base", "train_data", "name", *NEGATIVES)
 MORE = [name for name in SETTINGS if name not in {*SHOWN, *chain(*OPTIMISATION), *EVALUATION}]
 TITLES = {"optimisation": "Optimisation", "evaluation": "Evaluation", "more": "More options"}
-# Those of some objectives alone.
+# The fields that only some objectives have.
 OWN_FIELDS = [name for name in MORE if any(name in objective.own_fields() for objective in OBJECTIVES.values())]
 KINDS = {"seed": gr.Textbox, "pooling": gr.Radio, "report_to": gr.CheckboxGroup, "learning_rate": gr.Textbox}
 # The objective for each kind of data.
@@ -78,7 +85,7 @@ def build(services: Services) -> Fields:
         "concatenation": component(start, "concatenation", visible="concatenation" in objective.fields),
         "teacher": component(start, "teacher", visible=objective.needs_teacher(), elem_id="train-teacher"),
         "pooling": component(start, "pooling", visible=objective.trains_vectors()),
-        "base": component(start, "base", elem_id="train-base"),
+        "base": fresh(component(start, "base", elem_id="train-base"), base_choices),
     }
     fields |= _data(services, start, "train_data", "train", TRAIN_DATA)
     with _fold("optimisation") as fields["optimisation"]:
@@ -101,7 +108,8 @@ def build(services: Services) -> Fields:
     # The style sheet puts them into two columns.
     with _fold("more") as fields["more"], gr.Row(elem_classes="two-columns"):
         own = objective.own_fields()
-        fields |= {name: component(start, name, visible=name not in OWN_FIELDS or name in own) for name in MORE}
+        for name in MORE:
+            fields[name] = component(start, name, visible=name not in OWN_FIELDS or name in own)
     for name, title in fold_titles(start).items():
         fields[name].label = title
     return fields
@@ -110,44 +118,68 @@ def build(services: Services) -> Fields:
 def fold_titles(config: RunConfig, seeds: str = "") -> dict[str, str]:
     """The titles of the folds, each with the settings in it."""
     changed = [SETTINGS[name].label for name in MORE if getattr(config, name) != SETTINGS[name].default]
-    evaluated_on = data_label(config.eval_data) if config.eval_data else "random pairs only"
-    titles = (", ".join(optimisation(config, seeds)), evaluated_on, ", ".join(changed) or "none changed")
-    return {name: f"{TITLES[name]}: {title}" for name, title in zip(TITLES, titles, strict=True)}
+    contents = {
+        "optimisation": ", ".join(optimisation(config, seeds)),
+        "evaluation": data_label(config.eval_data) if config.eval_data else "random pairs only",
+        "more": ", ".join(changed) or "none changed",
+    }
+    return {name: f"{title}: {contents[name]}" for name, title in TITLES.items()}
 
 
 def changed_fields(values: Fields, filled: Fields) -> Fields:
-    """The fields whose values differ from those of the preset, except the name of the run."""
-    comparable = {name: value for name, value in values.items() if name in filled and name != "name"}
-    return {name: value for name, value in comparable.items() if (value or None) != (filled[name] or None)}
+    """The fields whose values differ from the preset's, except the name of the run."""
+    changed = {}
+    for name, value in values.items():
+        is_comparable = name in filled and name != "name"
+        # An empty field may be None or "".
+        if is_comparable and (value or None) != (filled[name] or None):
+            changed[name] = value
+    return changed
 
 
 def component(start: RunConfig, name: str, **options: Any) -> Any:
     """The component of a field, with its label, its help, and its value in ``start``."""
     setting = SETTINGS[name]
-    choices = {
+    choices = _choices(name)
+    if name in KINDS:
+        kind = KINDS[name]
+    elif choices:
+        kind = gr.Dropdown
+    else:
+        kind = {bool: gr.Checkbox, int: gr.Number, float: gr.Number}.get(setting.type, gr.Textbox)
+    if choices:
+        options["choices"] = choices
+    if kind is gr.Dropdown:
+        options["allow_custom_value"] = not setting.choices
+    info = setting.sentence()
+    if name == "seed":
+        info += "; several: 0-4"
+    can_be_empty = setting.default in (None, "") and not choices
+    if can_be_empty and setting.words:
+        # Gradio's Number turns None into 0 when it becomes visible.
+        info += f"; {'0' if kind is gr.Number else 'empty'}: {setting.words}"
+    options.setdefault("label", setting.label)
+    options.setdefault("info", info)
+    return kind(value=shown_values(start.to_dict())[name], **options)
+
+
+def _choices(name: str) -> list[Any]:
+    """The choices of a field; none for a field that takes any value."""
+    choices: dict[str, list[Any]] = {
         "base": base_choices([]),
-        "concatenation": [
-            (f"({', '.join(CONCATENATIONS[part] for part in value.split('+'))})", value)
-            for value in CHOICES["concatenation"]
-        ],
+        "concatenation": [(_concatenation_label(value), value) for value in CHOICES["concatenation"]],
         "teacher": TEACHERS,
         "pooling": POOLING_CHOICES,
         "train_data": TRAIN_DATA,
         "eval_data": DEV_DATA,
         "report_to": list(REPORTERS),
-    }.get(name, list(setting.choices))
-    by_type = {bool: gr.Checkbox, int: gr.Number, float: gr.Number}
-    kind = KINDS.get(name) or (gr.Dropdown if choices else by_type.get(setting.type, gr.Textbox))
-    if choices:
-        options["choices"] = choices
-    if kind is gr.Dropdown:
-        options["allow_custom_value"] = not setting.choices
-    several = "; several: 0-4" if name == "seed" else ""
-    # Gradio's Number turns None into 0 when it becomes visible.
-    nothing = "0" if kind is gr.Number else "empty"
-    empty = f"; {nothing}: {setting.words}" if setting.words and setting.default in (None, "") and not choices else ""
-    options = {"label": setting.label, "info": setting.sentence() + several + empty, **options}
-    return kind(value=shown_values(start.to_dict())[name], **options)
+    }
+    return choices.get(name, list(SETTINGS[name].choices))
+
+
+def _concatenation_label(value: str) -> str:
+    parts = [CONCATENATIONS[part] for part in value.split("+")]
+    return f"({', '.join(parts)})"
 
 
 def _fold(name: str) -> gr.Accordion:
@@ -156,12 +188,19 @@ def _fold(name: str) -> gr.Accordion:
 
 def _data(services: Services, start: RunConfig, name: str, short: str, choices: Sequence[tuple[str, str]]) -> Fields:
     """Builds the picker of a data set, and an upload in its place."""
+    info = SETTINGS[name].sentence()
+    if name == "train_data":
+        # The setting's own sentence also describes joined sets, which only the command line has.
+        info = "A built-in set, hf:<org>/<name>, or your own file"
     with gr.Row(equal_height=True):
-        # The command line also joins sets, and gives each its objective.
-        info = {"info": "A built-in set, hf:<org>/<name>, or your own file"} if name == "train_data" else {}
-        data = component(start, name, scale=4, min_width=300, elem_id=f"{short}-data", **info)
+        data = component(start, name, info=info, scale=4, min_width=300, elem_id=f"{short}-data")
         button = gr.UploadButton(
-            "Upload…", size="sm", file_types=list(SUFFIXES), scale=1, min_width=90, elem_id=f"upload-{short}"
+            "Upload…",
+            size="sm",
+            file_types=list(SUFFIXES),
+            scale=1,
+            min_width=90,
+            elem_id=f"upload-{short}",
         )
     return {name: data, f"{short}_upload": DataUpload(services, data, button, choices, short)}
 
@@ -189,7 +228,7 @@ def objective_updates(name: str) -> tuple[Any, ...]:
 
 
 def config_fields(fields: Fields) -> Fields:
-    """The components that belong to a field of RunConfig: all but the upload buttons and the preview."""
+    """The components of fields of RunConfig, without the uploads, the folds and the preview."""
     return {name: component for name, component in fields.items() if name in RunConfig.model_fields}
 
 
@@ -199,23 +238,29 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
     InputError if one of them is invalid, or this visitor may not use it.
     """
     settings = dict(values)
-    settings["pooling"] = None if settings["pooling"] == "base" else settings["pooling"]
     settings["base"] = (settings["base"] or "").strip()
-    settings["seed"] = parse_seeds(settings["seed"])[0]
-    # Fields that are hidden for this objective have the values for another one.
-    settings["teacher"] = (settings["teacher"] or "").strip() or None
-    if objective := OBJECTIVES.get(settings["objective"]):
-        settings["pooling"] = settings["pooling"] if objective.trains_vectors() else None
-        settings["teacher"] = settings["teacher"] if objective.needs_teacher() else None
-        settings["mine_negatives"] = bool(settings["mine_negatives"]) and objective.can_mine_negatives
     settings["name"] = " ".join((settings["name"] or "").split())
+    settings["seed"] = parse_seeds(settings["seed"])[0]
+    settings["teacher"] = (settings["teacher"] or "").strip() or None
+    if settings["pooling"] == "base":
+        settings["pooling"] = None
+    # A field that is hidden for this objective may still have a value that was chosen for another one.
+    if objective := OBJECTIVES.get(settings["objective"]):
+        if not objective.trains_vectors():
+            settings["pooling"] = None
+        if not objective.needs_teacher():
+            settings["teacher"] = None
+        settings["mine_negatives"] = bool(settings["mine_negatives"]) and objective.can_mine_negatives
     for name, setting in SETTINGS.items():
-        if setting.range and isinstance(text := settings[name], str):
+        if not setting.range:
+            continue
+        text = settings[name]
+        if isinstance(text, str):
             try:
                 settings[name] = float(text.replace(",", "."))
             except ValueError:
                 raise InputError(f"{setting.label} is {text!r}; it must be a number such as 2e-5") from None
-        if setting.range and setting.is_optional:
+        if setting.is_optional:
             settings[name] = settings[name] or None
     if not settings["train_data"]:
         raise InputError("there is no training data yet; upload a file or choose a data set")
@@ -226,13 +271,15 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
 
 
 def _in_words_of_form(message: str) -> str:
-    """A message with the label of the field that it begins with, and what 0 means where that is not a number."""
+    """A message with the label in place of the name of the field, and the meaning of 0 if that is no number."""
     name, _, rest = message.partition(" ")
     if name not in SETTINGS:
         return message
     setting = SETTINGS[name]
-    nothing = f"; 0: {setting.words}" if setting.words and setting.default is None else ""
-    return f"{setting.label} {rest}{nothing}"
+    message = f"{setting.label} {rest}"
+    if setting.words and setting.default is None:
+        message += f"; 0: {setting.words}"
+    return message
 
 
 def base_choices(runs: Sequence[Run]) -> list[tuple[str, str]]:
@@ -245,17 +292,17 @@ def base_choices(runs: Sequence[Run]) -> list[tuple[str, str]]:
 def base_updates(base: str | None, learning_rate: str) -> tuple[Any, Any]:
     """The updates of the learning rate and the pooling for another base.
 
-    A typed learning rate stays; the default of a base becomes the default of the new one. Networks over word vectors
-    have a pooling of their own.
+    A typed learning rate stays, and the default of a base becomes the default of the new one. Networks over word
+    vectors have a pooling of their own.
     """
     name = (base or "").strip()
-    defaults = {format_learning_rate(default_learning_rate(base_name)) for base_name in (DEFAULT_MODEL, *WORD_ENCODERS)}
+    before = learning_rate.strip()
     rate = format_learning_rate(default_learning_rate(name))
-    is_default = learning_rate.strip() in defaults and learning_rate.strip() != rate
-    return (
-        gr.update(value=rate) if is_default else gr.skip(),
-        gr.update(value="base") if name in WORD_ENCODERS else gr.skip(),
-    )
+    defaults = {format_learning_rate(default_learning_rate(other)) for other in (DEFAULT_MODEL, *WORD_ENCODERS)}
+    is_replaced = before in defaults and before != rate
+    rate_update = gr.update(value=rate) if is_replaced else gr.skip()
+    pooling_update = gr.update(value="base") if name in WORD_ENCODERS else gr.skip()
+    return rate_update, pooling_update
 
 
 def updates(values: Fields, names: list[str]) -> list[Any]:
@@ -321,7 +368,7 @@ class DataUpload:
         original = original or ""
         panel = self.panel.of(None)
         name = str(DataName(original, encoding or None))
-        # The estimate of the run shows the error.
+        # The estimate of the run shows the error if the file cannot be read.
         with suppress(UserFacingError):
             # The path comes from the browser.
             self.services.access.check_data(original)
@@ -348,8 +395,41 @@ class DataUpload:
             name = chosen_name(self.services, original or "", encoding, *columns)
         return {self.data: self._named(name, original or "")}
 
+    def wire(
+        self,
+        name_columns: Callable[..., Update],
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        estimate_on: Callable[[Any], None],
+    ) -> None:
+        """Wires the panel.
+
+        Args:
+            name_columns: `name_columns`, or a function that also takes the values of ``inputs``, before its arguments,
+                and also updates ``outputs``.
+            estimate_on: ``estimate_on(event.then)`` estimates the run again.
+        """
+        panel = self.panel
+        for picker in (panel.encoding, panel.sheet):
+            read = [self.original, panel.encoding, panel.sheet]
+            estimate_on(on_choice(picker, self.read_as, read, self.outputs, queue=False).then)
+        inputs = [*inputs, self.original, *panel.inputs]
+        outputs = [self.data, *outputs]
+        for event in (panel.role_event.then, panel.read_as.submit, panel.read_as.blur):
+            estimate_on(event(name_columns, inputs, outputs, **EVERY).then)
+        parts = [panel.table, panel.encoding, panel.sheet, panel.read_as, panel.doctor.fold]
+        self.data.input(_hide_unless_upload, self.data, parts, **EVERY)
+
     def _named(self, name: str, original: str) -> Any:
         return gr.update(choices=[(f"{Path(original).name} (uploaded)", name), *self.choices], value=name)
+
+
+def _hide_unless_upload(name: str | None) -> tuple[Any, ...]:
+    """Empties the panel of an upload, and hides its pickers and its fold, when a named data set is selected."""
+    is_upload = "/" in (name or "") and not DataName.parse(name or "").is_set
+    if is_upload:
+        return (gr.skip(),) * 5
+    return ("", *[gr.update(visible=False)] * 4)
 
 
 def connect_uploads(fields: Fields, planned: gr.HTML, estimate_on: Callable[[Any], None]) -> Callable[[Any], Any]:
@@ -376,8 +456,10 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_on: Callable[[Any
 
     def with_held_out(update: Update, dev_data: str | None) -> Update:
         """Adds the objective, and holds out pairs of the file: general English says little of one's own field."""
-        held_out = {dev.data: HELD_OUT} if dev_data == SETTINGS["eval_data"].default else {}
-        return {**with_objective(update), **held_out, by_hand: False}
+        update = {**with_objective(update), by_hand: False}
+        if dev_data == SETTINGS["eval_data"].default:
+            update[dev.data] = HELD_OUT
+        return update
 
     def keep_train(file: str, dev_data: str | None) -> Update:
         return with_held_out(train.keep(file), dev_data)
@@ -395,28 +477,9 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_on: Callable[[Any
         update = train.name_columns(*values)
         return update if is_by_hand else with_objective(update)
 
-    def hide_unless_upload(name: str | None) -> tuple[Any, ...]:
-        """Hides the pickers of the upload when a named data set is selected."""
-        is_upload = "/" in (name or "") and not DataName.parse(name or "").is_set
-        return (gr.skip(),) * 5 if is_upload else ("", *(gr.update(visible=False) for _ in range(4)))
-
     of_train = [*train.outputs, dev.data, fields["objective"], planned, by_hand]
     estimate_on(train.button.upload(keep_train, [train.button, dev.data], of_train, **UNQUEUED).success)
     estimate_on(dev.button.upload(dev.keep, dev.button, dev.outputs, **UNQUEUED).then)
-    for upload in (train, dev):
-        panel = upload.panel
-        for picker in (panel.encoding, panel.sheet):
-            inputs = [upload.original, panel.encoding, panel.sheet]
-            estimate_on(on_choice(picker, upload.read_as, inputs, upload.outputs, queue=False).then)
-        for event in (panel.role_event.then, panel.read_as.submit, panel.read_as.blur):
-            name_columns: Callable[..., Update] = upload.name_columns
-            inputs = [upload.original, *panel.inputs]
-            outputs = [upload.data]
-            if upload is train:
-                name_columns = name_train_columns
-                inputs = [by_hand, *inputs]
-                outputs += [fields["objective"], planned]
-            estimate_on(event(name_columns, inputs, outputs, **EVERY).then)
-        parts = [panel.table, panel.encoding, panel.sheet, panel.read_as, panel.doctor.fold]
-        upload.data.input(hide_unless_upload, upload.data, parts, **EVERY)
+    train.wire(name_train_columns, [by_hand], [fields["objective"], planned], estimate_on)
+    dev.wire(dev.name_columns, [], [], estimate_on)
     return lambda event: event.then(take, dev.data, of_train, **UNQUEUED)

@@ -38,7 +38,7 @@ KEEP_OVERLAID = """() => {
 
 class RunPanel:
     def __init__(self, services: Services) -> None:
-        """Builds the components inside the open column: the open run, then the list of all."""
+        """Builds the components inside the open column: the open run, then the list of all runs."""
         self.services = services
         self.store = services.jobs.store
         self.timer = gr.Timer(BUSY_SECONDS)
@@ -55,8 +55,8 @@ class RunPanel:
             self.stop = gr.Button("Stop", size="sm", visible=False, elem_id="stop-run")
             self.resume = gr.Button("Resume", size="sm", visible=False, elem_id="resume-run")
             self.export = gr.Button("Export as zip", size="sm", visible=False, elem_id="export-run")
-            of_run = partial(run_report, self.store), [self.current]
-            self.report = report_button(services, *of_run, "run", visible=False)
+            make = partial(run_report, self.store)
+            self.report = report_button(services, make, [self.current], "run", visible=False)
             self.download = gr.DownloadButton("Download", size="sm", visible=False, elem_id="download-run")
         self.error = gr.HTML(elem_id="run-error")
         self.figures = {"measure": gr.Plot(show_label=False, visible=False, elem_id="curve-measure")}
@@ -94,16 +94,32 @@ class RunPanel:
 
     def wire(self) -> Callable[..., Any]:
         """Connects the timer, the list and the buttons. Returns a function that refreshes the panel at an event."""
-        outputs = [self.current, self.status, self.stop, self.resume, self.export, self.report, self.delete, self.more]
-        outputs += [self.name, self.log, self.list_tools, self.runs, self.running, self.timer, *self.figures.values()]
+        outputs = [
+            self.current,
+            self.status,
+            self.stop,
+            self.resume,
+            self.export,
+            self.report,
+            self.delete,
+            self.more,
+            self.name,
+            self.log,
+            self.list_tools,
+            self.runs,
+            self.running,
+            self.timer,
+            *self.figures.values(),
+        ]
         refresh_on = follow(self.timer, self.look, [self.opened, self.overlaid, self.filter], outputs)
 
         def open_link(request: gr.Request) -> Any:
             """The run and the overlaid runs in the address, or a message that there is no such run."""
             query = request.query_params
-            overlaid = list(filter(None, query.get("overlay", "").split(",")))[: len(COLOURS)]
+            overlaid = [run_id for run_id in query.get("overlay", "").split(",") if run_id]
             run_id = query.get("run", "")
-            return run_id, overlaid, error_of(self.store.get, run_id) if run_id else ""
+            error = error_of(self.store.get, run_id) if run_id else ""
+            return run_id, overlaid[: len(COLOURS)], error
 
         refresh_on(on_open(open_link, [self.opened, self.overlaid, self.error], **UNQUEUED).then)
         self._wire_list(refresh_on)
@@ -117,12 +133,21 @@ class RunPanel:
         deleted = self.confirm.click(lambda run_id: self._delete([run_id]), self.current, outputs, **UNQUEUED)
         refresh_on(deleted.then)
         deleted.then(None, None, None, js=FORGET_RUN)
-        slow = {"api_visibility": "private"}
-        pushing = [self.current, self.push_repo, self.push_token]
-        self.push.click(self._push, pushing, [self.pushed, self.push_token], show_progress_on=self.pushed, **slow)
+        self.push.click(
+            self._push,
+            [self.current, self.push_repo, self.push_token],
+            [self.pushed, self.push_token],
+            show_progress_on=self.pushed,
+            api_visibility="private",
+        )
         emptied = self.export.click(hidden, None, self.download, **UNQUEUED)
-        shows = [self.error, self.download]
-        exported = emptied.then(self._export, self.current, shows, show_progress_on=self.error, **slow)
+        exported = emptied.then(
+            self._export,
+            self.current,
+            [self.error, self.download],
+            show_progress_on=self.error,
+            api_visibility="private",
+        )
         exported.success(None, None, None, js="() => window.clickDownload()")
         return refresh_on
 
@@ -147,21 +172,42 @@ class RunPanel:
 
     def look(self, opened: str, overlaid: Sequence[str], pattern: str | None = None) -> dict[Any, Output]:
         """The current state of every component; ``pattern`` is the filter of the list."""
-        runs = self.store.list() if (pattern or "").strip() else self.store.recent([opened, *overlaid], PAGE)
+        is_filtered = bool((pattern or "").strip())
+        runs = self.store.list() if is_filtered else self.store.recent([opened, *overlaid], PAGE)
         run = select_run(runs, opened, run_groups(self.store.home))
         others = [other for other in runs if other.id in overlaid and other is not run]
         # The curves of the open run come first.
-        with_curves = list(zip([*([run] if run else []), *others], COLOURS, strict=False))
-        curves = [curve_of(*one) for one in with_curves]
+        with_curves = [run, *others] if run else others
+        colours = {other.id: colour for other, colour in zip(with_curves, COLOURS, strict=False)}
+        curves = [curve_of(other, colours[other.id]) for other in with_curves if other.id in colours]
         version = [(curve.name, curve.colour, len(curve.events), curve.events[-1:]) for curve in curves]
+
+        def draw(figure: Callable[[Sequence[Curve]], Any]) -> Any:
+            plot = figure(curves)
+            return visible(plot if any(len(trace.x) for trace in plot.data) else None)
+
+        seconds = BUSY_SECONDS if any(listed.state in AT_WORK for listed in runs) else IDLE_SECONDS
+        outputs: dict[Any, Output] = {
+            self.timer: Output(seconds, gr.Timer(seconds)),
+            self.current: Output(run.id if run else ""),
+            self.running: Output(str(sum(listed.state == State.RUNNING for listed in runs))),
+            self.status: Output(_status(run, runs)),
+            self.runs: self._list(runs, run, colours, pattern),
+            self.log: Output(self._log(run)),
+            self.name: Output((run.id, run.name) if run else None, run.name if run else ""),
+        }
+        for component, is_visible in self._visibility(run, runs).items():
+            outputs[component] = Output(gr.update(visible=is_visible))
+        for name, figure in FIGURES.items():
+            outputs[self.figures[name]] = Output(version, partial(draw, figure))
+        return outputs
+
+    def _visibility(self, run: Run | None, runs: Sequence[Run]) -> dict[Any, bool]:
+        """Whether the buttons and folds are visible for the open run."""
         at_work = run is not None and run.state in AT_WORK
-        lines = ""
-        # The run may have been deleted since it was listed.
-        with suppress(RunNotFound, FileNotFoundError):
-            lines = self.store.log(run.id) if run else ""
-        visibility = {
+        return {
             self.list_tools: bool(runs),
-            self.stop: at_work and run is not None and not run.is_stopping,
+            self.stop: run is not None and at_work and not run.is_stopping,
             self.resume: run is not None and not at_work and run.state != State.FINISHED,
             self.export: run is not None and run.state != State.RUNNING and run.has_model,
             self.delete: run is not None and not at_work,
@@ -169,22 +215,14 @@ class RunPanel:
             self.report: run is not None,
         }
 
-        def draw(figure: Callable[[Sequence[Curve]], Any]) -> Any:
-            plot = figure(curves)
-            return visible(plot if any(len(trace.x) for trace in plot.data) else None)
-
-        seconds = BUSY_SECONDS if any(listed.state in AT_WORK for listed in runs) else IDLE_SECONDS
-        return {
-            self.timer: Output(seconds, gr.Timer(seconds)),
-            self.current: Output(run.id if run else ""),
-            self.running: Output(str(sum(listed.state == State.RUNNING for listed in runs))),
-            self.status: Output(_status(run, runs)),
-            self.runs: self._list(runs, run, {one.id: colour for one, colour in with_curves}, pattern),
-            self.log: Output(log(lines) if run else ""),
-            self.name: Output((run.id, run.name) if run else None, run.name if run else ""),
-            **{component: Output(gr.update(visible=is_visible)) for component, is_visible in visibility.items()},
-            **{self.figures[name]: Output(version, partial(draw, figure)) for name, figure in FIGURES.items()},
-        }
+    def _log(self, run: Run | None) -> str:
+        if run is None:
+            return ""
+        lines = ""
+        # The run may have been deleted since it was listed.
+        with suppress(RunNotFound, FileNotFoundError):
+            lines = self.store.log(run.id)
+        return log(lines)
 
     def _listed(self, runs: Sequence[Run], pattern: str | None) -> list[Run]:
         groups = run_groups(self.store.home)
@@ -193,10 +231,10 @@ class RunPanel:
     def _list(self, runs: Sequence[Run], opened: Run | None, colours: dict[str, str], pattern: str | None) -> Output:
         """The list of runs; without a filter, the runs of an experiment share one row."""
         listed = self._listed(runs, pattern)
-        states = list(map(state_label, runs))
+        states = [state_label(run) for run in runs]
         opened_id = opened.id if opened else ""
         folded = {} if (pattern or "").strip() else run_groups(self.store.home)
-        problems = "".join(map(error_message, self.store.damaged()))
+        problems = "".join(error_message(error) for error in self.store.damaged())
         count = self.store.count()
 
         def draw() -> str:
@@ -219,11 +257,12 @@ class RunPanel:
 
     def _delete(self, run_ids: Iterable[str]) -> tuple[str, str, Any]:
         """Deletes runs. Returns the first error, no open run, and a hidden confirmation."""
-        errors = []
+        first_error = ""
         for run_id in run_ids:
-            errors.append(error_of(self.store.delete, run_id))
+            error = error_of(self.store.delete, run_id)
+            first_error = first_error or error
             self.services.models.forget(ModelName.of_run(run_id))
-        return next(filter(None, errors), ""), "", hidden()
+        return first_error, "", hidden()
 
     def _resume(self, run_id: str) -> None:
         # The model of the run will change.
@@ -257,17 +296,22 @@ def _confirmation(question: str, elem_id: str) -> tuple[gr.Group, gr.HTML, gr.Bu
 
 
 def select_run(runs: Sequence[Run], opened: str, groups: Container[str] = ()) -> Run | None:
-    """The run that the user opened, else the running one, else the newest; one of no experiment in ``groups`` first."""
+    """The run that the user opened, else the running or a waiting one, else the newest; None if there is no run.
+
+    Of the newest runs those that belong to no experiment in ``groups`` come first.
+    """
     by_id = [run for run in runs if run.id == opened]
-    at_work = [run for run in runs if run.state == State.RUNNING] or [run for run in runs if run.state in AT_WORK]
+    running = [run for run in runs if run.state == State.RUNNING]
+    at_work = [run for run in runs if run.state in AT_WORK]
     own = [run for run in runs if run.id not in groups]
-    return next(iter([*by_id, *at_work, *own, *runs]), None)
+    return next(iter([*by_id, *running, *at_work, *own, *runs]), None)
 
 
 def _status(run: Run | None, runs: Sequence[Run]) -> str:
     if run is None:
         return no_runs(precomputed("pooling"))
-    return status(run, sum(other.state in AT_WORK and other.record.created < run.record.created for other in runs))
+    ahead = [other for other in runs if other.state in AT_WORK and other.record.created < run.record.created]
+    return status(run, len(ahead))
 
 
 def _open_run(event: gr.EventData) -> tuple[str, str, Any]:

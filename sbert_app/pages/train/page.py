@@ -5,7 +5,6 @@ folders of the runs (`services.runs`): every tab shows every run live, and neith
 """
 
 import json
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -93,47 +92,29 @@ def _connect_form(
     names = list(config_fields)
     inputs = list(config_fields.values())
     preset, filled, lesson = of_preset
+    fill = [preset, filled, lesson, *inputs]
+    questions = gr.State({})
 
     def describe(run: RunEstimate, *values: Any) -> Update:
         """Updates the titles of the folds, and the changes from the preset that filled the form."""
         form_values = dict(zip(names, values, strict=False))
-        titles = form.fold_titles(run.config, form_values["seed"])
+        is_base_missing = bool(services.models.missing([run.config.base]))
+        update: Update = {download: gr.update(visible=is_base_missing)}
+        for name, title in form.fold_titles(run.config, form_values["seed"]).items():
+            update[fields[name]] = gr.update(label=title)
         key, start = values[-1]
-        changes = {lesson: _lesson(key, form.changed_fields(form_values, start))} if key else {}
-        labels = {fields[name]: gr.update(label=title) for name, title in titles.items()}
-        return {**labels, **changes, download: gr.update(visible=bool(services.models.missing([run.config.base])))}
+        if key:
+            update[lesson] = _lesson(key, form.changed_fields(form_values, start))
+        return update
 
     estimate = partial(_estimate, services, names)
     described = [lesson, download, *(fields[name] for name in form.TITLES)]
     runs = StartForm(services.jobs.store, [*inputs, filled], planned, estimate, describe, described)
-    fill = [preset, filled, lesson, *inputs]
-    questions = gr.State({})
 
     def from_link(questions: Questions, request: gr.Request) -> list[Any]:
-        """Fills the form from the address: a ?preset with ?changed fields, or the ?settings of a run.
-
-        ?sentences=<token> names sentences from another page, which become the training data.
-        """
-        query = request.query_params
-        if questions:
-            # A person has chosen a preset before.
-            return [gr.skip()] * len(fill)
-        try:
-            if token := query.get("sentences"):
-                sent = _sent_sentences(services, token)
-                return [None, NO_PRESET, note(SENT), *[sent.get(name, gr.skip()) for name in names]]
-            if like := query.get("settings"):
-                run = services.jobs.store.get(like)
-                check_queueable(run.config)
-                updates = form.updates(run.config.to_dict() | {"name": ""}, names)
-                return [None, NO_PRESET, note(f"The settings of {run.name}."), *updates]
-        except UserFacingError as error:
-            return [None, NO_PRESET, error_message(error), *[gr.skip()] * len(names)]
-        opening = next(iter(PRESETS))
-        changed = from_address(query.get("changed", ""), config_fields)
-        if (key := query.get("preset", opening if changed else "")) in PRESETS:
-            return _fill(services, names, key, changed)
-        return [gr.skip()] * len(fill)
+        # A preset that a person has chosen before stays.
+        updates = None if questions else _fill_from_link(services, config_fields, request)
+        return updates or [gr.skip()] * len(fill)
 
     def fill_form(questions: Questions, key: str) -> list[Any]:
         note_action(questions)
@@ -142,13 +123,12 @@ def _connect_form(
     preset.input(None, preset, None, js=KEEP_PRESET, **EVERY)
     lesson.change(None, lesson, None, js=KEEP_CHANGED, **EVERY)
     runs.estimate_on(preset.input(fill_form, [questions, preset], fill, **EVERY).then)
-    of_objective = [fields[name] for name in form.OF_OBJECTIVE]
     objective = fields["objective"]
+    of_objective = [fields[name] for name in form.OF_OBJECTIVE]
     objective.change(form.objective_updates, objective, of_objective, **UNQUEUED)
     base = fields["base"]
     rate = fields["learning_rate"]
-    pooling = fields["pooling"]
-    base.input(form.base_updates, [base, rate], [rate, pooling], **EVERY)
+    base.input(form.base_updates, [base, rate], [rate, fields["pooling"]], **EVERY)
     _connect_negatives(services, fields, names)
     runs.estimate_on(_connect_download(services, base, planned, download).change)
     edited = [component.input for name, component in config_fields.items() if name not in ("name", *TYPED)]
@@ -157,18 +137,15 @@ def _connect_form(
     runs.estimate_on(partial(gr.on, edited))
     take_sent = connect_uploads(fields, planned, runs.estimate_on)
 
-    def offer_runs() -> Any:
-        return gr.update(choices=form.base_choices(services.jobs.store.recent()))
-
-    filled_in = on_open(offer_runs, base, **UNQUEUED).then(from_link, questions, fill, **UNQUEUED)
-    filled_in = take_sent(filled_in)
+    filled_in = take_sent(on_open().then(from_link, questions, fill, **UNQUEUED))
     runs.estimate_on(keep_touched([preset, *inputs], filled_in).then)
     return runs
 
 
 def _connect_download(services: Services, base: gr.Dropdown, planned: gr.HTML, button: gr.Button) -> gr.HTML:
     """Wires the button that downloads a base. Returns a component that changes when a base is there."""
-    downloaded, downloads = gr.HTML("", visible="hidden"), count()
+    downloaded = gr.HTML("", visible="hidden")
+    downloads = count()
     tab = MeasureTab(services, "base", planned, button, stopped="stopped: the base is not on this machine yet.")
 
     def download(watch: Watch, name: str) -> Update:
@@ -181,25 +158,52 @@ def _connect_download(services: Services, base: gr.Dropdown, planned: gr.HTML, b
 
 def _fill(services: Services, names: list[str], key: str, changed: form.Fields | None = None) -> list[Any]:
     """The preset, its values, its lesson, and the updates of the form, some of them ``changed``."""
+    changed = changed or {}
     values = PRESETS[key].fields()
     if key == "two-stage":
         values["base"] = two_stage_base(services.jobs.store.recent())
-    updates = dict(zip(names, form.updates(values, names), strict=True))
-    filled = [updates[name] | (changed or {}).get(name, {}) for name in names]
+    updates = zip(names, form.updates(values, names), strict=True)
+    filled = [changed.get(name, update) for name, update in updates]
     return [key, (key, form.shown_values(values)), _lesson(key), *filled]
+
+
+def _fill_from_link(services: Services, fields: form.Fields, request: gr.Request) -> list[Any] | None:
+    """Fills the form from the address: a ?preset with ?changed fields, or the ?settings of a run.
+
+    ?sentences=<token> names sentences from another page, which become the training data. None without any of these.
+    """
+    query = request.query_params
+    names = list(fields)
+    try:
+        if token := query.get("sentences"):
+            sent = _sent_sentences(services, token)
+            return [None, NO_PRESET, note(SENT), *[sent.get(name, gr.skip()) for name in names]]
+        if like := query.get("settings"):
+            run = services.jobs.store.get(like)
+            check_queueable(run.config)
+            updates = form.updates(run.config.to_dict() | {"name": ""}, names)
+            return [None, NO_PRESET, note(f"The settings of {run.name}."), *updates]
+    except UserFacingError as error:
+        return [None, NO_PRESET, error_message(error), *[gr.skip()] * len(names)]
+    changed = from_address(query.get("changed", ""), fields)
+    opening = next(iter(PRESETS)) if changed else ""
+    key = query.get("preset", opening)
+    return _fill(services, names, key, changed) if key in PRESETS else None
 
 
 def _estimate(services: Services, names: list[str], *values: Any) -> tuple[RunEstimate, Plan]:
     form_values = dict(zip(names, values, strict=False))
-    estimate = estimate_run(to_config(form_values, services.access), services.jobs.store)
+    config = to_config(form_values, services.access)
+    estimate = estimate_run(config, services.jobs.store)
     missing = [f"not on this machine yet: {model}" for model in services.models.missing([estimate.config.base])]
     estimate = replace(estimate, notes=(*missing, *estimate.notes))
     return estimate, partial(plan, estimate, seeds=len(parse_seeds(form_values["seed"])))
 
 
 def _start(services: Services, names: list[str], visitor: str, *values: Any) -> str:
-    """Queues the run, or one for each seed. Returns its id, or that of the first."""
-    config = _estimate(services, names, *values)[0].config
+    """Queues the run, or one for each seed. Returns the id of the first."""
+    estimate, _ = _estimate(services, names, *values)
+    config = estimate.config
     if missing := services.models.missing([config.base]):
         raise InputError(f"the base is not on this machine yet: {missing[0]}; download it first")
     seeds = str(values[names.index("seed")])
@@ -232,26 +236,34 @@ def _connect_negatives(services: Services, fields: form.Fields, names: list[str]
 
 
 def to_address(changed: form.Fields) -> str:
-    """The changed fields in the form of the address, without uploads."""
+    """The changed fields as a parameter of the address, without uploads."""
     named = {name: value for name, value in changed.items() if not str(value).startswith("/")}
     return quote(json.dumps(named, separators=(",", ":"))) if named else ""
 
 
 def from_address(text: str, fields: form.Fields) -> dict[str, Any]:
     """The updates of the changed fields in an address, without invalid ones."""
-    with suppress(ValueError, AttributeError, RecursionError):
-        changed = {name: value for name, value in json.loads(text or "{}").items() if name in fields}
-        lists = {name: value if isinstance(value, list) else [value] for name, value in changed.items()}
-        texts = {name: ["" if item is None else str(item) for item in value] for name, value in lists.items()}
-        parsed = {name: value_of(fields[name], words) for name, words in texts.items()}
-        return {name: gr.update(value=value) for name, value in parsed.items() if value != gr.skip()}
-    return {}
+    try:
+        changed = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(changed, dict):
+        return {}
+    updates = {}
+    for name, value in changed.items():
+        if name not in fields:
+            continue
+        items = value if isinstance(value, list) else [value]
+        value = value_of(fields[name], ["" if item is None else str(item) for item in items])
+        if value != gr.skip():
+            updates[name] = gr.update(value=value)
+    return updates
 
 
 def _sent_sentences(services: Services, token: str) -> dict[str, Any]:
     """The updates of fields, by name, that make sentences from another page the training data, for SimCSE.
 
-    InputError if the sentences are deleted meanwhile, or there is no room for them.
+    InputError if the sentences have been deleted, or there is no room for them.
     """
     sent = services.shared_sentences.path(token)
     services.check_kept_room(sent)

@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, stdev
 from types import MappingProxyType
 from typing import Any
@@ -19,7 +19,7 @@ from sbert_app.services.background.watch import State
 from sbert_app.services.experiments.ablations import PrecomputedTable
 from sbert_app.services.experiments.groups import RunGroup
 from sbert_app.services.runs.estimate import RunEstimate, TrainingRate
-from sbert_app.services.runs.record import Run, RunProgress
+from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import RunStore
 from training.errors import without_folders
 from training.evaluation.diagnostics import COLLAPSED_FROM
@@ -33,7 +33,7 @@ from training.trainer.run_metrics import RUN_METRICS
 NARROW_FROM = 0.3
 # The most characters of two sentences in a link.
 LONGEST_LINK = 2_000
-# A worker begins a run that is next in so many seconds.
+# The seconds in which a worker begins the run that is next.
 MOST_WAITED = 60.0
 ADVICE = {
     State.FAILED: "The log below has the details.",
@@ -53,7 +53,8 @@ def no_runs(pooling: PrecomputedTable | None) -> Markup:
     if pooling is not None and pooling.runs:
         for variant in dict.fromkeys(run.variant for run in pooling.runs):
             runs = [run for run in pooling.runs if run.variant == variant]
-            before, after = (100 * fmean(getattr(run, name) for run in runs) for name in ("before", "after"))
+            before = 100 * fmean(run.before for run in runs)
+            after = 100 * fmean(run.after for run in runs)
             cosine = fmean(run.random_cosine for run in runs)
             rows.append([pooling_label(variant), f"{before:.1f}", f"{after:.1f}", f"{cosine:.2f}"])
         caption = (
@@ -80,10 +81,11 @@ def status(run: Run, ahead: int) -> Markup:
         compared["a"], compared["b"] = changed
     if run.config.pooling in PAPER_POOLINGS:
         compared["pooling"] = run.config.pooling
+    is_next = run.state == State.QUEUED and not ahead
     return render(
         "train/templates/status.html",
         run=run,
-        label="starting …" if run.state == State.QUEUED and not ahead else state_label(run),
+        label="starting …" if is_next else state_label(run),
         fraction=progress.step / progress.steps if progress.steps else 0.0,
         facts=_facts(run, ahead),
         errors=[error[:1].upper() + error[1:] for error in errors],
@@ -125,22 +127,26 @@ def run_list(
 
 def _over_seeds(runs: Sequence[Run]) -> str:
     """The mean ± standard deviation of the best figures of the finished runs; empty without any."""
-    progress = [run.progress for run in runs if run.state == State.FINISHED]
-    values = [value for run_progress in progress if (value := run_progress.figure(run_progress.best)) is not None]
-    spread = f" ± {stdev(values):.{_digits(runs[0])}f}" if len(values) > 1 else ""
-    return f"{fmean(values):.{_digits(runs[0])}f}{spread}" if values else ""
+    finished = [run.progress for run in runs if run.state == State.FINISHED]
+    best = [progress.figure(progress.best) for progress in finished]
+    values = [value for value in best if value is not None]
+    if not values:
+        return ""
+    digits = _digits(runs[0])
+    mean = f"{fmean(values):.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ± {stdev(values):.{digits}f}"
 
 
 def plan(estimate: RunEstimate, rate: TrainingRate | None, seeds: int = 1) -> Markup:
     """The work of a run, or of one for each of several seeds, and its time."""
-    steps = (
-        f"{estimate.steps:,} steps of {estimate.config.batch_size}"
-        if estimate.steps is not None
-        else "the number of steps is known once the data is loaded"
-    )
-    rows = f"{estimate.rows:,} {estimate.kind}" if estimate.rows is not None else estimate.kind
+    facts = [estimate.kind if estimate.rows is None else f"{estimate.rows:,} {estimate.kind}"]
+    if estimate.steps is None:
+        facts.append("the number of steps is known once the data is loaded")
+    else:
+        facts.append(f"{estimate.steps:,} steps of {estimate.config.batch_size}")
+    if seeds > 1:
+        facts.append(f"{seeds} seeds")
     seconds = rate.seconds(estimate) if rate else None
-    facts = [rows, steps, *([f"{seeds} seeds"] if seeds > 1 else [])]
     total = None if seconds is None else seeds * seconds
     return estimate_plan(facts, total, rate.source if rate else "", estimate.notes)
 
@@ -153,32 +159,38 @@ def state_label(run: Run) -> str:
 def settings(run: Run) -> str:
     """The settings that distinguish runs, in one line."""
     config = run.config
-    pooling = pooling_label(run.progress.pooling or config.pooling or "the base's pooling")
-    parts = [
-        config.objective + (f" {config.concatenation}" if "concatenation" in config.objective_class.fields else ""),
-        f"teacher {config.teacher}" if config.teacher else "",
-        "" if config.objective_class.scores_pairs else pooling,
-        config.base,
-        "+".join(name.rsplit("/", 1)[-1] for name in config.train_data.split("+")),
-        f"mixing {config.mix}" if len(config.parts) > 1 else "",
-        *optimisation(config),
-        "mined negatives" if config.mine_negatives else "",
-        f"Matryoshka {', '.join(map(str, config.matryoshka_dims))}" if config.matryoshka_dims else "",
-    ]
-    return " · ".join(filter(None, parts))
+    objective = config.objective_class
+    parts = [f"{config.objective} {config.concatenation}" if "concatenation" in objective.fields else config.objective]
+    if config.teacher:
+        parts.append(f"teacher {config.teacher}")
+    if not objective.scores_pairs:
+        parts.append(pooling_label(run.progress.pooling or config.pooling or "the base's pooling"))
+    files = [name.rsplit("/", 1)[-1] for name in config.train_data.split("+")]
+    parts += [config.base, "+".join(files)]
+    if len(config.parts) > 1:
+        parts.append(f"mixing {config.mix}")
+    parts += optimisation(config)
+    if config.mine_negatives:
+        parts.append("mined negatives")
+    if config.matryoshka_dims:
+        parts.append(f"Matryoshka {', '.join(map(str, config.matryoshka_dims))}")
+    return " · ".join(parts)
 
 
 def optimisation(config: RunConfig, seeds: str = "") -> list[str]:
     """The length of a run and the settings of its optimiser; ``seeds`` if it is one of several."""
-    at_a_time = config.mini_batch_size
-    parts = [
-        f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epoch{'s' * (config.epochs != 1)}",
-        f"batch {config.batch_size}" + (f", {at_a_time} at a time" if at_a_time is not None else ""),
-        f"lr {format_learning_rate(config.learning_rate)}",
-        f"LoRA {config.lora_rank}" if config.lora_rank else "",
-        f"seed {seeds or config.seed}",
-    ]
-    return list(filter(None, parts))
+    length = f"{config.epochs:g} epochs"
+    if config.max_steps:
+        length = f"{config.max_steps:,} steps"
+    elif config.epochs == 1:
+        length = "1 epoch"
+    batch = f"batch {config.batch_size}"
+    if config.mini_batch_size is not None:
+        batch += f", {config.mini_batch_size} at a time"
+    parts = [length, batch, f"lr {format_learning_rate(config.learning_rate)}"]
+    if config.lora_rank:
+        parts.append(f"LoRA {config.lora_rank}")
+    return [*parts, f"seed {seeds or config.seed}"]
 
 
 def format_learning_rate(value: float) -> str:
@@ -187,7 +199,7 @@ def format_learning_rate(value: float) -> str:
 
 
 def _facts(run: Run, ahead: int) -> list[str]:
-    """The step, the time left, the throughput, the device; of a run in the queue, its place."""
+    """The step, the time left, the throughput and the device; for a run in the queue, its place."""
     progress = run.progress
     if run.state == State.QUEUED:
         if ahead:
@@ -214,14 +226,20 @@ def _facts(run: Run, ahead: int) -> list[str]:
 
 
 def _tiles(run: Run) -> list[tuple[str, str, str]]:
-    """The (value, label, remark) of the selecting metric, of its gain over the base, and of random pairs."""
+    """The tiles (value, label, remark) of the selecting metric, its gain over the base, and random pairs."""
     progress = run.progress
     best = progress.figure(progress.best)
     base = progress.figure(progress.baseline)
     latest = progress.latest
     digits = _digits(run)
     metric = RUN_METRICS[progress.measure or "loss"]
-    tiles = [*_partners(progress)]
+    tiles = []
+    # The share of first sentences that find their partners, before and after, if it is measured.
+    evaluations = [event for event in (progress.baseline, progress.best) if event]
+    partners = [event for event in evaluations if event.get("accuracy@1") is not None]
+    if partners:
+        shares = " → ".join(f"{event['accuracy@1']:.0%}" for event in partners)
+        tiles.append((shares, "finds the partner", f"of {partners[0]['queries']:,} dev pairs"))
     if best is not None and progress.best is not None:
         after = " after training" if base is not None and best < base else ""
         tiles.append((f"{best:.{digits}f}", f"best {metric.label}{after}", f"at step {progress.best['step']:,}"))
@@ -239,19 +257,14 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
         tiles.append((f"{metric.factor * value:.{digits}f}", f"with {dimension} dimensions", "the vectors truncated"))
     if latest is not None and latest.get("plain_cosine") is not None:
         cosine = max(latest["plain_cosine"], latest.get("random_cosine") or -1.0)
-        remark = "narrow: unrelated sentences look related" if cosine > NARROW_FROM else "the space is open"
         if cosine > COLLAPSED_FROM:
             remark = "collapsed: all sentences look alike"
+        elif cosine > NARROW_FROM:
+            remark = "narrow: unrelated sentences look related"
+        else:
+            remark = "the space is open"
         tiles.append((f"{cosine:.2f}", "cosine of random pairs", remark))
     return tiles
-
-
-def _partners(progress: RunProgress) -> Iterator[tuple[str, str, str]]:
-    """The tile of the share of first sentences that find their partners, before and after, if it is measured."""
-    events = [event for event in (progress.baseline, progress.best) if event and event.get("accuracy@1") is not None]
-    if events:
-        shares = " → ".join(f"{event['accuracy@1']:.0%}" for event in events)
-        yield shares, "finds the partner", f"of {events[0]['queries']:,} dev pairs"
 
 
 def _unit(run: Run) -> str:
@@ -270,14 +283,22 @@ def _row(run: Run) -> dict[str, str]:
     digits = _digits(run)
     best = progress.figure(progress.best)
     base = progress.figure(progress.baseline)
-    return {
+    row = {
         "label": state_label(run),
-        "metric": "" if best is None else _unit(run),
         "settings": settings(run),
-        "done": f"{100 * progress.step // progress.steps}%" if run.state == State.RUNNING and progress.steps else "",
-        "best": MISSING if best is None else f"{best:.{digits}f}",
-        "gain": format_number(best - base, digits, "+") if best is not None and base is not None else "",
+        "metric": "",
+        "done": "",
+        "best": MISSING,
+        "gain": "",
     }
+    if run.state == State.RUNNING and progress.steps:
+        row["done"] = f"{100 * progress.step // progress.steps}%"
+    if best is not None:
+        row["metric"] = _unit(run)
+        row["best"] = f"{best:.{digits}f}"
+        if base is not None:
+            row["gain"] = format_number(best - base, digits, "+")
+    return row
 
 
 def run_report(store: RunStore, run_id: str, clean: Callable[[str], str] = without_folders) -> Report:
@@ -287,32 +308,44 @@ def run_report(store: RunStore, run_id: str, clean: Callable[[str], str] = witho
     progress = run.progress
     evaluations = [event for event in run.events if event["kind"] == "eval"]
     figures = [make([curve_of(run, COLOURS[0])]) for make in FIGURES.values()]
-    measured = {name for event in evaluations for name, value in event.items() if value is not None}
-    metrics = {name: metric for name, metric in RUN_METRICS.items() if name in measured}
-    rows = [[f"{event['step']:,}"] for event in evaluations]
-    for row, event in zip(rows, evaluations, strict=True):
-        values = ((metric, event.get(name)) for name, metric in metrics.items())
-        row += [MISSING if value is None else metric.format(value) for metric, value in values]
-    table = macro("table")([("step", ""), *((metric.label, "number") for metric in metrics.values())], rows)
     objectives = {part.objective for part in run.config.parts}
-    own = [name for name, setting in SETTINGS.items() if not setting.objectives or objectives & {*setting.objectives}]
-    facts = {
-        "Run": f"run:{run.id}, {run.state}",
-        "Trained on": ", ".join(filter(None, (progress.device, progress.dtype))),
-        "Took": format_duration(record.ended - record.started) if record.started and record.ended else "",
-    }
+    used_settings = {}
+    for name, value in run.config:
+        setting = SETTINGS[name]
+        is_used = not setting.objectives or not objectives.isdisjoint(setting.objectives)
+        if is_used and (text := _text(value)):
+            used_settings[setting.label] = clean(text)
+    facts = {"Run": f"run:{run.id}, {run.state}"}
+    if progress.device:
+        facts["Trained on"] = ", ".join(filter(None, (progress.device, progress.dtype)))
+    if record.started and record.ended:
+        facts["Took"] = format_duration(record.ended - record.started)
     return Report(
         run.name,
-        {SETTINGS[name].label: clean(text) for name, value in run.config if name in own and (text := _text(value))},
+        used_settings,
         {
             "Result": [status(run, 0)],
             "Curves": [plot(figure) for figure in figures if any(len(trace.x) for trace in figure.data)],
-            "Evaluations": [table] if evaluations else [],
+            "Evaluations": [_evaluation_table(evaluations)] if evaluations else [],
             "Log": [log(clean(store.log(run_id)))],
         },
         clean(command_of(run.config)),
-        {name: fact for name, fact in facts.items() if fact},
+        facts,
     )
+
+
+def _evaluation_table(evaluations: Sequence[Mapping[str, Any]]) -> Markup:
+    """A row for each evaluation, and a column for each metric that was measured."""
+    columns = [("step", "")]
+    rows = [[f"{event['step']:,}"] for event in evaluations]
+    for name, metric in RUN_METRICS.items():
+        values = [event.get(name) for event in evaluations]
+        if all(value is None for value in values):
+            continue
+        columns.append((metric.label, "number"))
+        for row, value in zip(rows, values, strict=True):
+            row.append(MISSING if value is None else metric.format(value))
+    return macro("table")(columns, rows)
 
 
 def command_of(config: RunConfig) -> str:
@@ -323,8 +356,11 @@ def command_of(config: RunConfig) -> str:
     for name, value in config:
         if is_own(str(value)):
             return ""
-        if value != defaults[name]:
-            words += [SETTINGS[name].option, *([] if value is True else [_text(value) or "none"])]
+        if value == defaults[name]:
+            continue
+        words.append(SETTINGS[name].option)
+        if value is not True:
+            words.append(_text(value) or "none")
     return shlex.join(words)
 
 
@@ -334,4 +370,6 @@ def _text(value: Any) -> str:
         return "yes" if value else ""
     if isinstance(value, float):
         return f"{value:g}"
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value)

@@ -100,7 +100,7 @@ def test_a_file_is_kept_scored_and_found_again(page, pairs):
 
     applied = merged([page.duplicates.find(Watch(), job, 0.9)])
     assert "10</b> of 20 pairs match" in applied[page.duplicates.tab.status]
-    assert all(button["visible"] for button in (applied[each] for each in page.duplicates.downloads.values()))
+    assert all(button["visible"] for button in (applied[each] for each in page.duplicates.downloads))
     page.delete([job])
     assert "no longer kept" in merged(visit(page, job=job))[page.status]
 

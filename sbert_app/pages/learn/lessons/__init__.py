@@ -1,1 +1,1 @@
-"""The lessons, a module each: what it measures, its figure, its result, and ``build(services)`` with its controls."""
+"""The lessons, each a module: the measurement, its figure, its result, and ``build()``, which makes the controls."""

@@ -25,6 +25,8 @@ PAIRS = 200
 
 
 class LessonVectors(NamedTuple):
+    """Vectors of the lesson, measured."""
+
     rho: float  # Spearman ×100 between cosine and gold score
     random_cosine: float
     uniformity: float
@@ -46,9 +48,14 @@ def measure(context: Context, source: str, pull: float) -> LessonVectors:
     ``source`` is "trained", the setup's model with mean pooling, or "random", random weights with CLS.
     InputError if the model or the data cannot be loaded.
     """
-    model, pooling = (RANDOM_WEIGHTS, "cls") if source == "random" else (context.setup.model, "mean")
+    model = context.setup.model
+    pooling = "mean"
+    if source == "random":
+        model = RANDOM_WEIGHTS
+        pooling = "cls"
     sample = encode_sample(context, model, PAIRS)
-    u, v = np.split(pulled(np.concatenate(sample.by_pooling[pooling]), pull), 2)
+    vectors = np.concatenate(sample.by_pooling[pooling])  # (2 N, D)
+    u, v = np.split(pulled(vectors, pull), 2)
     cosines = cosine(u, v)
     return LessonVectors(
         rho=100 * spearman(cosines, sample.pairs.gold),
@@ -70,7 +77,7 @@ def pulled(vectors: np.ndarray, pull: float) -> np.ndarray:
 
 
 def describe(result: LessonVectors, pull: float, runs: Sequence[tuple[str, str]]) -> Markup:
-    """The diagnostics that see a collapse beside ρ, which does not; ``runs``: (name, reason) of flagged runs."""
+    """The diagnostics that detect a collapse beside ρ, which does not; ``runs``: (name, reason) of flagged runs."""
     sample = result.vectors
     figures = (
         (f"{result.rho:.1f}", "Spearman ρ ×100", "sees only the order"),
@@ -78,9 +85,10 @@ def describe(result: LessonVectors, pull: float, runs: Sequence[tuple[str, str]]
         (format_number(result.uniformity), "uniformity", "spread: near −4, collapsed: 0"),
         (f"{result.effective_rank:.0f}", "effective rank", f"of {result.dimension} dimensions"),
     )
-    flag = Markup('<p class="flag">Not flagged: the random cosine is below 0.90.</p>')
     if result.collapsed:
         flag = Markup('<p class="flag bad">Flagged as collapsed: the random cosine is above 0.90.</p>')
+    else:
+        flag = Markup('<p class="flag">Not flagged: the random cosine is below 0.90.</p>')
     if runs:
         listed = Markup().join(Markup("<li><b>{}</b>: {}</li>").format(*run) for run in runs)
         flagged = Markup('<div class="note">Runs on this machine that were flagged:<ul>{}</ul></div>').format(listed)
@@ -93,13 +101,21 @@ def describe(result: LessonVectors, pull: float, runs: Sequence[tuple[str, str]]
 def show(context: Context, source: str, pull: float) -> Measurement:
     """The figure and the result, with the latest runs that were flagged."""
     result = measure(context, source, pull)
-    flagged = [(run.name, reason) for run in context.runs.recent() if (reason := run.progress.collapsed)]
-    return Measurement(cosine_histograms(result.unrelated, result.similar), describe(result, pull, flagged[:3]))
+    flagged = [run for run in context.runs.recent() if run.progress.collapsed]
+    reasons = [(run.name, run.progress.collapsed or "") for run in flagged[:3]]
+    return Measurement(cosine_histograms(result.unrelated, result.similar), describe(result, pull, reasons))
 
 
 def build() -> Demo:
     choices = [("tuned model, mean", "trained"), ("random weights, CLS", "random")]
     source = gr.Radio(choices, value="trained", label="Embeddings of", elem_id="learn-source")
-    label = "Pull towards the common direction"
-    pull = gr.Slider(0, 0.99, 0, step=0.01, label=label, info="0: unchanged", elem_id="learn-pull")
+    pull = gr.Slider(
+        0,
+        0.99,
+        0,
+        step=0.01,
+        label="Pull towards the common direction",
+        info="0: unchanged",
+        elem_id="learn-pull",
+    )
     return Demo([source, pull], show)

@@ -24,10 +24,11 @@ from sbert_app.pages.learn.lesson import Context, Demo, Measurement, measured, s
 from sbert_app.pages.learn.samples import Timed, gold_sample
 from sbert_app.services.results.results import data_label
 
-# Of a measurement. The rate of a single batch is far below that of many.
-SENTENCES, PAIRS = 512, 64
+# The size of a measurement; the rate of a single batch would be far too low.
+SENTENCES = 512
+PAIRS = 64
 ROUNDS = 3
-# The example of the paper's introduction.
+# The example in the introduction of the paper.
 PAPER_SENTENCES = 10_000
 PAPER_CROSS_SECONDS = 65 * 3600.0
 PAPER_ENCODE_SECONDS = 5.0
@@ -50,11 +51,12 @@ class Rates(NamedTuple):
 
 @lru_cache(maxsize=2)
 def measure(context: Context, moment: float) -> Rates:
-    """Measure the setup's model, once for each ``moment`` at which that was requested.
+    """Measures the setup's model, once for each ``moment`` at which a measurement was requested.
 
     InputError if the models or the data cannot be loaded.
     """
-    encoder, cross_encoder = context.encoder, context.cross_encoder
+    encoder = context.encoder
+    cross_encoder = context.cross_encoder
     sample = gold_sample(context, SENTENCES)
     sentences = [*dict.fromkeys([*sample.first, *sample.second])][:SENTENCES]
     pairs = list(zip(sample.first, sample.second, strict=True))[:PAIRS]
@@ -85,15 +87,25 @@ def cost_lines(rates: Rates, sentences: int) -> go.Figure:
     """Seconds against N on logarithmic axes: extrapolated lines, the chosen N, and the paper's two values."""
     grid = np.logspace(1, 6, 41)
     lines = zip(*(both_seconds(rates, round(n)) for n in grid), strict=True)
-    figure, names = go.Figure(), (("bi-encoder", "blue"), ("cross-encoder", "orange"))
-    for (name, colour), line, point in zip(names, lines, both_seconds(rates, sentences), strict=True):
+    points = both_seconds(rates, sentences)
+    colours = {"bi-encoder": "blue", "cross-encoder": "orange"}
+    figure = go.Figure()
+    for (name, colour), line, point in zip(colours.items(), lines, points, strict=True):
         hover = f"%{{x:,}} sentences: %{{y:.3s}} s<extra>{name}</extra>"
         add_scatter(figure, grid.round().tolist(), list(line), colour, hover, name=name, line_width=3)
         add_scatter(figure, [sentences], [point], colour, mode="markers", marker_size=13, showlegend=False)
-    x, y = [PAPER_SENTENCES] * 2, [PAPER_ENCODE_SECONDS, PAPER_CROSS_SECONDS]
-    hover = "%{x:,} sentences: %{y:,} s<extra>the paper</extra>"
-    marker = {"marker_size": 11, "marker_symbol": "diamond-open", "marker_line_width": 2}
-    add_scatter(figure, x, y, "grey", hover, "markers", name="the paper, on a V100", **marker)
+    add_scatter(
+        figure,
+        [PAPER_SENTENCES] * 2,
+        [PAPER_ENCODE_SECONDS, PAPER_CROSS_SECONDS],
+        "grey",
+        "%{x:,} sentences: %{y:,} s<extra>the paper</extra>",
+        "markers",
+        name="the paper, on a V100",
+        marker_size=11,
+        marker_symbol="diamond-open",
+        marker_line_width=2,
+    )
     figure.update_xaxes(type="log", dtick=1, tickformat=",")
     figure.update_yaxes(type="log", tickvals=list(UNITS), ticktext=list(UNITS.values()))
     return styled(figure, 360, "sentences N", legend=True)
@@ -126,15 +138,25 @@ def _row(rates: Rates, sentences: int, remark: str = "") -> tuple[str, ...]:
 
 
 def show(context: Context, exponent: float, moment: float) -> Measurement:
-    result, sentences = measure(context, moment), round(10**exponent)
+    result = measure(context, moment)
+    sentences = round(10**exponent)
     return Measurement(cost_lines(result, sentences), describe(result, sentences))
 
 
 def build() -> Demo:
     with gr.Row():
-        label, hint = "Sentences, as a power of ten", "4 = 10,000, the paper’s case"
-        exponent = gr.Slider(1, 6, 4, step=0.25, label=label, info=hint, scale=3, elem_id="learn-n")
+        exponent = gr.Slider(
+            1,
+            6,
+            4,
+            step=0.25,
+            label="Sentences, as a power of ten",
+            info="4 = 10,000, the paper’s case",
+            scale=3,
+            elem_id="learn-n",
+        )
         again = gr.Button("Measure again", scale=1, min_width=140, elem_id="learn-again")
-    moment = gr.State(0.0)  # when a measurement was last asked for
+    # The time at which a measurement was last requested.
+    moment = gr.State(0.0)
     again.click(time.time, None, moment, **PRIVATE)
     return Demo([exponent, moment], show)

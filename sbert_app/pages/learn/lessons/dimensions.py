@@ -18,12 +18,13 @@ from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, m
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, EncodedSample, encode_sample, rho
 
 PAIRS = 300
-DRAWS = 20  # random choices of as many dimensions
+# The number of random choices of each number of dimensions.
+DRAWS = 20
 FRACTIONS = (1, 3 / 4, 1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32)
 
 
 class Kept(NamedTuple):
-    """ρ ×100 with so many dimensions."""
+    """ρ ×100 with a number of dimensions, chosen in three ways."""
 
     dimensions: int
     first: float
@@ -48,26 +49,42 @@ def measure(context: Context, source: str) -> Shortened:
     mean = both.mean(axis=0)
     axes = np.linalg.svd(both - mean, full_matrices=False)[2].T  # (D, R), by descending variance
     rotated = [(side - mean) @ axes for side in sides]
-    generator, width = np.random.default_rng(context.setup.seed), both.shape[1]
+    generator = np.random.default_rng(context.setup.seed)
+    width = both.shape[1]
+    gold = sample.pairs.gold
     rows = []
     for count in dict.fromkeys(max(2, round(width * fraction)) for fraction in FRACTIONS):
-        draws = [generator.choice(width, count, replace=False) for _ in range(DRAWS)]
-        first, pca = (rho([side[:, :count] for side in of], sample.pairs.gold) for of in (sides, rotated))
-        random = np.array([rho([side[:, columns] for side in sides], sample.pairs.gold) for columns in draws])
-        rows.append(Kept(count, first, random, pca))
+        first = rho([side[:, :count] for side in sides], gold)
+        pca = rho([side[:, :count] for side in rotated], gold)
+        random = []
+        for _ in range(DRAWS):
+            columns = generator.choice(width, count, replace=False)
+            random.append(rho([side[:, columns] for side in sides], gold))
+        rows.append(Kept(count, first, np.array(random), pca))
     return Shortened(rows, sample)
 
 
 def kept_lines(result: Shortened, size: Kept) -> go.Figure:
     """ρ ×100 against the dimensions kept, for each way of choosing them; each random choice is a point."""
-    figure, counts = go.Figure(), [row.dimensions for row in result.rows]
-    x, y = np.repeat(counts, DRAWS).tolist(), np.concatenate([row.random for row in result.rows]).round(2).tolist()
-    hover, points = "%{x} at random: ρ %{y:.1f}<extra></extra>", {"marker_size": 5, "marker_opacity": 0.5}
-    add_scatter(figure, x, y, "green", hover, "markers", name=f"{DRAWS} random choices", **points)
-    first, pca = [row.first for row in result.rows], [row.pca for row in result.rows]
+    figure = go.Figure()
+    counts = [row.dimensions for row in result.rows]
+    add_scatter(
+        figure,
+        np.repeat(counts, DRAWS).tolist(),
+        np.concatenate([row.random for row in result.rows]).round(2).tolist(),
+        "green",
+        "%{x} at random: ρ %{y:.1f}<extra></extra>",
+        "markers",
+        name=f"{DRAWS} random choices",
+        marker_size=5,
+        marker_opacity=0.5,
+    )
+    first = [row.first for row in result.rows]
+    pca = [row.pca for row in result.rows]
+    hover = "%{x} dimensions: ρ %{y:.1f}<extra></extra>"
     for name, values, colour in (("the first", first, "orange"), ("PCA’s", pca, "blue")):
-        hover, line = "%{x} dimensions: ρ %{y:.1f}<extra></extra>", {"name": name, "line_width": 3}
-        add_scatter(figure, counts, np.round(values, 2).tolist(), colour, hover, "lines+markers", **line)
+        points = np.round(values, 2).tolist()
+        add_scatter(figure, counts, points, colour, hover, "lines+markers", name=name, line_width=3)
     figure.add_vline(x=size.dimensions, line={"dash": "dot", "color": PALETTE["grey"]})
     figure.update_xaxes(type="log", tickvals=counts, ticktext=list(map(str, counts)))
     return styled(figure, 350, "dimensions kept", "Spearman ρ ×100", legend=True)
@@ -77,14 +94,21 @@ def describe(result: Shortened, size: Kept) -> Markup:
     """ρ of each choice at each size, and what half, or what was chosen, costs."""
     rows = []
     for row in result.rows:
-        draws, label = row.random, f"{row.dimensions}" + (" (chosen)" if row is size else "")
+        draws = row.random
+        label = f"{row.dimensions} (chosen)" if row is size else str(row.dimensions)
         spread = f"{draws.min():.1f} to {draws.max():.1f}"
         rows.append((label, f"{row.first:.1f}", f"{draws.mean():.1f}", spread, f"{row.pca:.1f}"))
-    whole, draws = result.rows[0].first, size.random
-    first = "not special: they lie among the"
-    if not draws.min() <= size.first <= draws.max():
-        first = f"{'better' if size.first > draws.max() else 'worse'} than each of the"
-    by_first, by_draws, by_pca = (format_number(rho - whole, 1, "+") for rho in (size.first, draws.mean(), size.pca))
+    whole = result.rows[0].first
+    draws = size.random
+    if size.first > draws.max():
+        first = "better than each of the"
+    elif size.first < draws.min():
+        first = "worse than each of the"
+    else:
+        first = "not special: they lie among the"
+    by_first = format_number(size.first - whole, 1, "+")
+    by_draws = format_number(draws.mean() - whole, 1, "+")
+    by_pca = format_number(size.pca - whole, 1, "+")
     sentences = [
         f"{size.dimensions} of {result.rows[0].dimensions} dimensions change ρ by {by_first} points if they are the "
         f"first, by {by_draws} on average if they are chosen at random, and by {by_pca} if PCA chooses.",

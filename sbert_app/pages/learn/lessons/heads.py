@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import gradio as gr
-import numpy as np
 import plotly.graph_objects as go
 from markupsafe import Markup
 
@@ -30,7 +29,8 @@ if TYPE_CHECKING:
 
 TEST_PAIRS = 200
 WEIGHT_DECAY = 0.03
-STEPS = 12  # of L-BFGS
+# The steps of L-BFGS.
+STEPS = 12
 NOTE = (
     "The first column scores the head; the other two train the encoder through it and score the cosine (ρ ×100 on STSb "
     "dev). The shipped runs are short and start from a tuned model; the paper's start from raw BERT."
@@ -71,7 +71,7 @@ class LabelledVectors(NamedTuple):
 
 
 def measure(context: Context, train_pairs: int) -> Heads:
-    """Train and test the seven heads. InputError if the benchmark or the model cannot be loaded."""
+    """Trains and tests the seven heads. InputError if the benchmark or the model cannot be loaded."""
     from training.objectives.pairs import CONCATENATIONS
 
     data = context.setup.data
@@ -89,9 +89,11 @@ def _head(concatenation: str, train: LabelledVectors, test: LabelledVectors) -> 
 
     from training.objectives.pairs import concatenate
 
-    x, y = (concatenate(of.u, of.v, concatenation) for of in (train, test))
+    x = concatenate(train.u, train.v, concatenation)
+    x_test = concatenate(test.u, test.v, concatenation)
     mean = x.mean(dim=0)
-    x, y = x - mean, y - mean
+    x = x - mean
+    x_test = x_test - mean
     weight = torch.zeros(x.shape[1], 3, requires_grad=True)
     bias = torch.zeros(3, requires_grad=True)
     optimizer = torch.optim.LBFGS([weight, bias], max_iter=STEPS, line_search_fn="strong_wolfe")
@@ -102,16 +104,17 @@ def _head(concatenation: str, train: LabelledVectors, test: LabelledVectors) -> 
         value.backward()
         return value
 
+    @torch.no_grad()
+    def accuracy(features: Tensor, labels: Tensor) -> float:
+        predicted = (features @ weight + bias).argmax(dim=1)
+        return float((predicted == labels).float().mean())
+
     optimizer.step(loss)
-    with torch.no_grad():
-        accuracies = [
-            float(((features @ weight + bias).argmax(dim=1) == of.labels).float().mean())
-            for features, of in ((x, train), (y, test))
-        ]
-    return Head(concatenation, *accuracies)
+    return Head(concatenation, accuracy(x, train.labels), accuracy(x_test, test.labels))
 
 
-@lru_cache(maxsize=8)  # the test pairs, and each number of training pairs
+# For the test pairs, and for each number of training pairs that the reader chooses.
+@lru_cache(maxsize=8)
 def _vectors(context: Context, data: str, pairs: int) -> LabelledVectors:
     import torch
 
@@ -122,6 +125,7 @@ def _vectors(context: Context, data: str, pairs: int) -> LabelledVectors:
     first, second = ([column[row] for row in rows] for column in dataset.columns)
     encoder = context.encoder
     with Timed() as timed:
+        # The components of a unit vector have a variance of 1 / D.
         vectors = torch.from_numpy(encoder.encode([*first, *second]) * encoder.dimension**0.5)
     labels = torch.tensor([(dataset.labels or ())[row] for row in rows])
     return LabelledVectors(vectors[: len(rows)], vectors[len(rows) :], labels, timed.seconds)
@@ -131,14 +135,26 @@ def head_bars(result: Heads) -> go.Figure:
     """Accuracy ×100 on training pairs (pale) and on new pairs (solid), and by chance (dotted line)."""
     training = [100 * row.train_accuracy for row in result.rows]
     test = [100 * row.test_accuracy for row in result.rows]
-    pale, blue = "rgba(0,114,178,0.28)", PALETTE["blue"]
-    bars = (("training pairs", training, pale, PALETTE["grey"]), ("new pairs", test, blue, blue))
-    figure, labels = go.Figure(), [row.label for row in result.rows]
-    for name, values, colour, ink in bars:
-        text = {"textposition": "outside", "textfont_color": ink, "cliponaxis": False, "orientation": "h"}
-        text["text"] = [f"{value:.0f}" for value in values]
-        hover = f"%{{y}}, {name}: %{{x:.1f}}%<extra></extra>"
-        figure.add_bar(name=name, x=values, y=labels, marker_color=colour, hovertemplate=hover, **text)
+    labels = [row.label for row in result.rows]
+    pale = "rgba(0,114,178,0.28)"
+    blue = PALETTE["blue"]
+    figure = go.Figure()
+    for name, values, colour, ink in (
+        ("training pairs", training, pale, PALETTE["grey"]),
+        ("new pairs", test, blue, blue),
+    ):
+        figure.add_bar(
+            name=name,
+            x=values,
+            y=labels,
+            orientation="h",
+            marker_color=colour,
+            hovertemplate=f"%{{y}}, {name}: %{{x:.1f}}%<extra></extra>",
+            text=[f"{value:.0f}" for value in values],
+            textposition="outside",
+            textfont_color=ink,
+            cliponaxis=False,
+        )
     figure.add_vline(x=100 * result.chance, line={"dash": "dot", "color": PALETTE["vermillion"]})
     figure.update_layout(barmode="group", bargap=0.25, xaxis_range=[0, 116], yaxis_autorange="reversed")
     return styled(figure, 470, "accuracy, %; dotted: chance", legend=True)
@@ -150,8 +166,8 @@ def describe(result: Heads, shipped: Mapping[str, float]) -> Markup:
     rows = []
     for row in result.rows:
         name = row.concatenation
-        here, ours = f"{100 * row.test_accuracy:.0f}%", f"{shipped[name]:.2f}" if name in shipped else ""
-        rows.append((row.label, here, ours, f"{variants[name].paper or 0.0:.2f}"))
+        ours = f"{shipped[name]:.2f}" if name in shipped else ""
+        rows.append((row.label, f"{100 * row.test_accuracy:.0f}%", ours, f"{variants[name].paper or 0.0:.2f}"))
     return (
         table(("head sees", "right on new pairs, here", "ρ, shipped short runs", "ρ, paper’s Table 6"), rows)
         + findings(_findings(result, shipped))
@@ -181,17 +197,17 @@ def _findings(result: Heads, shipped: Mapping[str, float]) -> list[str]:
             "more to memorise; the paper trains the encoder, on a million pairs."
         )
     if len(shipped) > 1:
-        ends = (choose(shipped, key=shipped.__getitem__) for choose in (min, max))
-        span = (f"{shipped[name]:.2f} {ABLATIONS['concat'].variants[name].label}" for name in ends)
-        sentences.append(f"The shipped runs span {' to '.join(span)}.")
+        variants = ABLATIONS["concat"].variants
+        lowest, *_, highest = sorted((rho, variants[name].label) for name, rho in shipped.items())
+        sentences.append(f"The shipped runs span {lowest[0]:.2f} {lowest[1]} to {highest[0]:.2f} {highest[1]}.")
     return sentences
 
 
 def show(context: Context, pairs: float) -> Measurement:
-    result, shipped_table = measure(context, int(pairs)), precomputed("concat")
-    runs = shipped_table.runs if shipped_table else ()
-    by_variant = {run.variant: [100 * other.after for other in runs if other.variant == run.variant] for run in runs}
-    shipped = {name: float(np.mean(values)) for name, values in by_variant.items()}
+    result = measure(context, int(pairs))
+    shipped_table = precomputed("concat")
+    rows = shipped_table.rows if shipped_table else []
+    shipped = {row.variant: row.summary.mean for row in rows if row.summary}
     return Measurement(head_bars(result), describe(result, shipped))
 
 

@@ -19,7 +19,8 @@ from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, m
 from sbert_app.pages.learn.samples import DATA, EXAMPLES, RANDOM_WEIGHTS, EncodedCorpus, encode_corpus
 from training.pooling import normalize_rows
 
-LISTED = 5  # of the largest hubs
+# The number of hubs in the table.
+LISTED = 5
 
 
 class Hubness(NamedTuple):
@@ -61,11 +62,12 @@ def hubness(vectors: np.ndarray, k: int) -> Hubness:
 
 
 def count_bars(result: Hubs) -> go.Figure:
-    """How many sentences are a neighbour so many times, before and after centring."""
+    """The number of sentences by how often they are a neighbour, before and after centring."""
     figure = go.Figure()
-    for name, of, colour in (("as they are", result.before, "orange"), ("centred", result.centred, "blue")):
-        hover, counts = f"neighbour of %{{x}}: %{{y}} sentences<extra>{name}</extra>", np.bincount(of.counts)
-        add_bars(figure, list(range(len(counts))), counts.tolist(), colour, hover, name=name, opacity=0.65)
+    for name, distribution, colour in (("as they are", result.before, "orange"), ("centred", result.centred, "blue")):
+        sentences = np.bincount(distribution.counts).tolist()
+        hover = f"neighbour of %{{x}}: %{{y}} sentences<extra>{name}</extra>"
+        add_bars(figure, list(range(len(sentences))), sentences, colour, hover, name=name, opacity=0.65)
     figure.add_vline(x=result.k, line={"dash": "dot", "color": PALETTE["grey"]})
     figure.update_layout(barmode="overlay", bargap=0)
     return styled(figure, 330, "times among the nearest; dotted: the mean", "sentences", legend=True)
@@ -73,14 +75,19 @@ def count_bars(result: Hubs) -> go.Figure:
 
 def describe(result: Hubs) -> Markup:
     """The skewness before and after, and the largest hubs."""
-    before, centred, total, k = result.before, result.centred, len(result.corpus.sentences), result.k
-    rows = [
-        (name, f"{of.skewness:.2f}", str(of.counts.max()), f"{(of.counts == 0).sum()} of {total}")
-        for name, of in (("as they are", before), ("centred", centred))
-    ]
-    top = np.argsort(-before.counts, kind="stable")[:LISTED]
-    hubs = [(result.corpus.sentences[row], str(before.counts[row]), str(centred.counts[row])) for row in top]
-    share = 100 * np.sort(before.counts)[::-1][: total // 10].sum() / before.counts.sum()
+    before = result.before
+    centred = result.centred
+    total = len(result.corpus.sentences)
+    k = result.k
+    rows = []
+    for name, distribution in (("as they are", before), ("centred", centred)):
+        counts = distribution.counts
+        rows.append((name, f"{distribution.skewness:.2f}", str(counts.max()), f"{(counts == 0).sum()} of {total}"))
+    largest_first = np.argsort(-before.counts, kind="stable")
+    hubs = []
+    for row in largest_first[:LISTED]:
+        hubs.append((result.corpus.sentences[row], str(before.counts[row]), str(centred.counts[row])))
+    share = 100 * before.counts[largest_first[: total // 10]].sum() / before.counts.sum()
     sentences = [
         f"Each sentence has {k} neighbours, so each is one {k} times on average. The largest hub is one "
         f"{before.counts.max()} times; a tenth of the sentences fill {share:.0f}% of all places.",
@@ -95,7 +102,7 @@ def describe(result: Hubs) -> Markup:
     )
 
 
-# (model, None for the setup's; sentences)
+# (model, None for the setup's; source of the sentences)
 SOURCES: dict[str, tuple[str | None, str]] = {
     "examples": (None, EXAMPLES),
     "data": (None, DATA),

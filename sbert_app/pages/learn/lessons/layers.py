@@ -29,7 +29,8 @@ from training.pooling import PAPER_POOLINGS, POOLINGS, pooling_label
 if TYPE_CHECKING:
     from training.models.encoder import Encoder
 
-TOKENS = 2_048  # of a batch, with padding
+# The size of a batch, with padding.
+TOKENS = 2_048
 COLOURS = {"mean": "blue", "max": "orange", "cls": "green"}
 
 
@@ -47,7 +48,8 @@ class Layers(NamedTuple):
         return int(np.nanargmax(self.by_pooling[pooling]))
 
 
-@lru_cache(maxsize=8)  # while the reader looks at each pooling
+# The reader looks at each pooling in turn.
+@lru_cache(maxsize=8)
 def measure(context: Context, model: str, pairs: int) -> Layers:
     """Measures ρ of every layer. InputError if the model has no layers, or it or the data cannot be loaded."""
     sample = gold_sample(context, pairs)
@@ -97,18 +99,35 @@ def layer_vectors(encoder: Encoder, sentences: list[str]) -> dict[str, np.ndarra
 
 
 def layer_lines(result: Layers, selected: str) -> go.Figure:
-    """ρ ×100 of each layer under each pooling; dashed: the average of layer 1 and the last under ``shown``."""
+    """ρ ×100 of each layer under each pooling; dashed: the average of layer 1 and the last under ``selected``."""
     figure = go.Figure()
     for pooling, values in result.by_pooling.items():
-        name, points = pooling_label(pooling), [None if isnan(value) else round(value, 2) for value in values]
-        hover, x = f"layer %{{x}}: ρ %{{y:.1f}}<extra>{name}</extra>", list(range(len(values)))
-        width, size, opacity = (4, 9, 1) if pooling == selected else (2, 6, 0.6)
-        style = {"line_width": width, "marker_size": size, "opacity": opacity}
-        add_scatter(figure, x, points, COLOURS[pooling], hover, "lines+markers", name=name, **style)
-    average, text = result.first_last[selected], f"layer 1 + last: {result.first_last[selected]:.1f}"
-    annotation = {"text": text, "xanchor": "left", "yanchor": "top", "x": 0, "font": {"size": 13}}
-    line = {"dash": "dash", "color": PALETTE[COLOURS[selected]], "width": 2}
-    figure.add_hline(average, line=line, annotation=annotation)
+        name = pooling_label(pooling)
+        is_selected = pooling == selected
+        add_scatter(
+            figure,
+            list(range(len(values))),
+            [None if isnan(value) else round(value, 2) for value in values],
+            COLOURS[pooling],
+            f"layer %{{x}}: ρ %{{y:.1f}}<extra>{name}</extra>",
+            "lines+markers",
+            name=name,
+            line_width=4 if is_selected else 2,
+            marker_size=9 if is_selected else 6,
+            opacity=1 if is_selected else 0.6,
+        )
+    average = result.first_last[selected]
+    figure.add_hline(
+        average,
+        line={"dash": "dash", "color": PALETTE[COLOURS[selected]], "width": 2},
+        annotation={
+            "text": f"layer 1 + last: {average:.1f}",
+            "xanchor": "left",
+            "yanchor": "top",
+            "x": 0,
+            "font": {"size": 13},
+        },
+    )
     figure.update_xaxes(dtick=1 if len(result.by_pooling[selected]) <= 14 else 2)
     return styled(figure, 350, "layer; 0: input embeddings", "Spearman ρ ×100", legend=True)
 
@@ -116,11 +135,12 @@ def layer_lines(result: Layers, selected: str) -> go.Figure:
 def describe(result: Layers, pooling: str) -> Markup:
     """ρ of each layer under each pooling, which layer is the best, and what the average of two layers gives."""
     last = len(result.by_pooling[pooling]) - 1
+    names = {0: "0: embeddings", last: f"{last}: last"}
     rows = []
     for layer in range(last + 1):
-        name = "0: embeddings" if layer == 0 else f"{layer}: last" if layer == last else str(layer)
-        cells = (values[layer] for values in result.by_pooling.values())
-        rows.append((name, *(MISSING if isnan(value) else f"{value:.1f}" for value in cells)))
+        values = [of_pooling[layer] for of_pooling in result.by_pooling.values()]
+        cells = [MISSING if isnan(value) else f"{value:.1f}" for value in values]
+        rows.append((names.get(layer, str(layer)), *cells))
     rows.append(("layer 1 + last", *(f"{value:.1f}" for value in result.first_last.values())))
     return (
         table(("", *(pooling_label(name) for name in result.by_pooling)), rows)
@@ -130,15 +150,20 @@ def describe(result: Layers, pooling: str) -> Markup:
 
 
 def _findings(result: Layers, pooling: str) -> list[str]:
-    values, name = result.by_pooling[pooling], pooling_label(pooling)
-    best, last, spread = result.best(pooling), len(values) - 1, np.nanmax(values) - np.nanmin(values)
+    values = result.by_pooling[pooling]
+    name = pooling_label(pooling)
+    best = result.best(pooling)
+    last = len(values) - 1
+    spread = np.nanmax(values) - np.nanmin(values)
     if spread < 2:
         sentence = f"With {name} pooling all layers are within {spread:.1f} points of each other: they change little."
     elif best == last:
         sentence = f"With {name} pooling the last is the best single layer: {values[last]:.1f}."
     else:
-        sentence = f"With {name} pooling layer {best} is the best single one: {values[best]:.1f}; "
-        sentence += f"the last has {values[last]:.1f}."
+        sentence = (
+            f"With {name} pooling layer {best} is the best single one: {values[best]:.1f}; "
+            f"the last has {values[last]:.1f}."
+        )
     difference = result.first_last[pooling] - values[last]
     return [sentence, change_of_rho(difference, "Averaging layer 1 with the last, against the last alone,")]
 

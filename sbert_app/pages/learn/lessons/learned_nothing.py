@@ -23,9 +23,7 @@ from training.errors import InputError
 # The machine and the day of the runs that ship.
 shipped_with = macro("learn/shipped")
 _training = threading.Lock()
-
-
-# The small figures by their titles: the fields of a run with the steps and the values, and the factor of these.
+# The small figures by their titles: the fields of a run with the steps and the values, and the factor of the values.
 CURVES = {
     "loss": ("loss_steps", "losses", 1),
     "ρ ×100 on STSb dev": ("steps", "rho", 100),
@@ -34,9 +32,12 @@ CURVES = {
 
 
 def show(context: Context, defects: Sequence[str], is_trained_here: bool) -> Measurement:
-    """The shipped runs with these defects beside those with none, and one that is trained now if that is asked for."""
+    """The shipped runs with these defects beside the runs without any, and if requested a run that is trained now."""
     ordered = tuple(name for name in DEFECTS if name in defects)
-    runs = {names: [run for run in shipped().runs if run.defects == names] for names in ((), ordered)}
+    runs: dict[tuple[str, ...], list[DefectRun]] = {(): [], ordered: []}
+    for run in shipped().runs:
+        if run.defects in runs:
+            runs[run.defects].append(run)
     here = _train(context, defects) if is_trained_here else None
     return Measurement(curves(runs, here), describe(runs, here))
 
@@ -57,16 +58,27 @@ def curves(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | None)
 
     rows = len(CURVES)
     figure = make_subplots(rows, 1, shared_xaxes=True, vertical_spacing=0.11, subplot_titles=list(CURVES))
-    lines = [(run, "blue" if names else "grey") for names, of_one in runs.items() for run in of_one]
-    lines += [(here, "orange")] if here else []
+    lines = []
+    for names, of_one in runs.items():
+        colour = "blue" if names else "grey"
+        lines += [(run, colour) for run in of_one]
+    if here:
+        lines.append((here, "orange"))
     for row, (steps_field, field, factor) in enumerate(CURVES.values(), 1):
         for run, colour in lines:
-            steps, values = list(getattr(run, steps_field)), [factor * value for value in getattr(run, field)]
+            steps = list(getattr(run, steps_field))
+            values = [factor * value for value in getattr(run, field)]
             hover = f"step %{{x}}: %{{y:.3f}}<extra>{_defects(run.defects)}, seed {run.seed}</extra>"
             width = 3 if run is here else 1.8
             add_scatter(figure, steps, values, colour, hover, line_width=width, row=row, col=1)
-    line = {"line_dash": "dot", "line_color": PALETTE["vermillion"]}
-    figure.add_hline(lines[0][0].guess, **line, row=1, col=1, annotation_text="guessing the mean score")
+    figure.add_hline(
+        lines[0][0].guess,
+        line_dash="dot",
+        line_color=PALETTE["vermillion"],
+        row=1,
+        col=1,
+        annotation_text="guessing the mean score",
+    )
     styled(figure, 520)
     figure.update_layout(margin_t=36)
     figure.update_xaxes(title_text="step", row=rows, col=1)
@@ -78,36 +90,47 @@ def _defects(names: Sequence[str]) -> str:
 
 
 def describe(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | None) -> Markup:
-    """The ends of the runs, what the app says of them, and where they were measured."""
+    """The ends of the runs, what the app says about them, and where they were measured."""
     rows = []
     for names, of_one in runs.items():
         if of_one:
             loss = fmean(run.losses[-1] for run in of_one)
-            before, after = (100 * fmean(run.rho[at] for run in of_one) for at in (0, -1))
+            before = 100 * fmean(run.rho[0] for run in of_one)
+            after = 100 * fmean(run.rho[-1] for run in of_one)
             cosine = fmean(run.random_cosine[0] for run in of_one)
             rows.append((_defects(names), f"{loss:.3f}", f"{before:.1f}", f"{after:.1f}", f"{cosine:.2f}"))
     header = ("defects", "loss at the end", "ρ before", "ρ after", "random pairs before")
+    colours = "Grey: no defect. Blue: with the defects that are ticked."
+    if here:
+        colours += " Orange: trained here."
     last = list(runs.values())[-1]
-    # One sentence of each kind: the seeds differ in the figures that it names.
-    sentences = list({warning[:9]: warning for run in last for warning in run.warnings}.values())
-    grey = "Grey: no defect. Blue: with the defects that are ticked" + (". Orange: trained here." if here else ".")
-    sentences = [f"The app says of such a run: “{sentence}.”" for sentence in sentences]
-    sentences = sentences or ["The app says nothing of such a run: it passes all four checks."]
+    # One sentence of each kind: the runs of several seeds differ only in the figures.
+    warnings = {}
+    for run in last:
+        for warning in run.warnings:
+            warnings[warning[:9]] = f"The app says of such a run: “{warning}.”"
+    sentences = list(warnings.values()) or ["The app says nothing of such a run: it passes all four checks."]
     source = shipped()
     machine = source.machine.get("device", "")
     where = f"means of {len(last)} seeds, {last[0].steps[-1]} steps each, on {machine}, {source.measured}"
-    html = table(header, rows, wide=True) + findings([grey, *sentences]) + shipped_with(where)
+    html = table(header, rows, wide=True) + findings([colours, *sentences]) + shipped_with(where)
     if here:
         html += measured(f"{STEPS} steps in {format_duration(here.seconds)}, loss {here.losses[-1]:.3f}; one seed")
     return html
 
 
 def build() -> Demo:
-    choices = [(label, name) for name, label in DEFECTS.items()]
-    hint = "The notebook had the first three"
     defects = gr.CheckboxGroup(
-        choices, value=list(NOTEBOOK), label="Defects of the run", info=hint, elem_id="learn-defects"
+        [(label, name) for name, label in DEFECTS.items()],
+        value=list(NOTEBOOK),
+        label="Defects of the run",
+        info="The notebook had the first three",
+        elem_id="learn-defects",
     )
-    label, hint = f"Train it here too, {STEPS} steps", "Half a minute to two minutes"
-    here = gr.Checkbox(False, label=label, info=hint, elem_id="learn-train")
+    here = gr.Checkbox(
+        False,
+        label=f"Train it here too, {STEPS} steps",
+        info="Half a minute to two minutes",
+        elem_id="learn-train",
+    )
     return Demo([defects, here], show)

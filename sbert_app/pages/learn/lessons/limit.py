@@ -27,16 +27,17 @@ from training.models.lexical import TfIdf
 
 DIMENSIONS = (2, 3, 4, 6, 8)
 STEPS = 250
-SHARPNESS = 20.0  # of the loss: the larger, the more the worst document of a query counts
+# The larger, the more the loss depends on the worst document of a query.
+SHARPNESS = 20.0
 # The people and the things of the sentences.
 NAMES = ("Anna", "Boris", "Clara", "David", "Emma", "Frank", "Grace", "Henry", "Irene", "Jakob", "Karin", "Louis")
 
 
 class Limit(NamedTuple):
-    """The share of queries whose two documents are the nearest, 0..1, by what they were compared with."""
+    """The share of queries, 0..1, whose two documents are the nearest, for free vectors and for texts."""
 
-    free: dict[int, float]  # dimensions -> one free vector for each document and query
-    text: dict[str, float]  # scorer -> the sentences
+    free: dict[int, float]  # by dimension, with a free vector for each document and query
+    text: dict[str, float]  # by scorer, with sentences
     documents: int
     width: int  # of the model's vectors
     example: tuple[str, str]  # a document and a query
@@ -47,8 +48,12 @@ class Limit(NamedTuple):
 def measure(context: Context, documents: int) -> Limit:
     """Measures free vectors of each dimension, and the model on sentences. InputError if it cannot be loaded."""
     pairs = np.array(list(combinations(range(documents), 2)))
-    with Timed() as timed, threadpool_limits(1):  # several threads wait for each other longer than such a step takes
-        free = {dimension: solved(optimise(pairs, dimension, context.setup.seed), pairs) for dimension in DIMENSIONS}
+    free = {}
+    # The steps are so small that several threads would wait for each other longer than they compute.
+    with Timed() as timed, threadpool_limits(1):
+        for dimension in DIMENSIONS:
+            scores = optimise(pairs, dimension, context.setup.seed)
+            free[dimension] = solved(scores, pairs)
     texts, queries = sentences(documents)
     text = {name: solved(scores, pairs) for name, scores in _text_scores(context, texts, queries).items()}
     return Limit(free, text, documents, context.encoder.dimension, (texts[0], queries[0]), timed)
@@ -59,80 +64,92 @@ def optimise(pairs: np.ndarray, dimension: int, seed: int) -> np.ndarray:
     import torch
     import torch.nn.functional as F
 
-    generator, count = torch.Generator().manual_seed(seed), int(pairs.max()) + 1
+    generator = torch.Generator().manual_seed(seed)
+    count = int(pairs.max()) + 1
     documents = torch.randn(count, dimension, generator=generator).requires_grad_()
     queries = F.normalize(documents.detach())[torch.from_numpy(pairs)].mean(dim=1).requires_grad_()
     is_target = torch.zeros(len(pairs), count, dtype=torch.bool).scatter_(1, torch.from_numpy(pairs), True)
     optimizer = torch.optim.Adam([documents, queries], lr=0.05)
     for _ in range(STEPS):
         scores = SHARPNESS * F.normalize(queries) @ F.normalize(documents).T
-        best = scores.masked_fill(is_target, -torch.inf).logsumexp(dim=1)  # of those that should not be found
-        worst = -(-scores).masked_fill(~is_target, -torch.inf).logsumexp(dim=1)  # of the two that should
+        # Smooth forms of the best score of a wrong document and the worst score of a right one, (Q,) each.
+        best_wrong = scores.masked_fill(is_target, -torch.inf).logsumexp(dim=1)
+        worst_right = -(-scores).masked_fill(~is_target, -torch.inf).logsumexp(dim=1)
         optimizer.zero_grad()
-        F.softplus(best - worst).mean().backward()
+        F.softplus(best_wrong - worst_right).mean().backward()
         optimizer.step()
     return (F.normalize(queries) @ F.normalize(documents).T).detach().numpy()
 
 
 def solved(scores: np.ndarray, pairs: np.ndarray) -> float:
-    """The share of queries whose two highest of the scores (Q, n) are those of its pair (Q, 2)."""
+    """The share of queries whose two highest scores (Q, n) belong to the documents of their pair (Q, 2)."""
     nearest = np.sort(np.argsort(-scores, axis=1, kind="stable")[:, :2], axis=1)
     return float((nearest == pairs).all(axis=1).mean())
 
 
 def sentences(documents: int) -> tuple[list[str], list[str]]:
     """A person for each document, and a question for each pair of them, in the order of the pairs."""
-    pairs, things = list(combinations(range(documents), 2)), read_asset("examples/things.txt").split()
-    likes = [[thing for thing, pair in zip(things, pairs, strict=False) if row in pair] for row in range(documents)]
+    things = read_asset("examples/things.txt").split()
+    likes: list[list[str]] = [[] for _ in range(documents)]
+    queries = []
+    for (first, second), thing in zip(combinations(range(documents), 2), things, strict=False):
+        likes[first].append(thing)
+        likes[second].append(thing)
+        queries.append(f"Who likes {thing}?")
     texts = [f"{name} likes {', '.join(liked)}." for name, liked in zip(NAMES, likes, strict=False)]
-    return texts, [f"Who likes {thing}?" for thing in things[: len(pairs)]]
+    return texts, queries
 
 
 def _text_scores(context: Context, texts: list[str], queries: list[str]) -> dict[str, np.ndarray]:
     """The scores of the questions with the documents, (Q, n), by three scorers."""
     from training.models.maxsim import MaxSim
 
-    encoder, both = context.encoder, [*queries, *texts]
+    encoder = context.encoder
+    both = [*queries, *texts]
     vectors = {f"{encoder.name}, one vector": encoder.encode(both), "TF-IDF": TfIdf().encode(both)}
     scores = {name: stacked[: len(queries)] @ stacked[len(queries) :].T for name, stacked in vectors.items()}
-    late = MaxSim(encoder).similarity(queries, texts)
-    return {**scores, f"{encoder.name}, a vector for each token": late}
+    scores[f"{encoder.name}, a vector for each token"] = MaxSim(encoder).similarity(queries, texts)
+    return scores
 
 
 def limit_bars(result: Limit) -> go.Figure:
     """The share of queries that are answered, ×100: free vectors by their dimension, then the sentences."""
-    text = dict(zip(("one vector", "TF-IDF", "vectors of tokens"), result.text.values(), strict=True))
-    bars = {f"free, {dimension} dim.": share for dimension, share in result.free.items()} | text
-    colours = [PALETTE["blue"]] * len(result.free) + [PALETTE["orange"]] * len(result.text)
-    shares = [100 * share for share in bars.values()]
-    style = {
-        "orientation": "h",
-        "marker_color": colours,
-        "textangle": 0,
-        "hovertemplate": "%{y}: %{x:.0f}%<extra></extra>",
-    }
-    figure = go.Figure(go.Bar(x=shares, y=list(bars), text=[f"{share:.0f}" for share in shares], **style))
+    labels = [f"free, {dimension} dim." for dimension in result.free]
+    labels += ["one vector", "TF-IDF", "vectors of tokens"]
+    shares = [100 * share for share in (*result.free.values(), *result.text.values())]
+    figure = go.Figure()
+    figure.add_bar(
+        x=shares,
+        y=labels,
+        orientation="h",
+        text=[f"{share:.0f}" for share in shares],
+        textangle=0,
+        marker_color=[PALETTE["blue"]] * len(result.free) + [PALETTE["orange"]] * len(result.text),
+        hovertemplate="%{y}: %{x:.0f}%<extra></extra>",
+    )
     figure.update_layout(xaxis_range=[0, 104], yaxis_autorange="reversed")
-    return styled(figure, 30 * len(bars) + 90, "queries answered, %")
+    return styled(figure, 30 * len(labels) + 90, "queries answered, %")
 
 
 def describe(result: Limit) -> Markup:
     """How many queries are answered with each dimension, and by the model with one vector and with many."""
-    n, queries = result.documents, result.documents * (result.documents - 1) // 2
-    possible = {2: n, 3: 3 * n - 6}
-    rows = [
-        (str(dimension), f"{round(share * queries)} of {queries}", str(min(possible.get(dimension, queries), queries)))
-        for dimension, share in result.free.items()
-    ]
+    n = result.documents
+    queries = n * (n - 1) // 2
+    most_possible = {2: n, 3: 3 * n - 6}
+    rows = []
+    for dimension, share in result.free.items():
+        possible = min(most_possible.get(dimension, queries), queries)
+        rows.append((str(dimension), f"{round(share * queries)} of {queries}", str(possible)))
     enough = next((dimension for dimension, share in result.free.items() if share == 1), None)
+    if enough:
+        sentences = [f"Descent solves all {queries} pairs of {n} documents from {enough} dimensions on."]
+    else:
+        sentences = [f"With none of these dimensions descent solves all {queries} pairs of {n} documents."]
     (one, share), _, (late, late_share) = result.text.items()
-    sentences = [
-        f"Descent solves all {queries} pairs of {n} documents from {enough} dimensions on."
-        if enough
-        else f"With none of these dimensions descent solves all {queries} pairs of {n} documents.",
+    sentences.append(
         f"As text, {one} of {result.width} dimensions answers {100 * share:.0f}% of the questions; {late} answers "
-        f"{100 * late_share:.0f}%, from the same output of the same model.",
-    ]
+        f"{100 * late_share:.0f}%, from the same output of the same model."
+    )
     if enough and enough < result.width and share < 1:
         sentences.append("So the one vector of this model has room enough. Its training has not used it for this.")
     text, query = result.example

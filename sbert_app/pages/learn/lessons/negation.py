@@ -7,6 +7,7 @@ read the same pairs: TF-IDF, which sees no order; the bi-encoder; the cross-enco
 
 import json
 from functools import lru_cache, partial
+from itertools import chain
 from typing import NamedTuple
 
 import gradio as gr
@@ -22,10 +23,13 @@ from training.errors import InputError
 from training.models.lexical import TfIdf
 from training.similarities import cosine
 
-NEGATION, WORD_ORDER = "negation", "word_order"
+NEGATION = "negation"
+WORD_ORDER = "word_order"
 # kind -> the names of its three kinds of pairs
 NAMES = {NEGATION: ("paraphrase", "negation", "unrelated"), WORD_ORDER: ("paraphrase", "swap", "unrelated")}
-TF_IDF, BI, CROSS = "TF-IDF", "bi-encoder", "cross-encoder"
+TF_IDF = "TF-IDF"
+BI = "bi-encoder"
+CROSS = "cross-encoder"
 COLOURS = {TF_IDF: "grey", BI: "blue", CROSS: "orange"}
 OWN = "your pair"
 
@@ -39,7 +43,7 @@ class Item(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """The similarities that one scorer gives to the pairs of each kind, (N,) each; row i belongs to item i."""
+    """The similarities of the pairs of each kind by one scorer, (N,) each; row i belongs to item i."""
 
     paraphrase: np.ndarray
     contrast: np.ndarray
@@ -71,18 +75,21 @@ def items(kind: str) -> list[Item]:
 
 
 def measure(context: Context, kind: str, a: str, b: str) -> Contrast:
-    """Score the set and the reader's pair. InputError if a sentence is empty or a model cannot be loaded."""
+    """Scores the set and the reader's pair. InputError if a sentence is empty or a model cannot be loaded."""
     for name, sentence in (("first", a), ("second", b)):
         if not sentence.strip():
             raise InputError(f"the {name} sentence is empty: type one")
     by_scorer, timed = _score_set(context, kind)
-    own = {name: float(scores[0]) for name, scores in _score_pairs(context, [(a, b)], kind).items()}
+    scores_of_pair = _score_pairs(context, [(a, b)], kind)
+    own = {name: float(scores[0]) for name, scores in scores_of_pair.items()}
     return Contrast(by_scorer, own, context.setup.model, timed)
 
 
-@lru_cache(maxsize=8)  # while the reader types
+# The scores of the set stay the same while the reader types.
+@lru_cache(maxsize=8)
 def _score_set(context: Context, kind: str) -> tuple[dict[str, Scores], Timed]:
     contrasts = items(kind)
+    # The sentence of an item half a set away is unrelated.
     half = len(contrasts) // 2
     others = contrasts[half:] + contrasts[:half]
     pairs = [(item.sentence, item.paraphrase) for item in contrasts]
@@ -95,10 +102,13 @@ def _score_set(context: Context, kind: str) -> tuple[dict[str, Scores], Timed]:
 
 def _score_pairs(context: Context, pairs: list[tuple[str, str]], kind: str) -> dict[str, np.ndarray]:
     """Pairs -> their similarity by each scorer, (N,) each."""
-    sentences = [pair[side] for side in (0, 1) for pair in pairs]
-    corpus = [sentence for item in items(kind) for sentence in item]  # what TF-IDF takes its weights from as well
+    first, second = zip(*pairs, strict=True)
+    sentences = [*first, *second]
+    # The weights of TF-IDF come from the whole set.
+    corpus = list(chain.from_iterable(items(kind)))
+    counts = TfIdf().encode([*corpus, *sentences])[len(corpus) :]
     return {
-        TF_IDF: cosine(*np.split(TfIdf().encode([*corpus, *sentences])[len(corpus) :], 2)),
+        TF_IDF: cosine(*np.split(counts, 2)),
         BI: cosine(*np.split(context.encoder.encode(sentences), 2)),
         CROSS: context.cross_encoder.predict(pairs),
     }
@@ -108,15 +118,34 @@ def contrast_strips(result: Contrast, kind: str) -> go.Figure:
     """The scores of each kind of pair by each scorer: quartiles and every point; the reader's pair as diamonds."""
     figure = go.Figure()
     for scorer, scores in result.by_scorer.items():
-        names = [name for name, of_kind in zip(NAMES[kind], scores, strict=True) for _ in of_kind]
-        colour, hover = PALETTE[COLOURS[scorer]], f"%{{y}}: %{{x:.2f}}<extra>{scorer}</extra>"
-        points = {"boxpoints": "all", "jitter": 0.4, "pointpos": 0, "marker_size": 4, "marker_opacity": 0.55}
-        style = {"marker_color": colour, "line": {"width": 1.5, "color": colour}, "fillcolor": "rgba(0,0,0,0)"}
-        values = np.concatenate(scores).round(4).tolist()
-        figure.add_box(name=scorer, x=values, y=names, orientation="h", hovertemplate=hover, **points, **style)
+        colour = PALETTE[COLOURS[scorer]]
+        figure.add_box(
+            name=scorer,
+            x=np.concatenate(scores).round(4).tolist(),
+            y=np.repeat(NAMES[kind], len(scores.contrast)).tolist(),
+            orientation="h",
+            boxpoints="all",
+            jitter=0.4,
+            pointpos=0,
+            marker_color=colour,
+            marker_size=4,
+            marker_opacity=0.55,
+            line={"width": 1.5, "color": colour},
+            fillcolor="rgba(0,0,0,0)",
+            hovertemplate=f"%{{y}}: %{{x:.2f}}<extra>{scorer}</extra>",
+        )
     for scorer, value in result.own.items():
-        hover, marker = f"{OWN}: %{{x:.2f}}<extra>{scorer}</extra>", {"marker_symbol": "diamond", "marker_size": 13}
-        add_scatter(figure, [round(value, 4)], [OWN], COLOURS[scorer], hover, "markers", showlegend=False, **marker)
+        add_scatter(
+            figure,
+            [round(value, 4)],
+            [OWN],
+            COLOURS[scorer],
+            f"{OWN}: %{{x:.2f}}<extra>{scorer}</extra>",
+            "markers",
+            showlegend=False,
+            marker_symbol="diamond",
+            marker_size=13,
+        )
     figure.update_layout(boxmode="group", boxgap=0.25, xaxis_range=[-0.15, 1.05])
     figure.update_yaxes(categoryorder="array", categoryarray=[*NAMES[kind], OWN][::-1])
     return styled(figure, 430, "cosine, or cross-encoder’s score", legend=True)
@@ -140,9 +169,17 @@ def describe(result: Contrast, kind: str) -> Markup:
 
 
 def _findings(result: Contrast, contrasted: str) -> list[str]:
-    bi, cross, n = result.by_scorer[BI], result.by_scorer[CROSS], len(result.by_scorer[BI].contrast)
+    bi = result.by_scorer[BI]
+    cross = result.by_scorer[CROSS]
+    n = len(bi.contrast)
     gain = cross.told_apart - bi.told_apart
-    how = "no better" if gain == 0 else "worse" if gain < 0 else "hardly better" if gain < max(2, n // 5) else "better"
+    how = "better"
+    if gain < 0:
+        how = "worse"
+    elif gain == 0:
+        how = "no better"
+    elif gain < max(2, n // 5):
+        how = "hardly better"
     half = " Guessing would give half." if cross.told_apart <= n // 2 + 1 else ""
     return [
         f"By the bi-encoder, the {contrasted} scores above an unrelated sentence in {bi.above_unrelated} of {n} cases, "

@@ -21,7 +21,8 @@ from training.pooling import normalize_rows
 from training.similarities import SIMILARITIES, row_similarities
 
 SHOWN = 8
-PAIRS = 200  # for ρ with the gold scores
+# The number of pairs with gold scores for ρ.
+PAIRS = 200
 LABELS = [similarity.label for similarity in SIMILARITIES.values()]
 
 
@@ -54,13 +55,17 @@ def measure(context: Context, query: str, normalised: bool) -> Orders:
         scores = row_similarities(np.broadcast_to(query_vector, vectors.shape), vectors)
         rank_of = {name: ranks(values) for name, values in scores.items()}
         nearest = np.argsort(rank_of["cosine"])[:SHOWN]
+    lines = []
+    for row in nearest:
+        by_similarity = {name: int(order[row]) for name, order in rank_of.items()}
+        lines.append(Line(corpus.sentences[row], float(lengths[row]), by_similarity))
     sample = encode_sample(context, context.setup.model, PAIRS)
-    u, v = (normalize_rows(side) if normalised else side for side in sample.by_pooling["mean"])
+    u, v = sample.by_pooling["mean"]
+    if normalised:
+        u = normalize_rows(u)
+        v = normalize_rows(v)
     return Orders(
-        lines=[
-            Line(corpus.sentences[row], float(lengths[row]), {name: int(of[row]) for name, of in rank_of.items()})
-            for row in nearest
-        ],
+        lines=lines,
         agreement={name: spearman(values, rank_of["cosine"]) for name, values in rank_of.items()},
         rho={name: 100 * spearman(values, sample.pairs.gold) for name, values in row_similarities(u, v).items()},
         lengths=(float(lengths.min()), float(lengths.max())),
@@ -78,15 +83,16 @@ def ranks(scores: np.ndarray) -> np.ndarray:
 
 def describe(result: Orders, normalised: bool, data: str = DEFAULT_DATA) -> Markup:
     """Ranks under four similarities, how far the orders agree, and how well each agrees with gold scores."""
-    corpus, count = result.corpus, len(result.corpus.sentences)
+    corpus = result.corpus
+    count = len(corpus.sentences)
     agreement = [
         (f"ρ with cosine’s order of {count}", *(f"{result.agreement[name]:.4f}" for name in SIMILARITIES)),
         (f"ρ ×100 with gold scores, {data_label(data)}", *(f"{result.rho[name]:.1f}" for name in SIMILARITIES)),
     ]
-    lines = [
-        (line.sentence, f"{line.length:.2f}", *(_rank(line.ranks[name], line.ranks["cosine"]) for name in SIMILARITIES))
-        for line in result.lines
-    ]
+    lines = []
+    for line in result.lines:
+        cells = [_rank(line.ranks[name], line.ranks["cosine"]) for name in SIMILARITIES]
+        lines.append((line.sentence, f"{line.length:.2f}", *cells))
     shortest, longest = result.lengths
     lengths = "All vectors have length 1" if normalised else "Lengths are as the model gives them"
     return (

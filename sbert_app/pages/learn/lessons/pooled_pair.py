@@ -52,7 +52,7 @@ class PooledPair(NamedTuple):
 
 
 def measure(context: Context, a: str, b: str, pooling: str) -> PooledPair:
-    """Compare a pair. InputError if a sentence is empty, or the model or the data cannot be loaded."""
+    """Compares a pair. InputError if a sentence is empty, or the model or the data cannot be loaded."""
     model = context.setup.model
     comparison = compare_by_name(context.models, a, b, ModelName.parse(model), pooling)
     encoder = context.encoder_of(model).with_pooling(pooling)
@@ -62,30 +62,40 @@ def measure(context: Context, a: str, b: str, pooling: str) -> PooledPair:
 
 def left_out_bars(left_out: list[LeftOut]) -> go.Figure:
     """The change of the cosine when each word is left out; negative: the word made the pair more similar."""
-    at = list(range(len(left_out)))
+    places = list(range(len(left_out)))
     changes = [change.cosine_change for change in left_out]
-    colours = [PALETTE["vermillion" if change < 0 else "blue"] for change in changes]
-    words, hover = [short_label(change.word) for change in left_out], "without %{customdata}: %{x:+.3f}<extra></extra>"
-    style = {"orientation": "h", "marker_color": colours, "customdata": words, "hovertemplate": hover}
-    figure = go.Figure(go.Bar(x=np.round(changes, 4).tolist(), y=at, **style))
-    styled(figure, max(240, 24 * len(at) + 80), "change of the cosine")
+    figure = go.Figure()
+    figure.add_bar(
+        x=np.round(changes, 4).tolist(),
+        y=places,
+        orientation="h",
+        marker_color=[PALETTE["vermillion" if change < 0 else "blue"] for change in changes],
+        customdata=[short_label(change.word) for change in left_out],
+        hovertemplate="without %{customdata}: %{x:+.3f}<extra></extra>",
+    )
+    styled(figure, max(240, 24 * len(places) + 80), "change of the cosine")
     labels = [short_label(change.word, 18) for change in left_out]
-    return figure.update_xaxes(zeroline=True).update_yaxes(autorange="reversed", tickvals=at, ticktext=labels)
+    figure.update_xaxes(zeroline=True)
+    figure.update_yaxes(autorange="reversed", tickvals=places, ticktext=labels)
+    return figure
 
 
 def describe(result: PooledPair, pooling: str) -> Markup:
     """The pair's cosine under each pooling, and the quality of each pooling over many pairs."""
-    comparison, sample = result.comparison, result.sample
+    comparison = result.comparison
+    sample = result.sample
     if result.strongest:
-        says = Markup("All word pairs sum to <b>{:.3f}</b>. The largest is <b>{}</b> × <b>{}</b>: {}.")
+        sentence = Markup("All word pairs sum to <b>{:.3f}</b>. The largest is <b>{}</b> × <b>{}</b>: {}.")
         word_a, word_b, share = result.strongest
-        explained: str = says.format(comparison.cosine, word_a, word_b, format_number(share, 3, "+"))
+        explained: str = sentence.format(comparison.cosine, word_a, word_b, format_number(share, 3, "+"))
     else:
         explained = "CLS has no exact map. Each bar: the word is left out and the pair encoded again."
-    rows = [
-        (pooling_label(name) + (" (shown)" if name == pooling else ""), f"{cosine:.3f}", f"{sample.rho(name):.1f}")
-        for name, cosine in comparison.by_pooling.items()
-    ]
+    rows = []
+    for name, cosine in comparison.by_pooling.items():
+        label = pooling_label(name)
+        if name == pooling:
+            label += " (shown)"
+        rows.append((label, f"{cosine:.3f}", f"{sample.rho(name):.1f}"))
     return (
         lead(explained)
         + table(("pooling", "cosine of this pair", f"ρ ×100 on {data_label(sample.pairs.data)}"), rows)
@@ -102,38 +112,37 @@ class Trained(NamedTuple):
 
 def trained_with(runs: PrecomputedTable) -> dict[str, Trained]:
     """The mean ρ of the runs with each pooling, by its name."""
-    names = dict.fromkeys(run.variant for run in runs.runs)
     trained = {}
-    for name in names:
-        own = [run for run in runs.runs if run.variant == name]
-        before = float(np.mean([100 * run.before for run in own]))
-        after = float(np.mean([100 * run.after for run in own]))
-        trained[name] = Trained(before, after)
+    for row in runs.rows:
+        if row.before is not None and row.summary is not None:
+            trained[row.variant] = Trained(row.before, row.summary.mean)
     return trained
 
 
 def compare_trained(trained: dict[str, Trained]) -> str:
-    """Why mean beats CLS, or that it does not, by the figures."""
-    mean, cls = trained["mean"], trained["cls"]
+    """Says from the figures why mean beats CLS, or that it does not."""
+    mean = trained["mean"]
+    cls = trained["cls"]
+    mean_gain = mean.after - mean.before
+    cls_gain = cls.after - cls.before
     start = f"Before training, mean has a ρ of {mean.before:.1f} and CLS {cls.before:.1f}"
-    gains = f"training adds {mean.after - mean.before:+.1f} and {cls.after - cls.before:+.1f}"
+    gains = f"training adds {mean_gain:+.1f} and {cls_gain:+.1f}"
     if mean.after <= cls.after:
         return f"{start}; {gains}: here CLS ends at {cls.after:.1f}, no worse than mean at {mean.after:.1f}."
-    is_further_back = cls.before < mean.before and cls.after - cls.before > mean.after - mean.before
-    why = "CLS learns more, but from further back" if is_further_back else "mean stays ahead"
+    catches_up = cls.before < mean.before and cls_gain > mean_gain
+    why = "CLS learns more, but from further back" if catches_up else "mean stays ahead"
     return f"{start}; {gains}: {why}, and ends at {cls.after:.1f} where mean ends at {mean.after:.1f}."
 
 
 def describe_trained(runs: PrecomputedTable) -> Markup:
-    """A table of what training with each pooling reaches, and what it says about mean and CLS."""
+    """A table of ρ before and after training with each pooling, and a sentence about mean and CLS."""
     trained = trained_with(runs)
     rows = [
         (pooling_label(name), f"{values.before:.1f}", f"{values.after:.1f}")
         for name, values in sorted(trained.items(), key=lambda item: -item[1].after)
     ]
-    base, seeds = runs.settings["base"], len(runs.seeds)
-    header = (f"trained with, from {base}", "ρ before", "ρ after")
-    where = f"regression on STSb train, {seeds} seeds, ρ ×100 on STSb dev, {runs.machine['device']}"
+    header = (f"trained with, from {runs.settings['base']}", "ρ before", "ρ after")
+    where = f"regression on STSb train, {len(runs.seeds)} seeds, ρ ×100 on STSb dev, {runs.machine['device']}"
     return table(header, rows) + findings([compare_trained(trained)]) + shipped(where)
 
 

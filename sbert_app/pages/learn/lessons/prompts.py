@@ -24,8 +24,16 @@ from training.similarities import cosine
 PAIRS = 150
 NONSENSE = "xyzzy: "
 PROMPTS = (
-    *("", "query: ", "passage: ", "A sentence: ", "Represent this sentence: ", "Instruct: Find similar sentences. "),
-    *("Classify the topic: ", "Translate to French: ", "This sentence means: ", NONSENSE),
+    "",
+    "query: ",
+    "passage: ",
+    "A sentence: ",
+    "Represent this sentence: ",
+    "Instruct: Find similar sentences. ",
+    "Classify the topic: ",
+    "Translate to French: ",
+    "This sentence means: ",
+    NONSENSE,
 )
 
 
@@ -55,68 +63,81 @@ class Prompts(NamedTuple):
 
 def measure(context: Context, own: str) -> Prompts:
     """All of `PROMPTS`, and the reader's ``own``, if there is one. InputError if model or data cannot be loaded."""
-    sample, rows = gold_sample(context, PAIRS), []
-    encoded = {prompt: _vectors(context, prompt) for prompt in dict.fromkeys([*PROMPTS, *filter(str.strip, [own])])}
-    timed = Timed(
-        sum(timing.seconds for *_, timing in encoded.values()), max(timing.at for *_, timing in encoded.values())
-    )
+    sample = gold_sample(context, PAIRS)
+    prompts = [*PROMPTS, own] if own.strip() else PROMPTS
+    encoded = {prompt: _vectors(context, prompt) for prompt in prompts}
+    timings = [timing for *_, timing in encoded.values()]
+    timed = Timed(sum(timing.seconds for timing in timings), max(timing.at for timing in timings))
     keys = sentence_keys((sample.first, sample.second))
     plain = correlation(cosine(*encoded[""][:2]), sample.gold, keys=keys)
+    rows = []
     for prompt, (first, second, _) in encoded.items():
         cosines = cosine(first, second)
         rho = correlation(cosines, sample.gold, keys=keys)
         change = Difference.of(rho, plain)
-        if change is not None:  # a correlation of equal cosines is undefined
+        # The correlation of equal cosines is undefined.
+        if change is not None:
             similar = cosines[sample.gold >= SIMILAR_FROM].mean()
             rows.append(Prompted(prompt, 100 * rho.value, change, pair_cosines(first).mean(), similar))
     return Prompts(rows, context.setup.model, sample, timed)
 
 
-@lru_cache(maxsize=4 * len(PROMPTS))  # while the reader tries prompts
+# The vectors stay the same while the reader tries other prompts.
+@lru_cache(maxsize=4 * len(PROMPTS))
 def _vectors(context: Context, prompt: str) -> tuple[np.ndarray, np.ndarray, Timed]:
-    sample, encoder = gold_sample(context, PAIRS), context.encoder
+    sample = gold_sample(context, PAIRS)
+    encoder = context.encoder
+    sentences = [prompt + sentence for sentence in (*sample.first, *sample.second)]
     with Timed() as timed:
-        first, second = np.split(encoder.encode([prompt + sentence for sentence in (*sample.first, *sample.second)]), 2)
+        first, second = np.split(encoder.encode(sentences), 2)
     return first, second, timed
 
 
 def prompt_strip(rows: list[Prompted]) -> go.Figure:
     """ρ ×100 under each prompt, best first; the whisker is the 95% interval of its difference from no prompt."""
+    plain = rows[0].rho
     ordered = sorted(rows, key=lambda row: row.rho)
-    estimates = [(row.rho, rows[0].rho + row.change.low, rows[0].rho + row.change.high) for row in ordered]
-    kinds = {"": "orange", NONSENSE: "vermillion"}
-    colours = [PALETTE[kinds.get(row.prompt, "blue")] for row in ordered]
-    style = {"mode": "markers", "marker_size": 11, "marker_color": colours, "error_x": error_bars(estimates, "grey")}
-    text = {"text": [short_label(row.label) for row in ordered], "hovertemplate": "%{text}: ρ %{x:.1f}<extra></extra>"}
+    estimates = [(row.rho, plain + row.change.low, plain + row.change.high) for row in ordered]
+    colours = {"": "orange", NONSENSE: "vermillion"}
     places = list(range(len(ordered)))
-    figure = go.Figure(go.Scatter(x=[row.rho for row in ordered], y=places, **style, **text))
-    figure.add_vline(x=rows[0].rho, line={"dash": "dash", "color": PALETTE["orange"]})
+    figure = go.Figure()
+    figure.add_scatter(
+        x=[row.rho for row in ordered],
+        y=places,
+        mode="markers",
+        marker_size=11,
+        marker_color=[PALETTE[colours.get(row.prompt, "blue")] for row in ordered],
+        error_x=error_bars(estimates, "grey"),
+        text=[short_label(row.label) for row in ordered],
+        hovertemplate="%{text}: ρ %{x:.1f}<extra></extra>",
+    )
+    figure.add_vline(x=plain, line={"dash": "dash", "color": PALETTE["orange"]})
     figure.update_yaxes(tickvals=places, ticktext=[short_label(row.label, 22) for row in ordered])
     return styled(figure, 30 * len(rows) + 90, "Spearman ρ ×100")
 
 
 def describe(result: Prompts) -> Markup:
-    """ρ and the level of the cosines under each prompt, and what choosing the best one would claim."""
+    """ρ and the level of the cosines under each prompt, and how far the wording alone moves them."""
     plain, *others = result.rows
     cells = []
     for row in result.rows:
         change = format_number(None if row is plain else row.change.points, 1, "+")
         cells.append((row.label, f"{row.rho:.1f}", change, f"{row.random:.3f}", f"{row.similar:.3f}"))
-    best, worst = (choose(result.rows, key=lambda row: row.rho) for choose in (max, min))
+    best = max(result.rows, key=lambda row: row.rho)
+    worst = min(result.rows, key=lambda row: row.rho)
     apart = sum(row.change.p_value < ALPHA for row in others)
+    differ = "differs" if apart < 2 else "differ"
+    nonsense = result.of(NONSENSE)
+    moves = "raises" if nonsense.random > plain.random else "lowers"
     sentences = [
         f"The wording alone moves ρ by {best.rho - worst.rho:.1f} points, from {worst.rho:.1f} ({worst.label}) to "
         f"{best.rho:.1f} ({best.label}): same model, same pairs.",
-        f"{apart or 'None'} of the {len(others)} prompts {'differs' if apart < 2 else 'differ'} from no prompt by more "
-        f"than chance would explain (paired bootstrap, p < {ALPHA}, each test alone).",
+        f"{apart or 'None'} of the {len(others)} prompts {differ} from no prompt by more than chance would explain "
+        f"(paired bootstrap, p < {ALPHA}, each test alone).",
+        f"The nonsense {nonsense.label} {moves} the mean cosine of random pairs from {plain.random:.2f} to "
+        f"{nonsense.random:.2f}; that of similar ones moves from {plain.similar:.2f} to {nonsense.similar:.2f}: a "
+        f"threshold that was chosen without it no longer fits. {change_of_rho(nonsense.change.points, 'It')}",
     ]
-    row = result.of(NONSENSE)
-    sentences.append(
-        f"The nonsense {row.label} {'raises' if row.random > plain.random else 'lowers'} the mean cosine of random "
-        f"pairs from {plain.random:.2f} to {row.random:.2f}; that of similar ones moves from {plain.similar:.2f} "
-        f"to {row.similar:.2f}: a threshold that was chosen without it no longer fits. "
-        + change_of_rho(row.change.points, "It")
-    )
     header = ("prompt", "ρ ×100", "change", "random pairs, cosine", "similar pairs, cosine")
     about = (
         f"{result.model}, {result.pairs.label}, {format_count(len(result.rows), 'prompt')}, encoded in {result.timed}"

@@ -20,9 +20,11 @@ from training.errors import InputError
 from training.evaluation.metrics import spearman
 from training.pooling import normalize_rows
 
-PAIRS = 200  # to measure the quality of both
-MAX_ROWS = 10  # of a ranking; the figure has them all
-MAX_CHARACTERS = 72  # of a sentence in a ranking
+# The pairs on which the quality of both models is measured.
+PAIRS = 200
+# The length of a ranking, and of a sentence in it; the figure has all candidates.
+MAX_ROWS = 10
+MAX_CHARACTERS = 72
 
 
 class Candidate(NamedTuple):
@@ -59,10 +61,17 @@ def measure(context: Context, query: str, k: int) -> Reranked:
     with Timed() as reranking:
         scores = cross_encoder.predict([(query, corpus.sentences[row]) for row in nearest])
     cross_ranks = rankdata(-scores, method="ordinal")
-    candidates = [
-        Candidate(corpus.sentences[row], float(cosines[row]), float(scores[i]), i + 1, int(cross_ranks[i]))
-        for i, row in enumerate(nearest)
-    ]
+    candidates = []
+    for i, row in enumerate(nearest):
+        candidates.append(
+            Candidate(
+                corpus.sentences[row],
+                float(cosines[row]),
+                float(scores[i]),
+                rank=i + 1,
+                cross_rank=int(cross_ranks[i]),
+            )
+        )
     return Reranked(candidates, corpus, retrieval, reranking)
 
 
@@ -78,22 +87,26 @@ def quality(context: Context) -> tuple[float, float]:
 
 def describe(result: Reranked, quality: tuple[float, float]) -> Markup:
     """Both orders side by side, and the time of each step; ``quality``: ρ of bi- and cross-encoder."""
-    corpus, by_cosine = result.corpus, result.candidates
+    corpus = result.corpus
+    by_cosine = result.candidates
     by_cross = sorted(by_cosine, key=lambda candidate: candidate.cross_rank)
-    count, data = len(corpus.sentences), data_label(corpus.data)
+    count = len(corpus.sentences)
+    data = data_label(corpus.data)
+    bi, cross = quality
     figures = (
         (f"{1_000 * result.retrieval.seconds:.0f} ms", "retrieve", f"query against {count} sentences"),
         (f"{1_000 * result.reranking.seconds:.0f} ms", "re-rank", f"{len(by_cosine)} pairs read together"),
-        ("{:.1f} / {:.1f}".format(*quality), "ρ ×100, bi / cross", f"on {PAIRS} pairs of {data}"),
+        (f"{bi:.1f} / {cross:.1f}", "ρ ×100, bi / cross", f"on {PAIRS} pairs of {data}"),
     )
-    exhaustive = result.reranking.seconds * count / len(by_cosine)  # for every sentence of the corpus
-    rows = [
-        (place, _ranked(first, f"{first.cosine:.2f}"), _ranked(second, f"{second.cross:.2f}, was {second.rank}"))
-        for place, (first, second) in enumerate(zip(by_cosine, by_cross, strict=True), start=1)
-    ]
+    # The time for every sentence of the corpus.
+    exhaustive = result.reranking.seconds * count / len(by_cosine)
+    rows = []
+    for first, second in zip(by_cosine[:MAX_ROWS], by_cross, strict=False):
+        score = f"{second.cross:.2f}, was {second.rank}"
+        rows.append((first.rank, _ranked(first, f"{first.cosine:.2f}"), _ranked(second, score)))
     return (
         tiles(figures)
-        + table(("", "by cosine", "by the cross-encoder"), rows[:MAX_ROWS], wide=True)
+        + table(("", "by cosine", "by the cross-encoder"), rows, wide=True)
         + measured(
             f"{format_count(count, 'sentence')} of {data}, encoded in {corpus.timed}. Reading all of them with the "
             f"cross-encoder would take about {format_duration(exhaustive)} (extrapolated)"

@@ -35,7 +35,8 @@ TEST_PAIRS = 200
 BATCH = 64
 STEPS = 60
 LEARNING_RATE = 2e-3
-HIGH = 0.7  # from where the cosines of E5 are said to begin
+# The cosines of E5 are said to begin here.
+HIGH = 0.7
 
 
 class Trained(NamedTuple):
@@ -65,11 +66,12 @@ class Trainings(NamedTuple):
     timed: samples.Timed  # all trainings
 
 
-@lru_cache(maxsize=4)  # while the reader looks at each temperature
+# The reader looks at each temperature in turn.
+@lru_cache(maxsize=4)
 def measure(context: Context, start: str) -> Trainings:
-    """Train once for each temperature. InputError if model or data cannot be loaded.
+    """Trains once for each temperature. InputError if model or data cannot be loaded.
 
-    ``start`` is what the layer starts from: "random" weights, or "trained", the setup's model.
+    ``start`` is the model that the layer starts from: "random" weights, or "trained", the setup's model.
     """
     import torch
 
@@ -77,14 +79,15 @@ def measure(context: Context, start: str) -> Trainings:
     model = samples.RANDOM_WEIGHTS if start == "random" else setup.model
     anchors, positives = _training_vectors(context, model)
     sample = samples.encode_sample(context, model, TEST_PAIRS)
-    tests = sample.by_pooling["mean"]
+    first, second = sample.by_pooling["mean"]
+    before = _cosines(None, first, second, sample.pairs.gold)
     after = []
     with samples.Timed() as timed:
         for temperature in TEMPERATURES:
             weight = _train(torch.from_numpy(anchors), torch.from_numpy(positives), temperature, setup.seed)
-            first, second = (vectors @ weight.numpy().T for vectors in tests)
-            after.append(_cosines(temperature, first, second, sample.pairs.gold))
-    return Trainings(_cosines(None, *tests, sample.pairs.gold), after, len(anchors), sample.pairs, timed)
+            layer = weight.numpy().T
+            after.append(_cosines(temperature, first @ layer, second @ layer, sample.pairs.gold))
+    return Trainings(before, after, len(anchors), sample.pairs, timed)
 
 
 def _train(anchors: Tensor, positives: Tensor, temperature: float, seed: int) -> Tensor:
@@ -107,16 +110,19 @@ def _train(anchors: Tensor, positives: Tensor, temperature: float, seed: int) ->
 
 
 def _cosines(temperature: float | None, first: np.ndarray, second: np.ndarray, gold: np.ndarray) -> Trained:
-    pairs, random = cosine(first, second), pair_cosines(first)
-    return Trained(temperature, 100 * spearman(pairs, gold), random, pairs[gold >= samples.SIMILAR_FROM])
+    pairs = cosine(first, second)
+    similar = pairs[gold >= samples.SIMILAR_FROM]
+    return Trained(temperature, 100 * spearman(pairs, gold), pair_cosines(first), similar)
 
 
 def _training_vectors(context: Context, model: str) -> tuple[np.ndarray, np.ndarray]:
     """Vectors of pairs of STSb train that mean about the same, (N, D) float32 each, not normalised."""
-    everything = samples.gold_sample(replace(context, setup=replace(context.setup, data="stsb:train")), 1_000_000)
+    setup = replace(context.setup, data="stsb:train")
+    everything = samples.gold_sample(replace(context, setup=setup), 1_000_000)
     similar = np.flatnonzero(everything.gold >= samples.SIMILAR_FROM)
-    rows = similar[samples.sample_rows(len(similar), TRAIN_PAIRS, context.setup.seed)]
-    sentences = [column[row] for column in (everything.first, everything.second) for row in rows]
+    rows = similar[samples.sample_rows(len(similar), TRAIN_PAIRS, setup.seed)]
+    sentences = [everything.first[row] for row in rows]
+    sentences += [everything.second[row] for row in rows]
     first, second = np.split(context.encoder_of(model).encode(sentences, normalize=False), 2)
     return first, second
 
@@ -125,9 +131,12 @@ def describe(result: Trainings, selected: Trained) -> Markup:
     """The cosines before training and after training with each temperature."""
     rows = []
     for training in (result.before, *result.after):
-        label, above = training.label, f"{100 * (training.random > HIGH).mean():.0f}%"
-        means = f"{training.mean:.2f}", f"{training.similar.mean():.2f}"
-        rows.append((label + (" (shown)" if training is selected else ""), *means, above, f"{training.rho:.1f}"))
+        label = training.label
+        if training is selected:
+            label += " (shown)"
+        above = f"{100 * (training.random > HIGH).mean():.0f}%"
+        means = (f"{training.mean:.2f}", f"{training.similar.mean():.2f}")
+        rows.append((label, *means, above, f"{training.rho:.1f}"))
     header = ("", "random pairs, mean", "similar pairs, mean", f"random pairs above {HIGH}", "ρ ×100")
     return (
         table(header, rows, wide=True)
@@ -140,23 +149,30 @@ def describe(result: Trainings, selected: Trained) -> Markup:
 
 
 def _findings(result: Trainings) -> list[str]:
-    low, before = result.after[0], result.before
+    before = result.before
+    low = result.after[0]
+    means = [training.mean for training in result.after]
     most_spread = min(result.after, key=lambda training: training.mean)
-    effect = (
-        f"The temperature decides how crowded they end: random pairs have a mean cosine of {low.mean:.2f} after "
-        f"τ = {low.temperature:g} and of {most_spread.mean:.2f} after τ = {most_spread.temperature:g}."
-        if low.mean - most_spread.mean > 0.1
-        else f"From this start the temperature hardly matters: after every τ random pairs have a mean cosine between "
-        f"{most_spread.mean:.2f} and {max(training.mean for training in result.after):.2f}; before, it was "
-        f"{before.mean:.2f}. A low temperature crowds nothing by itself; it leaves crowded what is crowded."
-    )
+    if low.mean - most_spread.mean > 0.1:
+        effect = (
+            f"The temperature decides how crowded they end: random pairs have a mean cosine of {low.mean:.2f} after "
+            f"τ = {low.temperature:g} and of {most_spread.mean:.2f} after τ = {most_spread.temperature:g}."
+        )
+    else:
+        effect = (
+            f"From this start the temperature hardly matters: after every τ random pairs have a mean cosine between "
+            f"{min(means):.2f} and {max(means):.2f}; before, it was {before.mean:.2f}. A low temperature crowds "
+            "nothing by itself; it leaves crowded what is crowded."
+        )
     best = max(result.after, key=lambda training: training.rho)
     gap = best.rho - low.rho
+    comment = "crowded or not, the order is about as good."
+    if gap >= 3:
+        comment = f"{gap:.1f} points lower, in so short a training."
     quality = (
-        f"The best ρ is {best.rho:.1f}, at τ = {best.temperature:g}; at τ = {low.temperature:g} it is {low.rho:.1f}"
+        f"The best ρ is {best.rho:.1f}, at τ = {best.temperature:g}; at τ = {low.temperature:g} it is {low.rho:.1f}: "
+        f"{comment}"
     )
-    as_good, lower = "crowded or not, the order is about as good.", f"{gap:.1f} points lower, in so short a training."
-    quality += f": {as_good if gap < 3 else lower}"
     if best.rho < before.rho:
         quality += f" Before training it was {before.rho:.1f}: so few pairs have nothing to teach this model."
     return [effect, quality]
@@ -171,6 +187,11 @@ def show(context: Context, start: str, temperature: float) -> Measurement:
 def build() -> Demo:
     choices = [("random weights: crowded", "random"), ("the tuned model: spread", "trained")]
     start = gr.Radio(choices, value="random", label="The layer starts from", elem_id="learn-start")
-    temperatures, hint = [(f"{value:g}", value) for value in TEMPERATURES], "All of them are trained; the table has all"
-    options = {"label": "Temperature τ in the figure", "info": hint, "elem_id": "learn-temperature"}
-    return Demo([start, gr.Radio(temperatures, value=TEMPERATURES[0], **options)], show)
+    temperature = gr.Radio(
+        [(f"{value:g}", value) for value in TEMPERATURES],
+        value=TEMPERATURES[0],
+        label="Temperature τ in the figure",
+        info="All of them are trained; the table has all",
+        elem_id="learn-temperature",
+    )
+    return Demo([start, temperature], show)

@@ -26,7 +26,8 @@ SOURCES: dict[str, tuple[str | None, str]] = {
     "random": (RANDOM_WEIGHTS, "mean"),
     "random cls": (RANDOM_WEIGHTS, "cls"),
 }
-DIMENSIONS = (16, 32, 64, 128, 256)  # kept, in the figure, beside all and those that the reader keeps
+# The numbers of dimensions in the figure, beside all of them and the reader's choice.
+DIMENSIONS = (16, 32, 64, 128, 256)
 
 
 class Spread(NamedTuple):
@@ -44,7 +45,7 @@ class Whitened(NamedTuple):
 
 
 def measure(context: Context, source: str, keep: int) -> Whitened:
-    """Whiten the vectors of ``source`` (a key of `SOURCES`) and keep so many dimensions, or as many as there are.
+    """Whitens the vectors of ``source``, a key of `SOURCES`, and keeps at most ``keep`` dimensions.
 
     InputError if the model or the data cannot be loaded.
     """
@@ -53,15 +54,15 @@ def measure(context: Context, source: str, keep: int) -> Whitened:
     u, v = (vectors.astype(np.float64) for vectors in sample.by_pooling[pooling])
     gold = sample.pairs.gold
     kernel, mean = whitening(np.concatenate([u, v]))
-    keep = max(1, min(keep, kernel.shape[1]))
-    white_u, white_v = (u - mean) @ kernel, (v - mean) @ kernel
+    rank = kernel.shape[1]
+    keep = max(1, min(keep, rank))
+    white_u = (u - mean) @ kernel
+    white_v = (v - mean) @ kernel
+    dimensions = {keep, rank}.union(k for k in DIMENSIONS if k < rank)
     return Whitened(
         before=_spread(u, v, gold),
         after=_spread(white_u[:, :keep], white_v[:, :keep], gold),
-        rho_by_dimension={
-            k: rho((white_u[:, :k], white_v[:, :k]), gold)
-            for k in sorted({*(k for k in DIMENSIONS if k < kernel.shape[1]), keep, kernel.shape[1]})
-        },
+        rho_by_dimension={k: rho((white_u[:, :k], white_v[:, :k]), gold) for k in sorted(dimensions)},
         sample=sample,
     )
 
@@ -69,8 +70,8 @@ def measure(context: Context, source: str, keep: int) -> Whitened:
 def whitening(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Vectors (N, D) -> the kernel (D, R) and the mean (D,); (vectors - mean) @ kernel has covariance I.
 
-    Columns in descending order of variance. R is the rank, at most D and N - 1: along the other directions the vectors
-    do not vary, and nothing can be scaled to variance 1.
+    The columns are in descending order of variance. R is the rank, at most D and N - 1: along the other directions the
+    vectors do not vary, so they cannot be scaled to variance 1.
     """
     mean = vectors.mean(axis=0)
     _, singular, directions = np.linalg.svd(vectors - mean, full_matrices=False)
@@ -84,11 +85,22 @@ def _spread(u: np.ndarray, v: np.ndarray, gold: np.ndarray) -> Spread:
 
 def kept_dimensions(rho: Mapping[int, float], before: float, keep: int) -> go.Figure:
     """ρ ×100 after whitening against the dimensions that are kept, and ρ before (dashed). The chosen one is marked."""
-    hover, style = "first %{x} dimensions: ρ %{y:.1f}<extra></extra>", {"line_width": 3, "marker_size": 8}
-    values = np.round(list(rho.values()), 2).tolist()
-    figure = add_scatter(go.Figure(), list(rho), values, "blue", hover, "lines+markers", name="whitened", **style)
-    annotation = {"text": f"before: {before:.1f}", "xanchor": "right", "x": 1, "font": {"size": 13}}
-    figure.add_hline(y=before, line={"dash": "dash", "color": PALETTE["orange"], "width": 2}, annotation=annotation)
+    figure = add_scatter(
+        go.Figure(),
+        list(rho),
+        np.round(list(rho.values()), 2).tolist(),
+        "blue",
+        "first %{x} dimensions: ρ %{y:.1f}<extra></extra>",
+        "lines+markers",
+        name="whitened",
+        line_width=3,
+        marker_size=8,
+    )
+    figure.add_hline(
+        y=before,
+        line={"dash": "dash", "color": PALETTE["orange"], "width": 2},
+        annotation={"text": f"before: {before:.1f}", "xanchor": "right", "x": 1, "font": {"size": 13}},
+    )
     add_scatter(figure, [keep], [round(rho[keep], 2)], "blue", mode="markers", marker_size=15)
     values = [*rho.values(), before]
     margin = max(2.0, 0.12 * (max(values) - min(values)))
@@ -99,11 +111,20 @@ def kept_dimensions(rho: Mapping[int, float], before: float, keep: int) -> go.Fi
 
 def describe(result: Whitened) -> Markup:
     """The distribution of the vectors before and after, and whether ρ rose."""
-    before, after, sample = result.before, result.after, result.sample
-    rows = [
-        (name, f"{of.random_cosine:z.2f}", f"{of.effective_rank:.0f}", str(of.dimensions), f"{of.rho:.1f}")
-        for name, of in (("before", before), ("whitened", after))
-    ]
+    before = result.before
+    after = result.after
+    sample = result.sample
+    rows = []
+    for name, spread in (("before", before), ("whitened", after)):
+        rows.append(
+            (
+                name,
+                f"{spread.random_cosine:z.2f}",
+                f"{spread.effective_rank:.0f}",
+                str(spread.dimensions),
+                f"{spread.rho:.1f}",
+            )
+        )
     best = max(result.rho_by_dimension, key=result.rho_by_dimension.__getitem__)
     sentences = [
         change_of_rho(after.rho - before.rho, f"Whitening to {after.dimensions} dimensions"),

@@ -30,7 +30,7 @@ class Representations(NamedTuple):
 
 
 def measure(context: Context, model: str, pairs: int) -> Representations:
-    """Measure all representations on the same pairs. InputError if a model cannot be loaded."""
+    """Measures all representations on the same pairs. InputError if a model cannot be loaded."""
     sample = gold_sample(context, pairs)
     counts = TfIdf().encode([*sample.first, *sample.second])
     rows = [Representation("TF-IDF", "counts of words, no network", rho(np.split(counts, 2), sample.gold))]
@@ -52,7 +52,9 @@ def measure(context: Context, model: str, pairs: int) -> Representations:
 
 def _cls_and_mean(context: Context, model: str, label: str, pairs: int) -> list[Representation]:
     sample = encode_sample(context, model, pairs)
-    mean = "all output vectors, averaged" + (" – what it was trained for" if model == DEFAULT_MODEL else "")
+    mean = "all output vectors, averaged"
+    if model == DEFAULT_MODEL:
+        mean += " – what it was trained for"
     return [
         Representation(f"{label}: CLS", "the vector of the first token", sample.rho("cls")),
         Representation(f"{label}: mean", mean, sample.rho("mean")),
@@ -61,11 +63,17 @@ def _cls_and_mean(context: Context, model: str, label: str, pairs: int) -> list[
 
 def quality_bars(rows: list[Representation]) -> go.Figure:
     """Spearman ×100 of each kind of sentence vector, the last one in the accent colour."""
-    labels = [short_label(row.label, 40).replace(": ", ":<br>") for row in rows]
-    text = {"text": [f"{row.rho:.1f}" for row in rows], "textposition": "outside", "cliponaxis": False}
-    style = {"marker_color": [PALETTE["grey"]] * (len(rows) - 1) + [PALETTE["blue"]], "orientation": "h"}
-    hover, values = "%{y}: %{x:.2f}<extra></extra>", [round(row.rho, 2) for row in rows]
-    figure = go.Figure(go.Bar(x=values, y=labels, hovertemplate=hover, **style, **text))
+    figure = go.Figure()
+    figure.add_bar(
+        x=[round(row.rho, 2) for row in rows],
+        y=[short_label(row.label, 40).replace(": ", ":<br>") for row in rows],
+        orientation="h",
+        marker_color=[PALETTE["grey"]] * (len(rows) - 1) + [PALETTE["blue"]],
+        hovertemplate="%{y}: %{x:.2f}<extra></extra>",
+        text=[f"{row.rho:.1f}" for row in rows],
+        textposition="outside",
+        cliponaxis=False,
+    )
     figure.update_layout(xaxis_range=[0, 112], yaxis_autorange="reversed")
     return styled(figure, 44 * len(rows) + 70, "Spearman ρ ×100")
 
@@ -80,9 +88,14 @@ def show(context: Context, pairs: float, model: str) -> Measurement:
 def build() -> Demo:
     with gr.Row():
         pairs = gr.Slider(100, 500, 200, step=100, label="Pairs of STSb dev", min_width=180, elem_id="learn-pairs")
-        hint, options = (
-            "Or a Hub id, where the Hub can be reached",
-            {"max_lines": 1, "submit_btn": True, "min_width": 220},
+        model = gr.Textbox(
+            DEFAULT_MODEL,
+            label="Model",
+            info="Or a Hub id, where the Hub can be reached",
+            max_lines=1,
+            submit_btn=True,
+            min_width=220,
+            elem_id="learn-model",
         )
-        model = gr.Textbox(DEFAULT_MODEL, label="Model", info=hint, elem_id="learn-model", **options)
-    return Demo([pairs, model], show, model, triggers=[pairs.change, model.submit])  # not while a Hub id is typed
+    # Nothing is measured while a Hub id is typed.
+    return Demo([pairs, model], show, model, triggers=[pairs.change, model.submit])
