@@ -10,7 +10,7 @@ from sbert_app.figures import compare as figures
 from sbert_app.formats import format_count, format_number
 from sbert_app.pages.compare.two_sentences import TwoSentences
 from sbert_app.pages.components.address import inputs_of, keep_touched, remember
-from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, on_open
+from sbert_app.pages.components.events import Update, event_options, on_open
 from sbert_app.pages.components.measure_tab import MeasureTab, visible
 from sbert_app.pages.components.messages import heading, lead
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_and_pooling
@@ -48,9 +48,15 @@ def build(services: Services) -> None:
             gr.Warning(error.public)
             return gr.skip()
 
-    restored = on_open(opened, lines, **UNQUEUED).then(None, None, lines, js="() => window.keptLines()")
+    restored = on_open(opened, lines).then(None, None, lines, js="() => window.keptLines()")
     keep_touched([lines], restored)
-    lines.change(None, lines, None, js="(text) => { window.keepLines(text); }", **EVERY)
+    lines.change(
+        None,
+        lines,
+        None,
+        js="(text) => { window.keepLines(text); }",
+        **event_options(queue=False, trigger_mode="multiple"),
+    )
 
 
 def _many_sentences(services: Services) -> gr.Textbox:

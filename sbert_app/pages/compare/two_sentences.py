@@ -1,12 +1,12 @@
 """The first tab of the front page: two sentences, their scores, and the words behind them."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, Literal
 
 import gradio as gr
 from markupsafe import Markup
@@ -14,7 +14,7 @@ from markupsafe import Markup
 from sbert_app.pages.compare import answers
 from sbert_app.pages.compare.answers import Answer, Question, compute
 from sbert_app.pages.components.address import keep_touched
-from sbert_app.pages.components.events import LATEST, PRIVATE, UNQUEUED, Questions, Update, ask, follow, on_open
+from sbert_app.pages.components.events import Questions, Update, ask, event_options, follow, on_open
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden
 from sbert_app.pages.components.messages import ask_first, error_message, note, waiting
 from sbert_app.pages.components.pickers import (
@@ -98,32 +98,46 @@ class TwoSentences:
         # The answer itself sets the pooling, which must not ask again.
         edited = [field.change for field in inputs if field is not self.pooling]
         state = [self.random_stsb, self.shown_model, self.stopped, self.questions]
-        answered: dict[str, Any] = {"fn": self.answer_pair, "inputs": [*inputs, *state], "outputs": outputs, **UNQUEUED}
-        triggers = [*edited, self.pooling.input, self.download_ended.change]
-        changed = gr.on(triggers, **answered, trigger_mode="always_last")
-        repeated = self.asker.again(**answered, trigger_mode="once")
-        loading = [*inputs, self.stopped, self.questions]
-        self.download_needed.change(self.load_models, loading, [*outputs, self.download_ended], **LATEST)
+
+        def answer_on(
+            event: Callable[..., Any],
+            handler: Callable[..., Any] = self.answer_pair,
+            trigger_mode: Literal["once", "always_last"] | None = None,
+        ) -> None:
+            """Answers at an event. Then the address is updated, and a reason is added to the answer."""
+            options = event_options(queue=False, trigger_mode=trigger_mode)
+            answered = event(handler, [*inputs, *state], outputs, **options)
+            answered.then(None, inputs, None, js=REMEMBER_PAIR, trigger_mode="always_last")
+            answered.then(self.add_reason, self.questions, self.answer, **event_options(trigger_mode="always_last"))
+
+        changes = [*edited, self.pooling.input, self.download_ended.change]
+        answer_on(partial(gr.on, changes), trigger_mode="always_last")
+        answer_on(self.asker.again, trigger_mode="once")
+        self.download_needed.change(
+            self.load_models,
+            [*inputs, self.stopped, self.questions],
+            [*outputs, self.download_ended],
+            **event_options(trigger_mode="always_last"),
+        )
         # Enter starts a stopped download again, too.
-        again = gr.on([self.a.submit, self.b.submit, self.download.click], lambda: None, None, self.stopped, **UNQUEUED)
-        opened = keep_touched(inputs, on_open(self.open_link, [*inputs, self.shown_model, self.stopped], **UNQUEUED))
-        first = opened.then(**{**answered, "fn": self.answer_first})
-        for event in (changed, repeated, again.then(**answered), first.then(**answered)):
-            event.then(None, inputs, None, js=REMEMBER_PAIR, trigger_mode="always_last")
-            event.then(self.add_reason, self.questions, self.answer, **LATEST)
-        self.ask_reason.click(partial(self.add_reason, is_asked=True), self.questions, self.answer, **PRIVATE)
+        starts = [self.a.submit, self.b.submit, self.download.click]
+        started = gr.on(starts, lambda: None, None, self.stopped, **event_options(queue=False))
+        answer_on(started.then)
+        opened = keep_touched(inputs, on_open(self.open_link, [*inputs, self.shown_model, self.stopped]))
+        answer_on(opened.then, self.answer_first)
+        self.ask_reason.click(partial(self.add_reason, is_asked=True), self.questions, self.answer, **event_options())
         follow(self.calibration, self.show_calibrated, [self.questions], [self.answer, self.calibration])
         # The inputs are noted before the download stops: a change that waits for its end must not start it again.
-        noted = self.stop.click(lambda *typed: typed, inputs, self.stopped, **UNQUEUED)
-        noted.then(self.stop_loading, None, None, **UNQUEUED)
+        noted = self.stop.click(lambda *typed: typed, inputs, self.stopped, **event_options(queue=False))
+        noted.then(self.stop_loading, None, None, **event_options(queue=False))
         for chip, pair in zip(self.chips, examples.pairs(), strict=True):
-            chip.click(lambda pair=pair: (pair.a, pair.b), None, [self.a, self.b], **UNQUEUED)
+            chip.click(lambda pair=pair: (pair.a, pair.b), None, [self.a, self.b], **event_options(queue=False))
 
         def draw_pair() -> tuple[str, str, examples.ExamplePair]:
             pair = examples.random_stsb_pair(self.services.settings.home)
             return pair.a, pair.b, pair
 
-        self.random_pair.click(draw_pair, None, [self.a, self.b, self.random_stsb], **PRIVATE)
+        self.random_pair.click(draw_pair, None, [self.a, self.b, self.random_stsb], **event_options())
 
     def open_link(self, request: gr.Request) -> tuple[Any, ...]:
         """The inputs in the address; those that it omits, or gets wrong, keep their defaults.

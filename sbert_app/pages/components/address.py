@@ -11,7 +11,7 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.events import EVERY, UNQUEUED, on_open
+from sbert_app.pages.components.events import event_options, on_open
 
 _groups = count()
 
@@ -33,7 +33,7 @@ def remember(
     def restore(request: gr.Request) -> list[Any]:
         return values_of(controls, request)
 
-    restored = keep_touched(controls, on_open(restore, list(controls), **UNQUEUED))
+    restored = keep_touched(controls, on_open(restore, list(controls)))
     rows = {tabs: sections} if sections else {}
     for section in sections:
         rows |= {inner: _sections(inner) for inner in section.children if isinstance(inner, gr.Tabs)}
@@ -66,7 +66,14 @@ def keep_touched(controls: Sequence[Any], opened: Any) -> Any:
     group = next(_groups)
     initial = json.dumps([control.value for control in controls])
     note = f"(...values) => {{ window.noteTouched({group}, {initial}, values); }}"
-    gr.on([control.input for control in controls], None, list(controls), None, js=note, **EVERY)
+    gr.on(
+        [control.input for control in controls],
+        None,
+        list(controls),
+        None,
+        js=note,
+        **event_options(queue=False, trigger_mode="multiple"),
+    )
     # A paste fires no input event of Gradio.
     texts = json.dumps([control.elem_id if isinstance(control, gr.Textbox) else None for control in controls])
     return opened.then(None, None, list(controls), js=f"() => window.keepTouched({group}, {texts})")
@@ -77,7 +84,14 @@ def keep(controls: Sequence[Any], restored: Any, passing: Mapping[Any, Sequence[
     ids = json.dumps([control.elem_id for control in controls])
     silent = json.dumps([[control.value, *(passing or {}).get(control, ())] for control in controls])
     js = f"(...values) => {{ window.rememberControls({ids}, {silent}, values); }}"
-    gr.on([control.change for control in controls], None, list(controls), None, js=js, **EVERY)
+    gr.on(
+        [control.change for control in controls],
+        None,
+        list(controls),
+        None,
+        js=js,
+        **event_options(queue=False, trigger_mode="multiple"),
+    )
     restored.then(None, None, None, js="() => window.addressIsRestored()")
 
 

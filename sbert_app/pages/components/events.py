@@ -16,33 +16,39 @@ a later question was asked meanwhile:
 import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import gradio as gr
 
 # The answer of a handler: component -> its new value.
 Update = dict[Any, Any]
-# An event of the page alone: no endpoint of the public API, no spinner over its outputs.
-PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
-# For a control that changes again before its answer comes: its last value is answered next. The answer must not set the
-# control itself, which would undo the next choice.
-LATEST: dict[str, Any] = {**PRIVATE, "trigger_mode": "always_last"}
-# For handlers that take milliseconds: they are answered at once, outside the queue.
-UNQUEUED: dict[str, Any] = {**PRIVATE, "queue": False}
-# For events that must all be handled. By default Gradio drops an event that comes before the last answer is processed
-# in the browser. Two listeners of one event need this too: after "always_last", the default of ``change``, Gradio calls
-# all listeners of the event again, and two of them would call each other for seconds.
-EVERY: dict[str, Any] = {**UNQUEUED, "trigger_mode": "multiple"}
 
 
-def on_open(handler: Callable[..., Any] | None = None, outputs: Any = None, **options: Any) -> Any:
+def event_options(
+    *, queue: bool = True, trigger_mode: Literal["once", "multiple", "always_last"] | None = None
+) -> dict[str, Any]:
+    """Returns the options of an event that only the page uses: it is not in the public API, and shows no spinner.
+
+    Args:
+        queue: whether the handler waits in Gradio's queue. A handler that takes milliseconds need not wait.
+        trigger_mode: what Gradio does with an event that comes before the browser has processed the last answer.
+
+            - "multiple" handles it at once. An event with two listeners needs this: after "always_last", the default of
+              ``change``, Gradio calls all listeners of the event again, and two of them call each other for seconds.
+            - "always_last" handles the last one of them next. The answer must not set the control that was changed,
+              because that would undo the next choice.
+            - "once", the default of the other events, drops it.
+    """
+    return {"api_visibility": "private", "show_progress": "hidden", "queue": queue, "trigger_mode": trigger_mode}
+
+
+def on_open(handler: Callable[..., Any] | None = None, outputs: Any = None, *, queue: bool = False) -> Any:
     """Calls ``handler`` when the page that is being built is opened; ``gr.on`` without triggers and inputs does that.
 
     A handler with inputs comes second: ``on_open().then(handler, inputs, outputs)``.
     """
-    if handler is None:
-        options = {"js": "() => {}"}
-    return gr.on(None, handler, None, outputs, **options)
+    js = "() => {}" if handler is None else None
+    return gr.on(None, handler, None, outputs, js=js, **event_options(queue=queue))
 
 
 def enable_when(button: gr.Button, needs: Mapping[Any, str]) -> None:
@@ -50,18 +56,33 @@ def enable_when(button: gr.Button, needs: Mapping[Any, str]) -> None:
     js = f"(...values) => window.enableWhen({json.dumps([button.value, *needs.values()])}, values)"
     button.value = f"{button.value}: {next(iter(needs.values()))}"
     button.interactive = False
-    gr.on([field.change for field in needs], None, list(needs), button, js=js, **EVERY)
+    gr.on(
+        [field.change for field in needs],
+        None,
+        list(needs),
+        button,
+        js=js,
+        **event_options(queue=False, trigger_mode="multiple"),
+    )
 
 
 def on_choice(
-    picker: Any, handler: Callable[..., Update], inputs: Sequence[Any], outputs: Sequence[Any], **options: Any
+    picker: Any,
+    handler: Callable[..., Update],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    *,
+    queue: bool = True,
 ) -> Any:
-    """Calls ``handler`` at a choice. The picker itself is not updated, as it may have changed again meanwhile."""
+    """Calls ``handler`` at a choice, and updates every output but the picker, which may have changed again since."""
 
-    def others(*values: Any) -> Update:
-        return {component: value for component, value in handler(*values).items() if component is not picker}
+    def update_others(*values: Any) -> Update:
+        update = dict(handler(*values))
+        update.pop(picker, None)
+        return update
 
-    return picker.input(others, inputs, [part for part in outputs if part is not picker], **LATEST, **options)
+    others = [component for component in outputs if component is not picker]
+    return picker.input(update_others, inputs, others, **event_options(queue=queue, trigger_mode="always_last"))
 
 
 # So many answers to a page may be on their way at a time.
@@ -125,7 +146,12 @@ def follow(
         return {newest: name, **updates}
 
     def show_on(event: Callable[..., Any], **options: Any) -> Any:
-        return event(show, [questions, answered, newest, *inputs], [newest, *outputs], **{**UNQUEUED, **options})
+        return event(
+            show,
+            [questions, answered, newest, *inputs],
+            [newest, *outputs],
+            **{**event_options(queue=False), **options},
+        )
 
     show_on(timer.tick)
     return show_on

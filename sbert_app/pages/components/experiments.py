@@ -17,7 +17,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.formats import format_count, format_estimate, format_time
-from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, Questions, Update, ask, follow
+from sbert_app.pages.components.events import Output, Questions, Update, ask, event_options, follow
 from sbert_app.pages.components.messages import error_message, error_of
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.access import visitor_of
@@ -75,12 +75,19 @@ class ExperimentPanel:
         names = [] if name is None else [name]
         look = partial(self.look, show, len(names))
         show_on = follow(self.timer, look, [self.selected, *names, *others], [*own, *outputs])
-        show_on(self.picker.input(lambda experiment_id: experiment_id, self.picker, self.selected, **EVERY).then)
+        show_on(
+            self.picker.input(
+                lambda experiment_id: experiment_id,
+                self.picker,
+                self.selected,
+                **event_options(queue=False, trigger_mode="multiple"),
+            ).then
+        )
         actions = {self.stop: "stop", self.resume: "resume", self.confirm: "delete"}
         for button, action in actions.items():
             act = partial(_act, getattr(self.experiments, action))
-            show_on(button.click(act, self.selected, self.status, **UNQUEUED).then)
-        self.delete.click(lambda: gr.update(visible=True), None, self.confirm, **UNQUEUED)
+            show_on(button.click(act, self.selected, self.status, **event_options(queue=False)).then)
+        self.delete.click(lambda: gr.update(visible=True), None, self.confirm, **event_options(queue=False))
         return show_on
 
     def look(self, show: Show, names: int, selected: str | None, *values: Any) -> dict[Any, Any]:
@@ -192,8 +199,8 @@ class StartForm:
         """Shows the estimate at events of the fields, or by ``event.then`` when the handler of an event is done."""
         inputs = [self.questions, *self.inputs]
         outputs = [self.planned, *self.described]
-        settled = listen(None, None, None, js=SETTLED, **EVERY)
-        settled.then(self._estimate, inputs, outputs, **EVERY)
+        settled = listen(None, None, None, js=SETTLED, **event_options(queue=False, trigger_mode="multiple"))
+        settled.then(self._estimate, inputs, outputs, **event_options(queue=False, trigger_mode="multiple"))
 
     def start_on(self, button: gr.Button, start: Callable[..., str], selected: Any) -> Any:
         """Starts runs at a press of ``button``; ``start(visitor, *values)`` returns the id for ``selected``."""
@@ -204,7 +211,7 @@ class StartForm:
             except UserFacingError as error:
                 return error_message(error), gr.skip()
 
-        return button.click(press, self.inputs, [self.planned, selected], **UNQUEUED)
+        return button.click(press, self.inputs, [self.planned, selected], **event_options(queue=False))
 
     def _estimate(self, questions: Questions, *values: Any) -> Update:
         """The plan. The answer to older values of the form, which may arrive last, is not shown."""

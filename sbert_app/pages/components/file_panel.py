@@ -26,7 +26,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.formats import format_count
-from sbert_app.pages.components.events import EVERY, LATEST, Update, on_choice
+from sbert_app.pages.components.events import Update, event_options, on_choice
 from sbert_app.pages.components.messages import error_message, sentence_case, waiting
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.container import Services
@@ -184,10 +184,18 @@ class FilePanel:
         outputs = [self.table, *self.columns, self.read_as, *self.doctor.outputs]
         self.hold([])
         # The event after which a person has given a column another role.
-        self.role_event = self.table.role(self.choose, inputs, outputs, **EVERY)
+        self.role_event = self.table.role(
+            self.choose, inputs, outputs, **event_options(queue=False, trigger_mode="multiple")
+        )
         self.doctor.wire(file, self.inputs)
         if state is None:
-            gr.on([upload.upload, upload.clear], self.describe, upload, self.outputs, **LATEST)
+            gr.on(
+                [upload.upload, upload.clear],
+                self.describe,
+                upload,
+                self.outputs,
+                **event_options(trigger_mode="always_last"),
+            )
             for picker in (self.encoding, self.sheet):
                 on_choice(picker, self.describe, [upload, self.encoding, self.sheet], self.outputs)
 
@@ -429,7 +437,9 @@ class FileDoctor:
 
     def wire(self, file: Any, choices: Sequence[Any]) -> None:
         """Takes the file from an upload or a state, and how it is read from the inputs of the panel."""
-        self.fold.expand(self.diagnose, [file, *choices], [self.findings, self.download], **LATEST)
+        self.fold.expand(
+            self.diagnose, [file, *choices], [self.findings, self.download], **event_options(trigger_mode="always_last")
+        )
 
     def offered(self, is_visible: bool = True) -> Update:
         """The closed fold of another file."""

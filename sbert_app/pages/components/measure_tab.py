@@ -29,7 +29,7 @@ from typing import Any, Literal
 
 import gradio as gr
 
-from sbert_app.pages.components.events import EVERY, LATEST, PRIVATE, UNQUEUED, Questions, Update, note_action
+from sbert_app.pages.components.events import Questions, Update, event_options, note_action
 from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, progress_bar
 from sbert_app.services.background.tasks import Owner, Superseded, TaskResult
 from sbert_app.services.background.watch import Watch
@@ -112,7 +112,7 @@ class MeasureTab:
             return gr.Button(STOPPING, interactive=False)
 
         if self.stop is not None:
-            self.stop.click(halt, None, self.stop, **UNQUEUED)
+            self.stop.click(halt, None, self.stop, **event_options(queue=False))
 
     def wire(
         self,
@@ -140,16 +140,29 @@ class MeasureTab:
         changes = [getattr(part, name, None) for part in inputs for name in ("input", "upload", "clear")]
         dim, undim = (f"() => window.dim({ids}, {is_stale})" for is_stale in ("true", "false"))
         if any(changes):
-            gr.on([change for change in changes if change], None, None, None, js=dim, **EVERY)
+            gr.on(
+                [change for change in changes if change],
+                None,
+                None,
+                None,
+                js=dim,
+                **event_options(queue=False, trigger_mode="multiple"),
+            )
         for button, work in ((self.start, measure), *others):
             done = self.on(button.click, self.handler(work, empty), inputs, outputs, concurrency_limit=limit)
-            button.click(None, None, None, js=f"() => window.dim(['{self.status.elem_id}'], false)", **EVERY)
-            done.then(None, None, None, js=undim, **EVERY)
+            button.click(
+                None,
+                None,
+                None,
+                js=f"() => window.dim(['{self.status.elem_id}'], false)",
+                **event_options(queue=False, trigger_mode="multiple"),
+            )
+            done.then(None, None, None, js=undim, **event_options(queue=False, trigger_mode="multiple"))
         if example is None:
             return
         was_opened = gr.State(False)
         starts = gr.State({})
-        self.start.click(note_action, starts, None, **EVERY)
+        self.start.click(note_action, starts, None, **event_options(queue=False, trigger_mode="multiple"))
 
         def first(opened: bool, starts: Questions) -> Update:
             try:
@@ -175,8 +188,10 @@ class MeasureTab:
 
         listen = partial(gr.on, events) if isinstance(events, list) else events
         parts = list(dict.fromkeys([*self.outputs, *outputs]))
-        event = listen(handler, inputs, parts, **{"concurrency_limit": 2, **LATEST, **options})
-        event.failure(failed, None, self.outputs, **PRIVATE)
+        event = listen(
+            handler, inputs, parts, **{"concurrency_limit": 2, **event_options(trigger_mode="always_last"), **options}
+        )
+        event.failure(failed, None, self.outputs, **event_options())
         return event
 
     def handler(

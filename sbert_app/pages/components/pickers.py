@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 import gradio as gr
 
 from sbert_app.formats import format_time
-from sbert_app.pages.components.events import EVERY, UNQUEUED, on_open
+from sbert_app.pages.components.events import event_options, on_open
 from sbert_app.services.container import Services
 from sbert_app.services.runs.record import Run
 from training.catalogue import (
@@ -67,7 +67,7 @@ def read_anew(services: Services, app: gr.Blocks) -> None:
         return {picker: gr.update(choices=choices(runs)) for picker, choices in pickers.items()}
 
     if pickers:
-        on_open(read, [*pickers], **UNQUEUED)
+        on_open(read, [*pickers])
 
 
 def model_choices(
@@ -185,7 +185,7 @@ def model_and_pooling(services: Services, prefix: str) -> tuple[gr.Dropdown, gr.
         own = services.models.own_pooling(named_model(name))
         return gr.skip() if own is None else pooling_radio(own)
 
-    model.input(own_pooling, model, pooling, **EVERY)
+    model.input(own_pooling, model, pooling, **event_options(queue=False, trigger_mode="multiple"))
     return model, pooling
 
 
@@ -235,9 +235,14 @@ def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) 
         prompts = gr.Dropdown(_prompt_choices(services, parsed, roles), value=_prompt_value(parsed))
         return str(parsed.dimension or ALL), prompts, parsed.dtype or AUTO
 
-    model.change(show, model, [dimension, prompt, precision], **EVERY)
+    model.change(show, model, [dimension, prompt, precision], **event_options(queue=False, trigger_mode="multiple"))
     for control in (dimension, prompt, precision):
-        control.input(_with_settings, [model, dimension, prompt, precision], model, **EVERY)
+        control.input(
+            _with_settings,
+            [model, dimension, prompt, precision],
+            model,
+            **event_options(queue=False, trigger_mode="multiple"),
+        )
 
 
 def _with_settings(name: str | None, dimension: str | None, prompt: str | None, precision: str | None) -> Any:
