@@ -70,7 +70,7 @@ def example(**values: Any) -> ConfigDict:
 
 @dataclass(frozen=True)
 class Call:
-    """What an endpoint knows about a request besides its body.
+    """A request without its body.
 
     Attributes:
         visitor: the address that the request came from.

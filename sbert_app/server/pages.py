@@ -204,8 +204,8 @@ async def _misfit(request: Request, error: Exception) -> Response:
     return error_answer(request.url.path, 400, "the request holds what this page does not send; reload it")
 
 
-# Gradio raises KeyError for an unknown event number, and TypeError for a part of an upload that is not a file. Errors in
-# the handlers of events do not get here.
+# Gradio raises KeyError for an unknown event number, and TypeError for a part of an upload that is not a file. Errors
+# in the handlers of events do not get here.
 EXCEPTION_HANDLERS: dict[Any, Any] = {404: _no_answer, 405: _no_answer, KeyError: _misfit, TypeError: _misfit}
 
 
