@@ -1,4 +1,4 @@
-"""The front page: how similar two sentences are and why, and in a second tab every pair of up to 500."""
+"""The front page: how similar two sentences are and why. The second tab compares every pair of up to 500 sentences."""
 
 from functools import partial
 from typing import Any
@@ -34,7 +34,7 @@ def build(services: Services) -> None:
             TwoSentences(services).wire()
         with gr.Tab("Many sentences", id="many") as many:
             lines = _many_sentences(services)
-    # The first tab names its question in the address itself.
+    # The first tab writes its question to the address itself.
     remember(inputs_of(many), tabs)
 
     def opened(request: gr.Request) -> Any:
@@ -43,10 +43,12 @@ def build(services: Services) -> None:
         if not token:
             return gr.skip()
         try:
-            return "\n".join(" ".join(sentence.split()) for sentence in services.shared_sentences.sentences(token))
+            sentences = services.shared_sentences.sentences(token)
         except UserFacingError as error:
             gr.Warning(error.public)
             return gr.skip()
+        # One line for each sentence.
+        return "\n".join(" ".join(sentence.split()) for sentence in sentences)
 
     restored = on_open(opened, lines).then(None, None, lines, js="() => window.keptLines()")
     keep_touched([lines], restored)
@@ -60,7 +62,7 @@ def build(services: Services) -> None:
 
 
 def _many_sentences(services: Services) -> gr.Textbox:
-    """Builds the second tab with the lines of an example. Returns the field of the sentences."""
+    """Builds the second tab with the lines of an example, and returns the field of the sentences."""
     lines = gr.Textbox(
         examples.lines(),
         label="Sentences, one per line",
@@ -99,13 +101,16 @@ def _many_sentences(services: Services) -> gr.Textbox:
 
 
 def ranked(pairs: AllPairs) -> Markup:
-    """A table of the pairs, the most similar first."""
-    cross = [] if pairs.cross is None else [("cross-encoder", "number")]
-    columns = [("cosine", "number"), *cross, ("sentence", ""), ("sentence", "")]
-    rows = [
-        [format_number(cosine, 3), *([] if score is None else [format_number(score, 3)]), first, second]
-        for cosine, score, first, second in pairs.ranked()
-    ]
+    """Renders a table of the pairs, the most similar first."""
+    columns = [("cosine", "number"), ("sentence", ""), ("sentence", "")]
+    if pairs.cross is not None:
+        columns.insert(1, ("cross-encoder", "number"))
+    rows = []
+    for cosine, score, first, second in pairs.ranked():
+        row = [format_number(cosine, 3), first, second]
+        if score is not None:
+            row.insert(1, format_number(score, 3))
+        rows.append(row)
     count = len(pairs.lines) * (len(pairs.lines) - 1) // 2
     which = "All" if len(rows) == count else f"The first {len(rows)} of"
     caption = f"{which} {format_count(count, 'pair')}, most similar first"
