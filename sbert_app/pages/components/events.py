@@ -1,8 +1,8 @@
-"""The options of Gradio events that several pages share, and a way to drop answers that are out of date.
+"""The options of Gradio events that several pages share, and a way to drop outdated answers.
 
-Gradio answers events in parallel: the load of a page, a change of a control, a press of a button. Whichever answer
-comes last would stay on the page. A handler therefore notes its question before it computes, and returns nothing new if
-a later question was asked meanwhile:
+Gradio answers events in parallel: the load of a page, a change of a control, a press of a button. The answer that comes
+last would stay on the page, even if it belongs to an older event. A handler therefore notes its question before it
+computes, and returns no updates if a newer question has been asked since:
 
     questions = gr.State({})
     control.change(handler, [questions, …], …)
@@ -85,7 +85,7 @@ def on_choice(
     return picker.input(update_others, inputs, others, **event_options(queue=queue, trigger_mode="always_last"))
 
 
-# So many answers to a page may be on their way at a time.
+# The maximum number of answers that may be on their way to a page at the same time.
 MOST_ANSWERS = 16
 _answers = count()
 
@@ -106,9 +106,10 @@ def note_action(questions: Questions) -> None:
 
 
 class Output(NamedTuple):
-    """A state of a component that shows long work; it is sent only if the browser does not have this version yet.
+    """A state of a component that shows long work. It is sent only if the browser does not have this version yet.
 
-    ``update`` is the update, or a function that makes it; with None, the version is the value itself.
+    Attributes:
+        update: the update, or a function that returns it. With None, the version is the value itself.
     """
 
     version: Any
@@ -118,21 +119,23 @@ class Output(NamedTuple):
 def follow(
     timer: gr.Timer, look: Callable[..., Mapping[Any, Any]], inputs: Sequence[Any], outputs: Sequence[Any]
 ) -> Callable[..., Any]:
-    """Shows the progress of long work: at each tick of ``timer``, the result of ``look`` for the values of ``inputs``.
+    """Shows the progress of long work at each tick of a timer.
 
-    The result has a value or an `Output` for each component. With outputs an open tab costs little and never flickers.
+    Args:
+        look: returns a value or an `Output` for each component, given the values of ``inputs``. With an `Output`, only
+            changes are sent, so that an open tab costs little and does not flicker.
 
     Returns:
-        A function that shows the progress at another event too: ``show_on(button.click(start, …).then)``.
+        A function that shows the progress at another event as well: ``show_on(button.click(start, …).then)``.
     """
-    # Answers may cross on their way. The page names the one that it shows, and is sent what differs from that.
+    # Answers may overtake each other. The page says which answer it shows, and gets the differences to that one.
     newest = gr.HTML("", visible="hidden")
     questions = gr.State({})
     # The versions that the page has after each of the last answers.
     answered = gr.State({})
 
     def show(looks: Questions, answers: dict[str, dict[Any, Any]], last: str, *values: Any) -> Update:
-        # A look that began earlier may end later, with an older state.
+        # A look that started earlier may end later, with an older state.
         is_newest = ask(looks)
         now = look(*values)
         sent = dict(answers.get(last, {}))
@@ -142,6 +145,7 @@ def follow(
         name = str(next(_answers))
         answers[name] = sent
         for old in list(answers)[:-MOST_ANSWERS]:
+            # Another look may have removed it.
             answers.pop(old, None)
         return {newest: name, **updates}
 
@@ -158,16 +162,21 @@ def follow(
 
 
 def changes(now: Mapping[Any, Any], sent: dict[Any, Any]) -> Update:
-    """The updates of ``now`` whose versions are not in ``sent`` yet; ``sent`` is brought up to date."""
+    """Returns the updates of ``now`` whose versions are not in ``sent`` yet, and adds these versions to ``sent``."""
     updates: Update = {}
     for component, value in now.items():
-        if isinstance(value, Output):
-            version, update = value
-            # The hash stands for a text, which may be a whole page of HTML.
-            key = hash(version) if isinstance(version, str) else version
-            if component in sent and sent[component] == key:
-                continue
-            sent[component] = key
-            value = version if update is None else update() if callable(update) else update
-        updates[component] = value
+        if not isinstance(value, Output):
+            updates[component] = value
+            continue
+        version, update = value
+        # Texts may be whole pages of HTML, so only their hashes are kept.
+        key = hash(version) if isinstance(version, str) else version
+        if component in sent and sent[component] == key:
+            continue
+        sent[component] = key
+        if update is None:
+            update = version
+        elif callable(update):
+            update = update()
+        updates[component] = update
     return updates
