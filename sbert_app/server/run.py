@@ -53,7 +53,7 @@ FILES = 16_384
 UNREAD_SECONDS = 60.0
 
 
-def serve(settings: Settings, show: Callable[[str], object] = lambda url: None) -> NoReturn:
+def serve(settings: Settings, show: Callable[[str], object] | None = None) -> NoReturn:
     """Serves the app until a signal comes, and ends the process.
 
     Args:
@@ -99,7 +99,8 @@ def serve(settings: Settings, show: Callable[[str], object] = lambda url: None) 
         threading.Thread(target=warm_up, args=(services, app.state.pages), name="warm-up", daemon=True).start()
         url = address(settings.host, listening.getsockname()[1])
         print(f"SBERT Lab is at {url}", flush=True)
-        show(url)
+        if show:
+            show(url)
         while serving.is_alive():
             serving.join(WAKE_SECONDS)
     except KeyboardInterrupt:
