@@ -125,8 +125,9 @@ def _reach(address: str) -> str:
 def _speed(computing: options.Computing) -> str:
     from training.models.encoder import Encoder
 
-    encoder = Encoder.load(options.ModelOptions().name, None, computing.dtype, computing.device, computing.prepare())
-    sentences = load_data("stsb:dev", computing.prepare()).columns[0][:SENTENCES]
+    home = computing.prepare()
+    encoder = Encoder.load(options.ModelOptions().name, None, computing.dtype, computing.device, home)
+    sentences = load_data("stsb:dev", home).columns[0][:SENTENCES]
     encoder.encode(sentences)
     started = time.perf_counter()
     encoder.encode(sentences)

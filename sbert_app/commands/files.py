@@ -65,7 +65,15 @@ class PartsOptions:
             return not output.lower().endswith(FILE_SUFFIXES)
         return _is_several(source) and not Path(output).suffix
 
-    def run(self, kind: str, source: str, output: str, model: ModelOptions, computing: Computing, **job: Any) -> None:
+    def run(
+        self,
+        kind: str,
+        source: str,
+        output: str,
+        model: ModelOptions,
+        computing: Computing,
+        **job: Any,
+    ) -> None:
         """Runs a `ShardJob` with these options and the fields ``job``, shows a bar, and prints the result."""
         # Imported here because they import pyarrow, which takes time.
         from sbert_app.services.files.shards import RayEngine, compute_here, run_job
@@ -172,7 +180,7 @@ def _criterion_of(threshold: str | None, outputs: MatchOutputs) -> Criterion | N
         if outputs.groups or outputs.deduplicated:
             raise InputError("--groups and --deduplicated need --threshold: from which cosine on are rows matches?")
         return None
-    paths = [path.resolve() for path in (*outputs.matched, outputs.groups, outputs.deduplicated) if path]
+    paths = [path.resolve() for path in _paths(outputs)]
     if len(set(paths)) < len(paths):
         raise InputError("two of OUT, --groups and --deduplicated are the same file; name three")
     return Criterion.parse(threshold)
@@ -180,13 +188,18 @@ def _criterion_of(threshold: str | None, outputs: MatchOutputs) -> Criterion | N
 
 def _check_matching(criterion: Criterion, outputs: MatchOutputs, table: OpenedTable, columns: PairColumns) -> None:
     """Raises InputError if a threshold cannot be chosen or a file cannot be written. Called before scoring."""
-    for path in filter(None, (*outputs.matched, outputs.groups, outputs.deduplicated)):
+    for path in _paths(outputs):
         check_output(path, WRITERS)
     if criterion.kind != FIXED and not (columns.score or columns.label or columns.ratings):
         raise InputError(
             f"{table.path.name} has no column of gold scores or labels to choose a threshold by; give a number, such "
             "as --threshold 0.8"
         )
+
+
+def _paths(outputs: MatchOutputs) -> list[Path]:
+    paths = [*outputs.matched, outputs.groups, outputs.deduplicated]
+    return [path for path in paths if path]
 
 
 @options.grouped

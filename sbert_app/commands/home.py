@@ -38,7 +38,9 @@ def default(context: typer.Context, home: options.Home = None, as_json: options.
         lines.append(f"{title}, {format_bytes(sum(sizes[entry.name] for entry in group))}")
         for entry in group:
             lines.append(f"  {format_bytes(sizes[entry.name]):>9}  {entry.name:17} {entry.what}")
-    entries = [{"name": entry.name, "bytes": sizes[entry.name], "can_be_deleted": not entry.is_work} for entry in HOME]
+    entries = []
+    for entry in HOME:
+        entries.append({"name": entry.name, "bytes": sizes[entry.name], "can_be_deleted": not entry.is_work})
     print_result({"home": str(place), "kept": entries}, as_json, "\n".join(lines))
 
 

@@ -57,7 +57,8 @@ def complete_models(incomplete: str) -> list[str]:
 
 
 def complete_runs(incomplete: str) -> list[str]:
-    return [run.id for run in RunStore(home_folder()).list(PICKED) if run.id.startswith(incomplete)]
+    runs = RunStore(home_folder()).list(PICKED)
+    return [run.id for run in runs if run.id.startswith(incomplete)]
 
 
 Model = Annotated[
@@ -146,11 +147,13 @@ class FileOptions:
         if data.objective is not None:
             # The equals sign belongs to a URL.
             return source, self
-        own = {field.name: getattr(data, field.name) or getattr(self, field.name) for field in fields(self)}
+        settings = {}
+        for field in fields(self):
+            settings[field.name] = getattr(data, field.name) or getattr(self, field.name)
         for key, value in zip(READ_AS, data.read_as, strict=True):
-            if value and key not in own:
+            if value and key not in settings:
                 raise InputError(f"?{key}= is not for this command; leave it out")
-        return data.name, replace(self, **own)
+        return data.name, replace(self, **settings)
 
     @property
     def are_given(self) -> bool:

@@ -106,7 +106,8 @@ def search(
         line = f"{hit.cosine:.4f}  {hit.row + 1:>8,}  {hit.sentence}"
         lines.append(f"{hit.cross_score:.4f}  {line}" if reranker else line)
     lines += [*corpus.notes, *result.warnings]
-    print_result({"model": space.model, "data": corpus.name, **result.to_json()}, computing.as_json, "\n".join(lines))
+    values = {"model": space.model, "data": corpus.name, **result.to_json()}
+    print_result(values, computing.as_json, "\n".join(lines))
 
 
 @options.grouped

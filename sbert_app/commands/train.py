@@ -198,7 +198,12 @@ def _config(store: RunStore, settings: dict[str, Any]) -> RunConfig:
 
 
 def _train_seeds(
-    store: RunStore, settings: dict[str, Any], seeds: str, resume: str | None, cluster: RayCluster | None, as_json: bool
+    store: RunStore,
+    settings: dict[str, Any],
+    seeds: str,
+    resume: str | None,
+    cluster: RayCluster | None,
+    as_json: bool,
 ) -> None:
     """Executes a run for each of the ``seeds``, or the remaining runs of the experiment ``resume``.
 

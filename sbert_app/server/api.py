@@ -49,7 +49,12 @@ def endpoint_router(services: Services) -> APIRouter:
 
 
 def add_endpoint(
-    routes: APIRouter, path: str, endpoint: Endpoint, services: Services, error: Any, is_described: bool = True
+    routes: APIRouter,
+    path: str,
+    endpoint: Endpoint,
+    services: Services,
+    error: Any,
+    is_described: bool = True,
 ) -> None:
     """Adds the route of an endpoint.
 

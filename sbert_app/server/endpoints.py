@@ -173,8 +173,8 @@ def evaluate(call: Call, body: EvaluateBody) -> Evaluation:
     elif result.texts:
         read = usage_of_rows(result.models[0], result.texts)
     # An undefined correlation becomes null.
-    figures = json_values({"model": body.model, "data": body.data, **result.figures, "notes": result.notes})
-    return Evaluation(**figures, **read)
+    figures = {"model": body.model, "data": body.data, **result.figures, "notes": result.notes}
+    return Evaluation(**json_values(figures), **read)
 
 
 class ThresholdBody(Body):
@@ -381,7 +381,8 @@ def project(call: Call, body: ProjectBody) -> Projection:
     key = services.embeddings.add(Corpus("sentences", body.sentences))
     model = body.model
     settings = MapSettings(body.dimensions, body.neighbours, body.min_dist, body.seed)
-    corpus_map = compute_map(services.embeddings, key, [ModelName.parse(model).with_pooling(body.pooling)], settings)
+    name = ModelName.parse(model).with_pooling(body.pooling)
+    corpus_map = compute_map(services.embeddings, key, [name], settings)
     embedded = corpus_map.embedded[0]
     encoder = services.models.get(model, VectorModel)
     return Projection(

@@ -112,7 +112,13 @@ def is_foreign(headers: Headers) -> bool:
     return is_elsewhere and headers.get("sec-fetch-mode") != "navigate"
 
 
-async def refuse(status: int, sentence: str, scope: Scope, receive: Receive, send: Send) -> None:
+async def refuse(
+    status: int,
+    sentence: str,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+) -> None:
     """Answers a request with one sentence, or closes a web socket."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008})

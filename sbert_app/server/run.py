@@ -96,7 +96,8 @@ def serve(settings: Settings, show: Callable[[str], object] | None = None) -> No
     try:
         while serving.is_alive() and not server.started:
             serving.join(START_SECONDS)
-        threading.Thread(target=warm_up, args=(services, app.state.pages), name="warm-up", daemon=True).start()
+        warming = threading.Thread(target=warm_up, args=(services, app.state.pages), name="warm-up", daemon=True)
+        warming.start()
         url = address(settings.host, listening.getsockname()[1])
         print(f"SBERT Lab is at {url}", flush=True)
         if show:

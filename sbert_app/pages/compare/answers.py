@@ -77,7 +77,15 @@ class Question:
     second: str = ""
 
     @classmethod
-    def parse(cls, a: str, b: str, model: str, pooling: str, cross: str | None, second: str | None) -> Question:
+    def parse(
+        cls,
+        a: str,
+        b: str,
+        model: str,
+        pooling: str,
+        cross: str | None,
+        second: str | None,
+    ) -> Question:
         """Returns the question in the fields of the page. Raises InputError for an invalid name of the first model."""
         if cross is None or cross == NO_CROSS_ENCODER:
             cross = ""
@@ -490,7 +498,11 @@ def poolings(
 
 
 def _encoder_card(
-    comparison: Comparison, curve: Calibration | None, example: ExamplePair | None, measuring: bool, colour: str
+    comparison: Comparison,
+    curve: Calibration | None,
+    example: ExamplePair | None,
+    measuring: bool,
+    colour: str,
 ) -> ScoreCard:
     pooling = pooling_label(comparison.pooling)
     label = model_label(comparison.model)

@@ -82,7 +82,13 @@ def _many_sentences(services: Services) -> gr.Textbox:
     shows = {"The most similar": [tab.status, ranking], "All pairs": [cosine_matrix, cross_matrix]}
     report_button(services, *of_page("Many sentences", shows, [model, pooling, cross]), "many")
 
-    def compare(watch: Watch, lines: str, model: str, pooling: str, cross: str | None) -> Update:
+    def compare(
+        watch: Watch,
+        lines: str,
+        model: str,
+        pooling: str,
+        cross: str | None,
+    ) -> Update:
         encoder = services.models.get(model or DEFAULT_MODEL, VectorModel, pooling or None)
         cross_encoder = services.models.cross_encoder_or_none(cross)
         watch.report(0, "Comparing all pairs")

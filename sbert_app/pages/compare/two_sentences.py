@@ -92,8 +92,16 @@ class TwoSentences:
 
     def wire(self) -> None:
         inputs = self.inputs
-        outputs = [self.answer, self.pooling, self.shown_model, self.ask_reason, self.stop, self.download]
-        outputs += [self.calibration, self.download_needed]
+        outputs = [
+            self.answer,
+            self.pooling,
+            self.shown_model,
+            self.ask_reason,
+            self.stop,
+            self.download,
+            self.calibration,
+            self.download_needed,
+        ]
         # Change events, because a paste does not fire an input event of Gradio. Keys that are typed quickly get one
         # answer, for the last state. The pooling is set by the answer itself, so its changes must not ask again.
         edited = [field.change for field in inputs if field is not self.pooling]
@@ -125,19 +133,21 @@ class TwoSentences:
         answer_on(started.then)
         opened = keep_touched(inputs, on_open(self.open_link, [*inputs, self.shown_model, self.stopped]))
         answer_on(opened.then, self.answer_first)
-        self.ask_reason.click(partial(self.add_reason, is_asked=True), self.questions, self.answer, **event_options())
+        add_reason_now = partial(self.add_reason, is_asked=True)
+        self.ask_reason.click(add_reason_now, self.questions, self.answer, **event_options())
         follow(self.calibration, self.show_calibrated, [self.questions], [self.answer, self.calibration])
         # The inputs are stored before the download stops, so that a change that waits for its end does not restart it.
         noted = self.stop.click(lambda *typed: typed, inputs, self.stopped, **event_options(queue=False))
         noted.then(self.stop_loading, None, None, **event_options(queue=False))
+        sentences = [self.a, self.b]
         for chip, pair in zip(self.chips, examples.pairs(), strict=True):
-            chip.click(lambda pair=pair: (pair.a, pair.b), None, [self.a, self.b], **event_options(queue=False))
+            chip.click(lambda pair=pair: (pair.a, pair.b), None, sentences, **event_options(queue=False))
 
         def draw_pair() -> tuple[str, str, examples.ExamplePair]:
             pair = examples.random_stsb_pair(self.services.settings.home)
             return pair.a, pair.b, pair
 
-        self.random_pair.click(draw_pair, None, [self.a, self.b, self.random_stsb], **event_options())
+        self.random_pair.click(draw_pair, None, [*sentences, self.random_stsb], **event_options())
 
     def open_link(self, request: gr.Request) -> tuple[Any, ...]:
         """Returns the inputs in the address, `shown_model` and `stopped`.

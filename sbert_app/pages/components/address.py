@@ -42,8 +42,8 @@ def remember(
             rows += _inner_tabs(section)
     for row in rows:
         # The browser opens the tab, because an update from the server would race with a press on another tab.
-        titles = json.dumps([(section.label, section.id, _inner_ids(section)) for section in _sections(row)])
-        restored = restored.then(None, None, row, js=f"() => window.openTab({titles})")
+        titles = [(section.label, section.id, _inner_ids(section)) for section in _sections(row)]
+        restored = restored.then(None, None, row, js=f"() => window.openTab({json.dumps(titles)})")
     keep(controls, restored, passing)
     for row in rows:
         for section in _sections(row):
@@ -95,8 +95,11 @@ def keep_touched(controls: Sequence[Any], opened: Any) -> Any:
 def keep(controls: Sequence[Any], restored: Any, passing: Mapping[Any, Sequence[Any]] | None = None) -> None:
     """Keeps the values of ``controls`` in the address, after the event ``restored`` has set them."""
     ids = json.dumps([control.elem_id for control in controls])
-    silent = json.dumps([[control.value, *(passing or {}).get(control, ())] for control in controls])
-    js = f"(...values) => {{ window.rememberControls({ids}, {silent}, values); }}"
+    # For each control, the values that are left out of the address.
+    left_out = []
+    for control in controls:
+        left_out.append([control.value, *(passing or {}).get(control, ())])
+    js = f"(...values) => {{ window.rememberControls({ids}, {json.dumps(left_out)}, values); }}"
     gr.on(
         [control.change for control in controls],
         None,

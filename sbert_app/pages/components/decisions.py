@@ -44,7 +44,9 @@ def decision_table(title: str, data: DataDecision, notes: Sequence[str] = ()) ->
 
 def decisions_table(decisions: Decisions, data: str, notes: Sequence[str], use: Use) -> Markup:
     """Renders the model to take and why, and a row for each threshold of each model with a link that applies it."""
-    groups = [(model.label, model.on_data.decision, model.rho, partial(use, model.model)) for model in decisions.models]
+    groups = []
+    for model in decisions.models:
+        groups.append((model.label, model.on_data.decision, model.rho, partial(use, model.model)))
     taken = decisions.to_take or decisions.models[0]
     safest = taken.safest
     use_it = use(taken.model, safest) if safest.exists else ""
@@ -53,7 +55,11 @@ def decisions_table(decisions: Decisions, data: str, notes: Sequence[str], use: 
 
 
 def _table(
-    groups: Sequence[object], data: DataDecision, lead: Markup, notes: Sequence[str], failures: object
+    groups: Sequence[object],
+    data: DataDecision,
+    lead: Markup,
+    notes: Sequence[str],
+    failures: object,
 ) -> Markup:
     return render(
         "components/templates/decision.html",

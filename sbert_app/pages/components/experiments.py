@@ -37,7 +37,14 @@ Show = Callable[..., Mapping[Any, Any]]
 class ExperimentPanel:
     """The components of the panel. `selected` has the id of the open experiment, or None for the newest one."""
 
-    def __init__(self, experiments: Experiments, kind: str, noun: str, label: str, watches_always: bool = True) -> None:
+    def __init__(
+        self,
+        experiments: Experiments,
+        kind: str,
+        noun: str,
+        label: str,
+        watches_always: bool = True,
+    ) -> None:
         """Builds the components inside the open Blocks.
 
         Args:
@@ -71,7 +78,16 @@ class ExperimentPanel:
         Returns:
             A function that shows the experiment at another event as well: ``show_on(event.then)``.
         """
-        own = [self.selected, self.picker, self.status, self.stop, self.resume, self.delete, self.confirm, self.timer]
+        own = [
+            self.selected,
+            self.picker,
+            self.status,
+            self.stop,
+            self.resume,
+            self.delete,
+            self.confirm,
+            self.timer,
+        ]
         names = [] if name is None else [name]
         look = partial(self.look, show, len(names))
         show_on = follow(self.timer, look, [self.selected, *names, *others], [*own, *outputs])

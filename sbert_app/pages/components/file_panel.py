@@ -169,7 +169,12 @@ class FilePanel:
     """
 
     def __init__(
-        self, services: Services, upload: Any, prefix: str, page: str = "evaluate", state: gr.State | None = None
+        self,
+        services: Services,
+        upload: Any,
+        prefix: str,
+        page: str = "evaluate",
+        state: gr.State | None = None,
     ) -> None:
         """Builds and wires the panel inside the open Blocks.
 
@@ -310,10 +315,16 @@ class FilePanel:
         except UserFacingError as error:
             return {**self.of(None), self.table: _versioned(error_message(error))}
         first, second, target = file.columns
-        return {self.upload: file.path, **self.of(table, (first, second, target), file.encoding, file.read_as)}
+        update = self.of(table, (first, second, target), file.encoding, file.read_as)
+        return {self.upload: file.path, **update}
 
     def _of_columns(
-        self, table: OpenedTable, columns: Chosen, encoding: str, is_open: bool = True, remark: str = ""
+        self,
+        table: OpenedTable,
+        columns: Chosen,
+        encoding: str,
+        is_open: bool = True,
+        remark: str = "",
     ) -> Update:
         """Returns the update of the components that depend on the columns."""
         return {
@@ -330,7 +341,14 @@ class FilePanel:
             return False
         return True
 
-    def _panel(self, table: OpenedTable, columns: Chosen, encoding: str, is_open: bool, remark: str) -> Markup:
+    def _panel(
+        self,
+        table: OpenedTable,
+        columns: Chosen,
+        encoding: str,
+        is_open: bool,
+        remark: str,
+    ) -> Markup:
         problem = Markup()
         lines = list(table.remarks)
         if remark:
@@ -554,7 +572,13 @@ def _paths(files: str | Sequence[str] | None) -> list[str]:
     return [files] if isinstance(files, str) else list(files or ())
 
 
-def chosen_name(services: Services, path: str, encoding: str, sheet: str | None, *names: str | None) -> str:
+def chosen_name(
+    services: Services,
+    path: str,
+    encoding: str,
+    sheet: str | None,
+    *names: str | None,
+) -> str:
     """Returns the name of an upload for the loaders of data, with its encoding and its sheet.
 
     Args:

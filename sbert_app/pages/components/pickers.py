@@ -164,7 +164,13 @@ def named_model(text: str | None) -> ModelName:
     return ModelName.parse((text or "").strip() or DEFAULT_MODEL)
 
 
-def open_dropdown(label: str, choices: Sequence[Any], info: str, min_width: int = 240, **options: Any) -> gr.Dropdown:
+def open_dropdown(
+    label: str,
+    choices: Sequence[Any],
+    info: str,
+    min_width: int = 240,
+    **options: Any,
+) -> gr.Dropdown:
     """Builds a dropdown that also accepts typed text. Without a ``value``, the first choice is selected."""
     first = choices[0]
     options.setdefault("value", first if isinstance(first, str) else first[1])
@@ -178,7 +184,11 @@ def endpoint_hint(services: Services) -> str:
 
 
 def model_picker(
-    services: Services, value: str = DEFAULT_MODEL, label: str = "Model", optional: bool = False, **options: Any
+    services: Services,
+    value: str = DEFAULT_MODEL,
+    label: str = "Model",
+    optional: bool = False,
+    **options: Any,
 ) -> gr.Dropdown:
     """Builds a picker of a bi-encoder. It offers "none" if ``optional``, and is `fresh`."""
     none = [("none", NO_MODEL)] if optional else []

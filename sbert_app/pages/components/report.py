@@ -121,7 +121,9 @@ def of_page(
             text = _choice_text(control, value)
             if text:
                 choices[control.label] = text
-        filled = {heading: [html.get(part, part) for part in parts] for heading, parts in sections.items()}
+        filled = {}
+        for heading, parts in sections.items():
+            filled[heading] = [html.get(part, part) for part in parts]
         return Report(title, choices, filled)
 
     return make, [*components, *settings]
@@ -138,11 +140,16 @@ def _choice_text(control: Any, value: Any) -> str:
         return "yes" if value else "no"
     labels = {str(choice): label for label, choice in getattr(control, "choices", None) or ()}
     values = value if isinstance(value, list) else [value]
-    return ", ".join(labels.get(str(item), str(item)) for item in values if item not in (None, ""))
+    texts = [str(item) for item in values if item not in (None, "")]
+    return ", ".join(labels.get(text, text) for text in texts)
 
 
 def report_button(
-    services: Services, make: Callable[..., Report], inputs: Sequence[Any], name: str, **options: Any
+    services: Services,
+    make: Callable[..., Report],
+    inputs: Sequence[Any],
+    name: str,
+    **options: Any,
 ) -> gr.Button:
     """Builds a button that downloads ``make(*values of inputs)`` as a file.
 
@@ -156,7 +163,8 @@ def report_button(
     def write(request: gr.Request, *values: Any) -> str:
         with gradio_errors():
             # Without the query, which may open a file or a corpus: a report is passed on to other people.
-            report = replace(make(*values), address=request.headers.get("referer", "").partition("?")[0])
+            address = request.headers.get("referer", "").partition("?")[0]
+            report = replace(make(*values), address=address)
             path = services.temp.new_folder("exports") / f"{slug(report.title) or 'report'}.html"
             write_text(path, report.html())
         return str(path)

@@ -113,8 +113,9 @@ def stored_curve(encoder: VectorModel, home: Path) -> Calibration:
     if curve is not None:
         return curve
     data = load_data(FITTED_ON, home)
-    rows = np.linspace(0, len(data) - 1, min(QUICK_PAIRS, len(data))).round().astype(int).tolist()
-    curve = replace(calibrate(encoder, data.select(rows)), weights=weights)
+    count = min(QUICK_PAIRS, len(data))
+    rows = np.linspace(0, len(data) - 1, count).round().astype(int)
+    curve = replace(calibrate(encoder, data.select(rows.tolist())), weights=weights)
     try:
         computed_curves(home).put(curve_key(name, pooling), {f"{name}|{pooling}": curve})
     except InputError as error:
@@ -123,7 +124,14 @@ def stored_curve(encoder: VectorModel, home: Path) -> Calibration:
     return curve
 
 
-def fit_own(model: str, pooling: str, data: Dataset, cosines: np.ndarray, home: Path, weights: str = "") -> Calibration:
+def fit_own(
+    model: str,
+    pooling: str,
+    data: Dataset,
+    cosines: np.ndarray,
+    home: Path,
+    weights: str = "",
+) -> Calibration:
     """Fits and stores the curve of a user's pairs with gold scores, which `load_calibration` then returns.
 
     Raises InputError for fewer than 50 pairs, for labels in place of scores, or if the curve cannot be written.
@@ -134,13 +142,25 @@ def fit_own(model: str, pooling: str, data: Dataset, cosines: np.ndarray, home: 
     return curve
 
 
-def calibrate_on(models: ModelCache, model: ModelName, data: str, home: Path, watch: Watch) -> Calibration:
+def calibrate_on(
+    models: ModelCache,
+    model: ModelName,
+    data: str,
+    home: Path,
+    watch: Watch,
+) -> Calibration:
     """Fits and stores the curve of a bi-encoder on pairs with gold scores by name. Raises what `fit_own` raises."""
     encoder, pairs, cosines = _scored(models, model, data, home, watch)
     return fit_own(encoder.name, encoder.pooling, pairs, cosines, home, weights_key(encoder))
 
 
-def check(models: ModelCache, model: ModelName, data: str, home: Path, watch: Watch) -> Reliability:
+def check(
+    models: ModelCache,
+    model: ModelName,
+    data: str,
+    home: Path,
+    watch: Watch,
+) -> Reliability:
     """Returns the reliability of a model's curve on other pairs. Raises InputError without a curve or other pairs."""
     encoder, pairs, cosines = _scored(models, model, data, home, watch)
     curve = load_calibration(encoder.name, encoder.pooling, home, weights_key(encoder))
@@ -156,7 +176,11 @@ def forget(models: ModelCache, model: ModelName, home: Path) -> None:
 
 
 def _scored(
-    models: ModelCache, model: ModelName, data: str, home: Path, watch: Watch
+    models: ModelCache,
+    model: ModelName,
+    data: str,
+    home: Path,
+    watch: Watch,
 ) -> tuple[VectorModel, Dataset, np.ndarray]:
     """Returns the encoder, the pairs, and their cosines (N,) float32."""
     encoder = models.get(model, Model)

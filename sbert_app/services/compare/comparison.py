@@ -143,7 +143,11 @@ class Comparison:
 
 
 def compare(
-    encoder: VectorModel, cross_encoder: PairModel | None, a: str, b: str, second: VectorModel | None = None
+    encoder: VectorModel,
+    cross_encoder: PairModel | None,
+    a: str,
+    b: str,
+    second: VectorModel | None = None,
 ) -> Comparison:
     """Compares a pair of sentences.
 
@@ -286,7 +290,12 @@ def _read_whole(encoder: VectorModel, second: VectorModel, a: str, b: str) -> _R
 
 
 def compare_by_name(
-    models: ModelCache, a: str, b: str, model: ModelName, pooling: str = "", cross_encoder: str = ""
+    models: ModelCache,
+    a: str,
+    b: str,
+    model: ModelName,
+    pooling: str = "",
+    cross_encoder: str = "",
 ) -> Comparison:
     """Compares a pair with models by name. The default pooling is the one in the name, or else the model's own.
 
@@ -345,9 +354,9 @@ def leave_one_out(
     if cross_encoder is not None:
         scores = cross_encoder.predict(variants)
         cross_changes = (scores[1:] - scores[0]).tolist()
-    words = [("a", word.text) for word in words_a] + [("b", word.text) for word in words_b]
-    changes = zip(words, cosine_changes, cross_changes, strict=True)
-    return [LeftOut(side, word, cosine, cross) for (side, word), cosine, cross in changes]
+    sides = ["a"] * len(words_a) + ["b"] * len(words_b)
+    words = [word.text for word in (*words_a, *words_b)]
+    return list(map(LeftOut, sides, words, cosine_changes, cross_changes))
 
 
 def leave_one_out_by_name(models: ModelCache, comparison: Comparison) -> list[LeftOut]:
@@ -384,8 +393,9 @@ class AllPairs:
         order = np.argsort(-self.cosine[first, second], kind="stable")[:limit]
         rows = []
         for i, j in zip(first[order], second[order], strict=True):
-            score = None if self.cross is None else float(self.cross[i, j])
-            rows.append((float(self.cosine[i, j]), score, self.lines[i], self.lines[j]))
+            cosine = float(self.cosine[i, j])
+            cross_score = None if self.cross is None else float(self.cross[i, j])
+            rows.append((cosine, cross_score, self.lines[i], self.lines[j]))
         return rows
 
 
