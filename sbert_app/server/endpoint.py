@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, get_type_hints
 from weakref import WeakValueDictionary
 
@@ -115,7 +116,7 @@ class Endpoint:
             InternalError: a fault of the app.
             UserFacingError: an error of the function that the user can mend.
         """
-        return await self._compute(call, body, self._values)
+        return await self._compute(call, body, partial(self.answer.dump_python, mode="json"))
 
     async def run_json(self, call: Call, body: Body) -> bytes:
         """Returns the answer as encoded JSON. Raises what `run` raises."""
@@ -140,9 +141,6 @@ class Endpoint:
             turn = self._turns.setdefault(call.visitor, asyncio.Lock())
             async with turn if self.threads.total_tokens == 1 else nullcontext():
                 return await to_thread.run_sync(compute, limiter=self.threads_for(call, body))
-
-    def _values(self, answer: Any) -> Any:
-        return self.answer.dump_python(answer, mode="json")
 
     def threads_for(self, call: Call, body: Body) -> CapacityLimiter:
         """Returns the limiter of the threads that compute the answer to ``body``."""

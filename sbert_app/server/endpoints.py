@@ -270,6 +270,10 @@ def score_file(call: Call, body: ScoreFileBody) -> ScoredFile:
     return SCORED_FILE.validate_python(answer)
 
 
+RUN_STATE = TypeAdapter(RunState)
+RUN_STATUS = TypeAdapter(RunStatus)
+
+
 def public_run(run: Run, **more: Any) -> dict[str, Any]:
     """Returns a run as visitors see it: without the paths of its files and models on this machine."""
     values = json_values({**run.to_json(), **more}, without_folders)
@@ -277,8 +281,8 @@ def public_run(run: Run, **more: Any) -> dict[str, Any]:
     return values
 
 
-RUN_STATE = TypeAdapter(RunState)
-RUN_STATUS = TypeAdapter(RunStatus)
+def _state(run: Run) -> RunState:
+    return RUN_STATE.validate_python(public_run(run))
 
 
 def _field_of_run(name: str, field: FieldInfo) -> tuple[Any, FieldInfo]:
@@ -307,7 +311,7 @@ def start_run(call: Call, body: StartRunBody) -> RunState:  # type: ignore[valid
     settings = body.model_dump(exclude_unset=True)  # type: ignore[attr-defined]
     config = services.access.check_run(RunConfig(**{"objective": "regression"} | settings))
     estimate_run(config, services.jobs.store)
-    return RUN_STATE.validate_python(public_run(services.jobs.start(config, call.visitor)))
+    return _state(services.jobs.start(config, call.visitor))
 
 
 class RunBody(Body):
@@ -332,7 +336,7 @@ def run_status(call: Call, body: RunStatusBody) -> RunStatus:
 
 def stop_run(call: Call, body: RunBody) -> RunState:
     """Ask a run to stop: at once if it waits, at its next step if it runs. It can be resumed."""
-    return RUN_STATE.validate_python(public_run(call.services.jobs.store.stop(body.run_id)))
+    return _state(call.services.jobs.store.stop(body.run_id))
 
 
 class ListRunsBody(Body):
@@ -345,8 +349,7 @@ class ListRunsBody(Body):
 
 def list_runs(call: Call, body: ListRunsBody) -> list[RunState]:
     """Runs, the newest first."""
-    runs = call.services.jobs.store.list(body.limit, body.cursor)
-    return [RUN_STATE.validate_python(public_run(run)) for run in runs]
+    return list(map(_state, call.services.jobs.store.list(body.limit, body.cursor)))
 
 
 class ProjectBody(Body):

@@ -10,7 +10,7 @@ from sbert_app.figures import compare as figures
 from sbert_app.formats import format_count, format_number
 from sbert_app.pages.compare.two_sentences import TwoSentences
 from sbert_app.pages.components.address import inputs_of, keep_touched, remember
-from sbert_app.pages.components.events import Update, event_options, on_open
+from sbert_app.pages.components.events import Update, on_open, run_js
 from sbert_app.pages.components.measure_tab import MeasureTab, visible
 from sbert_app.pages.components.messages import heading, lead
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_and_pooling
@@ -52,13 +52,7 @@ def build(services: Services) -> None:
 
     restored = on_open(opened, lines).then(None, None, lines, js="() => window.keptLines()")
     keep_touched([lines], restored)
-    lines.change(
-        None,
-        lines,
-        None,
-        js="(text) => { window.keepLines(text); }",
-        **event_options(queue=False, trigger_mode="multiple"),
-    )
+    run_js(lines.change, "(text) => { window.keepLines(text); }", lines)
 
 
 def _many_sentences(services: Services) -> gr.Textbox:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from sbert_app.pages.compare import answers
 from sbert_app.pages.compare.answers import Answer, Question, compute
 from sbert_app.pages.components.address import keep_touched
-from sbert_app.pages.components.events import Questions, Update, ask, event_options, follow, on_open
+from sbert_app.pages.components.events import Questions, Update, ask, event_options, follow, listener, on_open
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden
 from sbert_app.pages.components.messages import ask_first, error_message, note, waiting
 from sbert_app.pages.components.pickers import (
@@ -108,18 +108,18 @@ class TwoSentences:
         state = [self.random_stsb, self.shown_model, self.stopped, self.questions]
 
         def answer_on(
-            event: Callable[..., Any],
+            events: Any,
             handler: Callable[..., Any] = self.answer_pair,
             trigger_mode: Literal["once", "always_last"] | None = None,
         ) -> None:
             """Answers at an event. Then the address is updated, and a reason is added to the answer."""
             options = event_options(queue=False, trigger_mode=trigger_mode)
-            answered = event(handler, [*inputs, *state], outputs, **options)
+            answered = listener(events)(handler, [*inputs, *state], outputs, **options)
             answered.then(None, inputs, None, js=REMEMBER_PAIR, trigger_mode="always_last")
             answered.then(self.add_reason, self.questions, self.answer, **event_options(trigger_mode="always_last"))
 
         changes = [*edited, self.pooling.input, self.download_ended.change]
-        answer_on(partial(gr.on, changes), trigger_mode="always_last")
+        answer_on(changes, trigger_mode="always_last")
         answer_on(self.asker.again, trigger_mode="once")
         self.download_needed.change(
             self.load_models,

@@ -12,7 +12,7 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.events import event_options, on_open
+from sbert_app.pages.components.events import on_open, run_js
 
 _groups = count()
 
@@ -79,14 +79,7 @@ def keep_touched(controls: Sequence[Any], opened: Any) -> Any:
     group = next(_groups)
     initial = json.dumps([control.value for control in controls])
     note = f"(...values) => {{ window.noteTouched({group}, {initial}, values); }}"
-    gr.on(
-        [control.input for control in controls],
-        None,
-        list(controls),
-        None,
-        js=note,
-        **event_options(queue=False, trigger_mode="multiple"),
-    )
+    run_js([control.input for control in controls], note, list(controls))
     # A paste does not fire an input event of Gradio.
     texts = json.dumps([control.elem_id if isinstance(control, gr.Textbox) else None for control in controls])
     return opened.then(None, None, list(controls), js=f"() => window.keepTouched({group}, {texts})")
@@ -100,14 +93,7 @@ def keep(controls: Sequence[Any], restored: Any, passing: Mapping[Any, Sequence[
     for control in controls:
         left_out.append([control.value, *(passing or {}).get(control, ())])
     js = f"(...values) => {{ window.rememberControls({ids}, {json.dumps(left_out)}, values); }}"
-    gr.on(
-        [control.change for control in controls],
-        None,
-        list(controls),
-        None,
-        js=js,
-        **event_options(queue=False, trigger_mode="multiple"),
-    )
+    run_js([control.change for control in controls], js, list(controls))
     restored.then(None, None, None, js="() => window.addressIsRestored()")
 
 

@@ -15,6 +15,7 @@ computes, and returns no updates if a newer question has been asked since:
 
 import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import Any, Literal, NamedTuple
 
@@ -51,19 +52,23 @@ def on_open(handler: Callable[..., Any] | None = None, outputs: Any = None, *, q
     return gr.on(None, handler, None, outputs, js=js, **event_options(queue=queue))
 
 
+def listener(events: Any) -> Callable[..., Any]:
+    """Returns the function that adds a listener to an event, such as ``button.click``, or to a list of events."""
+    return partial(gr.on, events) if isinstance(events, list) else events
+
+
+def run_js(events: Any, js: str, inputs: Any = None, outputs: Any = None) -> Any:
+    """Runs JavaScript in the browser, without the server, at each of the events."""
+    options = event_options(queue=False, trigger_mode="multiple")
+    return listener(events)(None, inputs, outputs, js=js, **options)
+
+
 def enable_when(button: gr.Button, needs: Mapping[Any, str]) -> None:
     """Enables a button once every field of ``needs`` has a value; until then its label says what is missing."""
     js = f"(...values) => window.enableWhen({json.dumps([button.value, *needs.values()])}, values)"
     button.value = f"{button.value}: {next(iter(needs.values()))}"
     button.interactive = False
-    gr.on(
-        [field.change for field in needs],
-        None,
-        list(needs),
-        button,
-        js=js,
-        **event_options(queue=False, trigger_mode="multiple"),
-    )
+    run_js([field.change for field in needs], js, list(needs), button)
 
 
 def on_choice(

@@ -17,7 +17,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.formats import format_count, format_estimate, format_time
-from sbert_app.pages.components.events import Output, Questions, Update, ask, event_options, follow
+from sbert_app.pages.components.events import Output, Questions, Update, ask, event_options, follow, run_js
 from sbert_app.pages.components.messages import error_message, error_of
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.access import visitor_of
@@ -227,7 +227,7 @@ class StartForm:
         """Shows the estimate at events of the fields, or after the handler of an event (``event.then``)."""
         inputs = [self.questions, *self.inputs]
         outputs = [self.planned, *self.described]
-        settled = listen(None, None, None, js=SETTLED, **event_options(queue=False, trigger_mode="multiple"))
+        settled = run_js(listen, SETTLED)
         settled.then(self._estimate, inputs, outputs, **event_options(queue=False, trigger_mode="multiple"))
 
     def start_on(self, button: gr.Button, start: Callable[..., str], selected: Any) -> Any:

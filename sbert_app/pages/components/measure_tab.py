@@ -24,12 +24,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import gradio as gr
 
-from sbert_app.pages.components.events import Questions, Update, event_options, note_action
+from sbert_app.pages.components.events import Questions, Update, event_options, listener, note_action, run_js
 from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, progress_bar
 from sbert_app.services.background.tasks import Owner, Superseded, TaskResult
 from sbert_app.services.background.watch import Watch
@@ -140,24 +139,23 @@ class MeasureTab:
             others: further buttons, which measure something else.
         """
         outputs = [*outputs, *empty]
-        at_once = event_options(queue=False, trigger_mode="multiple")
         # After a change of an input, the results are dimmed until they are measured again.
         ids = json.dumps([part.elem_id for part in (self.status, *outputs) if part.elem_id])
         changes = []
         for part in inputs:
             changes += [getattr(part, name) for name in ("input", "upload", "clear") if hasattr(part, name)]
         if changes:
-            gr.on(changes, None, None, None, js=f"() => window.dim({ids}, true)", **at_once)
+            run_js(changes, f"() => window.dim({ids}, true)")
         for button, work in ((self.start, measure), *others):
             done = self.on(button.click, self.handler(work, empty), inputs, outputs, concurrency_limit=limit)
             # The progress is not dimmed, and neither is the new result.
-            button.click(None, None, None, js=f"() => window.dim(['{self.status.elem_id}'], false)", **at_once)
-            done.then(None, None, None, js=f"() => window.dim({ids}, false)", **at_once)
+            run_js(button.click, f"() => window.dim(['{self.status.elem_id}'], false)")
+            run_js(done.then, f"() => window.dim({ids}, false)")
         if example is None:
             return
         was_opened = gr.State(False)
         starts = gr.State({})
-        self.start.click(note_action, starts, None, **at_once)
+        self.start.click(note_action, starts, None, **event_options(queue=False, trigger_mode="multiple"))
 
         def show_example(opened: bool, starts: Questions) -> Update:
             update = {}
@@ -190,10 +188,9 @@ class MeasureTab:
         def failed() -> Update:
             return {self.status: error_message(INTERNAL_ERROR), **self._buttons(running=False)}
 
-        listen = partial(gr.on, events) if isinstance(events, list) else events
         parts = list(dict.fromkeys([*self.outputs, *outputs]))
         options = event_options(trigger_mode="always_last")
-        event = listen(handler, inputs, parts, concurrency_limit=concurrency_limit, **options)
+        event = listener(events)(handler, inputs, parts, concurrency_limit=concurrency_limit, **options)
         event.failure(failed, None, self.outputs, **event_options())
         return event
 

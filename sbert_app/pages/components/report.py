@@ -23,7 +23,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from sbert_app import __version__
-from sbert_app.pages.components.events import event_options
+from sbert_app.pages.components.events import event_options, run_js
 from sbert_app.pages.components.messages import gradio_errors
 from sbert_app.pages.components.templates import render
 from sbert_app.services.container import Services
@@ -174,12 +174,5 @@ def report_button(
     written = button.click(write, inputs, file, js=present, **event_options())
     written.success(None, file, None, js="(file) => window.saveFile(file)")
     if parts:
-        gr.on(
-            [part.change for part in parts],
-            None,
-            parts,
-            button,
-            js=SHOW_WITH_PARTS,
-            **event_options(queue=False, trigger_mode="multiple"),
-        )
+        run_js([part.change for part in parts], SHOW_WITH_PARTS, parts, button)
     return button
