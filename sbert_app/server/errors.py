@@ -46,8 +46,8 @@ def error_answer(path: str, status: int, sentence: str, headers: dict[str, str] 
     return JSONResponse({"error": error}, status, headers)
 
 
-def answer_to(error: UserFacingError, path: str) -> JSONResponse:
-    """Returns the answer to a request that ended with a user's error."""
+async def _answer_to_user(request: Request, error: UserFacingError) -> JSONResponse:
+    path = request.url.path
     status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 400)
     sentence = summary_of(error)
     if path.startswith("/v1/") and isinstance(error, NotFoundError):
@@ -92,10 +92,6 @@ async def _answer_to_http(request: Request, error: HTTPException) -> JSONRespons
     # FastAPI answers 400 to bytes that are not UTF-8, numbers of thousands of digits, and JSON nested too deeply.
     sentence = NO_JSON if error.status_code == 400 else str(error.detail)
     return error_answer(request.url.path, error.status_code, sentence, dict(error.headers or {}))
-
-
-async def _answer_to_user(request: Request, error: UserFacingError) -> JSONResponse:
-    return answer_to(error, request.url.path)
 
 
 async def _answer_to_stop(request: Request, _: Stopped) -> JSONResponse:

@@ -1,7 +1,7 @@
 """The first tab of the front page: two sentences, their scores, and the words behind them."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -105,16 +105,12 @@ class TwoSentences:
         # Change events, because a paste does not fire an input event of Gradio. Keys that are typed quickly get one
         # answer, for the last state. The pooling is set by the answer itself, so its changes must not ask again.
         edited = [field.change for field in inputs if field is not self.pooling]
-        state = [self.random_stsb, self.shown_model, self.stopped, self.questions]
+        values = [*inputs, self.random_stsb, self.shown_model, self.stopped, self.questions]
 
-        def answer_on(
-            events: Any,
-            handler: Callable[..., Any] = self.answer_pair,
-            trigger_mode: Literal["once", "always_last"] | None = None,
-        ) -> None:
+        def answer_on(events: Any, trigger_mode: Literal["once", "always_last"] | None = None) -> None:
             """Answers at an event. Then the address is updated, and a reason is added to the answer."""
             options = event_options(queue=False, trigger_mode=trigger_mode)
-            answered = listener(events)(handler, [*inputs, *state], outputs, **options)
+            answered = listener(events)(self.answer_pair, values, outputs, **options)
             answered.then(None, inputs, None, js=REMEMBER_PAIR, trigger_mode="always_last")
             answered.then(self.add_reason, self.questions, self.answer, **event_options(trigger_mode="always_last"))
 
@@ -132,7 +128,9 @@ class TwoSentences:
         started = gr.on(starts, lambda: None, None, self.stopped, **event_options(queue=False))
         answer_on(started.then)
         opened = keep_touched(inputs, on_open(self.open_link, [*inputs, self.shown_model, self.stopped]))
-        answer_on(opened.then, self.answer_first)
+        # The cosine is shown before the cross-encoder has been loaded.
+        first = opened.then(self.answer_first, values, outputs, **event_options(queue=False))
+        answer_on(first.then)
         add_reason_now = partial(self.add_reason, is_asked=True)
         self.ask_reason.click(add_reason_now, self.questions, self.answer, **event_options())
         follow(self.calibration, self.show_calibrated, [self.questions], [self.answer, self.calibration])
