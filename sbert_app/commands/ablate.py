@@ -61,7 +61,7 @@ def ablate(
                 settings["train_data"] = file.data(train_data or "", "--train-data")
             sweep_id = sweeps.create(new_sweep(preset, seeds, settings)).id
         if sweeps.get(sweep_id).record.kind != SWEEP:
-            raise InputError(f"{sweep_id} is no sweep: resume its runs with runs resume")
+            raise InputError(f"{sweep_id} is not a sweep: resume its runs with runs resume")
         print(f"sweep {sweep_id}", file=sys.stderr)
         sweep = run_experiment(sweeps, sweep_id, cluster, "ablate")
     ranking = rank_variants(sweep.rows)

@@ -174,7 +174,7 @@ class FileOptions:
         settings = asdict(self)
         for key, value in settings.items():
             if value is not None and not names_file(name):
-                raise InputError(f"--{key} is that of a file; name one with {option}")
+                raise InputError(f"--{key} is an option for files; name one with {option}")
         return absolute_names(name, **settings)
 
 
@@ -200,7 +200,7 @@ class Pipe:
         """Yields the names of the input and the output file. If OUT is -, the output file is printed at the end."""
         if output != PIPE:
             if self.format is not None:
-                raise InputError("--format is that of standard output, OUT -; the ending of a file says its own")
+                raise InputError("--format is for standard output, OUT -; the ending of a file states its format")
             with received(source, lines) as path:
                 yield path, output
             return

@@ -186,12 +186,12 @@ def _line(run: Run) -> str:
 
 def worker(
     device: Annotated[int, Option("--gpu", metavar="N", help="Which GPU, counted from 0.")] = 0,
-    idle_seconds: Annotated[float, Option(metavar="SECONDS", help="End after so long without work; 0 for never.")] = 0,
+    idle_seconds: Annotated[float, Option(metavar="SECONDS", help="End after this time without work; 0: never.")] = 0,
     once: Annotated[
         str | None,
         Option(
             metavar="RUN",
-            help="Execute this run alone, and end with its outcome.",
+            help="Execute only this run, and end with its outcome.",
             autocompletion=options.complete_runs,
         ),
     ] = None,

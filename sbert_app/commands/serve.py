@@ -1,4 +1,4 @@
-"""serve and desktop: run the app for browsers, or in a window of its own on a free port of this machine."""
+"""serve and desktop: run the app for browsers, or in its own window on a free port of this machine."""
 
 import os
 import sys
@@ -103,7 +103,7 @@ def has_display() -> bool:
 
 
 def desktop(home: options.Home = None, offline: options.Offline = False) -> None:
-    """Open the app in a window of its own; closing it ends the app. Runs go on. Needs the extra desktop."""
+    """Open the app in its own window. Closing the window ends the app, but not its runs. Needs the extra desktop."""
     place = options.prepare(home, offline)
     if sys.platform == "linux" and not has_display():
         raise InputError("there is no display to open a window on; sbert-lab serve serves the app to a browser")

@@ -12,7 +12,7 @@ from sbert_app.services.runs.record import RunProgress, RunRecord
 
 Json = dict[str, Any]
 Figures = dict[str, float | None]
-# Our own numbers, of which there may be millions: checking each of them would take seconds.
+# Checking each number would take seconds, as there may be millions, and they were computed here.
 Vectors = SkipValidation[list[list[float]]]
 
 

@@ -1,6 +1,6 @@
 """Limits on what a request may hold, enforced before anything parses it.
 
-- **Bodies** of requests have at most ``MOST_BODY`` bytes, those of pages and logins fewer (413), and arrive within
+- **Bodies** of requests have at most ``MOST_BODY`` bytes, or fewer for pages and logins (413), and arrive within
   ``BODY_SECONDS`` (408).
 - **Files** in requests must have been uploaded: an address in place of a file is refused (400).
 - **Uploads** have at most ``MOST_FILES`` files, and ``--upload-limit-mb`` in all (413). An address may upload ten times

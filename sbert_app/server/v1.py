@@ -36,7 +36,7 @@ MOST_INPUTS = 2_048
 AT_ONCE = 64
 THREADS = 32
 NO_IDS = (
-    "holds token ids, which are those of another model's tokenizer; send texts: "
+    "holds token ids of another model's tokenizer; send texts: "
     "LangChain does with OpenAIEmbeddings(check_embedding_ctx_length=False)"
 )
 

@@ -257,7 +257,7 @@ class FilePanel:
         """Returns the update that shows a table, or that empties the panel without a table.
 
         Args:
-            columns: the columns that a person has chosen; by default those of the table's own reading.
+            columns: the columns that a person has chosen; by default the table's own reading decides.
             read_as: the scale of the scores or the values of the labels, as a person has typed them.
             is_open: whether the first rows are unfolded.
             remark: a sentence about the file.
@@ -372,7 +372,7 @@ class FilePanel:
             problem = error_message(error)
         questions = []
         for doubt in reading.doubts:
-            # Training alone accepts pairs without a judgement, as matches.
+            # Only training accepts pairs without a judgement, as matches.
             if self.page == "train" or not doubt.is_possible_only:
                 questions.append((doubt.question, [(name, reading.examples(name)) for name in doubt.candidates]))
         return _versioned(

@@ -185,7 +185,7 @@ def _scored(
     """Returns the encoder, the pairs, and their cosines (N,) float32."""
     encoder = models.get(model, Model)
     if not isinstance(encoder, VectorModel):
-        raise InputError(f"{model.label} is no bi-encoder; “x of 5” is calibrated from a cosine of sentence vectors")
+        raise InputError(f"{model.label} is not a bi-encoder; “x of 5” is calibrated from a cosine of sentence vectors")
     pairs = load_scored_pairs(data, home)
     result = evaluate_one(model, pairs, models, watch)
     result, pairs = result.measured(pairs)
