@@ -61,7 +61,9 @@ class Pages:
         self._stack = AsyncExitStack()
         self._building = asyncio.Lock()
         self._front = build_page(FRONT, services)
-        self._apps: dict[str, FastAPI] = {}
+        # Pages that have been built, and those of them that somebody has requested.
+        self._built: dict[str, FastAPI] = {}
+        self._open: dict[str, FastAPI] = {}
         # Set when the first request has been answered.
         self.has_answered = threading.Event()
 
@@ -108,26 +110,33 @@ class Pages:
             return RedirectResponse(f"{root}/{query}")
         if rest.split("/")[0] in SHARED:
             return RedirectResponse(f"{root}/{quote(rest)}{query}", 308, KEPT)
-        if not rest and name not in self._apps and _is_navigation(scope):
+        if not rest and name not in self._built and _is_navigation(scope):
             return HTMLResponse(standalone("opening", current=name, root=f"{root}/"))
         return None
 
     def build_all(self) -> None:
         """Builds the pages that nobody has requested, one after the other. Called in a thread beside the server."""
         for name in PAGES:
-            asyncio.run_coroutine_threadsafe(self._page(name), self._loop).result()
+            asyncio.run_coroutine_threadsafe(self._build(name), self._loop).result()
 
-    async def _page(self, name: str) -> FastAPI:
-        if name in self._apps:
-            return self._apps[name]
+    async def _build(self, name: str) -> FastAPI:
         # One page at a time, as Gradio keeps the Blocks that is being built in a global variable.
         async with self._building:
-            if name not in self._apps:
-                app = await asyncio.to_thread(self._mount, name)
-                # FastAPI does not enter the lifespan of an app that is mounted while the server runs.
+            if name not in self._built:
+                self._built[name] = await asyncio.to_thread(self._mount, name)
+            return self._built[name]
+
+    async def _page(self, name: str) -> FastAPI:
+        if name in self._open:
+            return self._open[name]
+        app = await self._build(name)
+        # The lifespan, which FastAPI does not enter for an app that is mounted while the server runs, starts Gradio's
+        # queue. That looks for events a thousand times a second, so it is not started for pages that nobody uses.
+        async with self._building:
+            if name not in self._open:
                 await self._stack.enter_async_context(app.router.lifespan_context(app))
-                self._apps[name] = app
-        return self._apps[name]
+                self._open[name] = app
+        return app
 
     def _mount(self, name: str) -> FastAPI:
         settings = self._services.settings

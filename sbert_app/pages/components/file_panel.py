@@ -165,7 +165,7 @@ class FilePanel:
     Attributes:
         inputs: the encoding, the sheet, the three columns and the scale, for the handlers of the page.
         outputs: the components that `of` updates.
-        role_event: the event after a person has given a column another role.
+        role_event: the event after a person has given a column another role, or labels their values.
     """
 
     def __init__(
@@ -205,11 +205,18 @@ class FilePanel:
         self.inputs = [self.encoding, self.sheet, *self.columns, self.read_as]
         self.outputs = [self.table, *self.inputs, *self.doctor.outputs]
         file = upload if state is None else state
-        inputs = [file, self.encoding, self.sheet, *self.columns]
+        inputs = [file, *self.inputs]
         outputs = [self.table, *self.columns, self.read_as, *self.doctor.outputs]
         self.hold([])
         self.role_event = self.table.role(
             self.choose, inputs, outputs, **event_options(queue=False, trigger_mode="multiple")
+        )
+        gr.on(
+            [self.read_as.submit, self.read_as.blur],
+            self.read_anew,
+            inputs,
+            self.table,
+            **event_options(queue=False, trigger_mode="multiple"),
         )
         self.doctor.wire(file, self.inputs)
         if state is None:
@@ -276,7 +283,7 @@ class FilePanel:
         return {
             self.encoding: gr.update(value=encoding, visible=bool(encoding) or not table.is_plain),
             self.sheet: gr.update(choices=sheets, value=table.sheet or None, visible=len(sheets) > 1),
-            **self._of_columns(table, columns, encoding, is_open, remark),
+            **self._of_columns(table, columns, encoding, read_as, is_open, remark),
             self.read_as: gr.update(value=read_as, visible=_has_target(columns) and self._is_upload(table)),
         }
 
@@ -288,20 +295,40 @@ class FilePanel:
         first: str,
         second: str,
         target: str,
+        read_as: str,
         event: gr.EventData,
     ) -> Update:
-        """Gives a column another role."""
+        """Gives a column another role, or the labels of the judgement their values."""
         table = _table(files, encoding, sheet)
         if table is None:
             return {self.table: gr.skip()}
         columns = (first, second, target)
         if not any(columns):
             columns = columns_of(table.reading)
-        columns = with_role(columns, str(event.column), str(event.role))
+        if event.labels:
+            read_as = str(event.labels)
+        else:
+            columns = with_role(columns, str(event.column), str(event.role))
         return {
-            **self._of_columns(table, columns, encoding),
-            self.read_as: gr.update(visible=_has_target(columns)),
+            **self._of_columns(table, columns, encoding, read_as),
+            self.read_as: gr.update(value=read_as, visible=_has_target(columns)),
         }
+
+    def read_anew(
+        self,
+        files: str | Sequence[str] | OpenedTable | None,
+        encoding: str,
+        sheet: str | None,
+        first: str,
+        second: str,
+        target: str,
+        read_as: str,
+    ) -> Update:
+        """Shows the panel for the scale or the values of labels that a person has typed."""
+        table = _table(files, encoding, sheet)
+        if table is None:
+            return {self.table: gr.skip()}
+        return {self.table: self._panel(table, (first, second, target), encoding, read_as)}
 
     def take(self, request: gr.Request) -> Update:
         """Shows the file in the address that another page has sent, if there is one."""
@@ -323,12 +350,13 @@ class FilePanel:
         table: OpenedTable,
         columns: Chosen,
         encoding: str,
+        read_as: str,
         is_open: bool = True,
         remark: str = "",
     ) -> Update:
         """Returns the update of the components that depend on the columns."""
         return {
-            self.table: self._panel(table, columns, encoding, is_open, remark),
+            self.table: self._panel(table, columns, encoding, read_as, is_open, remark),
             **dict(zip(self.columns, columns, strict=True)),
             **self.doctor.offered(self._is_upload(table)),
         }
@@ -346,10 +374,12 @@ class FilePanel:
         table: OpenedTable,
         columns: Chosen,
         encoding: str,
-        is_open: bool,
-        remark: str,
+        read_as: str,
+        is_open: bool = True,
+        remark: str = "",
     ) -> Markup:
         problem = Markup()
+        unclear_as_no = ""
         lines = list(table.remarks)
         if remark:
             lines.insert(0, f"{remark}.")
@@ -361,8 +391,9 @@ class FilePanel:
             has_question = any(not doubt.is_possible_only for doubt in reading.doubts)
             is_small = table.row_estimate <= MOST_EXAMINED
             if reading.sentences and not has_question and is_small and self._is_upload(table):
-                name = chosen_name(self.services, str(table.path), encoding, table.sheet, *columns)
+                name = chosen_name(self.services, str(table.path), encoding, table.sheet, *columns, read_as)
                 data = load_data(name, self.services.settings.home)
+                unclear_as_no = data.unclear_as_no
                 for note in data.notes:
                     # The heads of the columns say which ones are not used.
                     if note not in lines and not note.startswith(NOT_READ):
@@ -384,23 +415,24 @@ class FilePanel:
                 words=_words(table),
                 lines=lines,
                 findings=findings,
+                unclear_as_no=unclear_as_no,
                 questions=questions,
                 columns=_heads(reading, columns),
                 rows=_shown_rows(table),
                 hidden=max(0, len(table.columns) - SHOWN_COLUMNS),
                 is_open=is_open,
-                places=self._links(table, reading, columns, encoding),
+                places=self._links(table, reading, columns, encoding, read_as),
             )
         )
 
     def _links(
-        self, table: OpenedTable, reading: TableReading, columns: Chosen, encoding: str
+        self, table: OpenedTable, reading: TableReading, columns: Chosen, encoding: str, read_as: str
     ) -> list[tuple[str, str]]:
         """Returns the addresses of the other pages with this file, and what they do with it."""
         others = [place for place in places(reading) if place.page != self.page]
         if not others or not self._is_upload(table):
             return []
-        token = self.services.taken.put(TakenFile(str(table.path), encoding, table.sheet, columns))
+        token = self.services.taken.put(TakenFile(str(table.path), encoding, table.sheet, columns, read_as))
         links = []
         for place in others:
             query = {"file": token}
