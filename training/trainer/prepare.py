@@ -26,8 +26,8 @@ from training.trainer.cross_encoder import PairEvaluator, TrainableCrossEncoder
 from training.trainer.evaluator import Evaluator
 from training.trainer.language_model import LanguageModelEvaluator, TrainableLanguageModel
 from training.trainer.negatives import MinedNegatives, MinedTriplet, mine_negatives
-from training.trainer.own import UNNAMED, Own
 from training.trainer.replica import has_dropout
+from training.trainer.run_extras import UNNAMED, RunExtras
 from training.trainer.teacher import Examples, Teacher, own_targets
 from training.trainer.training_model import TrainingModel, default_micro_batches
 
@@ -56,7 +56,7 @@ class Preparation:
     should_stop: Callable[[], bool]
     folder: Path | None
     home: str | Path | None
-    own: Own
+    extras: RunExtras
 
     def parts(self, micro_batches: int = 0, cosines: list[float] | None = None) -> Parts:
         """Loads base and data, mines negatives and computes the targets. InputError if one of them cannot be used.
@@ -65,7 +65,7 @@ class Preparation:
         ``cosines`` are those of the eval pairs at the first evaluation.
         """
         config = self.config
-        own = self.own
+        extras = self.extras
         torch.manual_seed(config.seed)
         data, dev = self._load_data()
         evaluation = dev if isinstance(dev, Dataset) else None
@@ -75,7 +75,7 @@ class Preparation:
             data = [learner.transform(data[0], config.seed)]
         device = str(self.accelerator.device)
         encoder, dimension = self._load_encoder(data, device)
-        notes = [f"the {part} is {words}" for part, words in own.listed().items() if part in UNNAMED]
+        notes = [f"the {part} is {words}" for part, words in extras.listed().items() if part in UNNAMED]
         if config.base in WORD_ENCODERS:
             notes.append(f"{config.base} has {encoder.source}")
         if evaluation is not None:
@@ -85,7 +85,7 @@ class Preparation:
         tokenized = []
         for examples in training:
             facts = config.parts[examples.part].facts
-            uses_batch = getattr(own.objective if facts is OwnObjective else facts, "uses_batch", False)
+            uses_batch = getattr(extras.objective if facts is OwnObjective else facts, "uses_batch", False)
             processes = self.accelerator.num_processes
             tokenized.append(TokenizedBatches(examples, encoder, config, uses_batch, processes, self.should_stop))
         batches = MixedBatches(tokenized, config)
@@ -106,9 +106,9 @@ class Preparation:
     def _load_data(self) -> tuple[list[Dataset], Dataset | RetrievalData | None]:
         """The parts of the training data in the form that their objectives need, and the evaluation data as it is."""
         config = self.config
-        own = self.own.train_data
-        dev = self.own.eval_data
-        sets = [[own or load_one(name, self.home) for name in names_of(part.data)] for part in config.parts]
+        in_memory = self.extras.train_data
+        dev = self.extras.eval_data
+        sets = [[in_memory or load_one(name, self.home) for name in names_of(part.data)] for part in config.parts]
         if config.eval_data == HELD_OUT:
             sets[0][0], dev = hold_out(sets[0][0], config.parts[0].objective, config.seed)
         data = [
@@ -199,8 +199,8 @@ class Preparation:
         config = self.config
         accelerator = self.accelerator
         objectives = [
-            OwnObjective(self.own.objective)
-            if self.own.objective and part.facts is OwnObjective
+            OwnObjective(self.extras.objective)
+            if self.extras.objective and part.facts is OwnObjective
             else part.facts.build(config, encoder.full_dimension, len(rows.label_names))
             for part, rows in zip(config.parts, data, strict=True)
         ]

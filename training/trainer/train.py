@@ -25,7 +25,7 @@ continues from the checkpoint and writes the same curve as an uninterrupted one:
 
 Objects that cannot be written into a config, such as data in memory, an objective or evaluators, are arguments of
 `train`; the eval event has the figures of such evaluators too. ``own.json`` in the folder lists the objects
-(`training.trainer.own`).
+(`training.trainer.run_extras`).
 
 Mistakes of the user (in the config, a name, a file) raise `InputError` before the first step. Failures during the run
 (a loss that is not finite, a full disk, too little memory) end it as failed, with a reason.
@@ -63,7 +63,7 @@ from training.trainer.checkpoint import TrainingState, read_checkpoint
 from training.trainer.config import RunConfig
 from training.trainer.events import EventLog, OnEvent, printing, read_events
 from training.trainer.language_model import VOCABULARY
-from training.trainer.own import Own, read_object, recorded, run_folder
+from training.trainer.run_extras import RunExtras, read_object, run_folder, tracked_run
 from training.trainer.run_metrics import Figures, line_of_figures
 from training.trainer.trainer import NonFiniteLoss, Trainer
 
@@ -182,32 +182,34 @@ def train(
             names[field] = data
         elif data is not ...:
             sets[field] = as_dataset(data, field)
-    own = Own(objective, optimizer, schedule, evaluators, callbacks, metric_for_best_model, greater_is_better, **sets)
-    config = own.named(config.replace(**names))
+    extras = RunExtras(
+        objective, optimizer, schedule, evaluators, callbacks, metric_for_best_model, greater_is_better, **sets
+    )
+    config = extras.named(config.replace(**names))
     # The main process makes a new folder, and tells the others.
     path = None if folder == RUN and not is_main else run_folder(folder, home, config)
     if folder == RUN and accelerator.num_processes > 1:
         [path] = broadcast_object_list([path])
     # The other processes find the folder as the main process has left it.
     with accelerator.main_process_first():
-        state = None if path is None else _open_folder(path, config, resume, overwrite, is_main, own)
+        state = None if path is None else _open_folder(path, config, resume, overwrite, is_main, extras)
     result = RunResult(path.name if path else config.name or "unsaved", "failed", 0, 0.0)
     step = state.step if state else None
     with (
-        recorded(path if is_main else None, home) as record,
+        tracked_run(path if is_main else None, home) as run_state,
         printing(on_event, progress) as show,
         EventLog(path if is_main else None, show if is_main else lambda _: None, step) as events,
     ):
         trainer: Trainer | None = None
 
         def is_stopped() -> bool:
-            is_asked = record.stop is not None and record.stop.exists()
+            is_asked = run_state.stop is not None and run_state.stop.exists()
             return is_asked or (should_stop is not None and should_stop())
 
         try:
             if is_main:
                 events.open_trackers(config, path, step)
-            trainer = Trainer(config, accelerator, events, path, is_stopped, state, home, own)
+            trainer = Trainer(config, accelerator, events, path, is_stopped, state, home, extras)
             status, reason = trainer.run()
             result = replace(result, status=status, reason=reason)
         except Stopped:
@@ -229,15 +231,15 @@ def train(
                 shutil.rmtree(path / "checkpoint", ignore_errors=True)
         except OSError as error:
             log.error("the end of the run could not be written: %s", error.strerror or error)  # noqa: TRY400
-        record.state = result.status
-        record.reason = result.reason
-    for hook in own.hooks("on_end") if is_main else ():
+        run_state.state = result.status
+        run_state.reason = result.reason
+    for hook in extras.hooks("on_end") if is_main else ():
         hook(result)
     return result
 
 
 def _open_folder(
-    folder: Path, config: RunConfig, resume: bool, overwrite: bool, is_main: bool, own: Own
+    folder: Path, config: RunConfig, resume: bool, overwrite: bool, is_main: bool, extras: RunExtras
 ) -> TrainingState | None:
     """Prepares the run's folder, and returns the state to resume from, None to start. The main process alone writes."""
     config_file = folder / "config.json"
@@ -246,7 +248,7 @@ def _open_folder(
         values = read_object(config_file, "without it the run cannot be resumed")
         if values is None:
             raise InputError(f"there is no run to resume in {folder}")
-        own.check_same(folder)
+        extras.check_same(folder)
         written = RunConfig(**values)
         if written.replace(name=config.name) != config:
             raise InputError(f"the run in {folder} has another config; resume it with its own")
@@ -269,7 +271,7 @@ def _open_folder(
     for file in (negatives.FILE, VOCABULARY):
         (folder / file).unlink(missing_ok=True)
     write_text(config_file, config.to_json() + "\n")
-    own.write(folder)
+    extras.write(folder)
     return None
 
 

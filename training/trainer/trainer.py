@@ -32,8 +32,8 @@ from training.trainer.config import RunConfig
 from training.trainer.events import EventLog
 from training.trainer.model_card import model_card
 from training.trainer.negatives import MinedTriplet
-from training.trainer.own import Own
 from training.trainer.prepare import Preparation
+from training.trainer.run_extras import RunExtras
 from training.trainer.run_metrics import Figures
 from training.trainer.training_model import TrainingBatch
 
@@ -58,7 +58,7 @@ class Trainer:
         should_stop: Callable[[], bool],
         state: TrainingState | None,
         home: str | Path | None,
-        own: Own,
+        extras: RunExtras,
     ) -> None:
         self.config = config
         self.accelerator = accelerator
@@ -66,15 +66,15 @@ class Trainer:
         self.folder = folder
         self.should_stop = should_stop
         self.home = home
-        self.own = own
-        self._selection = partial(own.selection, first=config.objective_class.selected_by)
+        self.extras = extras
+        self._selection = partial(extras.selection, first=config.objective_class.selected_by)
         self._is_stopped_by_callback = False
         self.progress = state or TrainingState(step=0)
         # These losses are still on the device.
         self._pending_losses: list[Tensor] = []
         self._next_batches: list[TrainingBatch] = []
         self.meter = ThroughputMeter(self.progress.seconds)
-        preparation = Preparation(config, accelerator, should_stop, folder, home, own)
+        preparation = Preparation(config, accelerator, should_stop, folder, home, extras)
         parts = preparation.parts(self.progress.micro_batches, self.progress.cosines)
         self.model = parts.model
         self.batches = parts.batches
@@ -85,9 +85,11 @@ class Trainer:
         self.progress.micro_batches = self.model.num_micro_batches
         groups = self.model.parameter_groups(config.weight_decay)
         fused = accelerator.device.type in ("cpu", "cuda")
-        self.optimiser: torch.optim.Optimizer = (
-            own.optimizer(groups) if own.optimizer else torch.optim.AdamW(groups, config.learning_rate, fused=fused)
-        )
+        self.optimiser: torch.optim.Optimizer
+        if extras.optimizer:
+            self.optimiser = extras.optimizer(groups)
+        else:
+            self.optimiser = torch.optim.AdamW(groups, config.learning_rate, fused=fused)
         self._peaks = [group["lr"] for group in self.optimiser.param_groups]
         if state is not None and folder is not None:
             load_checkpoint(folder / "checkpoint", self.model, self.optimiser)
@@ -185,7 +187,7 @@ class Trainer:
         """One optimiser step, on one batch or on as many as are accumulated."""
         progress = self.progress
         config = self.config
-        schedule = self.own.schedule
+        schedule = self.extras.schedule
         batches = self._next_batches or self._collate(progress.step)
         losses, norm = self.model.forward_backward(*batches)
         norm = self._average_gradients(norm)
@@ -211,12 +213,12 @@ class Trainer:
             self._fetch_losses()
         if is_due:
             self._emit_train(rate, norm.item())
-        if self.own.hooks("on_step"):
+        if self.extras.hooks("on_step"):
             self._call("on_step", progress.step, losses.mean().item())
 
     def _call(self, hook: str, *values: object) -> None:
         """Calls a method of the callbacks; the run stops before its next step if one returns true."""
-        for callback in self.own.hooks(hook):
+        for callback in self.extras.hooks(hook):
             self._is_stopped_by_callback |= bool(callback(*values))
 
     def _collate(self, step: int) -> list[TrainingBatch]:
@@ -293,7 +295,7 @@ class Trainer:
             should_stop = self.should_stop if self.accelerator.num_processes == 1 else None
             measured = self.evaluator.measure(encoder, self.model.objective, should_stop)
             progress.cosines = measured.pop("cosines", progress.cosines)
-            measured |= self.own.measure(encoder)
+            measured |= self.extras.measure(encoder)
             figures: Figures = {"step": progress.step, **measured}
             new = self._selection(figures)
             old = self._selection(progress.best)

@@ -53,7 +53,7 @@ from training.errors import InputError, UserFacingError
 from training.names import RENAMED_RUNS, RUN, ModelName, is_id
 from training.sources.resolve import find_run
 from training.trainer.config import RunConfig
-from training.trainer.own import check_queueable, new_run_folder
+from training.trainer.run_extras import check_queueable, new_run_folder
 
 if TYPE_CHECKING:
     from training.trainer.train import RunResult

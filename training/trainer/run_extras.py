@@ -1,11 +1,11 @@
-"""Runs that a program starts by `train`: the objects that it adds to the config, and the record of the run.
+"""Python objects of a run that its config cannot store, and the state on disk of a run that a program starts.
 
-The objects, such as data in memory, an objective, evaluators and callbacks, cannot be written down. The config of the
-run names them, as "own (module:class)", and ``own.json`` in its folder lists all of them. The run can be resumed by a
-program that brings the same objects again, and not by another process.
+Data in memory, an objective, evaluators and callbacks cannot be written down. The config of the run names them, as
+"own (module:class)", and ``own.json`` in its folder lists all of them. Only a program that passes the same objects to
+`train` again can resume the run.
 
-The list of runs in the home folder shows a run by its record, run.json. The app writes the records of its own runs. A
-process that works on a run holds the lock beside its record.
+The app lists a run of the home folder by its file run.json. It writes this file for the runs that it starts itself, and
+`tracked_run` writes it for all others. A process that works on a run holds the lock beside the file.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ UNNAMED = ("optimizer", "schedule")
 
 
 @dataclass(frozen=True)
-class Own:
-    """The objects of one run; see `training.trainer.train.train`. InputError for one that cannot be used."""
+class RunExtras:
+    """The Python objects of one run; see `training.trainer.train.train`. InputError for one that cannot be used."""
 
     objective: Callable[..., torch.Tensor] | None = None
     optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer] | None = None
@@ -156,8 +156,8 @@ def _place(part: object) -> str:
 
 
 @dataclass
-class Record:
-    """The state of a run and its reason; a file at ``stop`` asks the run to stop, None if it is not in the list."""
+class RunState:
+    """The state of a run and its reason. Creating the file ``stop`` asks the run to stop; None for an untracked run."""
 
     state: str = "running"
     reason: str | None = None
@@ -200,37 +200,37 @@ def read_object(file: Path, remedy: str) -> dict[str, Any] | None:
 
 
 @contextmanager
-def recorded(folder: Path | None, home: str | Path | None) -> Iterator[Record]:
-    """The record of the run in ``folder``, written before the block and after it, if the folder is in home/runs.
+def tracked_run(folder: Path | None, home: str | Path | None) -> Iterator[RunState]:
+    """Keep run.json of the run in ``folder`` up to date, before the block and after it, if the folder is in home/runs.
 
-    Nothing is written where another process, such as the app, works on the run and writes its record.
+    Nothing is written where another process, such as the app, works on the run and writes the file.
     """
-    record = Record()
+    run_state = RunState()
     if folder is None or folder.parent != home_folder(home) / "runs":
-        yield record
+        yield run_state
         return
     try:
         lock = FileLock(folder / "lock", timeout=0).acquire()
     except Timeout:
-        yield record
+        yield run_state
         return
     with lock:
-        record.stop = folder / "stop"
+        run_state.stop = folder / "stop"
         file = folder / "run.json"
         now = time.time()
-        record.stop.unlink(missing_ok=True)
+        run_state.stop.unlink(missing_ok=True)
         created = (read_object(file, "remove it to record the run anew") or {}).get("created", now)
-        _write(file, record, created, now, None)
+        _write(file, run_state, created, now, None)
         try:
-            yield record
+            yield run_state
         except BaseException as error:
-            record.state = "failed" if isinstance(error, Exception) else "interrupted"
-            record.reason = " ".join(str(error).split()) or type(error).__name__
+            run_state.state = "failed" if isinstance(error, Exception) else "interrupted"
+            run_state.reason = " ".join(str(error).split()) or type(error).__name__
             raise
         finally:
-            _write(file, record, created, now, time.time())
+            _write(file, run_state, created, now, time.time())
 
 
-def _write(file: Path, record: Record, created: float, started: float, ended: float | None) -> None:
+def _write(file: Path, run_state: RunState, created: float, started: float, ended: float | None) -> None:
     times = {"created": created, "started": started, "ended": ended}
-    write_text(file, json.dumps({"state": record.state, "reason": record.reason, **times}, indent=1) + "\n")
+    write_text(file, json.dumps({"state": run_state.state, "reason": run_state.reason, **times}, indent=1) + "\n")
