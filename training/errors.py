@@ -93,7 +93,7 @@ def first_line(error: BaseException) -> str:
     return line.rstrip(" :\r")[:200]
 
 
-class Stopped(Exception):  # noqa: N818 - not an error
+class StoppedError(Exception):
     """Raised out of a long computation after its ``should_stop()`` returned True."""
 
 

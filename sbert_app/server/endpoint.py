@@ -25,7 +25,7 @@ from sbert_app.process import is_ending
 from sbert_app.server.errors import InternalError, mistake
 from sbert_app.services.access import Quota, visitor_of
 from sbert_app.services.container import Services
-from training.errors import InputError, Stopped, UserFacingError
+from training.errors import InputError, StoppedError, UserFacingError
 
 log = logging.getLogger("sbert_lab.api")
 
@@ -109,8 +109,8 @@ class Endpoint:
     async def run(self, call: Call, body: Body) -> Any:
         """The answer as JSON values.
 
-        TooMany if the visitor has too much under way, Stopped if nobody waits any more, InternalError for a fault of
-        the app, or a user's error of the function.
+        TooManyRequestsError if the visitor has too much under way, StoppedError if nobody waits any more, InternalError
+        for a fault of the app, or a user's error of the function.
         """
         return await self._compute(call, body, self._values)
 
@@ -122,12 +122,12 @@ class Endpoint:
         def compute() -> Any:
             try:
                 return dump(self.function(call, body))
-            except (UserFacingError, Stopped):
+            except (UserFacingError, StoppedError):
                 raise
             except Exception as error:
                 # At the end executors take nothing more.
                 if is_ending.is_set():
-                    raise Stopped from error
+                    raise StoppedError from error
                 log.exception("%s failed", self.name)
                 raise InternalError(INTERNAL_ERROR) from error
 

@@ -178,7 +178,7 @@ def visitor_of(request: Any) -> str:
     return getattr(getattr(request, "client", None), "host", None) or ""
 
 
-class TooMany(InputError):  # noqa: N818 - the visitor's doing
+class TooManyRequestsError(InputError):
     """A visitor has as much under way as they may."""
 
 
@@ -243,10 +243,10 @@ class Quota:
 
     @contextmanager
     def held(self, visitor: str) -> Iterator[None]:
-        """Take one for the length of the block. Raises TooMany if the visitor has ``most``."""
+        """Take one for the length of the block. Raises TooManyRequestsError if the visitor has ``most``."""
         if self.take(visitor):
             held = f"{self.most:g} such requests from your address are being worked on"
-            raise TooMany(f"{held}; wait until one is answered")
+            raise TooManyRequestsError(f"{held}; wait until one is answered")
         try:
             yield
         finally:

@@ -14,14 +14,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.inference.recent import RecentEmbeddings
 from training.models.model import VectorModel
 from training.models.texts import Forward, ReadReport, Rows, replace_surrogates
 from training.names import REQUEST_SETTINGS, Endpoint, ModelName
 from training.pooling import normalize_rows
 from training.progress import ShouldStop
-from training.sources.endpoint import SECONDS, RefusedTexts, fetch_vectors
+from training.sources.endpoint import SECONDS, RefusedTextsError, fetch_vectors
 
 TEXTS = 32  # the texts of a request: the most that TEI takes unless it is told otherwise
 # Its vector says how many dimensions the model has, and which model it is.
@@ -107,10 +107,10 @@ class EndpointModel(VectorModel):
         A text that it refuses is NaN, and the server's words are collected in ``refused``; InputError if that is None.
         """
         if should_stop is not None and should_stop():
-            raise Stopped
+            raise StoppedError
         try:
             vectors = fetch_vectors(self.endpoint, texts, should_stop, self._seconds)
-        except RefusedTexts as error:
+        except RefusedTextsError as error:
             if len(texts) == 1:
                 if refused is None:
                     raise

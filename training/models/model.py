@@ -93,7 +93,7 @@ class Model(ABC):
     ) -> np.ndarray:
         """Pairs of texts -> float32 (N,): the larger, the more similar.
 
-        ``on_progress`` is called with (done, all); ``should_stop`` is asked before each batch, and ``Stopped`` raised.
+        ``on_progress`` is called with (done, all); ``should_stop`` is asked before each batch, and StoppedError raised.
         """
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:

@@ -22,7 +22,7 @@ from contextlib import suppress
 import httpx2
 import numpy as np
 
-from training.errors import InputError, Stopped, first_line
+from training.errors import InputError, StoppedError, first_line
 from training.names import Endpoint
 from training.progress import ShouldStop
 
@@ -41,7 +41,7 @@ MOST_DIMENSIONS = 16_384
 _threads: dict[str, ThreadPoolExecutor] = {}
 
 
-class RefusedTexts(InputError):  # noqa: N818 - the server's doing
+class RefusedTextsError(InputError):
     """A server does not take these texts, and says so with a status and its own words. It may take others, or fewer."""
 
     def __init__(self, sentence: str, status: int, words: str) -> None:
@@ -54,7 +54,7 @@ def fetch_vectors(
 ) -> np.ndarray:
     """The vectors of one request, float32 (n, D), as the server gives them.
 
-    RefusedTexts if the server refuses the texts, or so many; Stopped if ``should_stop`` returned True meanwhile;
+    RefusedTextsError if the server refuses the texts or their number; StoppedError if ``should_stop`` returned True;
     InputError if it is away, slow or busy, refuses, or does not answer with n vectors of finite numbers.
     """
     key = os.environ.get(KEY, "").strip()
@@ -70,7 +70,7 @@ def fetch_vectors(
             if wait([request], POLL_SECONDS).done:
                 return _vectors(request.result(), len(texts), endpoint.address)
             if should_stop is not None and should_stop():
-                raise Stopped
+                raise StoppedError
     finally:
         is_over.set()
         request.cancel()
@@ -142,7 +142,7 @@ async def _refusal(endpoint: Endpoint, response: httpx2.Response, key: str) -> I
     attempts = f" after {len(DELAYS) + 1} attempts" if status in BUSY else ""
     advice = f"; put its key into {KEY}" if status in (401, 403) else ""
     sentence = f"{endpoint.address} refuses {endpoint.model} with status {status}{attempts}: {words}{advice}"
-    return RefusedTexts(sentence, status, words) if status in REFUSED else InputError(sentence)
+    return RefusedTextsError(sentence, status, words) if status in REFUSED else InputError(sentence)
 
 
 def _vectors(answer: bytes, count: int, address: str) -> np.ndarray:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from training.data.dataset import folded
-from training.errors import Stopped
+from training.errors import StoppedError
 from training.models.encoder import Encoder
 from training.trainer.config import PROPORTIONAL, RunConfig
 from training.trainer.cross_encoder import TrainableCrossEncoder
@@ -100,8 +100,8 @@ class LengthGroupedSampler:
 class TokenizedBatches:
     """The training data, in the form that the objective needs, as token ids; and the rows of each step.
 
-    The data is tokenised once, each column with the prompt of its role. Raises Stopped if ``should_stop`` returns true
-    meanwhile. With ``uses_batch``, a fact of the objective, rows with a common sentence are in different batches.
+    The data is tokenised once, each column with the prompt of its role. Raises StoppedError if ``should_stop`` returns
+    True. With ``uses_batch``, a fact of the objective, rows with a common sentence are in different batches.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class TokenizedBatches:
             texts = list(dict.fromkeys(chain.from_iterable(columns)))
             for start in range(0, len(texts), TOKENIZE_CHUNK):
                 if should_stop():
-                    raise Stopped
+                    raise StoppedError
                 chunk = texts[start : start + TOKENIZE_CHUNK]
                 ids_of_role.update(zip(chunk, reader.tokenize(chunk), strict=True))
         self.columns: list[TokenIds] = [

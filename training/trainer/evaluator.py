@@ -74,7 +74,7 @@ class Evaluator:
         self._rows = {role: {text: row for row, text in enumerate(dict.fromkeys(of))} for role, of in by_role.items()}
 
     def measure(self, encoder: Encoder, objective: nn.Module, should_stop: ShouldStop | None) -> Figures:
-        """The figures listed above. Raises Stopped if ``should_stop`` returns true during encoding."""
+        """The figures listed above. Raises StoppedError if ``should_stop`` returns true during encoding."""
         vectors: Vectors = {}
         figures: Figures = {}
         # The first has no role, and its copy of the weights serves all.

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from training import parallel
 from training.atomic import write_text
 from training.data.dataset import Dataset
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.inference.batching import pad, plan
 from training.models.encoder import Encoder
 from training.models.folder import ModelFolder
@@ -196,7 +196,7 @@ class LanguageModelEvaluator:
 
     @torch.no_grad()
     def measure(self, model: TrainableLanguageModel, objective: nn.Module, should_stop: ShouldStop | None) -> Figures:
-        """The figures listed above. Raises Stopped if ``should_stop`` returns true meanwhile."""
+        """The figures listed above. Raises StoppedError if ``should_stop`` returns true meanwhile."""
         figures = self.vectors.measure(model.encoder, objective, should_stop)
         if not self.sentences:
             return figures
@@ -206,7 +206,7 @@ class LanguageModelEvaluator:
 
         def measure_batch(rows: np.ndarray) -> tuple[float, int, int]:
             if should_stop is not None and should_stop():
-                raise Stopped
+                raise StoppedError
             batch = replica.collate([ids[row] for row in rows], np.random.default_rng([self.seed, int(rows[0])]))
             with torch.no_grad():
                 logits, targets = replica.forward(batch).vectors, masked_targets([batch])

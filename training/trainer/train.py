@@ -54,7 +54,7 @@ from safetensors import SafetensorError
 
 from training.atomic import recover, write_text
 from training.data.dataset import Data, Dataset, as_dataset, html_table
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.models.encoder import Encoder
 from training.models.model import open_model
 from training.names import RUN
@@ -65,7 +65,7 @@ from training.trainer.events import EventLog, OnEvent, printing, read_events
 from training.trainer.language_model import VOCABULARY
 from training.trainer.run_extras import RunExtras, read_object, run_folder, tracked_run
 from training.trainer.run_metrics import Figures, line_of_figures
-from training.trainer.trainer import NonFiniteLoss, Trainer
+from training.trainer.trainer import NonFiniteLossError, Trainer
 
 log = logging.getLogger("sbert_lab.train")
 
@@ -212,9 +212,9 @@ def train(
             trainer = Trainer(config, accelerator, events, path, is_stopped, state, home, extras)
             status, reason = trainer.run()
             result = replace(result, status=status, reason=reason)
-        except Stopped:
+        except StoppedError:
             result = replace(result, status="stopped")
-        except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLoss) as error:
+        except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLossError) as error:
             reason = _explain(error, config)
             is_fault = isinstance(error, RuntimeError) and reason == " ".join(str(error).split())
             log.error("the run failed: %s", reason, exc_info=is_fault)  # noqa: TRY400 - a full disk needs no traceback

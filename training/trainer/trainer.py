@@ -19,7 +19,7 @@ from torch import Tensor
 
 from training.atomic import write_text
 from training.device import describe_device, held_memory
-from training.errors import Stopped
+from training.errors import StoppedError
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 from training.models.folder import JOINT_HEAD
@@ -42,7 +42,7 @@ TRAIN_EVENTS = 100
 CHECKPOINT_SECONDS = 30.0
 
 
-class NonFiniteLoss(Exception):  # noqa: N818 - an outcome of a run, not a mistake in the program
+class NonFiniteLossError(Exception):
     """The loss of a step was infinite or not a number."""
 
 
@@ -100,11 +100,11 @@ class Trainer:
         self._emit_running(None if state is None else self.progress.step, parts.negatives)
 
     def run(self) -> tuple[str, str | None]:
-        """Does the remaining steps; returns "finished" or "stopped", and why it ended early. Raises NonFiniteLoss."""
+        """Does the remaining steps; returns "finished" or "stopped", and why it ended early."""
         try:
             with single_threaded_ops() if self.model.num_micro_batches > 1 else nullcontext():
                 reason = self._run_steps()
-        except Stopped:
+        except StoppedError:
             self.save_checkpoint()
             return "stopped", None
         self._test()
@@ -158,7 +158,7 @@ class Trainer:
         )
 
     def _run_steps(self) -> str | None:
-        """Does the steps; returns why it ended before the last one, if it did. Raises Stopped, NonFiniteLoss."""
+        """Does the steps. Returns why it ended before the last one, if it did. StoppedError or NonFiniteLossError."""
         while True:
             step = self.progress.step
             if step != self.progress.evaluated and (step % self.eval_every == 0 or step == self.total_steps):
@@ -171,7 +171,7 @@ class Trainer:
             if step == self.total_steps:
                 return None
             if self._any_process(self.should_stop() or self._is_stopped_by_callback):
-                raise Stopped
+                raise StoppedError
             if self.meter.since_checkpoint() > CHECKPOINT_SECONDS:
                 self.save_checkpoint()
             self._train_step()
@@ -240,14 +240,14 @@ class Trainer:
         return torch.nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])
 
     def _fetch_losses(self) -> None:
-        """Moves pending losses to the host, several at once: each transfer makes a GPU wait. Raises NonFiniteLoss."""
+        """Moves pending losses to the host, several at once: each transfer makes a GPU wait."""
         progress = self.progress
         losses = torch.cat(self._pending_losses).tolist() if self._pending_losses else []
         for batch, loss in enumerate(losses, self.batches_done - len(losses)):
             if not math.isfinite(loss):
                 rows = self.batches.describe_rows(batch, self.accelerator.process_index)
                 step = batch // self.config.gradient_accumulation_steps + 1
-                raise NonFiniteLoss(
+                raise NonFiniteLossError(
                     f"the loss of step {step} is {loss}, on {rows}: lower the learning rate, or look at these rows"
                 )
         progress.losses += losses
@@ -332,7 +332,7 @@ class Trainer:
             return
         device = str(self.accelerator.device)
         model = open_model(str(self.folder / "model"), None, self.config.dtype, device, self.home)
-        with suppress(Stopped):
+        with suppress(StoppedError):
             rho = next(iter(evaluate(model, name, self.home, should_stop=self.should_stop)["spearman"].values()))
             if math.isfinite(rho):
                 self.progress.test = {"step": best["step"], "data": name, "spearman": rho}

@@ -26,7 +26,7 @@ CONNECT_SECONDS = 5.0
 _connecting = threading.Lock()
 
 
-class Lost(Exception):  # noqa: N818 - reads as a state
+class ActorLostError(Exception):
     """An actor has died, alone or with its node."""
 
 
@@ -97,7 +97,7 @@ class RayCluster:
 
     def release(self, is_over: bool) -> None:
         """Give back the room of idle actors, as no run waits; if ``is_over``, end the connection."""
-        with suppress(InputError, Lost), ray_errors():
+        with suppress(InputError, ActorLostError), ray_errors():
             while self.idle:
                 self.connect().kill(self.idle.pop())
         if is_over:
@@ -150,7 +150,7 @@ def _connect(place: str) -> None:
 
 @contextmanager
 def ray_errors() -> Iterator[None]:
-    """Turn the errors of Ray into `Lost`, if the actor has died, or into InputErrors."""
+    """Turn the errors of Ray into `ActorLostError`, if the actor has died, or into InputErrors."""
     from ray.exceptions import RayActorError, RayError, RayTaskError
 
     try:
@@ -164,5 +164,5 @@ def ray_errors() -> Iterator[None]:
             reason = str(error).strip().rpartition("\n")[2]
             raise InputError(f"the run cannot be executed on a node of Ray: {reason[:200]}") from error
         if isinstance(error, RayActorError):
-            raise Lost(first_line(error)) from error
+            raise ActorLostError(first_line(error)) from error
         raise InputError(f"Ray cannot go on: {first_line(error)}; resume the run when it is back") from error

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sbert_app.services.background.watch import Watch
-from training.errors import Stopped
+from training.errors import StoppedError
 from training.progress import listening
 
 POLL_SECONDS = 0.25
@@ -33,7 +33,7 @@ MIN_FRACTION = 0.02
 MIN_SECONDS = 0.5
 
 
-class Superseded(Stopped):
+class SupersededError(StoppedError):
     """The owner began another task."""
 
 
@@ -72,8 +72,8 @@ class TaskResult:
 class Task(threading.Thread):
     """``work(watch)`` in a thread, for which the process does not wait at its end.
 
-    The work has to return or raise `Stopped` soon after ``watch.should_stop()`` is true. Whoever may stop the task has
-    to know it before it is started.
+    The work has to return or raise `StoppedError` soon after ``watch.should_stop()`` is true. Whoever may stop the task
+    has to know it before it is started.
     """
 
     def __init__(self, description: str, work: Callable[[Watch], Any]) -> None:
@@ -129,7 +129,7 @@ class Task(threading.Thread):
 def run_apart(watch: Watch, description: str, work: Callable[[Watch], Any]) -> Any:
     """Run ``work(watch)`` as a stage that cannot be stopped, such as loading a model; after a stop it ends by itself.
 
-    Raises Stopped as soon as ``watch`` does, and the error of ``work``.
+    Raises StoppedError as soon as ``watch`` does, and the error of ``work``.
     """
     task = Task(description, work)
     task.start()
@@ -183,8 +183,8 @@ class TaskRunner:
     def run(self, owner: Owner, description: str, work: Callable[[Watch], Any]) -> Iterator[TaskProgress | TaskResult]:
         """Begin a task and yield its progress, and at last its result. Closing the iterator stops the task.
 
-        Raises the error of ``work``; Stopped after `stop`, and Superseded when the owner begins another task. The
-        thread then ends by itself.
+        Raises the error of ``work``; StoppedError after `stop`, and SupersededError when the owner begins another task.
+        The thread then ends by itself.
         """
         task = self.start(owner, description, work)
         try:
@@ -193,7 +193,7 @@ class TaskRunner:
                     break
                 yield progress
             if task.stopping.is_set():
-                raise Superseded if task.is_superseded else Stopped
+                raise SupersededError if task.is_superseded else StoppedError
             yield task.result()
         finally:
             task.stopping.set()

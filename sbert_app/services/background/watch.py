@@ -4,7 +4,7 @@
         with_model = watch.stage("Encoding")  # reports from now on under this description
         vectors = encoder.encode(sentences, on_progress=with_model.on_progress, should_stop=watch.should_stop)
         for done, block in enumerate(blocks):
-            watch.check()  # raises Stopped
+            watch.check()  # raises StoppedError
             watch.report(done, "Joining", len(blocks))
 
 The functions of `training` take ``on_progress`` and ``should_stop``, which are methods of a watch. The command line
@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
-from training.errors import Stopped
+from training.errors import StoppedError
 
 POLL_SECONDS = 0.2
 
@@ -57,13 +57,13 @@ class Watch:
         return cls(report, should_stop)
 
     def check(self) -> None:
-        """Raise Stopped if the work shall stop."""
+        """Raise StoppedError if the work shall stop."""
         if self.should_stop():
-            raise Stopped
+            raise StoppedError
 
     @contextmanager
     def holding(self, lock: threading.Lock | threading.Semaphore) -> Iterator[None]:
-        """Hold a lock in the block. Raises Stopped while waiting for it if the work shall stop."""
+        """Hold a lock in the block. Raises StoppedError while waiting for it if the work shall stop."""
         while not lock.acquire(timeout=POLL_SECONDS):
             self.check()
         try:

@@ -21,7 +21,7 @@ from sbert_app.services.store.documents import read_document
 from training.catalogue import RAW_BERT, asset
 from training.data.dataset import Dataset
 from training.data.load import load_data
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.trainer.config import RunConfig
 from training.trainer.run_metrics import warnings
 
@@ -81,7 +81,10 @@ def shipped() -> DefectTable:
 def train_with(
     defects: Collection[str], seed: int, steps: int, home: Path, should_stop: Callable[[], bool] | None = None
 ) -> DefectRun:
-    """Trains once. InputError if the data or the base cannot be loaded, or the run failed; Stopped after a stop."""
+    """Trains once.
+
+    InputError if the data or the base cannot be loaded, or the run failed; StoppedError after a stop.
+    """
     from training.trainer.train import train
 
     config = RunConfig(
@@ -109,7 +112,7 @@ def train_with(
         schedule=(lambda step, total: 0.0) if "schedule" in defects else None,
     )
     if result.status == "stopped":
-        raise Stopped
+        raise StoppedError
     if result.status == "failed":
         raise InputError(f"the run failed: {result.reason}")
     running = next(event for event in events if event.get("state") == "running")

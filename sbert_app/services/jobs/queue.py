@@ -25,7 +25,7 @@ from filelock import FileLock, Timeout
 
 from sbert_app.process import child_environment
 from sbert_app.services.background.watch import State
-from sbert_app.services.runs.record import Run, RunNotFound
+from sbert_app.services.runs.record import Run, RunNotFoundError
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError
 from training.sources.home import make_home
@@ -132,7 +132,7 @@ class RunQueue:
         waiting = self.store.ids(State.QUEUED)
         for run_id in waiting:
             # It may be deleted meanwhile.
-            with suppress(RunNotFound):
+            with suppress(RunNotFoundError):
                 self.store.assign(run_id, bool(self.ray))
         if waiting:
             self.start_workers()

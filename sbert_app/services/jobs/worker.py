@@ -30,7 +30,7 @@ from sbert_app.services.background.watch import RESUMABLE, State
 from sbert_app.services.jobs.queue import RunQueue, devices, worker_lock
 from sbert_app.services.runs.execution import execute
 from sbert_app.services.runs.on_ray import executor
-from sbert_app.services.runs.record import QUEUED, RunNotFound
+from sbert_app.services.runs.record import QUEUED, RunNotFoundError
 from sbert_app.services.runs.store import RunStore
 from sbert_app.settings import Settings
 from training.errors import InputError, UserFacingError
@@ -139,7 +139,7 @@ class Worker:
             # A fault of the program fails the run, and the worker goes on.
             log.exception("the run ended with an error")
         self._tried.pop(run_id, None)
-        with suppress(RunNotFound):
+        with suppress(RunNotFoundError):
             run = self.store.get(run_id)
             # One that has begun is queued again because somebody has resumed it.
             if run.state == State.QUEUED and (run.record.started or 0) < began:

@@ -223,7 +223,7 @@ class UmapProcess:
     def draw(self, jobs: list[Job], settings: MapSettings, watch: Watch) -> list[np.ndarray]:
         """The map of one job, or the aligned maps of two, float32 (N, dimensions) each.
 
-        Raises Stopped if the work shall stop, and InputError if the process ends; `end` it after either.
+        Raises StoppedError if the work shall stop, and InputError if the process ends; `end` it after either.
         """
         if not is_compiled(self.home):
             watch.report(0, COMPILING)

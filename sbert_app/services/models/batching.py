@@ -16,7 +16,7 @@ import torch
 
 from sbert_app.services.access import BATCH, WAITING
 from training import parallel
-from training.errors import Stopped
+from training.errors import StoppedError
 from training.inference.batching import Row
 from training.inference.runner import Hidden, InferenceRunner, Reduce, Text
 
@@ -91,7 +91,7 @@ class BatchingRunner(InferenceRunner[Text]):
             yield from super().map(texts, reduce, should_stop)
             return
         if should_stop is not None and should_stop():
-            raise Stopped
+            raise StoppedError
         yield from self._batcher((texts, reduce))
 
     def _compute(self, jobs: list[Job[Text]]) -> list[BatchResults]:

@@ -132,7 +132,7 @@ def make_grid(models: list[str], data: list[str]) -> ResultGrid:
 
 
 def evaluate_grid(grid: ResultGrid, models: ModelCache, home: Path, watch: Watch) -> ResultGrid:
-    """Fill the grid, one model after another. `Stopped` leaves the results so far in it."""
+    """Fill the grid, one model after another. `StoppedError` leaves the results so far in it."""
     datasets = {}
     for name in grid.data:
         watch.report(0, f"Reading {data_label(name)}")

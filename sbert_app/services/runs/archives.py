@@ -25,7 +25,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from sbert_app.formats import format_bytes
 from sbert_app.services.background.watch import AT_WORK, State
-from sbert_app.services.runs.record import Run, RunBusy, RunStateError
+from sbert_app.services.runs.record import Run, RunBusyError, RunStateError
 from sbert_app.services.runs.store import RunStore
 from sbert_app.services.store import home_entry
 from training.atomic import replace_file, replace_folder, write_text
@@ -177,10 +177,10 @@ def export(store: RunStore, run_id: str, folder: Path) -> Path:
 
 
 def _with_model(store: RunStore, run_id: str, verb: str) -> Run:
-    """The run, if it has a model. RunBusy while it is queued or running, else RunStateError."""
+    """The run, if it has a model. RunBusyError while it is queued or running, else RunStateError."""
     run = store.get(run_id)
     if run.state in AT_WORK:
-        raise RunBusy(f"run {run_id} is {run.state}; {verb} it when it has ended, or stop it")
+        raise RunBusyError(f"run {run_id} is {run.state}; {verb} it when it has ended, or stop it")
     if not run.has_model:
         raise RunStateError(f"run {run_id} has no model: it ended before its first evaluation; resume it")
     return run

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
 from sbert_app.process import configure_process
-from sbert_app.services.background.ray_cluster import Lost, RayCluster, ray_errors
+from sbert_app.services.background.ray_cluster import ActorLostError, RayCluster, ray_errors
 from sbert_app.services.background.watch import State
 from sbert_app.services.runs.execution import execute as execute_here
 from sbert_app.services.runs.record import QUEUED, Event, Run, RunRecord
@@ -142,7 +142,7 @@ def execute(
         for _ in range(MOST_DEATHS + 1):
             try:
                 return lease.end(_submit(store, lease.run, cluster, on_event, should_end))
-            except Lost as error:
+            except ActorLostError as error:
                 _note(lease.run.folder, f"lost: {error}")
                 reason = error
         raise InputError(f"Ray has lost the run {MOST_DEATHS + 1} times ({reason}): resume it to try again")

@@ -33,11 +33,11 @@ class RunError(UserFacingError):
     """A run cannot be used for this purpose."""
 
 
-class RunNotFound(RunError):  # noqa: N818 - reads as a state
+class RunNotFoundError(RunError):
     """There is no such run, or it was deleted meanwhile."""
 
 
-class RunBusy(RunError):  # noqa: N818
+class RunBusyError(RunError):
     """Another process is working on the run."""
 
 
@@ -57,13 +57,13 @@ class RunRecord:
 
     @classmethod
     def read(cls, folder: Path) -> RunRecord:
-        """Read the record of a folder. RunNotFound if it does not exist or is damaged."""
+        """Read the record of a folder. RunNotFoundError if it does not exist or is damaged."""
         try:
             return read_document(folder / "run.json", cls)
         except FileNotFoundError as error:
-            raise RunNotFound(f"there is no run {folder.name!r}; `runs list` shows them all") from error
+            raise RunNotFoundError(f"there is no run {folder.name!r}; `runs list` shows them all") from error
         except InputError as error:
-            raise RunNotFound(error, error.public) from error
+            raise RunNotFoundError(error, error.public) from error
 
     def write(self, folder: Path) -> None:
         """Write the record atomically. Raises OSError if the disk is full."""

@@ -38,8 +38,8 @@ from sbert_app.services.runs.record import (
     Event,
     EventReader,
     Run,
-    RunBusy,
-    RunNotFound,
+    RunBusyError,
+    RunNotFoundError,
     RunProgress,
     RunRecord,
     RunStateError,
@@ -74,7 +74,7 @@ SCAN_SECONDS = 20.0
 class RunStore:
     """All runs of a home folder. Thread-safe; any number of processes may use the same folder.
 
-    Methods that take a run's id raise `RunNotFound` if there is no such run.
+    Methods that take a run's id raise `RunNotFoundError` if there is no such run.
     """
 
     def __init__(self, home: Path, folder: Path | None = None) -> None:
@@ -114,13 +114,13 @@ class RunStore:
         """The state of a run, or None if there is none of that id. It is quicker than `get`."""
         try:
             return self._current_record(self._run_folder(run_id)).state
-        except RunNotFound:
+        except RunNotFoundError:
             return None
 
     def list(self, limit: int | None = None, cursor: str = "") -> list[Run]:
         """Runs, the newest first: all of them, or ``limit``, and those that are older than the run ``cursor``.
 
-        RunNotFound if there is no such run.
+        RunNotFoundError if there is no such run.
         """
         ids = self._ids()
         if cursor:
@@ -260,14 +260,14 @@ class RunStore:
         if state not in AT_WORK:
             raise RunStateError(f"run {run_id} is {state}; there is nothing to stop")
         (folder / "stop").touch()
-        with suppress(RunBusy), self._lock(folder, "its process will see the file"):
+        with suppress(RunBusyError), self._lock(folder, "its process will see the file"):
             record = self._locked_record(folder)
             if record.state == State.QUEUED:
                 replace(record, state=State.STOPPED, ended=time.time()).write(folder)
         return self.get(run_id)
 
     def requeue(self, run_id: str) -> Run:
-        """Queue a run again that failed, was stopped or interrupted. RunBusy or RunStateError for any other.
+        """Queue a run again that failed, was stopped or interrupted. RunBusyError or RunStateError for any other.
 
         InputError if it has objects of the program that started it.
         """
@@ -294,13 +294,13 @@ class RunStore:
 
     @contextmanager
     def claim(self, run_id: str) -> Iterator[None]:
-        """Keep other workers from a queued run inside the block. RunBusy if another worker has it."""
+        """Keep other workers from a queued run inside the block. RunBusyError if another worker has it."""
         folder = self._run_folder(run_id)
         with self._lock(folder, f"run {run_id} is taken by another worker", timeout=0, name="worker"):
             yield
 
     def delete(self, run_id: str) -> None:
-        """Remove a run and its model. Raises RunBusy while it is running."""
+        """Remove a run and its model. Raises RunBusyError while it is running."""
         folder = self._run_folder(run_id)
         with self._lock(folder, f"run {run_id} is running; stop it before you delete it"):
             deleted = self.folder / f".deleted-{run_id}"
@@ -323,7 +323,7 @@ class RunStore:
         """Work on a run in one of ``states``, which is running inside the block and has ended after it.
 
         After an exception in the block it has failed, or is interrupted by KeyboardInterrupt and SystemExit.
-        RunStateError if it is in another state; RunBusy if another process works on it.
+        RunStateError if it is in another state; RunBusyError if another process works on it.
         """
         folder = self._run_folder(run_id)
         with self._lock(folder, f"run {run_id} is being worked on by another process", timeout=2):
@@ -351,7 +351,7 @@ class RunStore:
         """The record, after a running run whose lock is free has become interrupted."""
         record = RunRecord.read(folder)
         if record.state == State.RUNNING:
-            with suppress(RunBusy), self._lock(folder, "it is running", timeout=0):
+            with suppress(RunBusyError), self._lock(folder, "it is running", timeout=0):
                 return self._locked_record(folder)
         return record
 
@@ -366,11 +366,11 @@ class RunStore:
 
     @contextmanager
     def _lock(self, folder: Path, message: str, timeout: float = 0.1, name: str = "lock") -> Iterator[None]:
-        """Hold a lock of the run. Raises RunBusy with ``message`` if another process holds it for so many seconds."""
+        """Hold a lock of the run. RunBusyError with ``message`` if another process keeps it for ``timeout`` seconds."""
         try:
             lock = FileLock(folder / name, thread_local=False).acquire(timeout=timeout, poll_interval=0.02)
         except Timeout as error:
-            raise RunBusy(message) from error
+            raise RunBusyError(message) from error
         with lock:
             # It was deleted meanwhile, and the lock has created its folder anew.
             if not os.path.lexists(folder / "run.json"):
@@ -382,7 +382,7 @@ class RunStore:
         folder = self.folder / run_id
         if not is_id(run_id) or not os.path.lexists(folder / "run.json"):
             missing = f"there is no run {run_id[:100]!r}; `runs list` shows them all"
-            raise RunNotFound(missing, missing)
+            raise RunNotFoundError(missing, missing)
         return folder
 
     def _config(self, run_id: str, folder: Path) -> RunConfig:
