@@ -156,7 +156,7 @@ def _place(part: object) -> str:
 
 
 @dataclass
-class RunState:
+class TrackedRun:
     """The state of a run and its reason. Creating the file ``stop`` asks the run to stop; None for an untracked run."""
 
     state: str = "running"
@@ -200,12 +200,12 @@ def read_object(file: Path, remedy: str) -> dict[str, Any] | None:
 
 
 @contextmanager
-def tracked_run(folder: Path | None, home: str | Path | None) -> Iterator[RunState]:
+def tracked_run(folder: Path | None, home: str | Path | None) -> Iterator[TrackedRun]:
     """Keep run.json of the run in ``folder`` up to date, before the block and after it, if the folder is in home/runs.
 
     Nothing is written where another process, such as the app, works on the run and writes the file.
     """
-    run_state = RunState()
+    run_state = TrackedRun()
     if folder is None or folder.parent != home_folder(home) / "runs":
         yield run_state
         return
@@ -231,6 +231,6 @@ def tracked_run(folder: Path | None, home: str | Path | None) -> Iterator[RunSta
             _write(file, run_state, created, now, time.time())
 
 
-def _write(file: Path, run_state: RunState, created: float, started: float, ended: float | None) -> None:
+def _write(file: Path, run_state: TrackedRun, created: float, started: float, ended: float | None) -> None:
     times = {"created": created, "started": started, "ended": ended}
     write_text(file, json.dumps({"state": run_state.state, "reason": run_state.reason, **times}, indent=1) + "\n")

@@ -40,7 +40,7 @@ def read_document(path: Path, kind: type[Document]) -> Document:
     try:
         # A pipe would block.
         if not path.is_file() and path.exists():
-            raise unreadable(path, "it is no file")
+            raise unreadable(path, "it is not a file")
         return _adapter(kind).validate_json(path.read_bytes())
     except FileNotFoundError as error:
         if not path.is_symlink():
