@@ -25,6 +25,7 @@ from sbert_app.services.store.cache import DiskCache, digest
 from training.data.tables.columns import free_name
 from training.errors import InputError
 from training.models.model import PairModel, VectorModel
+from training.models.texts import first_positions
 
 MAX_K = 100
 # A sentence is similar to a query if their cosine is at least UNLIKE, and exceeds that of random pairs by ABOVE_RANDOM.
@@ -287,10 +288,7 @@ def nearest_in(embedded: EmbeddedCorpus, other: EmbeddedCorpus, cache: DiskCache
 
 def first_of_each_text(sentences: Sequence[str]) -> np.ndarray:
     """Positions of the first sentence of each text: int64, ascending."""
-    first: dict[str, int] = {}
-    for position, sentence in enumerate(sentences):
-        first.setdefault(normalize_text(sentence), position)
-    return np.fromiter(first.values(), dtype=np.int64, count=len(first))
+    return np.unique(first_positions([normalize_text(sentence) for sentence in sentences]))
 
 
 def normalize_text(sentence: str) -> str:

@@ -27,6 +27,7 @@ from training.evaluation.bootstrap import Estimate, Statistic, affordable_resamp
 from training.evaluation.metrics import why_undefined
 from training.evaluation.scoring import without_score
 from training.models.model import Model, VectorModel
+from training.models.texts import first_positions
 from training.pooling import normalize_rows
 from training.quantization import PRECISIONS, bytes_per_vector, quantize, ranges, restore
 from training.similarities import cosine
@@ -94,12 +95,12 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
         raise InputError(f"{data.name} holds {data.kind}; this needs a score or a label for each pair")
     if len(data) > MAX_PAIRS:
         data = data.select(range(MAX_PAIRS))
-    texts = list(dict.fromkeys(chain.from_iterable(data.columns)))
-    place = {text: number for number, text in enumerate(texts)}
+    texts = list(chain.from_iterable(data.columns))
+    distinct, rows = np.unique(first_positions(texts), return_inverse=True)
     watch.report(0, "Encoding")
-    vectors = model.encode(texts, None, watch.on_progress, watch.should_stop)
+    vectors = model.encode([texts[row] for row in distinct], None, watch.on_progress, watch.should_stop)
     # The rows of both sentences of each pair: (2, N).
-    pairs = np.array([[place[text] for text in column] for column in data.columns])
+    pairs = rows.reshape(2, -1)
     is_left_out, note = without_score(model, data.columns, [{"": cosine(vectors[pairs[0]], vectors[pairs[1]])}])
     if note:
         data = data.select(np.flatnonzero(~is_left_out).tolist())

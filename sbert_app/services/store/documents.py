@@ -105,22 +105,13 @@ class DocumentStore(Generic[Document]):
         kind: a dataclass or a pydantic model.
         suffix: the path of a record after its id: ".json", or "/job.json" if each record has a folder.
         what: the word for a record in messages.
-        default: the value of records that do not exist.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        kind: type[Document],
-        suffix: str = ".json",
-        what: str = "record",
-        default: Document | None = None,
-    ) -> None:
+    def __init__(self, folder: Path, kind: type[Document], suffix: str = ".json", what: str = "record") -> None:
         self.folder = folder
         self.kind = kind
         self.suffix = suffix
         self.what = what
-        self.default = default
 
     def path(self, key: str) -> Path:
         """The file of a record. InputError if no record can have that id."""
@@ -129,13 +120,11 @@ class DocumentStore(Generic[Document]):
         return self.folder / f"{key}{self.suffix}"
 
     def get(self, key: str) -> Document:
-        """The record of that id, or the default. InputError if it is damaged, or if there is neither."""
+        """The record of that id. InputError if it does not exist, or is damaged."""
         try:
             return read_document(self.path(key), self.kind)
         except FileNotFoundError:
-            if self.default is None:
-                raise InputError(f"there is no {self.what} {key!r:.82}") from None
-            return self.default
+            raise InputError(f"there is no {self.what} {key!r:.82}") from None
 
     def list(self) -> Listing[Document]:
         """All records, except records that are deleted at the same time."""
