@@ -49,7 +49,8 @@ class NotFoundError(InputError):
 
     def __init__(self, message: str, summary: str, details: tuple[str, ...]) -> None:
         super().__init__(message)
-        self.summary, self.details = without_folders(summary), tuple(map(without_folders, details))
+        self.summary = without_folders(summary)
+        self.details = tuple(map(without_folders, details))
 
 
 def summary_of(error: UserFacingError) -> str:

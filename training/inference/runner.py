@@ -96,7 +96,8 @@ class InferenceRunner(ABC, Generic[Text]):
         ``on_progress`` gets the number of texts that are done, after each batch. A text without a finite result is
         computed again alone: in a row of several, NaN of one text reaches the others, as 0 · NaN is NaN.
         """
-        results, done = np.empty((len(texts), *shape), dtype=np.float32), 0
+        results = np.empty((len(texts), *shape), dtype=np.float32)
+        done = 0
         for rows, batch in self.map(texts, reduce, should_stop):
             results[rows] = batch
             done = min(done + len(rows), len(texts))
@@ -118,7 +119,8 @@ class InferenceRunner(ABC, Generic[Text]):
         if self.deterministic:
             alike = batching.plan_alike(lengths, TOKEN_BUDGET[self.device.type], self.batch_size)
             return (self.rows(batch) for batch in alike)
-        total, threads = sum(lengths), parallel.num_threads() if self.device.type == "cpu" else 1
+        total = sum(lengths)
+        threads = parallel.num_threads() if self.device.type == "cpu" else 1
         per_thread = max(1, -(-total // (threads * TOKEN_BUDGET[self.device.type])))
         batches = self.batches(lengths, batching.round_up(-(-total // (threads * per_thread)), batching.TOKEN_MULTIPLE))
         most = self.batch_size
@@ -195,7 +197,8 @@ class PaddedRunner(InferenceRunner[Ids]):
 
     def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
         batch = batching.pad([texts[row[0]] for row in rows], self.pad_id)
-        ids, mask = to_device(batch.ids, self.device), batch.mask
+        ids = to_device(batch.ids, self.device)
+        mask = batch.mask
         mask = None if mask is None else to_device(mask, self.device)
         attended = self.attended(ids, mask)
         outputs = self.transformer(input_ids=ids, attention_mask=None if attended is None else attended.long())

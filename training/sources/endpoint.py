@@ -31,11 +31,13 @@ SECONDS = 60.0  # the limit for a request, until its answer is read
 REQUESTS_AT_ONCE = 4  # to a server
 # Seconds before each new attempt, unless the server asks for more.
 DELAYS = (0.5, 1.0, 2.0, 4.0)
-LONGEST_DELAY, POLL_SECONDS = 30.0, 0.1
+LONGEST_DELAY = 30.0
+POLL_SECONDS = 0.1
 BUSY = (429, 500, 502, 503, 504)
 REFUSED = (400, 413, 422)  # the statuses for a request that holds a text that the server does not take, or too many
 # The limits for the bodies of an answer and of a refusal.
-MOST_BYTES, MOST_ERROR_BYTES = 64 << 20, 64 << 10
+MOST_BYTES = 64 << 20
+MOST_ERROR_BYTES = 64 << 10
 MOST_DIMENSIONS = 16_384
 
 _threads: dict[str, ThreadPoolExecutor] = {}
@@ -46,7 +48,8 @@ class RefusedTextsError(InputError):
 
     def __init__(self, sentence: str, status: int, words: str) -> None:
         super().__init__(sentence)
-        self.status, self.words = status, words
+        self.status = status
+        self.words = words
 
 
 def fetch_vectors(
@@ -62,7 +65,8 @@ def fetch_vectors(
         # An error would quote it.
         raise InputError(f"{KEY} holds signs that no key has; set it again")
     new = ThreadPoolExecutor(REQUESTS_AT_ONCE, f"endpoint {endpoint.address}")
-    threads, is_over = _threads.setdefault(endpoint.address, new), threading.Event()
+    threads = _threads.setdefault(endpoint.address, new)
+    is_over = threading.Event()
     until = time.monotonic() + seconds
     request = threads.submit(lambda: asyncio.run(_ask(endpoint, list(texts), key, is_over)))
     try:
@@ -128,7 +132,8 @@ async def _read(response: httpx2.Response, most: int) -> bytes:
 
 async def _refusal(endpoint: Endpoint, response: httpx2.Response, key: str) -> InputError:
     """The meaning of a status other than 200, with the server's own words, in which the key is not repeated."""
-    status, words = response.status_code, ""
+    status = response.status_code
+    words = ""
     if 300 <= status < 400:
         return InputError(f"{endpoint.address} redirects to another address, which is not followed; name that one")
     with suppress(httpx2.HTTPError):

@@ -1,11 +1,11 @@
-"""Python objects of a run that its config cannot store, and the state on disk of a run that a program starts.
+"""Runs that a Python program starts by `train`: the objects that it adds to the config, and the record of the run.
 
-Data in memory, an objective, evaluators and callbacks cannot be written down. The config of the run names them, as
-"own (module:class)", and ``own.json`` in its folder lists all of them. Only a program that passes the same objects to
-`train` again can resume the run.
+Objects such as data in memory, an objective, evaluators and callbacks cannot be stored in the config. The config names
+them as "own (module:class)", and ``own.json`` in the run's folder lists all of them. Only a program that passes the
+same objects again can resume the run.
 
-The app lists a run of the home folder by its file run.json. It writes this file for the runs that it starts itself, and
-`tracked_run` writes it for all others. A process that works on a run holds the lock beside the file.
+The list of runs in the home folder is made of the records of the runs, run.json. The app writes the records of the runs
+that it starts. The process that works on a run holds the lock beside its record.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
-from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +47,10 @@ UNNAMED = ("optimizer", "schedule")
 
 @dataclass(frozen=True)
 class RunExtras:
-    """The Python objects of one run; see `training.trainer.train.train`. InputError for one that cannot be used."""
+    """Python objects of a run that cannot be stored in the config, as in `training.trainer.train.train`.
+
+    InputError for an object that cannot be used.
+    """
 
     objective: Callable[..., torch.Tensor] | None = None
     optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer] | None = None
@@ -61,50 +63,60 @@ class RunExtras:
     eval_data: Dataset | None = None
 
     def __post_init__(self) -> None:
-        for part in self.callbacks:
-            if not any(hasattr(part, hook) for hook in HOOKS):
-                raise InputError(f"the callback {_place(part)} has none of {', '.join(HOOKS)}")
-        for part in filter(None, (self.objective, self.optimizer, self.schedule, *self.evaluators)):
-            if not callable(part):
-                raise InputError(f"{part!r} cannot be called; an objective, evaluator or optimizer is a function")
+        for callback in self.callbacks:
+            if not any(hasattr(callback, hook) for hook in HOOKS):
+                raise InputError(f"the callback {_place(callback)} has none of {', '.join(HOOKS)}")
+        for function in (self.objective, self.optimizer, self.schedule, *self.evaluators):
+            if function is not None and not callable(function):
+                raise InputError(f"{function!r} cannot be called; an objective, evaluator or optimizer is a function")
 
     def listed(self) -> dict[str, str]:
-        """The objects in words, by name; equal words stand for the same object."""
-        parts: dict[str, Any] = {name: getattr(self, name) for name in (*NAMED, *UNNAMED)}
-        words = {name: _place(part) for name, part in parts.items() if part is not None}
-        for name in ("train_data", "eval_data"):
-            if (data := parts[name]) is not None:
-                content = json.dumps([data.columns, data.scores, data.labels, data.label_names]).encode()
-                words[name] = f"{data.name}, {len(data):,} {data.kind}, {blake2b(content, digest_size=4).hexdigest()}"
-        several = {"evaluators": self.evaluators, "callbacks": self.callbacks}
-        return words | {name: ", ".join(map(_place, parts)) for name, parts in several.items() if parts}
+        """Describes the objects, by name. Equal descriptions stand for the same object."""
+        words = {}
+        for name in (*NAMED, *UNNAMED):
+            part = getattr(self, name)
+            if isinstance(part, Dataset):
+                content = json.dumps([part.columns, part.scores, part.labels, part.label_names]).encode()
+                digest = blake2b(content, digest_size=4).hexdigest()
+                words[name] = f"{part.name}, {len(part):,} {part.kind}, {digest}"
+            elif part is not None:
+                words[name] = _place(part)
+        if self.evaluators:
+            words["evaluators"] = ", ".join(map(_place, self.evaluators))
+        if self.callbacks:
+            words["callbacks"] = ", ".join(map(_place, self.callbacks))
+        return words
 
     def named(self, config: RunConfig) -> RunConfig:
-        """The config with the names of these objects in place of its own.
+        """Returns the config with the names of these objects.
 
-        InputError if they do not fit together, or the config names an object that is not here.
+        InputError if they do not fit together, or the config names an object that is missing here.
         """
-        config = config.replace(**{name: own_name(words) for name, words in self.listed().items() if name in NAMED})
-        if missing := [name for name in NAMED if getattr(self, name) is None and is_own(getattr(config, name))]:
+        changes = {name: own_name(words) for name, words in self.listed().items() if name in NAMED}
+        config = config.replace(**changes)
+        missing = [name for name in NAMED if getattr(self, name) is None and is_own(getattr(config, name))]
+        if missing:
             raise InputError(_refusal(missing))
         return config
 
     def check_same(self, folder: Path) -> None:
-        """InputError if the run in ``folder`` was started with other objects."""
-        if different := sorted({name for name, _ in _read(folder).items() ^ self.listed().items()}):
-            raise InputError(_refusal(different))
+        """Raises InputError if the run in ``folder`` was started with other objects."""
+        different = {name for name, _ in _read(folder).items() ^ self.listed().items()}
+        if different:
+            raise InputError(_refusal(sorted(different)))
 
     def write(self, folder: Path) -> None:
+        """Writes the list of the objects, if there are any."""
         (folder / FILE).unlink(missing_ok=True)
         if listed := self.listed():
             write_text(folder / FILE, json.dumps(listed, indent=1, ensure_ascii=False) + "\n")
 
     def hooks(self, name: str) -> list[Callable[..., object]]:
-        """The methods of this name that the callbacks have."""
+        """Returns the methods of this name that the callbacks have."""
         return [getattr(callback, name) for callback in self.callbacks if hasattr(callback, name)]
 
     def measure(self, encoder: Encoder) -> Figures:
-        """The figures of all evaluators; None for one that is not finite. InputError for one that is no number."""
+        """Returns the figures of all evaluators, None for non-finite ones. InputError if one is not a number."""
         figures: Figures = {}
         for evaluator in self.evaluators:
             for name, value in dict(evaluator(encoder)).items():
@@ -113,12 +125,14 @@ class RunExtras:
                 try:
                     number = float(value)
                 except (TypeError, ValueError) as error:
-                    raise InputError(f"{_place(evaluator)} returns {value!r} as {name}, which is no number") from error
+                    raise InputError(
+                        f"{_place(evaluator)} returns {value!r} as {name}, which is not a number"
+                    ) from error
                 figures[name] = number if math.isfinite(number) else None
         return figures
 
     def selection(self, figures: Figures | None, first: str | None = None) -> tuple[str, float] | None:
-        """The `selection_metric`, by the caller's figure if there is one. InputError if that is not measured."""
+        """Returns the `selection_metric`, or the caller's figure in its place. InputError if that is not measured."""
         name = self.metric_for_best_model
         if name is None or not figures:
             return selection_metric(figures or {}, first)
@@ -126,12 +140,16 @@ class RunExtras:
             measured = [figure for figure, value in figures.items() if isinstance(value, int | float)]
             raise InputError(f"metric_for_best_model {name!r} is not measured; there are {', '.join(measured)}")
         value = figures[name]
-        return None if value is None else (name, value if self.greater_is_better else -value)
+        if value is None:
+            return None
+        return name, value if self.greater_is_better else -value
 
 
 def check_queueable(config: RunConfig, folder: Path | None = None) -> None:
-    """InputError if a run has objects of a program, by its config or its folder: no other process has them."""
-    parts = [name for name in NAMED if is_own(getattr(config, name))] or (list(_read(folder)) if folder else [])
+    """Raises InputError if the config or the folder of a run has objects that only its program has."""
+    parts = [name for name in NAMED if is_own(getattr(config, name))]
+    if folder is not None and not parts:
+        parts = list(_read(folder))
     if parts:
         raise InputError(_refusal(parts))
 
@@ -149,15 +167,15 @@ def _read(folder: Path) -> dict[str, str]:
 
 
 def _place(part: object) -> str:
-    """The place of a function, or of the class of an object: module:name."""
+    """Returns where a function, or the class of an object, is defined: module:name."""
     function = part.func if isinstance(part, partial) else part
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}:{named.__qualname__}"
 
 
 @dataclass
-class TrackedRun:
-    """The state of a run and its reason. Creating the file ``stop`` asks the run to stop; None for an untracked run."""
+class RunStatus:
+    """The state of a run, with the reason. Creating the file ``stop`` asks the run to stop; None for unlisted runs."""
 
     state: str = "running"
     reason: str | None = None
@@ -165,9 +183,11 @@ class TrackedRun:
 
 
 def run_folder(folder: str | Path | None, home: str | Path | None, config: RunConfig) -> Path | None:
-    """A run's folder for a path, ``run:NAME`` in home/runs, or ``run:``, a new one. InputError for a bad name."""
+    """Resolves a path, ``run:NAME`` in home/runs, or ``run:`` for a new folder. InputError for a bad name."""
+    if folder is None:
+        return None
     if not str(folder).startswith(RUN):
-        return None if folder is None else Path(folder).expanduser().absolute()
+        return Path(folder).expanduser().absolute()
     runs = home_folder(home) / "runs"
     name = str(folder).removeprefix(RUN)
     if not name:
@@ -181,16 +201,21 @@ def new_run_folder(runs: Path, config: RunConfig) -> Path:
     """Creates a folder named by date, time and a few words: 20261121-034512-regression-mean. OSError if that fails."""
     words = slug(config.name) or slug(f"{config.objective} {config.pooling or config.base}")
     stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{words}"
-    # Two runs may be created in the same second.
-    for name in chain([stem], (f"{stem}-{number}" for number in count(2))):
-        with suppress(FileExistsError):
-            (runs / name).mkdir(parents=True)
-            return runs / name
-    raise AssertionError("count is infinite")
+    folder = runs / stem
+    number = 1
+    while True:
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            # Another run was created in the same second.
+            number += 1
+            folder = runs / f"{stem}-{number}"
+        else:
+            return folder
 
 
 def read_object(file: Path, remedy: str) -> dict[str, Any] | None:
-    """The JSON object in a file of a run's folder; None without one. InputError, with what to do, if it is damaged."""
+    """Reads the JSON object in a file of a run's folder; None without a file. InputError if it is damaged."""
     if not os.path.lexists(file):
         return None
     try:
@@ -200,37 +225,44 @@ def read_object(file: Path, remedy: str) -> dict[str, Any] | None:
 
 
 @contextmanager
-def tracked_run(folder: Path | None, home: str | Path | None) -> Iterator[TrackedRun]:
-    """Keep run.json of the run in ``folder`` up to date, before the block and after it, if the folder is in home/runs.
+def record_run(folder: Path | None, home: str | Path | None) -> Iterator[RunStatus]:
+    """Writes the record of a run in home/runs before and after the block, which sets its status.
 
-    Nothing is written where another process, such as the app, works on the run and writes the file.
+    Nothing is written if another process, such as the app, works on the run, as that process writes the record.
     """
-    run_state = TrackedRun()
+    status = RunStatus()
     if folder is None or folder.parent != home_folder(home) / "runs":
-        yield run_state
+        yield status
         return
     try:
         lock = FileLock(folder / "lock", timeout=0).acquire()
     except Timeout:
-        yield run_state
+        yield status
         return
     with lock:
-        run_state.stop = folder / "stop"
+        status.stop = folder / "stop"
+        status.stop.unlink(missing_ok=True)
         file = folder / "run.json"
-        now = time.time()
-        run_state.stop.unlink(missing_ok=True)
-        created = (read_object(file, "remove it to record the run anew") or {}).get("created", now)
-        _write(file, run_state, created, now, None)
+        started = time.time()
+        previous = read_object(file, "remove it to record the run anew") or {}
+        created = previous.get("created", started)
+        _write(file, status, created, started, None)
         try:
-            yield run_state
+            yield status
         except BaseException as error:
-            run_state.state = "failed" if isinstance(error, Exception) else "interrupted"
-            run_state.reason = " ".join(str(error).split()) or type(error).__name__
+            status.state = "failed" if isinstance(error, Exception) else "interrupted"
+            status.reason = " ".join(str(error).split()) or type(error).__name__
             raise
         finally:
-            _write(file, run_state, created, now, time.time())
+            _write(file, status, created, started, time.time())
 
 
-def _write(file: Path, run_state: TrackedRun, created: float, started: float, ended: float | None) -> None:
-    times = {"created": created, "started": started, "ended": ended}
-    write_text(file, json.dumps({"state": run_state.state, "reason": run_state.reason, **times}, indent=1) + "\n")
+def _write(file: Path, status: RunStatus, created: float, started: float, ended: float | None) -> None:
+    values = {
+        "state": status.state,
+        "reason": status.reason,
+        "created": created,
+        "started": started,
+        "ended": ended,
+    }
+    write_text(file, json.dumps(values, indent=1) + "\n")
