@@ -57,7 +57,7 @@ RESERVED = 1 << 20
 UPLOAD = "/gradio_api/upload"
 
 
-class RefusedRequestError(Exception):
+class Refused(Exception):  # noqa: N818 - not an error of the program
     """A request that is answered with ``status`` and one sentence."""
 
     def __init__(self, status: int, sentence: str) -> None:
@@ -96,10 +96,8 @@ class BodyLimits:
         incoming = _Incoming(receive)
         try:
             if packed != "identity" or length > most:
-                refusal = _too_large(is_upload, most, length)
-                if packed != "identity":
-                    refusal = RefusedRequestError(415, f"the request is packed by {packed[:20]}; send it as it is")
-                raise refusal
+                sentence = f"the request is packed by {packed[:20]}; send it as it is"
+                raise _too_large(is_upload, most, length) if packed == "identity" else Refused(415, sentence)
             if is_upload:
                 # An upload that does not state its size counts as the largest.
                 await self._check_room(scope, length or most)
@@ -110,29 +108,27 @@ class BodyLimits:
                 if body is None:
                     return
                 await self.app(scope, replay(_checked(body, scope["path"]), receive), send)
-        except RefusedRequestError as refusal:
+        except Refused as refusal:
             await incoming.drain()
             answer = error_answer(scope["path"], refusal.status, refusal.sentence, {"Connection": "close"})
             await answer(scope, receive, send)
 
     async def _check_room(self, scope: Scope, size: int) -> None:
-        """Raises RefusedRequestError if ``size`` bytes are too many for the folder, the disk or the visitor's hour."""
+        """Raises Refused if ``size`` bytes are too many for the folder, the disk or the visitor's hour."""
         self.folder.mkdir(parents=True, exist_ok=True)
         size = max(size, MOST_FILES * BLOCK)
         if size + RESERVED > shutil.disk_usage(self.folder).free:
-            raise RefusedRequestError(507, f"the disk is full: there is no space for {format_bytes(size)}")
+            raise Refused(507, f"the disk is full: there is no space for {format_bytes(size)}")
         # The folder is walked in a thread, and rarely, as it may have many files.
         if time.monotonic() - self._measured >= MEASURE_SECONDS:
             self._measured = time.monotonic()
             self._size = await to_thread.run_sync(folder_size, self.folder, BLOCK)
         if size + self._size > self.of_folder:
             self._measured = -MEASURE_SECONDS
-            raise RefusedRequestError(507, is_full(self.of_folder))
+            raise Refused(507, is_full(self.of_folder))
         if wait := self.uploaded.take(visitor_of(HTTPConnection(scope)), size):
             minutes = max(1, round(wait / 60))
-            raise RefusedRequestError(
-                429, f"too much was uploaded from your address within an hour; try again in {minutes} min"
-            )
+            raise Refused(429, f"too much was uploaded from your address within an hour; try again in {minutes} min")
         self._size += size
 
 
@@ -164,22 +160,15 @@ class _Incoming:
                     size += len((await self()).get("body", b""))
 
 
-def _too_large(is_upload: bool, most: int, length: int = 0) -> RefusedRequestError:
+def _too_large(is_upload: bool, most: int, length: int = 0) -> Refused:
     has = f"has {length:,} bytes" if length else "is too large"
     if is_upload:
-        return RefusedRequestError(
-            413, f"the upload {has}; at most {format_bytes(most - ENVELOPE)} are taken, all files together"
-        )
-    return RefusedRequestError(
-        413, f"the request {has}; at most {format_bytes(most)} are taken: for more, upload a file"
-    )
+        return Refused(413, f"the upload {has}; at most {format_bytes(most - ENVELOPE)} are taken, all files together")
+    return Refused(413, f"the request {has}; at most {format_bytes(most)} are taken: for more, upload a file")
 
 
 async def _read(receive: Receive, most: int) -> bytes | None:
-    """The whole body; None if the client goes away.
-
-    RefusedRequestError if it has more than ``most`` bytes or takes too long.
-    """
+    """The whole body; None if the client goes away. Refused if it has more than ``most`` bytes or takes too long."""
     parts: list[bytes] = []
     size, more = 0, True
     try:
@@ -194,15 +183,14 @@ async def _read(receive: Receive, most: int) -> bytes | None:
                 if size > most:
                     raise _too_large(False, most)
     except TimeoutError:
-        raise RefusedRequestError(408, f"the request did not arrive within {BODY_SECONDS:g} s") from None
+        raise Refused(408, f"the request did not arrive within {BODY_SECONDS:g} s") from None
     return b"".join(parts)
 
 
 def _checked(body: bytes, path: str) -> bytes:
     """JSON with "?" for halves of characters (lone surrogates), which no encoding holds; any other body as it is.
 
-    RefusedRequestError if a file of an event has an address in place of a path, as Gradio would fetch it, whatever its
-    size.
+    Refused if a file of an event has an address in place of a path, as Gradio would fetch it, whatever its size.
     """
     has_halves = b"\\ud" in body.lower()
     is_event = "/gradio_api/" in path
@@ -218,9 +206,7 @@ def _checked(body: bytes, path: str) -> bytes:
         value = values.pop()
         if isinstance(value, dict):
             if str(value.get("path")).strip().lower().startswith(("http:", "https:", "data:")):
-                raise RefusedRequestError(
-                    400, "a file is given by its address; upload it first: POST it to /gradio_api/upload"
-                )
+                raise Refused(400, "a file is given by its address; upload it first: POST it to /gradio_api/upload")
             values += value.values()
         elif isinstance(value, list):
             values += value

@@ -107,7 +107,8 @@ class TokenizedBatches:
     """Training data as token ids, in the form that the objective needs, and the rows of each step.
 
     The data is tokenised once, each column with the prompt of its role. Raises StoppedError if ``should_stop`` returns
-    true during that. ``uses_batch`` is an attribute of the objective: rows with a common sentence go into different batches.
+    true during that. ``uses_batch`` is an attribute of the objective: rows with a common sentence go into different
+    batches.
     """
 
     def __init__(
