@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-RELIABLE, TENTATIVE = 0.8, 0.667
+RELIABLE = 0.8
+TENTATIVE = 0.667
 
 
 def _ordinal(values: np.ndarray, counts: np.ndarray) -> np.ndarray:

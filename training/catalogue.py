@@ -19,14 +19,16 @@ DEFAULT_CROSS_ENCODER = "minilm-stsb"
 # The adapters, and the encoder that each adapts.
 CROSS_ENCODERS = {DEFAULT_CROSS_ENCODER: DEFAULT_MODEL, "mpnet-stsb": LARGE_MODEL}
 
-TFIDF, GLOVE = "tfidf", "glove"
+TFIDF = "tfidf"
+GLOVE = "glove"
 BASELINES = (TFIDF, GLOVE)
 # BM25 ranks documents for a query, and scores no pairs.
 BM25 = "bm25"
 
 # Networks over word vectors with random weights, the paper's systems from before BERT: InferSent's and the Universal
 # Sentence Encoder's.
-BILSTM, DAN = "scratch:bilstm", "scratch:dan"
+BILSTM = "scratch:bilstm"
+DAN = "scratch:dan"
 WORD_ENCODERS = (BILSTM, DAN)
 
 # The labels in tables of models whose names are too terse.
@@ -48,7 +50,11 @@ DTYPES = {
 }
 
 # The forms of data.
-SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS = "sentences", "pairs", "scored pairs", "labelled pairs", "triplets"
+SENTENCES = "sentences"
+PAIRS = "pairs"
+SCORED = "scored pairs"
+LABELLED = "labelled pairs"
+TRIPLETS = "triplets"
 # In the order of the sets on the Hub.
 NLI_LABELS: tuple[str, ...] = ("entailment", "neutral", "contradiction")
 # Labels of pairs for sentences that mean the same and for others, in lower case without spaces and dashes. The word
@@ -67,7 +73,8 @@ _OTHER = (
     "неверно hayır yanlış nie fałsz ne nem 否 假 不 错 不相似 いいえ 아니오 아니요 neg ✗ ✘ ❌ "
     "onwaar hamis falskt falsk usann epätosi nepravda neistina fals ψευδησ хибність 不同 ×"
 )
-POSITIVE_LABELS, NEGATIVE_LABELS = frozenset(_SAME.split()), frozenset(_OTHER.split())
+POSITIVE_LABELS = frozenset(_SAME.split())
+NEGATIVE_LABELS = frozenset(_OTHER.split())
 
 
 class Split(NamedTuple):

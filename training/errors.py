@@ -49,7 +49,8 @@ class NotFoundError(InputError):
 
     def __init__(self, message: str, summary: str, details: tuple[str, ...]) -> None:
         super().__init__(message)
-        self.summary, self.details = without_folders(summary), tuple(map(without_folders, details))
+        self.summary = without_folders(summary)
+        self.details = tuple(map(without_folders, details))
 
 
 def summary_of(error: UserFacingError) -> str:
@@ -97,7 +98,7 @@ def first_line(error: BaseException) -> str:
     return line.rstrip(" :\r")[:200]
 
 
-class Stopped(Exception):  # noqa: N818 - not an error
+class StoppedError(Exception):
     """Raised out of a long computation after its ``should_stop()`` returned True."""
 
 

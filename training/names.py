@@ -45,10 +45,16 @@ from training.catalogue import DATA_SETS, DEFAULT_MODEL, MODEL_LABELS, DataSet
 from training.errors import InputError
 from training.pooling import POOLINGS, pooling_label, poolings
 
-RUN, SCRATCH, ENDPOINT, HUB, MTEB, MAXSIM = "run:", "scratch:", "endpoint:", "hf:", "mteb:", "maxsim:"
+RUN = "run:"
+SCRATCH = "scratch:"
+ENDPOINT = "endpoint:"
+HUB = "hf:"
+MTEB = "mteb:"
+MAXSIM = "maxsim:"
 # The names of runs that are not called as at first any more, by id; the store of runs keeps them up to date.
 RENAMED_RUNS: dict[str, str] = {}
-BEIR, NANOBEIR = "beir:", "nanobeir:"
+BEIR = "beir:"
+NANOBEIR = "nanobeir:"
 # The name that stands for the model's prompts for queries on one side, and for documents on the other.
 BY_ROLE = "query|document"
 SETTINGS = DIMENSION, PROMPT, PROMPT_NAME, DTYPE = "dim", "prompt", "prompt_name", "dtype"
@@ -56,7 +62,8 @@ SETTINGS = DIMENSION, PROMPT, PROMPT_NAME, DTYPE = "dim", "prompt", "prompt_name
 REQUEST_SETTINGS = {"batch": 2_048, "timeout": 600}
 MOST_DIMENSIONS = 1_000_000
 # The characters of a path and of the name of a file, which the system limits.
-LONGEST_PATH, LONGEST_PART = 4_000, 250
+LONGEST_PATH = 4_000
+LONGEST_PART = 250
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,127}", re.ASCII)
 _SHAPE = re.compile(r"scratch:(\d{1,2})x(\d{1,4})", re.ASCII)
@@ -126,10 +133,12 @@ class ModelName:
             return ModelName(text)
         if text.strip().startswith(MAXSIM):
             return replace(ModelName.parse(text.lstrip().removeprefix(MAXSIM)), maxsim=True)
-        whole, pooling = text.strip(), None
+        whole = text.strip()
+        pooling = None
         before, _, last = whole.rpartition(":")
         if (last in POOLINGS or (before and last in poolings())) and not whole.startswith(ENDPOINT):
-            whole, pooling = before, last
+            whole = before
+            pooling = last
         if not whole:
             raise InputError(f"{text!r} names no model; write a name such as {DEFAULT_MODEL} or {DEFAULT_MODEL}:cls")
         name, mark, query = whole.partition("?")
@@ -163,7 +172,8 @@ class ModelName:
         values = {DIMENSION: self.dimension, PROMPT: self.prompt, PROMPT_NAME: self.prompt_name, DTYPE: self.dtype}
         values |= {"batch": self.batch, "timeout": self.timeout}
         settings = urlencode({key: value for key, value in values.items() if value is not None})
-        kind, pooling = MAXSIM * self.maxsim, f":{self.pooling}" if self.pooling else ""
+        kind = MAXSIM * self.maxsim
+        pooling = f":{self.pooling}" if self.pooling else ""
         return f"{kind}{self.name}{settings and '?'}{settings}{pooling}"
 
     @property
@@ -262,7 +272,8 @@ class DataName:
     def parse_joined(text: Path | str) -> tuple[DataName, ...]:
         """Reads "snli+mnli" as two names. A path that exists may itself contain a plus."""
         text = str(text)
-        whole, parts = DataName.parse(text), [part.strip() for part in text.split("+") if part.strip()]
+        whole = DataName.parse(text)
+        parts = [part.strip() for part in text.split("+") if part.strip()]
         if parts == [text] or os.path.lexists(whole.name):
             return (whole,)
         return tuple(map(DataName.parse, parts)) or (whole,)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from training.atomic import folder_size
-from training.errors import Stopped
+from training.errors import StoppedError
 
 Step = TypeVar("Step")
 Result = TypeVar("Result")
@@ -36,14 +36,14 @@ warnings.filterwarnings("ignore", message="IProgress not found")
 def steps(
     items: Sequence[Step], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
 ) -> Iterator[Step]:
-    """Yields each item, after asking ``should_stop``, which raises Stopped, and calls ``on_progress`` with (done, all).
+    """Yields the items and calls ``on_progress`` with (done, all). Raises StoppedError if ``should_stop`` is true.
 
     The items of a range from 0 in steps of 256 are batches, of which the texts are counted.
     """
     batch, total = (items.step, items.stop) if isinstance(items, range) else (1, len(items))
     for done, item in enumerate(items, start=1):
         if should_stop is not None and should_stop():
-            raise Stopped
+            raise StoppedError
         yield item
         if on_progress is not None:
             on_progress(min(done * batch, total), total)
@@ -87,7 +87,7 @@ _listener: ContextVar[tuple[OnDownload, Callable[[], bool]] | None] = ContextVar
 
 @contextmanager
 def listening(on_download: OnDownload, should_stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """A block in which this thread's downloads report to ``on_download`` and end with `Stopped` if ``should_stop``."""
+    """In the block, this thread's downloads report to ``on_download``, and raise StoppedError if ``should_stop``."""
     token = _listener.set((on_download, should_stop))
     try:
         yield
@@ -101,7 +101,7 @@ def watch(
     """Does ``work``, a download of so many ``megabytes`` into ``folder``, and reports the growth of its files.
 
     The folder need not exist yet. If the listener asks for a stop, ``stop`` is called, which makes ``work`` end early,
-    and Stopped is raised.
+    and StoppedError is raised.
     """
     if (listener := _listener.get()) is None:
         return work()
@@ -127,7 +127,7 @@ def watch(
             stop()
             # Its files can be removed only when it has ended.
             thread.join(STOP_SECONDS)
-            raise Stopped
+            raise StoppedError
     return future.result()
 
 

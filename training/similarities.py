@@ -92,7 +92,8 @@ DISTANCES = tuple(name for name, similarity in SIMILARITIES.items() if similarit
 def row_similarities(u: np.ndarray | sparse.csr_matrix, v: np.ndarray | sparse.csr_matrix) -> dict[str, np.ndarray]:
     """Each of `SIMILARITIES` row by row: (N, D), (N, D), dense or both sparse -> (N,) each."""
     if isinstance(u, np.ndarray) or isinstance(v, np.ndarray):
-        u, v = np.asarray(u), np.asarray(v)
+        u = np.asarray(u)
+        v = np.asarray(v)
         return {name: similarity.rows(u, v) for name, similarity in SIMILARITIES.items()}
     parts = [slice(start, start + DENSE_ROWS) for start in range(0, u.shape[0], DENSE_ROWS)]
     blocks = [(u[part].toarray(), v[part].toarray()) for part in parts]

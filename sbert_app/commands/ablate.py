@@ -20,7 +20,7 @@ from sbert_app.services.results.results import Ranking
 from sbert_app.services.runs.on_ray import executor
 from sbert_app.services.runs.store import RunStore
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 
 
 @options.grouped
@@ -86,13 +86,13 @@ def run_experiment(
 ) -> Experiment:
     """Executes the remaining runs of an experiment, and shows the progress of each.
 
-    A signal to end raises Stopped, which says how ``command`` resumes them. A run that is training writes its
+    A signal to end raises StoppedError, which says how ``command`` resumes them. A run that is training writes its
     checkpoint first; a run that is still loading its model does not.
     """
     execute = executor(cluster)
     store = experiments.store
     training: set[str] = set()
-    stopped = Stopped(f"resume it with: {command} --resume {experiment_id}")
+    stopped = StoppedError(f"resume it with: {command} --resume {experiment_id}")
 
     def execute_run(run_id: str) -> None:
         if should_end():

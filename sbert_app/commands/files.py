@@ -29,7 +29,7 @@ from training.data.tables.columns import PairColumns, split_names
 from training.data.tables.reading import requested_columns
 from training.data.tables.rows import OpenedTable
 from training.data.tables.table import SUFFIXES, open_table
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.evaluation.thresholds import CRITERIA, FIXED, Criterion
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ class PartsOptions:
         with clean_stdout(), ProgressBar(description, "rows") as bar, stop_on_signal() as should_stop:
             try:
                 result = run_job(shard_job, source, engine, Watch.of(bar, should_stop))
-            except Stopped:
-                raise Stopped(f"the parts that are finished stay in {output}; the same command goes on") from None
+            except StoppedError:
+                raise StoppedError(f"the parts that are finished stay in {output}; the same command goes on") from None
         print_result(asdict(result), computing.as_json, result.sentence)
 
 
@@ -287,7 +287,7 @@ def score(
                     raters=file.raters,
                 )
                 if summary.stopped_at is not None:
-                    raise Stopped(f"the {summary.stopped_at:,} rows before are scored in {target}")
+                    raise StoppedError(f"the {summary.stopped_at:,} rows before are scored in {target}")
                 if criterion is not None:
                     try:
                         limit = threshold_of(summary, criterion)

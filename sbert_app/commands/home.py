@@ -9,8 +9,8 @@ from typer import Argument
 
 from sbert_app.commands import options
 from sbert_app.formats import format_bytes
-from sbert_app.services.runs.archives import back_up, files_of
-from sbert_app.services.runs.archives import restore as restore_work
+from sbert_app.services.runs.backup import back_up, files_of
+from sbert_app.services.runs.backup import restore as restore_work
 from sbert_app.services.store import HOME, home_entry
 from sbert_app.terminal import print_result
 

@@ -29,7 +29,7 @@ from sbert_app.services.runs.store import RunStore
 from sbert_app.settings import Settings
 from sbert_app.terminal import clean_stdout, print_result
 from training.atomic import replace_folder, write_text
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.models.files import check_replaceable
 from training.objectives.base import OBJECTIVES
 from training.sources.resolve import find_run
@@ -219,7 +219,7 @@ def worker(
         once = find_run(once, place)
         state = run_once(place, device, once)
     if state == State.STOPPED:
-        raise Stopped(f"{once}; the same command resumes it")
+        raise StoppedError(f"{once}; the same command resumes it")
     code, hint = OUTCOMES[state]
     print(f"{once}: {state}{hint}", file=sys.stderr if code else sys.stdout)
     raise typer.Exit(code)

@@ -26,7 +26,7 @@ from sbert_app.services.runs.estimate import estimate_run
 from sbert_app.services.runs.on_ray import executor
 from sbert_app.services.runs.store import RunStore
 from sbert_app.terminal import ProgressBar, clean_stdout, print_result, stop_on_signal
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.names import absolute_names, names_file
 from training.sources.resolve import find_run
 from training.trainer.config import SETTINGS, RunConfig
@@ -112,14 +112,14 @@ def train(
         try:
             result = execute(store, run_id, on_event=show, should_end=should_end, states=RESUMABLE)
         except KeyboardInterrupt:
-            raise Stopped(f"{run_id} before its next step; resume it with: train --resume {run_id}") from None
+            raise StoppedError(f"{run_id} before its next step; resume it with: train --resume {run_id}") from None
         except InputError:
             if not resume and not store.get(run_id).progress.step:
                 # Its data or its base cannot be used, so the new run is useless.
                 store.delete(run_id)
             raise
     if should_end() and result.status == State.STOPPED:
-        raise Stopped(f"{run_id} at step {result.steps:,}; resume it with: train --resume {run_id}")
+        raise StoppedError(f"{run_id} at step {result.steps:,}; resume it with: train --resume {run_id}")
     print_result(asdict(result), as_json, _summary(result, store.get(run_id).progress.warnings))
     if result.status == State.FAILED:
         print(f"error: run {run_id} failed: {result.reason}", file=sys.stderr)

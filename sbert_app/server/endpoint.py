@@ -26,7 +26,7 @@ from sbert_app.process import is_ending
 from sbert_app.server.errors import InternalError, mistake
 from sbert_app.services.access import Quota, visitor_of
 from sbert_app.services.container import Services
-from training.errors import InputError, Stopped, UserFacingError
+from training.errors import InputError, StoppedError, UserFacingError
 
 log = logging.getLogger("sbert_lab.api")
 
@@ -111,8 +111,8 @@ class Endpoint:
         """Returns the answer as JSON values.
 
         Raises:
-            TooMany: the visitor has too many requests under way.
-            Stopped: nobody waits for the answer any more.
+            TooManyRequestsError: the visitor has too many requests under way.
+            StoppedError: nobody waits for the answer any more.
             InternalError: a fault of the app.
             UserFacingError: an error of the function that the user can mend.
         """
@@ -126,12 +126,12 @@ class Endpoint:
         def compute() -> Any:
             try:
                 return dump(self.function(call, body))
-            except (UserFacingError, Stopped):
+            except (UserFacingError, StoppedError):
                 raise
             except Exception as error:
                 # Executors that have been shut down refuse further work.
                 if is_ending.is_set():
-                    raise Stopped from error
+                    raise StoppedError from error
                 log.exception("%s failed", self.name)
                 raise InternalError(INTERNAL_ERROR) from error
 

@@ -8,10 +8,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from sbert_app.services.access import TooMany
-from sbert_app.services.runs.record import RunBusy, RunNotFound, RunStateError
+from sbert_app.services.access import TooManyRequestsError
+from sbert_app.services.runs.record import RunBusyError, RunNotFoundError, RunStateError
 from training.data.tables.cells import quoted
-from training.errors import NotFoundError, QuestionError, Stopped, UserFacingError, summary_of
+from training.errors import NotFoundError, QuestionError, StoppedError, UserFacingError, summary_of
 
 # The addresses of OpenAI's, Cohere's and Jina's clients.
 OPENAI = ("/v1", "/v2", "/rerank")
@@ -25,11 +25,11 @@ class InternalError(UserFacingError):
 
 STATUSES: dict[type[UserFacingError], int] = {
     InternalError: 500,
-    TooMany: 429,
+    TooManyRequestsError: 429,
     QuestionError: 422,
     NotFoundError: 404,
-    RunNotFound: 404,
-    RunBusy: 409,
+    RunNotFoundError: 404,
+    RunBusyError: 409,
     RunStateError: 409,
 }
 
@@ -95,7 +95,7 @@ async def _answer_to_http(request: Request, error: HTTPException) -> JSONRespons
     return error_answer(request.url.path, error.status_code, sentence, dict(error.headers or {}))
 
 
-async def _answer_to_stop(request: Request, _: Stopped) -> JSONResponse:
+async def _answer_to_stop(request: Request, _: StoppedError) -> JSONResponse:
     # Most of these clients have disconnected and do not read this.
     return error_answer(request.url.path, 503, ENDING)
 
@@ -105,5 +105,5 @@ HANDLERS: dict[Any, Any] = {
     RequestValidationError: _answer_to_body,
     HTTPException: _answer_to_http,
     UserFacingError: _answer_to_user,
-    Stopped: _answer_to_stop,
+    StoppedError: _answer_to_stop,
 }

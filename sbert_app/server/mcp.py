@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from sbert_app import __version__
 from sbert_app.server.endpoint import MOST_AT_ONCE, Call, files_at
 from sbert_app.server.endpoints import ENDPOINTS
-from sbert_app.services.access import Quota, TooMany, visitor_of
+from sbert_app.services.access import Quota, TooManyRequestsError, visitor_of
 from sbert_app.services.container import Services
 from training.errors import UserFacingError, summary_of
 
@@ -78,6 +78,6 @@ class McpServer:
         try:
             with self.connections.held(visitor):
                 await self.manager.handle_request(scope, receive, send)
-        except TooMany:
+        except TooManyRequestsError:
             sentence = f"{MOST_CONNECTIONS} connections to the MCP server are open from your address; wait until one"
             await JSONResponse({"error": f"{sentence} is closed"}, 429, {"Retry-After": "1"})(scope, receive, send)

@@ -20,7 +20,7 @@ from sbert_app import cli
 from sbert_app.commands import options
 from sbert_app.services.runs.execution import PROCESS_ENDED
 from sbert_app.settings import Settings
-from training.errors import Stopped
+from training.errors import StoppedError
 
 
 def left_over(folder: Path) -> set[str]:
@@ -355,7 +355,7 @@ FAILURES = [
     (FileNotFoundError(2, "No such file or directory", "x.csv"), cli.WRONG_INPUT, "error: x.csv: No such file or"),
     (PermissionError(13, "Permission denied", "x.csv"), cli.WRONG_INPUT, "error: x.csv: Permission denied"),
     (OSError(5, "Input/output error"), cli.BROKEN, "error: a file: Input/output error"),
-    (Stopped(), cli.INTERRUPTED, "stopped"),
+    (StoppedError(), cli.INTERRUPTED, "stopped"),
     (KeyboardInterrupt(), cli.INTERRUPTED, "stopped"),
 ]
 

@@ -120,10 +120,12 @@ def attribute_tokens(encoder: Encoder, a: str, b: str, first: TokenVectors, seco
     if encoder.pooling == "max":
         tokens = _max_map(encoder, first, second)
     else:
-        u_terms, v_terms = _terms(encoder, first), _terms(encoder, second)
+        u_terms = _terms(encoder, first)
+        v_terms = _terms(encoder, second)
         length = np.linalg.norm(u_terms.sum(axis=0)) * np.linalg.norm(v_terms.sum(axis=0))
         tokens = u_terms @ v_terms.T / (length or 1)
-    words_a, words_b = words_of(a, first), words_of(b, second)
+    words_a = words_of(a, first)
+    words_b = words_of(b, second)
     matrix = _merger(words_a, len(first.tokens)) @ tokens @ _merger(words_b, len(second.tokens)).T
     texts_a, texts_b = ([word.text for word in words] for words in (words_a, words_b))
     return Attribution(texts_a, texts_b, matrix, float(matrix.sum()))
@@ -131,10 +133,12 @@ def attribute_tokens(encoder: Encoder, a: str, b: str, first: TokenVectors, seco
 
 def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
     """The words of a sentence as the tokenizer split them; each special token is a word of its own."""
-    words, before = [], len(vectors.prompt)
+    words = []
+    before = len(vectors.prompt)
     starts = [i for i, word in enumerate(vectors.words) if not i or word is None or word != vectors.words[i - 1]]
     for first, next_first in pairwise([*starts, len(vectors.words)]):
-        start, end = vectors.offsets[first][0], vectors.offsets[next_first - 1][1]
+        start = vectors.offsets[first][0]
+        end = vectors.offsets[next_first - 1][1]
         is_special = vectors.words[first] is None
         text = vectors.tokens[first] if is_special else (vectors.prompt + sentence)[start:end]
         stripped = text.strip()
@@ -184,8 +188,10 @@ def _max_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> np.
     """The map (T_u, T_v) that sums to the cosine."""
     h, k = (side.hidden[:, : encoder.dimension].astype(np.float64) for side in (first, second))
     # The tokens of a prompt may be left out of the pooling.
-    h[: first.skipped], k[: second.skipped] = -np.inf, -np.inf
-    u, v = h.max(axis=0), k.max(axis=0)  # (D,)
+    h[: first.skipped] = -np.inf
+    k[: second.skipped] = -np.inf
+    u = h.max(axis=0)
+    v = k.max(axis=0)  # (D,)
     tokens = np.zeros((len(h), len(k)))
     # The tokens with the largest values.
     winners = h.argmax(axis=0), k.argmax(axis=0)
@@ -195,7 +201,8 @@ def _max_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> np.
 
 def leave_one_out(model: Model, a: str, b: str, words_a: Sequence[Word], words_b: Sequence[Word]) -> WordAttribution:
     """The fall of the score where a word is left out, one word at a time, with all pairs in one batch."""
-    words_a, words_b = words_in_text(words_a), words_in_text(words_b)
+    words_a = words_in_text(words_a)
+    words_b = words_in_text(words_b)
     scores = model.score([(a, b), *pairs_without(a, b, words_a, words_b)])
     added = (scores[0] - scores[1:]).astype(np.float64)
     added_a, added_b = np.split(added, [len(words_a)])
@@ -216,7 +223,8 @@ def pairs_without(a: str, b: str, words_a: Sequence[Word], words_b: Sequence[Wor
 
 def _without(sentence: str, word: Word) -> str:
     """The sentence without a word, and without one of the two spaces around it."""
-    before, after = sentence[: word.start], sentence[word.end :]
+    before = sentence[: word.start]
+    after = sentence[word.end :]
     return before + (after.lstrip(" ") if before.endswith(" ") or not before else after)
 
 

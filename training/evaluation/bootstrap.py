@@ -113,13 +113,16 @@ class Statistic:
     limits: tuple[float, float] = (-np.inf, np.inf)
 
     def __sub__(self, other: Statistic) -> Statistic:
-        replicates, influence = self.replicates - other.replicates, self.influence - other.influence
+        replicates = self.replicates - other.replicates
+        influence = self.influence - other.influence
         return Statistic(self.value - other.value, replicates, influence, self.keys)
 
     @classmethod
     def mean(cls, statistics: Sequence[Statistic]) -> Statistic:
         """The mean of statistics of different rows, each counting the same."""
-        n, parts, start = len(statistics), [], 0
+        n = len(statistics)
+        parts = []
+        start = 0
         for statistic in statistics:
             keys = np.arange(3 * len(statistic.influence)).reshape(-1, 3) if statistic.keys is None else statistic.keys
             parts.append(keys + start)
@@ -176,11 +179,14 @@ def bootstrap_interval(
     # All pairs are on one line, and so are those of every resample.
     if abs(value) > 1 - 1e-12:
         return Interval(value, value, "exact")
-    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    influence, allows = _influence(x, y, statistic), "" if keys is None else ", allows for shared sentences"
+    x = np.asarray(x, dtype=np.float64)
+    y = np.asarray(y, dtype=np.float64)
+    influence = _influence(x, y, statistic)
+    allows = "" if keys is None else ", allows for shared sentences"
     factor = dependence(influence, keys)
     if len(x) >= ASYMPTOTIC_FROM:
-        z, error = np.arctanh(value), factor * influence.std() / np.sqrt(len(x)) / (1 - value**2)
+        z = np.arctanh(value)
+        error = factor * influence.std() / np.sqrt(len(x)) / (1 - value**2)
         low, high = np.tanh(z + np.array([-NORMAL_975, NORMAL_975]) * error)
         return Interval(float(low), float(high), f"Fisher z{allows}")
     if statistic == "spearman":
@@ -220,7 +226,9 @@ def _influence(x: np.ndarray, y: np.ndarray, statistic: str) -> np.ndarray:
 
     x, y = (rankdata(x), rankdata(y)) if statistic == "spearman" else (x, y)
     (a, of_a), (b, of_b) = ((values - values.mean(), values.std()) for values in (x, y))
-    a, b, n = a / of_a, b / of_b, len(x)
+    a = a / of_a
+    b = b / of_b
+    n = len(x)
     r = float((a * b).mean())
     if statistic == "pearson":
         return a * b - r * (a * a + b * b) / 2
@@ -248,22 +256,29 @@ def wilson_interval(successes: float, n: float) -> Interval:
 def bootstrap_replicates(
     x: np.ndarray, y: np.ndarray, statistic: str = "spearman", resamples: int = RESAMPLES, seed: int = 0
 ) -> np.ndarray:
-    """The correlation of (N,) and (N,) in each resample, float64 (resamples,); NaN where the values are constant.
+    """Computes the correlation of x (N,) and y (N,) in each resample: float64 (resamples,), NaN for constant values.
 
-    ``statistic`` is spearman or pearson. N and ``seed`` alone decide which pairs are drawn.
+    ``statistic`` is spearman or pearson. Which pairs are drawn depends only on N and ``seed``.
     """
-    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    if statistic == "spearman":
-        of_x, of_y = _weighted_ranks(x), _weighted_ranks(y)
-    else:
-        of_x, of_y = (lambda weights: x[None]), (lambda weights: y[None])
-    blocks = resample_weights(len(x), resamples, seed)
-    return np.concatenate([_weighted_correlations(of_x(weights), of_y(weights), weights) for weights in blocks])
+    x = np.asarray(x, dtype=np.float64)
+    y = np.asarray(y, dtype=np.float64)
+    ranks_of_x = _weighted_ranks(x)
+    ranks_of_y = _weighted_ranks(y)
+    replicates = []
+    for weights in resample_weights(len(x), resamples, seed):
+        a = x[None]
+        b = y[None]
+        if statistic == "spearman":
+            a = ranks_of_x(weights)
+            b = ranks_of_y(weights)
+        replicates.append(_weighted_correlations(a, b, weights))
+    return np.concatenate(replicates)
 
 
 def resample_weights(n: int, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[np.ndarray]:
     """The number of times that each resample has each of ``n`` rows, in blocks of resamples: float64 (R, n) each."""
-    random, block = np.random.default_rng(seed), max(1, min(BLOCK, BLOCK_VALUES // n))
+    random = np.random.default_rng(seed)
+    block = max(1, min(BLOCK, BLOCK_VALUES // n))
     for start in range(0, resamples, block):
         size = min(block, resamples - start)
         rows = random.integers(n, size=(size, n)) + n * np.arange(size)[:, None]
@@ -296,7 +311,8 @@ def _weighted_correlations(x: np.ndarray, y: np.ndarray, weights: np.ndarray) ->
     total = weights.sum(axis=1, keepdims=True)
     a = x - (weights * x).sum(axis=1, keepdims=True) / total
     b = y - (weights * y).sum(axis=1, keepdims=True) / total
-    variance_a, variance_b = (weights * a * a).sum(axis=1), (weights * b * b).sum(axis=1)
+    variance_a = (weights * a * a).sum(axis=1)
+    variance_b = (weights * b * b).sum(axis=1)
     varies_a = variance_a > ROUNDING * (weights * x * x).sum(axis=1)
     varies_b = variance_b > ROUNDING * (weights * y * y).sum(axis=1)
     correlations = np.full(len(weights), np.nan)
@@ -338,7 +354,9 @@ class Difference(NamedTuple):
         p = self.p_value if p_value is None else p_value
         test = f"paired bootstrap{'' if p_value is None else ', corrected'}, p {'=' if p >= 0.001 else '<'} "
         test += f"{max(p, 0.001):.3f}"
-        better, worse, (points, low, high) = a, b, self
+        better = a
+        worse = b
+        points, low, high = self
         if points < 0:
             better, worse, points, low, high = b, a, -points, -high, -low
         interval = f"95% {low:+.1f} to {high:+.1f}; {test}".replace("-", "−")

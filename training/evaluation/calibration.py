@@ -36,7 +36,8 @@ LEAST_PAIRS = 50
 LEAST_PAIRS_OF_KNOT = 10
 # The cosine from which on two sentences are equal in float32; knots have five digits.
 EQUAL = 1 - 1e-6
-BINS, LEAST_CHECKED = 10, 20
+BINS = 10
+LEAST_CHECKED = 20
 
 # The scale of the STS benchmark, shortened: gold scores and their meanings.
 MEANINGS = (
@@ -139,7 +140,8 @@ def fit_isotonic(cosines: np.ndarray, gold: np.ndarray) -> Calibration:
     from scipy.optimize import isotonic_regression
 
     order = np.argsort(cosines, kind="stable")
-    x, ratings = np.asarray(cosines, dtype=np.float64)[order], np.asarray(gold, dtype=np.float64)[order]
+    x = np.asarray(cosines, dtype=np.float64)[order]
+    ratings = np.asarray(gold, dtype=np.float64)[order]
     y = isotonic_regression(ratings).x
     groups = np.array_split(np.arange(len(x)), min(KNOTS, max(1, len(x) // LEAST_PAIRS_OF_KNOT)))
     near = [np.concatenate(groups[max(0, i - 1) : i + 2]) for i in range(len(groups))]

@@ -54,7 +54,8 @@ def effective_rank(vectors: np.ndarray) -> float:
 
 def diagnose(training: np.ndarray, plain: np.ndarray) -> dict[str, float]:
     """Random sentences of the training data and plain sentences, both (N, D) -> the figures of an evaluation."""
-    (random_mean, random_std), (plain_mean, plain_std) = random_cosines(training), random_cosines(plain)
+    random_mean, random_std = random_cosines(training)
+    plain_mean, plain_std = random_cosines(plain)
     return {
         "random_cosine": random_mean,
         "random_cosine_std": random_std,

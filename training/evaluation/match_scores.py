@@ -31,7 +31,9 @@ from training.evaluation.bootstrap import (
 )
 from training.evaluation.metrics import PrecisionRecall, precision_recall
 
-BEST_F1, PRECISION, FIXED = "best-f1", "precision", "fixed"
+BEST_F1 = "best-f1"
+PRECISION = "precision"
+FIXED = "fixed"
 # The error of the test that a threshold has a precision: that a threshold at which it is just missed passes.
 TEST_ERROR = 0.08
 # The factor between the numbers of pairs above two thresholds that are tested in turn.
@@ -39,13 +41,15 @@ NEXT_TESTED = 1.05
 # The fewest pairs above a threshold whose precision is estimated, unless fewer match.
 LEAST_ABOVE = 20
 # The quantiles of the test's error, and of its success in nine of ten samples.
-ERROR_QUANTILE, POWER_QUANTILE = NORMAL.inv_cdf(1 - TEST_ERROR), NORMAL.inv_cdf(0.9)
+ERROR_QUANTILE = NORMAL.inv_cdf(1 - TEST_ERROR)
+POWER_QUANTILE = NORMAL.inv_cdf(0.9)
 # The pairs that are added before a number of missing pairs is named, as a multiple of the fewest that show a precision.
 CAUTION = 2
 # The factor by which the number is larger, so that it suffices in nine of ten samples (`scripts.measure_thresholds`).
 MARGIN = 2
 # The multiple of the pairs from which on a precision is not well within reach, and the least share that is missing.
-OUT_OF_REACH, LEAST_MORE = 20, 0.1
+OUT_OF_REACH = 20
+LEAST_MORE = 0.1
 # The number of pairs from which on the interval of the best F1's threshold has its coverage.
 INTERVAL_FROM = 150
 # The number of pairs from which on the bootstrap interval of average precision covers more than Wilson's.
@@ -82,7 +86,8 @@ class MatchScores:
     """Scores (N,), whether each pair matches, (N,), and their `sentence_keys`."""
 
     def __init__(self, scores: np.ndarray, matches: np.ndarray, keys: Keys = None) -> None:
-        self.scores, self.matches = np.asarray(scores, dtype=np.float64), np.asarray(matches).astype(bool)
+        self.scores = np.asarray(scores, dtype=np.float64)
+        self.matches = np.asarray(matches).astype(bool)
         self.keys = keys
 
     def select(self, rows: np.ndarray) -> MatchScores:
@@ -106,7 +111,8 @@ class MatchScores:
 
         The number of pairs alone decides which are drawn, so that models can be compared replicate by replicate.
         """
-        curve, replicates = self.curve, []
+        curve = self.curve
+        replicates = []
         for hits, predicted in self._resampled_counts(seed=0):
             gained = np.diff(hits, axis=1, prepend=0)
             with np.errstate(invalid="ignore"):
@@ -191,7 +197,8 @@ class MatchScores:
 
     def _resampled_counts(self, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """For blocks of resamples: matches, and pairs, from each threshold of the curve on; (R, T) each."""
-        order, last = self._order, self.curve.predicted - 1
+        order = self._order
+        last = self.curve.predicted - 1
         for draws in resample_weights(len(order), affordable_resamples(len(order)), seed):
             # Weights belong to pairs and not to ranks, so that all models have the same resamples.
             weights = draws[:, order]
@@ -235,7 +242,8 @@ class MatchScores:
         above = self.scores >= threshold.value
         rows = np.stack([above & self.matches, above, self.matches]).astype(np.float64)
         draws = resample_weights(len(above), affordable_resamples(len(above)), seed + 1)
-        counts, estimates = np.concatenate([weights @ rows.T for weights in draws]), []  # (R, 3)
+        counts = np.concatenate([weights @ rows.T for weights in draws])
+        estimates = []  # (R, 3)
         # The parts of hits, pairs above and matches in the numerator and in the denominator.
         for top, bottom in (((1, 0, 0), (0, 1, 0)), ((1, 0, 0), (0, 0, 1)), ((2, 0, 0), (0, 1, 1))):
             value, influence = ratio(top @ rows, bottom @ rows)

@@ -36,10 +36,12 @@ def remarks_on_correlation(rho: float) -> list[str]:
 
 def pearson(x: np.ndarray, y: np.ndarray) -> float:
     """Pearson's correlation in -1..1; NaN when either side is constant or shorter than two."""
-    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    x = np.asarray(x, dtype=np.float64)
+    y = np.asarray(y, dtype=np.float64)
     if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return float("nan")
-    a, b = x - x.mean(), y - y.mean()
+    a = x - x.mean()
+    b = y - y.mean()
     with np.errstate(invalid="ignore"):
         return float((a * b).sum() / np.sqrt((a**2).sum() * (b**2).sum()))
 
@@ -100,13 +102,15 @@ def precision_recall(scores: np.ndarray, labels: np.ndarray) -> PrecisionRecall:
 
     ValueError if there is no pair of one of the two labels, or a score is not a number.
     """
-    scores, together = np.asarray(scores, dtype=np.float64), np.asarray(labels).astype(bool)
+    scores = np.asarray(scores, dtype=np.float64)
+    together = np.asarray(labels).astype(bool)
     if together.all() or not together.any():
         raise ValueError("both labels are needed, 1 and 0")
     if np.isnan(scores).any():
         raise ValueError("a score is not a number")
     order = np.argsort(-scores, kind="stable")
-    ordered, hits = scores[order], np.cumsum(together[order])
+    ordered = scores[order]
+    hits = np.cumsum(together[order])
     last = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))
     lowest = ordered[last]
     below = np.append(lowest[1:], lowest[-1])

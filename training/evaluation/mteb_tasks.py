@@ -46,12 +46,14 @@ def evaluate_task(model: Model, task: Any, home: str | Path | None = None, **wat
     "scores", "seconds"}``; ``main_score`` is the task's own metric by name and value, ``scores`` all of them as mteb
     reports them, by split and subset. InputError if the model has no vectors, or its data cannot be fetched.
     """
-    mteb, started = import_module("mteb"), time.perf_counter()
+    mteb = import_module("mteb")
+    started = time.perf_counter()
     if not isinstance(model, VectorModel | SparseModel):
         raise InputError(f"{model.name} is a {model.kind}; the tasks of mteb need the vectors of a bi-encoder")
     name = task.metadata.name
     _load_data(task, name, home)
-    adapter, quiet = _adapter(model, **watch), {"co2_tracker": False, "show_progress_bar": False}
+    adapter = _adapter(model, **watch)
+    quiet = {"co2_tracker": False, "show_progress_bar": False}
     [task_result] = mteb.evaluate(adapter, [task], cache=None, overwrite_strategy="always", **quiet).task_results
     return {
         "model": model.name,

@@ -129,7 +129,8 @@ def evaluate_retrieval(
     """
     if not cutoffs or min(cutoffs) < 1:
         raise InputError(f"the cutoffs are {tuple(cutoffs)}; each must be at least 1")
-    started, retriever = time.perf_counter(), as_retriever(model)
+    started = time.perf_counter()
+    retriever = as_retriever(model)
     data = data if isinstance(data, RetrievalData) else load_retrieval(data, home)
     rankings = retriever.search(data.queries, data.documents, max(cutoffs), **watch)
     best, gains = np.zeros((2, len(rankings), max(cutoffs)))
@@ -137,7 +138,8 @@ def evaluate_retrieval(
         gains[row, : len(rows)] = [grades.get(int(document), 0.0) for document in rows]
         highest = sorted(grades.values(), reverse=True)[: max(cutoffs)]
         best[row, : len(highest)] = highest
-    hits, values = (gains > 0) & (gains >= relevant_from), dict[str, np.ndarray]()
+    hits = (gains > 0) & (gains >= relevant_from)
+    values = dict[str, np.ndarray]()
     # A query without a document of this grade has the value 0.
     relevant = np.array([sum(grade >= relevant_from for grade in grades.values()) for grades in data.relevant])
     for k in cutoffs:

@@ -77,16 +77,19 @@ def row_scores(
     ``columns`` are K lists of N sentences, ``pairs`` the indices of those to compare: (0, 1) and (0, 2) for triplets.
     ``report`` is filled with counts.
     """
-    report, started = report or ScoreReport(), time.perf_counter()
+    report = report or ScoreReport()
+    started = time.perf_counter()
     if not isinstance(model, VectorModel | SparseModel):
         texts = [pair for a, b in pairs for pair in zip(columns[a], columns[b], strict=True)]
         scores = model.score(texts, on_progress, should_stop)
-        report.sentences, report.seconds = 2 * len(set(texts)), time.perf_counter() - started
+        report.sentences = 2 * len(set(texts))
+        report.seconds = time.perf_counter() - started
         return [{SCORE: part} for part in np.split(scores, len(pairs))]
     n = len(columns[0])
     sentences = [text for column in columns for text in column]
     vectors = sentence_vectors(model, sentences, on_progress=on_progress, should_stop=should_stop)
-    report.sentences, report.seconds = len(set(sentences)), time.perf_counter() - started
+    report.sentences = len(set(sentences))
+    report.seconds = time.perf_counter() - started
     parts = [vectors[n * k : n * (k + 1)] for k in range(len(columns))]
     return [row_similarities(parts[a], parts[b]) for a, b in pairs]
 
@@ -207,7 +210,8 @@ def evaluate(
         raise QuestionError(data.question)
     if data.kind not in MEASURES:
         raise InputError(f"{data.name} holds {data.kind}; an evaluation needs scored pairs, labelled pairs or triplets")
-    total, notes = len(data), list[str]()
+    total = len(data)
+    notes = list[str]()
     if data.kind == LABELLED:
         data = transform_for(data, TOGETHER_ROWS, "contrastive")
         notes += data.notes[-1:] if len(data) < total else ()
@@ -233,7 +237,8 @@ def evaluate(
 
 
 def _correlate(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, Any]:
-    gold, [by_similarity] = np.asarray(data.scores, dtype=np.float64), scores
+    gold = np.asarray(data.scores, dtype=np.float64)
+    [by_similarity] = scores
     interval = bootstrap_interval(next(iter(by_similarity.values())), gold, keys=sentence_keys(data.columns))
     return {
         "spearman": {name: spearman(values, gold) for name, values in by_similarity.items()},
@@ -256,7 +261,8 @@ def _classify(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, A
 
 def _triplet_accuracy(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, Any]:
     positive, negative = scores
-    near, far = next(iter(positive.values())), next(iter(negative.values()))
+    near = next(iter(positive.values()))
+    far = next(iter(negative.values()))
     return {
         "accuracy": {name: float((positive[name] > negative[name]).mean()) for name in positive},
         "interval": wilson_interval(int((near > far).sum()), len(near))._asdict(),

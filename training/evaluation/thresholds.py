@@ -133,7 +133,8 @@ def decide(
     whole = pairs.curve
     n = len(pairs.scores)
     positives = int(pairs.matches.sum())
-    inside, outside = pairs, pairs
+    inside = pairs
+    outside = pairs
     if min(positives, n - positives) >= EACH_FOR_HALVES:
         inside, outside = (pairs.select(rows) for rows in halves(pairs.matches, seed))
     choices = []
@@ -210,7 +211,8 @@ def carry_threshold(
 
     The other arguments are as in `decide`. Nothing is tested: the thresholds do the same on these pairs.
     """
-    pairs, before = MatchScores(scores, matches, keys), MatchScores(was_scores, matches, keys)
+    pairs = MatchScores(scores, matches, keys)
+    before = MatchScores(was_scores, matches, keys)
     count = int((before.scores >= was_threshold).sum())
     if not count:
         return CarriedThreshold(0.0, NO_ESTIMATE, np.nan, np.nan)

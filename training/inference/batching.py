@@ -128,7 +128,8 @@ def plan_rows(lengths: Sequence[int], token_budget: int) -> Iterator[list[Row]]:
             row, room = _fill(by_length, width)
             if room > GAP:
                 more, _ = _fill(by_length, room + TOKEN_MULTIPLE)
-                row, width = row + more, width + TOKEN_MULTIPLE * bool(more)
+                row = row + more
+                width = width + TOKEN_MULTIPLE * bool(more)
             rows_by_width.setdefault(width, []).append(row)
     for width, rows in rows_by_width.items():
         count = max(1, token_budget // width)
@@ -159,7 +160,9 @@ def collate(sentences: Sequence[Any], rows: Sequence[Row]) -> PackedBatch:
     index = firsts[sentence] + step
     ids, positions, sequence_ids = np.zeros((3, len(rows) * width), dtype=np.int64)
     flat = np.fromiter(chain.from_iterable(texts), np.int64, len(index))
-    ids[index], positions[index], sequence_ids[index] = flat, step, sentence + 1
+    ids[index] = flat
+    positions[index] = step
+    sequence_ids[index] = sentence + 1
     return PackedBatch(
         torch.from_numpy(ids).view(-1, width),
         torch.from_numpy(positions).view(-1, width),

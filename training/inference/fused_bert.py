@@ -94,7 +94,9 @@ class FusedBert:
     """
 
     def __init__(self, backbone: Any, dtype: torch.dtype) -> None:
-        names, embeddings, config = ARCHITECTURES[backbone.config.model_type], backbone.embeddings, backbone.config
+        names = ARCHITECTURES[backbone.config.model_type]
+        embeddings = backbone.embeddings
+        config = backbone.config
         linear = ObservedLinear if dtype == torch.int8 else fused_linear
         # The dtype of attention.
         self.dtype = dtype = torch.float32 if dtype == torch.int8 else dtype
@@ -119,7 +121,8 @@ class FusedBert:
         # (2 * max_length - 1, H), by distance, from 1 - max_length.
         self.relative_bias: Tensor | None = None
         if config.model_type == "mpnet":
-            encoder, device = backbone.encoder, self.token_embeddings.device
+            encoder = backbone.encoder
+            device = self.token_embeddings.device
             distances = torch.arange(1 - self.max_length, self.max_length, device=device)
             bias = encoder.relative_attention_bias(encoder.relative_position_bucket(distances))
             self.relative_bias = bias.detach().to(dtype)
@@ -163,7 +166,8 @@ class FusedBert:
         if self.padding_idx is None:
             return positions
         is_padding = (ids == self.padding_idx).long()
-        counts, starts = is_padding.cumsum(1), torch.arange(ids.shape[1], device=ids.device) - positions
+        counts = is_padding.cumsum(1)
+        starts = torch.arange(ids.shape[1], device=ids.device) - positions
         earlier = (counts - is_padding).gather(1, starts)  # in the texts before it
         return (positions + 1 - counts + earlier) * (1 - is_padding)
 
@@ -175,7 +179,9 @@ class FusedLayer:
         self, layer: nn.Module, names: WeightNames, heads: int, dtype: torch.dtype, linear: Callable[..., Any]
     ) -> None:
         part: Any = layer.get_submodule
-        query, key, value = part(names.query), part(names.key), part(names.value)
+        query = part(names.query)
+        key = part(names.key)
+        value = part(names.value)
         self.heads = heads
         # The scale of the attention's logits is multiplied into the query.
         scale = (query.out_features // heads) ** -0.5
@@ -188,7 +194,10 @@ class FusedLayer:
 
     def to_int8(self, attention_dtype: torch.dtype) -> None:
         """Does for one layer what ``FusedBert.to_int8`` does."""
-        projection, output, up, down = self.projection, self.output, self.up, self.down
+        projection = self.projection
+        output = self.output
+        up = self.up
+        down = self.down
         self.projection = Int8Linear(projection, attention_dtype, smooth=True)
         self.output = Int8Linear(output)
         self.up = Int8Linear(up, smooth=True, following=down)
@@ -280,7 +289,8 @@ class FusedModernBertLayer:
         # One linear module computes the feed-forward network's input and its gate; here each is a product of its own.
         up, gate = layer.mlp.Wi.weight.chunk(2)
         up_bias, gate_bias = (None, None) if layer.mlp.Wi.bias is None else layer.mlp.Wi.bias.chunk(2)
-        self.up, self.gate = fused_linear(up, up_bias, dtype), fused_linear(gate, gate_bias, dtype)
+        self.up = fused_linear(up, up_bias, dtype)
+        self.gate = fused_linear(gate, gate_bias, dtype)
         self.down = fused_linear(layer.mlp.Wo.weight, layer.mlp.Wo.bias, dtype)
 
     def __call__(self, hidden: Tensor, rows: int, heads: int, cos: Tensor, sin: Tensor, bias: Bias) -> Tensor:

@@ -101,7 +101,8 @@ def has_onednn(device_type: str, dtype: torch.dtype) -> bool:
         x = torch.linspace(-1, 1, 8 * 32).view(8, 32)
         layer.weight.copy_(torch.linspace(-1, 1, 16 * 32).view(16, 32).sin())
         layer.bias.copy_(torch.linspace(-1, 1, 16))
-        residual, rounded = x[:, :16].contiguous(), x.to(dtype)
+        residual = x[:, :16].contiguous()
+        rounded = x.to(dtype)
         expected = FusedLinear(layer.weight, layer.bias, torch.float32)
         try:
             if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
@@ -119,7 +120,8 @@ def has_onednn(device_type: str, dtype: torch.dtype) -> bool:
 
 
 # The largest integers; weights are symmetric about 0.
-INPUT_MAX, WEIGHT_MAX = 255, 127
+INPUT_MAX = 255
+WEIGHT_MAX = 127
 SIGN_BIT = 128
 SMOOTHING = 0.5  # SmoothQuant's α: how much of the inputs' range moves into the weights
 # A range never counts as less.
@@ -139,12 +141,14 @@ class ObservedLinear(FusedLinear):
     def __call__(self, x: Tensor) -> Tensor:
         low, high = x.aminmax(dim=0)
         with self._lock:
-            self.low, self.high = torch.minimum(self.low, low), torch.maximum(self.high, high)
+            self.low = torch.minimum(self.low, low)
+            self.high = torch.maximum(self.high, high)
         return super().__call__(x)
 
     def quantization(self, factors: Tensor) -> tuple[float, int]:
         """Scale and zero point of inputs that are divided by ``factors`` (in,)."""
-        low, high = float((self.low / factors).min()), float((self.high / factors).max())
+        low = float((self.low / factors).min())
+        high = float((self.high / factors).max())
         scale = max(high - low, SMALLEST) / INPUT_MAX
         return scale, round(-low / scale)
 
@@ -194,7 +198,8 @@ class Int8Linear(FusedLinear):
     def plus(self, x: Tensor, residual: Tensor) -> Tensor:
         product: tuple[Any, ...] = self._input(x), self.scale, self.zero_point, self.weight, *self._weight_scales
         # Scale and zero point are unused by floats.
-        result, added = (1.0, 0, self.output), (1.0, 0, "add", 1.0)
+        result = (1.0, 0, self.output)
+        added = (1.0, 0, "add", 1.0)
         multiply = torch.ops.onednn.qlinear_pointwise.binary
         return multiply(*product, residual, self.bias, *result, *added, "none", [], "none")
 
@@ -231,7 +236,9 @@ def has_int8(device_type: str) -> bool:
 
 def _smallest_product(value: int) -> float:
     """The smallest element of a product of inputs that are all ``value`` and the largest weights."""
-    size, ones, zeros = TRIED_SIZE, torch.ones(TRIED_SIZE), torch.zeros(TRIED_SIZE)
+    size = TRIED_SIZE
+    ones = torch.ones(TRIED_SIZE)
+    zeros = torch.zeros(TRIED_SIZE)
     x = torch.full((size, size), value, dtype=torch.uint8)
     weight = torch.full((size, size), WEIGHT_MAX, dtype=torch.int8)
     packed = torch.ops.onednn.qlinear_prepack(weight, [size, size])
@@ -277,7 +284,8 @@ def varlen_attention(projected: Tensor, heads: int, where: Boundaries) -> Tensor
 
     query, key, value = projected.view(len(projected), 3, heads, -1).unbind(1)
     window: dict[str, Any] = {} if where.window is None else {"window_size": (where.window, where.window)}
-    starts, longest = where.starts, where.longest
+    starts = where.starts
+    longest = where.longest
     context: Any = varlen_attn(query, key, value, starts, starts, longest, longest, scale=1.0, **window)
     return context.flatten(1)
 
@@ -300,7 +308,8 @@ def varlen_agrees(device: torch.device, dtype: torch.dtype, head_size: int, wind
 
     With a window it is tried with one of 2 tokens.
     """
-    lengths, heads = [3, 1, 12], 2
+    lengths = [3, 1, 12]
+    heads = 2
     values = torch.arange(sum(lengths) * 3 * heads * head_size, device=device).mul(997).sin()
     projected = values.to(dtype).view(sum(lengths), -1)
     starts = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)

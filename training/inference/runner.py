@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from training import parallel
 from training.device import pick_dtype, to_device
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.inference import batching
 from training.inference.batching import Boundaries, PackedBatch, Row
 from training.inference.fused_bert import FusedBert, FusedModernBert, supports_fused, supports_fused_modernbert
@@ -63,7 +63,7 @@ class InferenceRunner(ABC, Generic[Text]):
         """Yields for each batch the indices of its texts, and ``reduce`` of their hidden states and mask.
 
         ``reduce`` runs in a worker thread, in inference mode. ``should_stop`` is called before each batch; once it
-        returns True, the batches that are already running are yielded and ``Stopped`` is raised.
+        returns True, the batches that are already running are yielded and ``StoppedError`` is raised.
         """
         stopped = False
 
@@ -81,7 +81,7 @@ class InferenceRunner(ABC, Generic[Text]):
 
         yield from parallel.imap(compute, batches(), self.at_a_time)
         if stopped:
-            raise Stopped
+            raise StoppedError
 
     def collect(
         self,
@@ -96,7 +96,8 @@ class InferenceRunner(ABC, Generic[Text]):
         ``on_progress`` gets the number of texts that are done, after each batch. A text without a finite result is
         computed again alone: in a row of several, NaN of one text reaches the others, as 0 · NaN is NaN.
         """
-        results, done = np.empty((len(texts), *shape), dtype=np.float32), 0
+        results = np.empty((len(texts), *shape), dtype=np.float32)
+        done = 0
         for rows, batch in self.map(texts, reduce, should_stop):
             results[rows] = batch
             done = min(done + len(rows), len(texts))
@@ -118,7 +119,8 @@ class InferenceRunner(ABC, Generic[Text]):
         if self.deterministic:
             alike = batching.plan_alike(lengths, TOKEN_BUDGET[self.device.type], self.batch_size)
             return (self.rows(batch) for batch in alike)
-        total, threads = sum(lengths), parallel.num_threads() if self.device.type == "cpu" else 1
+        total = sum(lengths)
+        threads = parallel.num_threads() if self.device.type == "cpu" else 1
         per_thread = max(1, -(-total // (threads * TOKEN_BUDGET[self.device.type])))
         batches = self.batches(lengths, batching.round_up(-(-total // (threads * per_thread)), batching.TOKEN_MULTIPLE))
         most = self.batch_size
@@ -195,7 +197,8 @@ class PaddedRunner(InferenceRunner[Ids]):
 
     def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
         batch = batching.pad([texts[row[0]] for row in rows], self.pad_id)
-        ids, mask = to_device(batch.ids, self.device), batch.mask
+        ids = to_device(batch.ids, self.device)
+        mask = batch.mask
         mask = None if mask is None else to_device(mask, self.device)
         attended = self.attended(ids, mask)
         outputs = self.transformer(input_ids=ids, attention_mask=None if attended is None else attended.long())

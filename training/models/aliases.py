@@ -1,4 +1,4 @@
-"""The names of sentence-transformers for what an encoder has, so that code for its models, such as evaluators, runs."""
+"""sentence-transformers' names for the methods of an encoder, so that code for its models, such as evaluators, runs."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
 
 
 class SentenceTransformerNames(VectorModel):
-    """The base of `Encoder`, with names of `sentence_transformers.SentenceTransformer` for it."""
+    """The base class of `Encoder`. It adds the names of `sentence_transformers.SentenceTransformer`."""
 
     backbone: Any
     head: Any  # a sequence of `SentenceModule`
@@ -31,13 +31,13 @@ class SentenceTransformerNames(VectorModel):
         """Writes the model's folder."""
 
     def save_pretrained(self, path: str | Path) -> None:
-        """Writes the model's folder, as ``save``."""
+        """Calls ``save``."""
         self.save(path)
 
     def push_to_hub(
         self, repo_id: str, token: str | None = None, private: bool = True, commit_message: str = "A model of SBERT Lab"
     ) -> str:
-        """Uploads what ``save`` writes, with a model card, as `training.sources.hub.push_folder`, to org/name."""
+        """Uploads the folder that ``save`` writes, with a model card, to org/name (`training.sources.hub`)."""
 
         def write(folder: Path) -> None:
             self.save(folder)
@@ -55,51 +55,51 @@ class SentenceTransformerNames(VectorModel):
         return self
 
     def train(self) -> Self:
-        """Dropout on, for training. Discards the copy that ``encode`` uses, as the weights are about to change."""
+        """Enables dropout. Discards the copy of the weights that ``encode`` uses, as they are about to change."""
         self._runner = None
         self.backbone.train()
         self.head.train()
         return self
 
     def eval(self) -> Self:
-        """Dropout off, for encoding."""
+        """Disables dropout."""
         self.backbone.eval()
         self.head.eval()
         return self
 
     def get_embedding_dimension(self) -> int:
-        """The length of a vector."""
+        """Returns the length of a vector."""
         return self.dimension
 
     get_sentence_embedding_dimension = get_embedding_dimension
 
     def similarity(self, u: Any, v: Any) -> torch.Tensor:
-        """The similarity of each vector with each, (N, D), (M, D) -> (N, M), by that of the model's folder."""
+        """Compares each of N vectors with each of M: (N, D), (M, D) -> (N, M), by the similarity of the folder."""
         return similarity(as_rows(u), as_rows(v), self.similarity_fn_name)
 
     def similarity_pairwise(self, u: Any, v: Any) -> torch.Tensor:
-        """The similarity of the vectors row by row, (N, D), (N, D) -> (N,), by that of the model's folder."""
+        """Compares vectors row by row: (N, D), (N, D) -> (N,), by the similarity of the folder."""
         return pairwise_similarity(as_rows(u), as_rows(v), self.similarity_fn_name)
 
     @property
     def base_model(self) -> str:
-        """The name, by which sentence-transformers tells the files of embeddings apart."""
+        """The name, which sentence-transformers uses in the names of embedding files."""
         return self.name
 
     @property
     def model_card_data(self) -> Self:
-        """The place where evaluators leave their figures: the model itself, see `set_evaluation_metrics`."""
+        """The object that evaluators report their figures to: the model itself, see `set_evaluation_metrics`."""
         return self
 
     def set_evaluation_metrics(self, evaluator: Any, metrics: Mapping[str, Any], *_: Any) -> None:
-        """Logs the figures of an evaluator, which returns them too."""
+        """Logs the figures of an evaluator."""
         log.info("%s: %s", type(evaluator).__name__, dict(metrics))
 
 
 def converted(
     vectors: np.ndarray, precision: str | None, to_numpy: bool, to_tensor: bool, device: torch.device
 ) -> np.ndarray | torch.Tensor | list[torch.Tensor]:
-    """Vectors (N, D) in a precision, as an array, a tensor or a list of tensors. InputError for an unknown one."""
+    """Converts vectors (N, D) to a precision, as an array, a tensor or a list. InputError for an unknown precision."""
     if precision is not None:
         # The library takes seconds to import.
         from sentence_transformers.util import quantize_embeddings

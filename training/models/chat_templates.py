@@ -1,7 +1,7 @@
-"""The chat templates of a model's folder are programs; they are tried before a model with one is opened.
+"""Chat templates in a model's folder are programs. They are tried before a model is opened.
 
-transformers renders them in a sandbox of jinja2, which bounds neither time nor memory. A template that does not end
-would hold up whoever opens a model meanwhile, so each is rendered once in a process of its own that can be ended.
+transformers renders them in a sandbox of jinja2, which limits neither time nor memory. A template that does not end
+would block everybody who opens a model. So each is first rendered in a separate process, which can be killed.
 """
 
 import subprocess
@@ -12,10 +12,10 @@ from pathlib import Path
 from training.errors import InputError
 from training.models.files import read_object
 
-# A template takes a few milliseconds, and Python on a busy machine seconds to start.
+# A template takes a few milliseconds. Python takes seconds to start on a busy machine.
 SECONDS = 20.0
 FILES = ("tokenizer_config.json", "chat_template.json", "*.jinja")
-# Reads a template; the exit code is 1 if it fills the memory. What else goes wrong is for transformers to tell.
+# Renders a template. The exit code is 1 if it fills the memory. transformers reports other mistakes itself.
 PROBE = """
 import sys
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -39,7 +39,7 @@ except Exception:
 
 
 def check_chat_templates(folder: Path) -> None:
-    """InputError if a chat template below ``folder`` does not end, or fills the memory."""
+    """Raises InputError if a chat template below ``folder`` does not end, or fills the memory."""
     for template in sorted(set(_templates(folder))):
         command = [sys.executable, "-I", "-c", PROBE]
         try:
@@ -51,7 +51,7 @@ def check_chat_templates(folder: Path) -> None:
 
 
 def _templates(folder: Path) -> Iterator[str]:
-    """The texts of the templates of all modules."""
+    """Yields the templates of all modules."""
     for pattern in FILES:
         for file in folder.rglob(pattern):
             if file.suffix == ".jinja":

@@ -1,17 +1,18 @@
 """CrossEncoder: two sentences pass through the transformer together and get one score (section 1 of the paper).
 
-More accurate than a bi-encoder, because the words of each sentence attend to those of the other, and far slower for
-many sentences, because each pair is a pass of its own: 10,000 sentences make 49,995,000 pairs.
+It is more accurate than a bi-encoder, because the words of each sentence attend to the words of the other. It is far
+slower for many sentences, because each pair needs its own forward pass: 10,000 sentences make 49,995,000 pairs.
 
-Three kinds of names:
-- ``minilm-stsb``, the default, ships as an adapter (a few MB) of the default encoder's weights;
+Names:
+- ``minilm-stsb``, the default, is an adapter (a few MB) of the default encoder's weights, which ships with the package;
 - ``mpnet-stsb``, more accurate, is an adapter of all-mpnet-base-v2, which is fetched on demand;
 - any Hub id or folder of a sequence-classification model with one output, such as
-  ``cross-encoder/stsb-roberta-base``; its scores are those of sentence-transformers' CrossEncoder;
-- a run that trained a cross-encoder, of either kind.
+  ``cross-encoder/stsb-roberta-base``, with the same scores as sentence-transformers' CrossEncoder;
+- a run that trained a cross-encoder.
 
-An adapter's folder holds LoRA factors as peft writes them, head.safetensors (see `joint_pair_model`) and card.json:
-what it was trained on and its figures, to be shown beside its score. That of a run has the whole transformer.
+An adapter's folder holds LoRA factors as peft writes them, head.safetensors (see `joint_pair_model`) and card.json: the
+data that it was trained on and its figures, which are shown beside its score. The folder of a run holds the whole
+transformer.
 """
 
 import copy
@@ -19,7 +20,7 @@ import logging
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -66,7 +67,17 @@ class PairParts(NamedTuple):
 
 
 class CrossEncoder(PairModel):
-    """A cross-encoder. ``CrossEncoder(name)`` opens one, with the arguments of ``CrossEncoder.load``."""
+    """A cross-encoder. ``CrossEncoder(name)`` opens one, with the arguments of ``CrossEncoder.load``.
+
+    Example::
+
+        from sbert_lab import CrossEncoder
+
+        model = CrossEncoder("minilm-stsb")
+        documents = ["It snows.", "A man eats food."]
+        for result in model.rank("A man is eating.", documents, top_k=1):
+            print(documents[result["corpus_id"]], result["score"])
+    """
 
     def __init__(
         self,
@@ -78,11 +89,9 @@ class CrossEncoder(PairModel):
         card: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        """Opens a model by name, or makes one of ``parts``. InputError if that fails.
+        """Opens a model by name, or builds one from ``parts``. InputError if that fails.
 
-        Args:
-            inference: computes the scorer of ``parts`` in ``dtype``.
-            folder: the model's files.
+        ``inference`` computes the scorer of ``parts`` in ``dtype``. ``folder`` has the model's files.
         """
         if parts is None or inference is None:
             vars(self).update(vars(self.load(name, dtype=dtype, **options)))
@@ -103,10 +112,16 @@ class CrossEncoder(PairModel):
         home: str | Path | None = None,
         folder: ModelFolder | None = None,
     ) -> Self:
-        """Load by name: ``minilm-stsb``, ``mpnet-stsb``, a Hub id, or a folder of either kind.
+        """Load by name: ``minilm-stsb``, ``mpnet-stsb``, a Hub id, or a folder.
 
-        The dtype and a prompt can be part of the name: ``minilm-stsb?dtype=int8``. The arguments are those of
-        `Encoder.load`. InputError if it cannot be found, has no safetensors weights, or does not give one score.
+        Args:
+            name: the name, which may state the dtype and a prompt: ``minilm-stsb?dtype=int8``.
+            dtype: auto, float32, bfloat16 or int8.
+            device: auto, cpu, cuda, cuda:1 or mps.
+            folder: the model's folder, if it has been read already.
+
+        Raises:
+            InputError: it cannot be found, has no safetensors weights, or does not return one score.
         """
         parsed = ModelName.parse(name)
         cls.check_settings(parsed)
@@ -114,7 +129,8 @@ class CrossEncoder(PairModel):
         torch_dtype = pick_dtype(parsed.dtype or dtype, torch_device)
         folder = folder or ModelFolder.of(parsed.name, home)
         parts = _open_joint(folder, home) if folder.has_joint_head else _open_scorer(parsed.name, folder)
-        scorer, tokenizer = parts.scorer, parts.tokenizer
+        scorer = parts.scorer
+        tokenizer = parts.tokenizer
         scorer.requires_grad_(False).eval().to(torch_device)
         samples = tokenizer(PROBES)
         if torch_dtype == torch.int8:
@@ -124,11 +140,13 @@ class CrossEncoder(PairModel):
         else:
             scorer.transformer.to(torch_dtype)
         runner = build_pair_runner(scorer, torch_dtype, tokenizer.pad_id, samples)
-        card = read_object(folder.path / "card.json") if folder.has_joint_head and folder.adapter else None
+        card = None
+        if folder.has_joint_head and folder.adapter:
+            card = read_object(folder.path / "card.json")
         return cls(parsed.weights, parts, runner, folder.path, torch_dtype, card).with_settings(parsed)
 
     def with_settings(self, name: ModelName) -> Self:
-        """The same weights with the prompt that the name states. InputError for another setting, or if it has none."""
+        """Returns the same weights with the prompt that the name states. InputError if prompts are not supported."""
         self.check_settings(name)
         if not name.states_prompt:
             return self
@@ -145,7 +163,7 @@ class CrossEncoder(PairModel):
 
     @property
     def max_length(self) -> int:
-        """Longest input in tokens: of one sentence for an adapter, of both together for other models."""
+        """The longest input in tokens: one sentence for an adapter, both together for other models."""
         return self.tokenizer.max_length
 
     @property
@@ -154,14 +172,14 @@ class CrossEncoder(PairModel):
         return next(self.scorer.parameters()).device
 
     def with_runner(self, inference: InferenceRunner[PairRow]) -> Self:
-        """The same weights, computed by another runner."""
+        """Returns the same weights, computed by another runner."""
         model = copy.copy(self)
         model.inference = inference
         return model
 
     @property
     def mask(self) -> str:  # type: ignore[override]
-        """The token that stands for a word that is left out."""
+        """The mask token, which replaces a word that is left out."""
         return self.tokenizer.mask
 
     def tokens(self, text: str) -> TokenVectors:
@@ -175,15 +193,15 @@ class CrossEncoder(PairModel):
         return self.tokenizer.is_unknown(sentences)
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder that ``load`` opens, and sentence-transformers too unless this is an adapter.
+        """Write a folder that ``load`` can open, and sentence-transformers too, unless this is an adapter.
 
-        Replaces a model, but no other files.
+        An existing model is replaced, but no other files.
         """
         with replace_folder(check_replaceable(folder)) as fresh:
-            for file in (file for pattern in MODEL_FILES for file in self.folder.glob(pattern)):
-                copied = fresh / file.relative_to(self.folder)
-                copied.parent.mkdir(exist_ok=True)
-                shutil.copyfile(file, copied)
+            for file in chain.from_iterable(self.folder.glob(pattern) for pattern in MODEL_FILES):
+                target = fresh / file.relative_to(self.folder)
+                target.parent.mkdir(exist_ok=True)
+                shutil.copyfile(file, target)
 
     def _chunk(self, pairs: list[Pair], inverse: list[int]) -> Chunk:
         rows = self.tokenizer(pairs)
@@ -198,11 +216,13 @@ class CrossEncoder(PairModel):
 
 
 def _open_joint(folder: ModelFolder, home: str | Path | None) -> PairParts:
-    """A `JointPairModel`: that of an adapter, with the weights of its base, or that of a run."""
+    """Opens a `JointPairModel`: an adapter, over the weights of its base, or the model of a run."""
     path = folder.path
     if folder.adapter:
         base = Encoder.load(folder.base, dtype="float32", device="cpu", home=home)
-        backbone, tokenizer, longest = merge_adapter(base.backbone, path)[0], base.tokenizer, base.max_length
+        backbone, *_ = merge_adapter(base.backbone, path)
+        tokenizer = base.tokenizer
+        longest = base.max_length
         source = f"adapter over {base.name} ({base.source})"
     else:
         backbone, tokenizer = open_transformer(folder)
@@ -214,8 +234,8 @@ def _open_joint(folder: ModelFolder, home: str | Path | None) -> PairParts:
 
 
 def _open_scorer(name: str, folder: ModelFolder) -> PairParts:
-    """A sequence classifier of sentence-transformers."""
-    # Without the name of its class, the weights say whether it has a head.
+    """Opens a sequence classifier of sentence-transformers."""
+    # If the class is not named, the weights tell whether there is a head.
     if not folder.is_cross_encoder and folder.config.get("architectures"):
         raise InputError(f"{name} is not a cross-encoder; choose one, such as minilm-stsb, or train one from it")
     form: ModelFormat = own_form(name, folder)
@@ -226,7 +246,7 @@ def _open_scorer(name: str, folder: ModelFolder) -> PairParts:
             f"{name} returns {model.config.num_labels} numbers for a pair; a cross-encoder for similarity returns one"
         )
     if model.config.pad_token_id is None:
-        # The score is that of the last token, whatever that is; without any number a batch would be refused.
+        # The score is computed from the last token. transformers refuses a batch without a padding token.
         model.config.pad_token_id = -1
     scorer = SequenceClassifier(model, "token_type_ids" in tokenizer.model_input_names)
     pair_tokenizer = PairTokenizer(tokenizer, longest, form=form)
@@ -234,17 +254,17 @@ def _open_scorer(name: str, folder: ModelFolder) -> PairParts:
 
 
 def _activation_of(name: str, folder: ModelFolder) -> Callable[[Tensor], Tensor]:
-    """Logits (B,) -> scores (B,), as sentence-transformers: by the activation that the folder names, else a sigmoid.
+    """Returns the function from logits (B,) to scores (B,): the activation that the folder names, else a sigmoid.
 
-    It stands in config_sentence_transformers.json since version 5.4, before that in config.json.
+    sentence-transformers writes it to config_sentence_transformers.json since version 5.4, to config.json before.
     """
     older: Any = folder.config.get("sentence_transformers") or {}
-    names = (
-        folder.general.get("activation_fn"),
-        older.get("activation_fn") if isinstance(older, dict) else older,
-        folder.config.get("sbert_ce_default_activation_function"),
+    activation = str(
+        folder.general.get("activation_fn")
+        or (older.get("activation_fn") if isinstance(older, dict) else older)
+        or folder.config.get("sbert_ce_default_activation_function")
+        or "torch.nn.modules.activation.Sigmoid"
     )
-    activation = str(next(filter(None, names), "torch.nn.modules.activation.Sigmoid"))
     try:
         function = activation_named(activation)
         is_of_one = function(torch.zeros(1, 1)).shape == (1, 1)

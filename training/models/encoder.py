@@ -1,10 +1,11 @@
-"""Encoder: the bi-encoder of Sentence-BERT. Tokenizer, transformer, pooling and what follows: sentences to vectors.
+"""Encoder: the bi-encoder of Sentence-BERT, with tokenizer, transformer, pooling and the modules after the pooling.
 
 Both sentences of a pair pass through the same weights (a siamese network, section 3 of the paper), so there is one
-``Encoder``. Pooling, a last Normalize, prompt and dimension are settings: ``with_…`` copies all but the weights.
+``Encoder``. Pooling, prompt, dimension and the final Normalize are settings. The methods ``with_…`` return a copy with
+another setting, which shares the weights.
 
-The float32 weights are the ones that are trained and saved. ``encode`` computes with a copy of the backbone prepared
-for inference (`training.inference.runner`), in bfloat16 where the hardware does that natively.
+Training and saving use the float32 weights. ``encode`` computes with a copy of the backbone prepared for inference
+(`training.inference.runner`), in bfloat16 where the hardware supports it natively.
 """
 
 import copy
@@ -40,19 +41,33 @@ from training.names import ModelName
 from training.pooling import NO_POOLING, parse_pooling, pooling_function
 from training.progress import Progress, ShouldStop, progress_bar
 
-# Several threads may ask for the runner first; one copies the weights.
+# Several threads may need the runner at the same time. Only one of them copies the weights.
 _building = threading.Lock()
-# A token between those for the start and the end.
+# One token between the start token and the end token.
 FEWEST_TOKENS = 3
-# What ``encode`` may return, by sentence-transformers' names.
-SENTENCE_EMBEDDING, TOKEN_EMBEDDINGS = "sentence_embedding", "token_embeddings"
+# Values of ``output_value``, as in sentence-transformers.
+SENTENCE_EMBEDDING = "sentence_embedding"
+TOKEN_EMBEDDINGS = "token_embeddings"  # noqa: S105 - not a password
 
 
 class Encoder(SentenceTransformerNames, TokenModel):
     """A bi-encoder. ``Encoder(name)`` opens one, with the arguments of ``Encoder.load``.
 
-    ``backbone`` comes before the pooling, a transformer or word vectors; ``head`` is the modules after it, without the
-    last Normalize. ``dimension`` is D, the length of a sentence vector, ``full_dimension`` that before it is cut.
+    Attributes:
+        backbone: the module before the pooling: a transformer or word vectors, in float32.
+        head: the modules after the pooling, without the final Normalize.
+        dimension: D, the length of a sentence vector.
+        full_dimension: the length of a sentence vector before it is cut to ``dimension``.
+        pooling, prompt, prompts, max_seq_length: settings.
+
+    Example::
+
+        from sbert_lab import Encoder
+
+        encoder = Encoder("all-MiniLM-L6-v2")
+        embeddings = encoder.encode(["A man is eating.", "A man eats food."])
+        print(embeddings.shape)  # (2, 384)
+        print(encoder.similarity(embeddings[:1], embeddings[1:]))  # [[cosine]]
     """
 
     has_dtype = True
@@ -66,16 +81,18 @@ class Encoder(SentenceTransformerNames, TokenModel):
         truncate_dim: int | None = None,
         **options: Any,
     ) -> None:
-        """Opens a model by name, or makes one of ``parts`` with the dtype of ``encode``. InputError if that fails.
+        """Opens a model by name, or builds one from ``parts``. InputError if that fails.
 
-        ``truncate_dim`` is the ``dimension`` of `load` as sentence-transformers calls it.
+        ``dtype`` is the precision of ``encode``. ``truncate_dim`` is sentence-transformers' name for the ``dimension``
+        of `load`.
         """
         if parts is None:
             if truncate_dim is not None:
                 options["dimension"] = truncate_dim
             vars(self).update(vars(self.load(name, dtype=dtype, **options)))
             return
-        self.name, self.dtype = str(name), dtype
+        self.name = str(name)
+        self.dtype = dtype
         self.backbone, self.tokenizer, model_format, self.source, self.head = parts
         self.chunk_size = CHUNK if self.device.type == "cpu" else GPU_CHUNK
         self._is_advised = False  # whether `prompt_advice` has been logged
@@ -101,22 +118,27 @@ class Encoder(SentenceTransformerNames, TokenModel):
     ) -> Self:
         """Load by name: a short name, Hub id, folder, ``run:<id>``, or ``scratch:`` and a shape for random weights.
 
-        Random weights are those of a transformer, ``scratch:<layers>x<dim>``, or of `training.models.random_weights`.
+        ``scratch:<layers>x<dim>`` is a transformer with random weights; `training.models.random_weights` has others.
         Dimension, prompt, dtype and pooling can be part of the name: ``all-mpnet-base-v2?dim=256:cls``.
 
         Args:
-            pooling: one of `training.pooling.POOLINGS`, or several joined by +, such as mean+max; None takes the one
-                that the folder names, else mean (of a decoder the last token).
-            dtype: of inference: auto, float32, bfloat16 or int8. ``backbone`` stays float32.
-            device: auto, cpu, cuda, cuda:1, mps.
-            seed: of the random weights of ``scratch:``.
-            dimension: keep only the first so many dimensions (Matryoshka); None = as many as the folder says.
-            prompt: text put before every sentence; "" for none; None = as the folder says.
-            prompt_name: the same by its name in the folder.
-            vocabulary_of: sentences whose words ``scratch:bilstm`` and ``scratch:dan`` know, besides frequent ones.
-            folder: what the folder of the name holds, where that has been read.
+            name: the name of the model.
+            pooling: one of `training.pooling.POOLINGS`, or several joined by +, such as mean+max. None follows the
+                folder; if it names no pooling, the mean, or the last token for a decoder.
+            dtype: the precision of ``encode``: auto, float32, bfloat16 or int8. ``backbone`` stays float32.
+            device: auto, cpu, cuda, cuda:1 or mps.
+            seed: the seed of the random weights of ``scratch:``.
+            dimension: keep only the first ``dimension`` numbers of each vector (Matryoshka); None follows the folder.
+            prompt: text put before every sentence; "" for none; None follows the folder.
+            prompt_name: the name of a prompt of the folder, instead of its text.
+            vocabulary_of: sentences whose words are added to the vocabulary of ``scratch:bilstm`` and ``scratch:dan``.
+            folder: the model's folder, if it has been read already.
 
-        InputError if the model cannot be found or opened, or the pooling, dimension or prompt does not fit it.
+        Returns:
+            An encoder in evaluation mode.
+
+        Raises:
+            InputError: the model cannot be found or opened, or the pooling, dimension or prompt does not fit it.
         """
         parsed = ModelName.parse(name).with_pooling(pooling)
         if parsed.maxsim:
@@ -145,17 +167,20 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     @property
     def max_length(self) -> int:
-        """The tokens that are read of a sentence."""
+        """The number of tokens at which a sentence is truncated."""
         return self.model_format.max_length or DEFAULT_MAX_LENGTH
 
     @property
     def max_seq_length(self) -> int:
-        """The same by sentence-transformers' name, which can be set. InputError for more than the model can read."""
+        """``max_length`` by sentence-transformers' name. It can be set, up to the length that the model can read."""
         return self.max_length
 
     @max_seq_length.setter
     def max_seq_length(self, tokens: int) -> None:
-        most = max_input_length(self.tokenizer, self.backbone, tokens) if hasattr(self.backbone, "config") else tokens
+        most = tokens
+        # Word vectors have no configuration and no limit.
+        if hasattr(self.backbone, "config"):
+            most = max_input_length(self.tokenizer, self.backbone, tokens)
         if not FEWEST_TOKENS <= tokens <= most:
             raise InputError(f"max_seq_length is {tokens}; {self.name} reads {FEWEST_TOKENS} to {most} tokens")
         form = replace(self.model_format, max_length=tokens)
@@ -164,7 +189,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     @property
     def prompts(self) -> Mapping[str, str]:
-        """The prompts of the model's folder, by name; they can be set."""
+        """The prompts of the model's folder, by name. They can be set."""
         return self.model_format.prompts
 
     @prompts.setter
@@ -173,7 +198,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     @property
     def vocabulary_size(self) -> int:
-        """The number of different tokens."""
+        """The number of tokens in the vocabulary."""
         return int(self.backbone.get_input_embeddings().num_embeddings)
 
     @property
@@ -182,19 +207,23 @@ class Encoder(SentenceTransformerNames, TokenModel):
         return next(self.backbone.parameters()).device
 
     def weights_sample(self, most: int) -> Iterator[tuple[str, np.ndarray]]:
-        """At most about ``most`` numbers of each parameter, module by module."""
+        """Yields at most about ``most`` numbers of each parameter, module by module."""
         for module in (self.backbone, *self.head):
             for name, tensor in sorted(module.state_dict().items()):
-                sample = tensor.reshape(-1)[:: max(1, tensor.numel() // most)]
+                step = max(1, tensor.numel() // most)
+                sample = tensor.reshape(-1)[::step]
                 yield f"{name} {tuple(tensor.shape)}", sample.float().cpu().numpy()
 
     def with_settings(self, name: ModelName) -> Self:
-        """The same weights with the settings that the name states. InputError if one does not fit."""
+        """Returns the same weights with the settings that the name states. InputError if one does not fit."""
         encoder = self.with_pooling(name.pooling).with_dimension(name.dimension)
         return encoder.with_prompt(name.prompt, name.prompt_name)
 
     def with_pooling(self, pooling: str | None) -> Self:
-        """The same weights (shared, not copied) under another pooling. InputError if the modules after it forbid it."""
+        """Returns the same weights (shared, not copied) with another pooling.
+
+        InputError if its vectors have a length that the modules after it do not accept.
+        """
         if pooling is None or pooling == self.pooling:
             return self
         if pooling != NO_POOLING:
@@ -202,7 +231,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         return self._copied(replace(self.model_format, pooling=pooling))
 
     def with_dimension(self, dimension: int | None) -> Self:
-        """The same weights, keeping only the first ``dimension`` numbers of each vector; None changes nothing."""
+        """Returns the same weights, keeping the first ``dimension`` numbers of each vector. None changes nothing."""
         if dimension is None or dimension == self.dimension:
             return self
         if not 1 <= dimension <= self.full_dimension:
@@ -210,7 +239,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
         return self._copied(replace(self.model_format, dimension=dimension), dimension=dimension)
 
     def with_prompt(self, prompt: str | None = None, name: str | None = None) -> Self:
-        """The same weights with a text before every sentence ("" for none), or with that of a name in the folder."""
+        """Returns the same weights with a text before every sentence ("" for none), or with a prompt of the folder."""
         if prompt is None and name is None:
             return self
         form = self.model_format.with_prompt(prompt, name, self.name)
@@ -218,32 +247,40 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     def for_role(self, role: str) -> Self:
         encoder = copy.copy(self.with_prompt(**role_prompt(role, self.prompts, self.model_format.default_prompt)))
+        # The advice is to use prompts, and that is what the caller does.
         encoder._is_advised = True
         return encoder
 
     def with_runner(self, runner: InferenceRunner[Sequence[int]]) -> Self:
-        """The same weights, computed by ``runner`` in ``encode`` and ``token_vectors``."""
+        """Returns the same weights, computed by ``runner`` in ``encode`` and ``token_vectors``."""
         encoder = copy.copy(self)
         encoder._runner = runner
         return encoder
 
     def tokenize(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Token ids with special tokens, truncated at ``max_length``, not padded."""
+        """Returns token ids with special tokens, truncated at ``max_length``, not padded."""
         return self._text_tokenizer.ids(sentences)[0]
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
         return self._text_tokenizer.is_unknown(sentences)
 
     def embed(self, ids: Sequence[Sequence[int]]) -> Tensor:
-        """Token ids -> sentence vectors (B, full_dimension) float32, differentiable, without the last Normalize."""
-        batch, device = pad(ids, self.pad_id), self.device
-        mask = None if batch.mask is None else batch.mask.to(device, non_blocking=True)
-        attention_mask = None if mask is None else mask.long()
-        hidden = self.backbone(batch.ids.to(device, non_blocking=True), attention_mask=attention_mask).last_hidden_state
+        """Computes sentence vectors from token ids, differentiably and without the final Normalize.
+
+        Returns (B, full_dimension) float32.
+        """
+        batch = pad(ids, self.pad_id)
+        input_ids = batch.ids.to(self.device, non_blocking=True)  # (B, T)
+        mask = None
+        attention_mask = None
+        if batch.mask is not None:
+            mask = batch.mask.to(self.device, non_blocking=True)  # (B, T)
+            attention_mask = mask.long()
+        hidden = self.backbone(input_ids, attention_mask=attention_mask).last_hidden_state  # (B, T, H)
         return self.pool(hidden, mask)
 
     def pool(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
-        """Hidden states (B, T, H), mask -> sentence vectors (B, full_dimension), without the last Normalize."""
+        """Pools hidden states (B, T, H) with a mask (B, T): (B, full_dimension), without the final Normalize."""
         return self.head(self._pool(hidden, mask))
 
     def encode(
@@ -268,27 +305,40 @@ class Encoder(SentenceTransformerNames, TokenModel):
         device: str | torch.device | None = None,
         pool: Any = None,
     ) -> Any:
-        """Sentences -> float32 (N, D), in the caller's order, as NumPy; one string -> (D,).
+        """Encodes sentences as vectors.
 
         Args:
-            sentences: any text, also empty; truncated at ``max_length`` tokens, which is counted and logged.
-            normalize: True scales to length 1 (cosine = dot product); False leaves out the last Normalize, if the
-                model has one; None does what the model's folder says.
-            batch_size: sentences computed at a time, at most, to save memory; None = as many as is fast here.
+            sentences: one text or N texts, which may be empty. A text longer than ``max_length`` tokens is truncated;
+                the number of truncated texts is logged.
+            normalize: True scales vectors to length 1 (cosine = dot product); False leaves out the final Normalize of
+                the model; None follows the model's folder.
+            batch_size: the most sentences that are computed at a time, to save memory; None chooses a fast size.
             convert_to_tensor: return a tensor on the encoder's device, not a NumPy array.
             normalize_embeddings: as in sentence-transformers: True scales to length 1, False is ``normalize=None``.
-            prompt_name: the prompt before each sentence of this call, by its name in the model's folder.
-            prompt: the same as text, which goes before a name; "" for none.
-            deterministic: the same vector to the bit whatever sentences are encoded beside it, which takes longer.
+            prompt_name: the name of the folder's prompt to put before each sentence of this call.
+            prompt: the text of a prompt, which takes precedence over ``prompt_name``; "" for none.
+            deterministic: make each vector independent, bit for bit, of the other sentences. This is slower.
             convert_to_numpy: False returns a list of tensors.
             precision: float32, or codes in int8, uint8, binary or ubinary, as in sentence-transformers.
-            truncate_dim: keep only the first so many dimensions.
-            output_value: ``token_embeddings`` returns for each sentence a tensor (T, H), a row for each token before
-                pooling.
-            device: move the weights there first, as `to` does.
-            pool: None; InputError for a pool of processes.
+            truncate_dim: keep only the first ``truncate_dim`` dimensions.
+            output_value: ``token_embeddings`` returns for each sentence a tensor (T, H) with a row for each token,
+                before pooling.
+            device: move the weights to this device first, as `to` does.
+            pool: must be None; pools of processes are not supported.
 
-        InputError if a sentence is not text, or a prompt cannot be used.
+        Returns:
+            float32 (N, D) as a NumPy array, in the order of the sentences; (D,) for one text.
+
+        Raises:
+            InputError: a sentence is not text, or a prompt cannot be used.
+
+        Example::
+
+            from sbert_lab import Encoder
+
+            encoder = Encoder("all-MiniLM-L6-v2")
+            embeddings = encoder.encode(["A man is eating.", "It snows."], truncate_dim=128)
+            print(embeddings.shape)  # (2, 128)
         """
         if isinstance(normalize, str):
             raise InputError(f"normalize is {normalize!r}; the name of a prompt is given by prompt_name=")
@@ -298,37 +348,48 @@ class Encoder(SentenceTransformerNames, TokenModel):
             self.start_multi_process_pool()
         if device is not None and pick_device(device) != self.device:
             self.to(device)
-        prompted = self.with_prompt(prompt) if prompt is not None else self.with_prompt(name=prompt_name)
-        encoder = prompted.with_dimension(truncate_dim)
-        listed = [sentences] if isinstance(sentences, str) else sentences
+        encoder = self.with_prompt(prompt, None if prompt is not None else prompt_name).with_dimension(truncate_dim)
         if batch_size is not None:
             encoder = encoder.with_runner(encoder.inference.with_batch_size(batch_size))
         if deterministic:
             encoder = encoder.with_runner(encoder.inference.made_deterministic())
-        if output_value != SENTENCE_EMBEDDING:
-            if output_value != TOKEN_EMBEDDINGS:
-                raise InputError(
-                    f"output_value {output_value!r} is unknown; choose {SENTENCE_EMBEDDING} or {TOKEN_EMBEDDINGS}"
-                )
-            tokens = [torch.from_numpy(read.hidden) for read in encoder.token_vectors(texts(listed))]
-            return tokens[0] if isinstance(sentences, str) else tokens
-        with progress_bar(show_progress_bar, "Encoding", on_progress) as progress:
-            vectors = VectorModel.encode(encoder, listed, normalize, progress, should_stop, report)
-        results = converted(vectors, precision, convert_to_numpy, convert_to_tensor, self.device)
-        return results[0] if isinstance(sentences, str) else results
+        is_one = isinstance(sentences, str)
+        listed = [sentences] if isinstance(sentences, str) else sentences
+        results: Any
+        if output_value == TOKEN_EMBEDDINGS:
+            results = [torch.from_numpy(vectors.hidden) for vectors in encoder.token_vectors(texts(listed))]
+        elif output_value == SENTENCE_EMBEDDING:
+            with progress_bar(show_progress_bar, "Encoding", on_progress) as progress:
+                embeddings = VectorModel.encode(encoder, listed, normalize, progress, should_stop, report)
+            results = converted(embeddings, precision, convert_to_numpy, convert_to_tensor, self.device)
+        else:
+            raise InputError(
+                f"output_value {output_value!r} is unknown; choose {SENTENCE_EMBEDDING} or {TOKEN_EMBEDDINGS}"
+            )
+        return results[0] if is_one else results
 
     def token_vectors(self, sentences: Sequence[str]) -> list[TokenVectors]:
-        """The output of the transformer for each token of each sentence, before pooling."""
+        """Returns the output of the transformer for each token of each sentence, before pooling."""
         encodings = self._text_tokenizer.encodings(sentences)
         ids = [encoding.ids or [self.pad_id] for encoding in encodings]
-        hidden: list[np.ndarray] = [np.empty(0)] * len(ids)
+        hidden: list[np.ndarray] = [np.empty(0)] * len(ids)  # (T, H) each
+        # The runner returns batches of sentences of similar length, padded: (B, T, H).
         for rows, states in self.inference.map(ids, lambda states, _: states.float().cpu()):
-            for i, state in zip(rows, states, strict=True):
-                hidden[i] = state[: len(encodings[i].ids)].numpy()
-        return [
-            TokenVectors(e.tokens, e.word_ids, e.offsets, states, self.prompt, self.skipped_tokens)
-            for e, states in zip(encodings, hidden, strict=True)
-        ]
+            for row, state in zip(rows, states, strict=True):
+                hidden[row] = state[: len(encodings[row].ids)].numpy()
+        results = []
+        for encoding, vectors in zip(encodings, hidden, strict=True):
+            results.append(
+                TokenVectors(
+                    encoding.tokens,
+                    encoding.word_ids,
+                    encoding.offsets,
+                    vectors,
+                    self.prompt,
+                    self.skipped_tokens,
+                )
+            )
+        return results
 
     def read_tokens(self, sentences: Sequence[str]) -> tuple[int, list[int]]:
         ids, cut = self._text_tokenizer.ids(sentences)
@@ -336,32 +397,37 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     @property
     def inference(self) -> InferenceRunner[Sequence[int]]:
-        """The copy of the weights that ``encode`` computes with, made when first needed and after each training."""
+        """The copy of the weights that ``encode`` computes with. It is made when first needed, and after training."""
         if self.backbone.training:
             raise RuntimeError("the encoder is in training mode; call eval() before it encodes")
         with _building:
             if self._runner is None:
+                # int8 needs the range of the activations, measured with some sentences.
                 calibration = self.tokenize(plain_sentences()) if self.dtype == torch.int8 else ()
                 self._runner = build_runner(self.backbone, self.dtype, self.pad_id, calibration)
             return self._runner
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder that sentence-transformers opens too. Replaces a model, but no other files."""
+        """Write a folder that sentence-transformers can open too. An existing model is replaced, but no other files."""
         with replace_folder(check_replaceable(folder)) as fresh:
             save_parts(fresh, self.backbone, self.tokenizer, self.model_format, self.head, self._width)
 
     def _copied(self, form: ModelFormat, **settings: Any) -> Self:
-        """A copy under another format; the ``settings`` become part of its name."""
+        """Returns a copy in another format. The ``settings`` become part of its name."""
         encoder = copy.copy(self)
         encoder.name = str(replace(ModelName.parse(self.name), **settings))
         encoder._apply(form)
         return encoder
 
     def _apply(self, form: ModelFormat) -> None:
-        """Take over a format. InputError if it does not fit the modules."""
-        self.model_format, self._text_tokenizer = form, self._text_tokenizer.with_prompt(form.prompt)
-        self.skipped_tokens = 0 if form.include_prompt or not form.prompt else self._text_tokenizer.prompt_length()
-        self.pooling, self.normalizes = form.pooling or "mean", form.normalizes
+        """Sets the format and what depends on it. InputError if it does not fit the modules."""
+        self.model_format = form
+        self._text_tokenizer = self._text_tokenizer.with_prompt(form.prompt)
+        self.skipped_tokens = 0
+        if form.prompt and not form.include_prompt:
+            self.skipped_tokens = self._text_tokenizer.prompt_length()
+        self.pooling = form.pooling or "mean"
+        self.normalizes = form.normalizes
         self._pool = pooling_function(self.pooling, self.skipped_tokens)
         self.full_dimension = len(parse_pooling(self.pooling)) * self._width
         for module in self.head:
@@ -372,20 +438,23 @@ class Encoder(SentenceTransformerNames, TokenModel):
         self.similarity_fn_name = form.similarity
         self.prompt = form.prompt
         self.prompt_advice = "" if form.prompt else prompt_advice(self.name, form.transformer, form.prompts)
-        settings = f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"
-        self.settings = settings if self.prompt or self.dimension < self.full_dimension else ""
+        self.settings = ""
+        if self.prompt or self.dimension < self.full_dimension:
+            self.settings = f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"
 
     def _to_vectors(self, normalize: bool | None) -> Callable[[Tensor, Tensor | None], np.ndarray]:
-        """A function of hidden states (B, T, H) and their mask to sentence vectors (B, D) on the host."""
-        to_unit = self.normalizes if normalize is None else normalize
-        # Truncation comes after the model's own Normalize, as in sentence-transformers.
-        truncates, is_unit_before = self.dimension < self.full_dimension, normalize is None and self.normalizes
+        """Returns a function from hidden states (B, T, H) and a mask (B, T) to sentence vectors (B, D) on the host."""
+        # The model's own Normalize comes before truncation, as in sentence-transformers; the caller's comes after it.
+        normalizes_first = normalize is None and self.normalizes
+        truncates = self.dimension < self.full_dimension
 
         def to_vectors(hidden: Tensor, mask: Tensor | None) -> np.ndarray:
             vectors = self.pool(hidden, mask)
+            if normalizes_first:
+                vectors = F.normalize(vectors, dim=1)
             if truncates:
-                vectors = (F.normalize(vectors, dim=1) if is_unit_before else vectors)[:, : self.dimension]
-            if to_unit and not (truncates and is_unit_before):
+                vectors = vectors[:, : self.dimension]
+            if normalize:
                 vectors = F.normalize(vectors, dim=1)
             return to_host(vectors)
 
@@ -394,7 +463,7 @@ class Encoder(SentenceTransformerNames, TokenModel):
     def _read(self, parts: Iterator[list[str]]) -> Iterator[Chunk]:
         if self.device.type == "cpu":
             return map(self._text_tokenizer.chunk, parts)
-        # While a GPU computes one chunk, the next one is tokenized.
+        # Tokenize the next chunk while the GPU computes this one.
         return parallel.imap(self._text_tokenizer.chunk, parts, at_a_time=1)
 
     def _vectors(

@@ -1,7 +1,7 @@
-"""The files of a model's folder: JSON and safetensors, read with care and written.
+"""Reads and writes the files of a model's folder: JSON and safetensors.
 
-A folder is somebody else's. A file may be missing, damaged, a device, or larger than what it claims to be; each such
-mistake is one sentence. Pickled weights are never read: a pickle can run code.
+A folder may come from anybody. A file may be missing, damaged, a device, or larger than it claims to be. Each such
+mistake raises one sentence. Pickled weights are never read, as a pickle can run code.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ ONLY_PICKLES = (
 
 
 def check_pointers(folder: Path) -> None:
-    """InputError if a file of the model in ``folder``, or of one of its modules, is a Git LFS pointer."""
-    for file in (file for depth in ("*", "*/*") for file in folder.glob(depth)):
+    """Raises InputError if a file of the model in ``folder``, or of one of its modules, is a Git LFS pointer."""
+    for file in (*folder.glob("*"), *folder.glob("*/*")):
         if file.suffix in (".json", ".model", ".safetensors", ".txt") and file.is_file():
-            # A file that cannot be read may be none of the model's.
+            # An unreadable file may not belong to the model.
             with suppress(PermissionError), file.open("rb") as opened:
                 if opened.read(len(LFS)) == LFS:
                     raise InputError(f"{file} is a Git LFS pointer and not the file: run git lfs pull")
 
 
 def check_pickles(folder: Path) -> None:
-    """InputError if a folder has pickled weights alone, which a library would read: a pickle can run code."""
+    """Raises InputError if a folder has only pickled weights. A library would read them, and a pickle can run code."""
     is_pickled = any((folder / name).is_file() for name in PICKLES)
     if is_pickled and not any(folder.glob("*.safetensors")):
         raise InputError(f"{folder} {ONLY_PICKLES}")
 
 
 def read_json(file: Path) -> Any:
-    """Parse a JSON file. InputError if it is no regular file (but a device, a pipe), too large, or not JSON."""
+    """Parses a JSON file. InputError if it is not a regular file (a device, a pipe), too large, or not JSON."""
     if not file.is_file():
         raise InputError(f"{file} is missing, or is no file; fetch the model again")
     with file.open("rb") as opened:
@@ -60,7 +60,7 @@ def read_json(file: Path) -> Any:
 
 
 def read_object(file: Path, default: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The JSON object in ``file``; if there is no such file ``default``, or InputError without a default."""
+    """Reads the JSON object in ``file``. If the file is missing, ``default`` is returned; InputError if it is None."""
     if not file.exists():
         if default is None:
             raise InputError(f"{file} is missing; fetch the model again")
@@ -72,12 +72,13 @@ def read_object(file: Path, default: dict[str, Any] | None = None) -> dict[str, 
 
 
 def write_json(file: Path, value: Any) -> None:
-    """Write ``value`` as indented UTF-8 JSON."""
+    """Writes ``value`` as indented UTF-8 JSON."""
     file.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_tensors(folder: Path, name: str = WEIGHTS) -> dict[str, Tensor]:
-    """The tensors of a file, on the CPU. InputError if they are missing, pickled or damaged."""
+    """Reads the tensors of a file, on the CPU. InputError if they are missing, pickled or damaged."""
+    # The command line reads settings without torch, which takes seconds to import.
     import torch
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -91,33 +92,41 @@ def read_tensors(folder: Path, name: str = WEIGHTS) -> dict[str, Tensor]:
         tensors = load_file(file)
     except (OSError, SafetensorError) as error:
         raise InputError(f"{file} is damaged ({' '.join(str(error).split())}); fetch the model again") from error
-    wrong = next((name for name, tensor in tensors.items() if not tensor.sum(dtype=torch.float64).isfinite()), None)
-    if wrong is not None:
-        raise InputError(f"the weights {wrong} in {file} are not all numbers (NaN or infinite); fetch the model again")
+    for key, tensor in tensors.items():
+        if not tensor.sum(dtype=torch.float64).isfinite():
+            raise InputError(
+                f"the weights {key} in {file} are not all numbers (NaN or infinite); fetch the model again"
+            )
     return tensors
 
 
 def write_tensors(folder: Path, tensors: dict[str, Tensor], name: str = WEIGHTS) -> None:
-    """Write a file that `read_tensors` reads."""
+    """Writes a file that `read_tensors` reads."""
     from safetensors.torch import save_file
 
     save_file({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}, folder / name)
 
 
 def load_weights(module: nn.Module, folder: Path) -> None:
-    """Copy the tensors in ``folder`` into ``module``, as float32. InputError if they do not fit."""
-    tensors, expected = read_tensors(folder), module.state_dict()
-    if {name: value.shape for name, value in tensors.items()} != {name: v.shape for name, v in expected.items()}:
+    """Copies the tensors in ``folder`` into ``module``, as float32. InputError if they do not fit."""
+    tensors = read_tensors(folder)
+    if _shapes(tensors) != _shapes(module.state_dict()):
         raise InputError(f"the weights in {folder} do not fit its configuration; fetch the model again")
     module.load_state_dict({name: value.float() for name, value in tensors.items()})
 
 
+def _shapes(tensors: dict[str, Tensor]) -> dict[str, Any]:
+    return {name: tensor.shape for name, tensor in tensors.items()}
+
+
 def check_replaceable(folder: str | Path) -> Path:
-    """The absolute path of a folder for a model. InputError if it has other files, which are never replaced."""
+    """Returns the absolute path of a folder for a model. InputError if it has other files, which are never replaced."""
     target = Path(folder).expanduser().absolute()
-    if target.exists() and not target.is_dir():
+    if not target.exists():
+        return target
+    if not target.is_dir():
         raise InputError(f"{target} is a file; name a folder for the model")
-    names = {entry.name for entry in target.iterdir()} if target.exists() else set()
+    names = {entry.name for entry in target.iterdir()}
     if names and not names & {"config.json", "modules.json", "adapter_config.json"}:
         raise InputError(f"{target} holds other files; name a new folder for the model")
     return target

@@ -1,13 +1,13 @@
-"""ModelFolder: what a model's folder says about itself, read and judged once. ModelFormat: how its model is used.
+"""ModelFolder: the settings in a model's folder, read and checked once. ModelFormat: how its model is used.
 
-The format is that of sentence-transformers. A folder holds the first module (a transformer: config.json,
-model.safetensors, tokenizer files) and a list of modules (modules.json) that turn its output into a sentence vector:
+The format is sentence-transformers'. A folder holds the first module (a transformer: config.json, model.safetensors,
+tokenizer files) and a list of modules (modules.json) that turn its output into a sentence vector:
 ``1_Pooling/config.json`` names the pooling, a Dense layer may change the dimension, ``2_Normalize`` scales to length 1.
 config_sentence_transformers.json has the prompts and the number of dimensions to keep. A folder without modules.json is
-a plain transformer, one with adapter_config.json alone an adapter of another model.
+a plain transformer. A folder with only adapter_config.json is an adapter of another model.
 
-A folder whose modules and settings are all listed here is opened by `Encoder` or `CrossEncoder`; any other one by
-sentence-transformers itself (`training.models.st_models`). Code that comes with a model is never run.
+`Encoder` and `CrossEncoder` open a folder if all of its modules and settings are listed here. sentence-transformers
+opens any other folder (`training.models.st_models`). Code that comes with a model is never run.
 """
 
 from __future__ import annotations
@@ -28,18 +28,22 @@ from training.pooling import parse_pooling, poolings
 from training.similarities import SIMILARITIES
 from training.sources.resolve import model_folder
 
-TRANSFORMER, POOLING, NORMALIZE = "Transformer", "Pooling", "Normalize"
+TRANSFORMER = "Transformer"
+POOLING = "Pooling"
+NORMALIZE = "Normalize"
 # The classes of sentence-transformers that open a folder.
-SENTENCE_TRANSFORMER, MULTI_VECTOR = "SentenceTransformer", "MultiVectorEncoder"
-SPARSE_ENCODER, CROSS_ENCODER = "SparseEncoder", "CrossEncoder"
-# The names of modules that sentence-transformers imports, and the one of PyLate in whose place it takes its own.
+SENTENCE_TRANSFORMER = "SentenceTransformer"
+MULTI_VECTOR = "MultiVectorEncoder"
+SPARSE_ENCODER = "SparseEncoder"
+CROSS_ENCODER = "CrossEncoder"
+# Modules of sentence-transformers, and PyLate's Dense, which sentence-transformers replaces by its own.
 _CLASS = re.compile(r"sentence_transformers(\.[A-Za-z_]\w*)+|pylate\.models\.Dense\.Dense")
-# The weights of a cross-encoder that started as a bi-encoder, beside those of its transformer.
+# The file for the head of a cross-encoder that started as a bi-encoder. Its transformer has files of its own.
 JOINT_HEAD = "head.safetensors"
-# The names of a prompt for each role, the first that the folder has; those of sentence-transformers.
+# The names of prompts for each role, as in sentence-transformers. The first that a folder has is used.
 ROLES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
-# The flags with which older folders name their pooling.
+# Older folders name their pooling by flags.
 POOLING_FLAGS = {
     "cls": "pooling_mode_cls_token",
     "max": "pooling_mode_max_tokens",
@@ -48,14 +52,15 @@ POOLING_FLAGS = {
     "weightedmean": "pooling_mode_weightedmean_tokens",
     "lasttoken": "pooling_mode_lasttoken",
 }
-# The encoder alone is opened of encoder-decoders, by the class of transformers that holds nothing else.
+# Encoder-decoders are opened by the classes of transformers that hold only the encoder.
 ENCODER_CLASSES = {
     "t5": "T5EncoderModel",
     "mt5": "MT5EncoderModel",
     "umt5": "UMT5EncoderModel",
     "longt5": "LongT5EncoderModel",
 }
-ROUTER_CONFIG, WORDS_CONFIG = "router_config.json", "wordembedding_config.json"
+ROUTER_CONFIG = "router_config.json"
+WORDS_CONFIG = "wordembedding_config.json"
 MIN_LENGTH = 3  # tokens: one between the two special tokens
 
 
@@ -70,7 +75,7 @@ def _transformer_settings(task: str, feature: str, output: str) -> dict[str, Any
     }
 
 
-# The settings of the models that are opened here, by file: their names and values; None stands for any value.
+# The settings of the models that are opened here, by file: names and allowed values. None allows any value.
 _ENCODER = _transformer_settings("feature-extraction", "token_embeddings", "last_hidden_state")
 _CLASSIFIER = _transformer_settings("sequence-classification", "scores", "logits")
 _GENERAL = {
@@ -97,12 +102,12 @@ _AFTER: dict[str, dict[str, Any]] = {
     NORMALIZE: _FEATURES,
 }
 
-# The settings of a Transformer; the names after the first are those of sentence-transformers before version 1.
+# The file with the settings of a Transformer. sentence-transformers used the names after the first before version 1.
 _TRANSFORMER_FILES = tuple(
     f"sentence_{kind}_config.json"
     for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
-# Prompts that model cards quote, and the models that are known for them: E5, BGE, nomic-embed, mxbai.
+# Prompts that the cards of E5, BGE, nomic-embed and mxbai quote.
 _CARD_PROMPTS = (
     ("query: ", "passage: "),
     ("search_query: ", "search_document: "),
@@ -120,30 +125,36 @@ class ModuleEntry(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelFormat:
-    """The settings under which a model is used, and with which it is written."""
+    """The settings that a model is used and written with."""
 
     transformer: Path = Path()  # the folder of the first module, if there is one
     pooling: str | None = None  # None: not stated, as in a plain transformer
     normalizes: bool = False  # whether the last module scales vectors to length 1
     max_length: int | None = None  # tokens; None: not stated
     lowercase: bool = False
-    sentence_modules: tuple[ModuleEntry, ...] = ()  # after the pooling, without the last Normalize
+    sentence_modules: tuple[ModuleEntry, ...] = ()  # after the pooling, without the final Normalize
     include_prompt: bool = True  # whether the tokens of a prompt are pooled
     prompts: Mapping[str, str] = field(default_factory=dict)  # by name
-    default_prompt: str | None = None  # the name of the one that is put before every sentence
-    dimension: int | None = None  # keep only the first so many dimensions (Matryoshka); None: all
-    similarity: str = "cosine"  # by which its vectors are compared in retrieval: of `SIMILARITIES`
+    default_prompt: str | None = None  # the name of the prompt that is put before every sentence
+    dimension: int | None = None  # the number of first dimensions to keep (Matryoshka); None: all
+    similarity: str = "cosine"  # the one of `SIMILARITIES` that retrieval uses
 
     @property
     def prompt(self) -> str:
         """The text put before every sentence, "" for none."""
-        return self.prompts[self.default_prompt] if self.default_prompt is not None else ""
+        if self.default_prompt is None:
+            return ""
+        return self.prompts[self.default_prompt]
 
     def with_prompt(self, prompt: str | None, name: str | None, model: str) -> ModelFormat:
-        """The same with a prompt, given itself ("" for none) or by its name. InputError, which names the ``model``."""
+        """Returns the format with a prompt, given as text ("" for none) or by name.
+
+        InputError, with the name of the ``model``, if there is no such prompt.
+        """
         if prompt is not None and name is not None:
             raise InputError("give the prompt itself or its name, not both")
-        prompts, default = dict(self.prompts), name
+        prompts = dict(self.prompts)
+        default = name
         if name is not None:
             if name not in prompts:
                 names = ", ".join(prompts) or "none"
@@ -155,34 +166,39 @@ class ModelFormat:
         return replace(self, prompts=prompts, default_prompt=default)
 
     def write(self, folder: Path, width: int, before: Sequence[str], after: Sequence[Any]) -> list[Path]:
-        """Write modules.json and the settings beside a first module, and return the folders of all modules.
+        """Writes modules.json and the settings beside a first module, and returns the folders of all modules.
 
-        ``width`` is the length of the vectors that are pooled; ``before`` are the kinds of the modules before the
-        pooling; ``after`` the modules after it, without the last Normalize, which are written too.
+        Args:
+            folder: the folder of the model.
+            width: the length of the vectors that are pooled.
+            before: the kinds of the modules before the pooling.
+            after: the modules after the pooling, without the final Normalize. They are written too.
         """
-        # The names that every version of the library understands.
-        package = "sentence_transformers.models"
-        kinds = [*before, POOLING, *(type(module).__name__ for module in after), *[NORMALIZE] * self.normalizes]
-        paths = ["", *(f"{index}_{kind}" for index, kind in enumerate(kinds) if index)]
-        entries = [
-            {"idx": index, "name": str(index), "path": path, "type": f"{package}.{kind}"}
-            for index, (path, kind) in enumerate(zip(paths, kinds, strict=True))
-        ]
-        folders = [folder / path for path in paths]
-        for module_folder in folders:
-            module_folder.mkdir(exist_ok=True)
+        kinds = [*before, POOLING, *(type(module).__name__ for module in after)]
+        if self.normalizes:
+            kinds.append(NORMALIZE)
+        folders = []
+        entries = []
+        for index, kind in enumerate(kinds):
+            path = f"{index}_{kind}" if index else ""
+            # Every version of sentence-transformers understands these names.
+            entry = {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            entries.append(entry)
+            folders.append(folder / path)
+            folders[index].mkdir(exist_ok=True)
         write_json(folder / "modules.json", entries)
         write_json(folders[len(before)] / "config.json", self._pooling_config(width))
         if before[0] == TRANSFORMER:
             settings = {"max_seq_length": self.max_length, "do_lower_case": self.lowercase}
             write_json(folder / _TRANSFORMER_FILES[0], settings)
-        general = {
+        general: dict[str, Any] = {
             "__version__": {name: version(name) for name in ("transformers", "torch")},
             "prompts": dict(self.prompts),
             "default_prompt_name": self.default_prompt,
             "similarity_fn_name": self.similarity,
-            **({} if self.dimension is None else {"truncate_dim": self.dimension}),
         }
+        if self.dimension is not None:
+            general["truncate_dim"] = self.dimension
         write_json(folder / "config_sentence_transformers.json", general)
         for module, module_folder in zip(after, folders[len(before) + 1 :], strict=False):
             module.write(module_folder)
@@ -191,40 +207,54 @@ class ModelFormat:
     def _pooling_config(self, width: int) -> dict[str, Any]:
         modes = parse_pooling(self.pooling or "mean")
         config: dict[str, Any] = {"word_embedding_dimension": width}
-        # The flags cannot state another order than their own.
+        # The flags have a fixed order.
         if modes == tuple(mode for mode in POOLING_FLAGS if mode in modes):
             config |= {flag: mode in modes for mode, flag in POOLING_FLAGS.items()}
         else:
             config["pooling_mode"] = list(modes)
-        return config | ({} if self.include_prompt else {"include_prompt": False})
+        if not self.include_prompt:
+            config["include_prompt"] = False
+        return config
 
 
 def prompt_advice(name: str, folder: Path, prompts: Mapping[str, str]) -> str:
-    """One sentence if a model's folder says that prompts are needed, and none is used; else ""."""
-    if named := [key for key, text in prompts.items() if text]:
+    """Advises, in a sentence, to use a prompt if a model's folder or card names one; else "". None is in use."""
+    named = [key for key, text in prompts.items() if text]
+    if named:
         return (
             f"{name} was trained with prompts, and none is put before the sentences: its folder names "
             f"{', '.join(named)}; choose one"
         )
     card = folder / "README.md"
-    has_card = folder != Path() and card.is_file()
-    text = card.read_text(encoding="utf-8", errors="replace") if has_card else ""
+    if folder == Path() or not card.is_file():
+        return ""
+    text = card.read_text(encoding="utf-8", errors="replace")
     for quoted in _CARD_PROMPTS:
-        if all(any(f"{quote}{prompt.strip()}" in text for quote in "\"'`“") for prompt in quoted):
+        if all(_is_quoted(prompt.strip(), text) for prompt in quoted):
             expected = " or ".join(f'"{prompt}"' for prompt in quoted)
             where = "every sentence" if len(quoted) > 1 else "a query"
             return f"{name} expects {expected} before {where}, as its model card says; give it as the prompt"
     return ""
 
 
+def _is_quoted(prompt: str, text: str) -> bool:
+    return any(f"{quote}{prompt}" in text for quote in "\"'`“")
+
+
 def role_prompt(role: str, prompts: Mapping[str, str], default: str | None) -> dict[str, str]:
-    """The arguments of ``with_prompt`` for query or document; {} for the default. InputError for another role."""
+    """Returns the arguments of ``with_prompt`` for query or document; {} keeps the default prompt.
+
+    InputError for another role.
+    """
     if role not in ROLES:
         raise InputError(f"role {role!r} is unknown; choose {' or '.join(ROLES)}")
-    if name := next((name for name in ROLES[role] if name in prompts), None):
-        return {"name": name}
-    # A query's prompt belongs before no document.
-    return {"prompt": ""} if any(default in names for names in ROLES.values()) else {}
+    for name in ROLES[role]:
+        if name in prompts:
+            return {"name": name}
+    # The default is the prompt of the other role.
+    if any(default in names for names in ROLES.values()):
+        return {"prompt": ""}
+    return {}
 
 
 @dataclass(frozen=True)
@@ -234,20 +264,21 @@ class ModelFolder:
     path: Path
     source: str  # where it came from, in words
     first: Path  # the folder of the first module, with its settings and its tokenizer
-    weights: Path  # that of config.json and the weights of a transformer: the first module's, or those of its base
+    weights: Path  # the folder of a transformer's config.json and weights: ``first``, or the base of an adapter
     modules: tuple[ModuleEntry, ...]  # as modules.json lists them; none in a plain transformer
     config: Mapping[str, Any]  # config.json of the transformer
     general: Mapping[str, Any]  # config_sentence_transformers.json
     transformer: Mapping[str, Any]  # sentence_bert_config.json of the first module
     adapter: Mapping[str, Any]  # adapter_config.json
     pooling: Mapping[str, Any]  # config.json of the first pooling
-    # How a model that is opened here is used; None: sentence-transformers opens it. Set by `checked`.
+    # How a model that is opened here is used; None if sentence-transformers opens it. Set by `checked`.
     form: ModelFormat | None = None
 
     @classmethod
     def of(cls, name: str, home: str | Path | None = None, fetch: bool = True) -> ModelFolder:
-        """The checked folder of a model or an adapter, by name, with the errors of `model_folder` and `checked`."""
-        if adapter := _adapter_folder(name):
+        """Finds and checks the folder of a model or an adapter, with the errors of `model_folder` and `checked`."""
+        adapter = _adapter_folder(name)
+        if adapter is not None:
             folder = cls.read(adapter, "adapter")
         else:
             resolved = model_folder(name, home, fetch)
@@ -258,12 +289,20 @@ class ModelFolder:
 
     @classmethod
     def read(cls, path: Path, source: str = "local folder") -> ModelFolder:
-        """Read the settings in a folder. InputError if a file is damaged; a file that is not there has no settings."""
+        """Reads the settings in a folder. InputError if a file is damaged. A missing file has no settings."""
         check_pointers(path)
         modules = _read_modules(path / "modules.json")
         first = modules[0].folder if modules else path
-        settings = next((file for name in _TRANSFORMER_FILES if (file := first / name).exists()), None)
-        pooling = next((entry.folder for entry in modules if entry.kind == POOLING), None)
+        transformer = {}
+        for name in _TRANSFORMER_FILES:
+            if (first / name).exists():
+                transformer = read_object(first / name)
+                break
+        pooling = {}
+        for entry in modules:
+            if entry.kind == POOLING:
+                pooling = read_object(entry.folder / "config.json")
+                break
         return cls(
             path,
             source,
@@ -272,23 +311,24 @@ class ModelFolder:
             modules,
             config=read_object(first / "config.json", {}),
             general=read_object(path / "config_sentence_transformers.json", {}),
-            transformer={} if settings is None else read_object(settings),
+            transformer=transformer,
             adapter=read_object(first / "adapter_config.json", {}),
-            pooling={} if pooling is None else read_object(pooling / "config.json"),
+            pooling=pooling,
         )
 
     @property
     def is_own(self) -> bool:
-        """Whether it is opened here: a transformer with settings and modules that this project knows all of."""
+        """Whether it is opened here: a transformer whose settings and modules are all known."""
         return self.form is not None
 
     @property
     def kind(self) -> str:
-        """The class of sentence-transformers that opens the folder, which need not name it."""
+        """The class of sentence-transformers that opens the folder, even if the folder does not name it."""
         named = str(self.general.get("model_type") or SENTENCE_TRANSFORMER)
-        # Versions of PyLate, and the authors of ColBERT, name no class, or another one.
+        # Older folders of PyLate name "ColBERT" or no class, and the folders of ColBERT's authors name none.
+        is_pylate = named == "ColBERT" or "query_prefix" in self.general
         is_stanford = not self.modules and self._is_of("HF_ColBERT")
-        if named == "ColBERT" or "query_prefix" in self.general or is_stanford:
+        if is_pylate or is_stanford:
             return MULTI_VECTOR
         return CROSS_ENCODER if self._scores_pairs() else named
 
@@ -310,15 +350,15 @@ class ModelFolder:
 
     @property
     def is_adapter(self) -> bool:
-        """Whether it holds the weights of an adapter as peft writes them, and not those of its base."""
+        """Whether it holds the weights of an adapter as peft writes them, without its base."""
         return bool(self.base) and not self.has_joint_head and not any(self.first.glob("model*.safetensors"))
 
     def over_base(self, home: str | Path | None = None, fetch: bool = True) -> ModelFolder:
-        """The same with the base's config and weights, by its name or beside the folder. InputError without a base."""
+        """Returns the folder with the config and weights of the base, found by name or beside it. InputError if not."""
         try:
             resolved = model_folder(self.base, home, fetch)
         except InputError as error:
-            # Adapters are often moved with their base, under whose old path it is written down.
+            # The adapter may have been moved together with its base, and name the old path.
             beside = self.path.absolute().parent / Path(self.base).name
             if not (beside / "config.json").is_file():
                 raise InputError(f"the base of the adapter {self.path.name} cannot be opened: {error}") from error
@@ -335,9 +375,10 @@ class ModelFolder:
         return (self.path / JOINT_HEAD).is_file()
 
     def checked(self) -> ModelFolder:
-        """The same folder, judged once: it is safe to open, and ``form`` says whether it is opened here.
+        """Checks that the folder is safe to open, and sets ``form``, which decides whether it is opened here.
 
-        InputError if it names code of its own, has pickled weights, or announces more than its files hold.
+        InputError if it needs code that comes with it, has pickled weights, or announces sizes that its files do not
+        have.
         """
         if self.has_joint_head:
             if self.config:
@@ -355,8 +396,8 @@ class ModelFolder:
             check_pickles(folder)
             settings = read_object(folder / "config.json", {})
             if folder == self.weights and self.config:
-                # It says what is missing.
                 if not any(folder.glob("[!.]*.safetensors")):
+                    # Raises an error that says what is missing.
                     read_tensors(folder)
                 check_transformer(folder, self.config)
             elif "model_type" in settings:
@@ -367,7 +408,7 @@ class ModelFolder:
         return replace(self, form=self._own_form())
 
     def classes(self) -> list[Any]:
-        """The names of all classes that sentence-transformers would import to open the folder."""
+        """Returns the names of all classes that sentence-transformers would import to open the folder."""
         names: list[Any] = [f"{package}.{kind}" for kind, _, package in self.modules]
         for folder in self._places():
             names += (read_object(folder / ROUTER_CONFIG, {}).get("types") or {}).values()
@@ -375,36 +416,29 @@ class ModelFolder:
         return names
 
     def _places(self) -> list[Path]:
-        """The folders of all modules, those of a Router too."""
+        """Returns the folders of all modules, including a Router's."""
         folders = [entry.folder for entry in self.modules]
         for folder in folders:
-            # The list grows while it is read: a Router may have another one.
+            # The list grows during the loop, as a Router may contain another one.
             routes = read_object(folder / ROUTER_CONFIG, {}).get("types") or {}
             folders += [_entry(folder, name, "").folder for name in routes]
         return list(dict.fromkeys([self.weights, *folders]))
 
     def _own_form(self) -> ModelFormat | None:
-        """The settings of a model that is opened here; None if it has any that only sentence-transformers knows."""
+        """Returns the settings of a model that is opened here; None if only sentence-transformers can open it."""
+        if not self._has_known_modules() or self._reads_otherwise():
+            return None
         kinds = [entry.kind for entry in self.modules]
         after = self.modules[2:]
-        if self.kind == CROSS_ENCODER:
-            labels = self.config.get("id2label") or self.config.get("num_labels") or 2
-            count = labels if isinstance(labels, int) else len(labels)
-            is_listed = kinds in ([], [TRANSFORMER]) and (count == 1 or self.is_adapter)
-        else:
-            has_pooling = kinds[:2] == [TRANSFORMER, POOLING] and {*kinds[2:]} <= {*_AFTER}
-            has_encoder = self.config.get("model_type") in ENCODER_CLASSES or not self.config.get("is_encoder_decoder")
-            is_listed = self.kind == SENTENCE_TRANSFORMER and (not kinds or has_pooling) and bool(has_encoder)
-        if not is_listed or self._reads_otherwise():
-            return None
         task = _CLASSIFIER if self.kind == CROSS_ENCODER else _ENCODER
         files = [(self.transformer, task), (self.general, _GENERAL), (self.pooling, _POOLING)]
-        files += [(read_object(entry.folder / "config.json", {}), _AFTER[entry.kind]) for entry in after]
+        for entry in after:
+            files.append((read_object(entry.folder / "config.json", {}), _AFTER[entry.kind]))
         if not all(_is_known(settings, names) for settings, names in files):
             return None
         pooling = None
         if POOLING in kinds:
-            # The order of concatenation: as listed, or that in which sentence-transformers reads its old flags.
+            # Vectors are concatenated in the order of the list, or of the old flags.
             flags = [mode for mode, flag in POOLING_FLAGS.items() if self.pooling.get(flag)]
             named = self.pooling.get("pooling_mode") or flags
             modes = [str(mode) for mode in named] if isinstance(named, list) else [str(named)]
@@ -426,10 +460,22 @@ class ModelFolder:
             similarity=self.general.get("similarity_fn_name") or "cosine",
         )
 
-    def _reads_otherwise(self) -> bool:
-        """Whether sentence-transformers reads texts in another way than the tokenizer alone.
+    def _has_known_modules(self) -> bool:
+        kinds = [entry.kind for entry in self.modules]
+        if self.kind == CROSS_ENCODER:
+            labels = self.config.get("id2label") or self.config.get("num_labels") or 2
+            count = labels if isinstance(labels, int) else len(labels)
+            return kinds in ([], [TRANSFORMER]) and (count == 1 or self.is_adapter)
+        if self.kind != SENTENCE_TRANSFORMER:
+            return False
+        is_decoder_too = self.config.get("is_encoder_decoder") and self.config.get("model_type") not in ENCODER_CLASSES
+        has_pooling = kinds[:2] == [TRANSFORMER, POOLING] and {*kinds[2:]} <= {*_AFTER}
+        return not is_decoder_too and (not kinds or has_pooling)
 
-        It puts the words of a chat template around the texts of a plain transformer.
+    def _reads_otherwise(self) -> bool:
+        """Tells whether sentence-transformers reads texts differently than the tokenizer alone.
+
+        It applies a chat template to the texts of a plain transformer.
         """
         settings = read_object(self.first / "tokenizer_config.json", {})
         if settings.get("split_special_tokens"):
@@ -443,7 +489,7 @@ class ModelFolder:
         return isinstance(architectures, list) and any(str(name).endswith(suffix) for name in architectures)
 
     def _check_general(self) -> None:
-        """InputError if the length, the prompts or the dimension are damaged."""
+        """Raises InputError if the length, the prompts or the dimension are damaged."""
         name = self.path.name
         length = self.transformer.get("max_seq_length")
         if length is not None and not (isinstance(length, int) and length >= MIN_LENGTH):
@@ -452,27 +498,35 @@ class ModelFolder:
         default = self.general.get("default_prompt_name")
         if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
             raise InputError(f"the prompts of the model {name} are not texts by name; fetch the model again")
-        if default is not None and default not in [*prompts]:
+        # A list is searched, as a damaged default may not be hashable.
+        if default is not None and default not in list(prompts):
             raise InputError(f"the model {name} has no prompt named {default!r}, which is its default; fetch it again")
         dimension = self.general.get("truncate_dim")
+        # bool is a subclass of int.
         if dimension is not None and not (type(dimension) is int and dimension >= 1):
             raise InputError(f"the model {name} keeps {dimension!r} dimensions; truncate_dim must be 1 or more")
 
 
 def _is_known(settings: Mapping[str, Any], names: Mapping[str, Any]) -> bool:
-    """Whether all settings are of these names, and have a value that is listed; None stands for any value."""
-    return all(
-        name in names and (names[name] is None or value in names[name])
-        for name, value in settings.items()
-        if value is not None
-    )
+    """Tells whether all settings have known names and allowed values. None allows any value."""
+    for name, value in settings.items():
+        if value is None:
+            continue
+        if name not in names:
+            return False
+        allowed = names[name]
+        if allowed is not None and value not in allowed:
+            return False
+    return True
 
 
 def _adapter_folder(name: str) -> Path | None:
-    # No folder has a name that is too long, the home of ~nobody, or a NUL.
+    """Returns the folder of an adapter, None for any other model."""
+    # The name may be too long for a path, start with the home of a user who does not exist, or contain a NUL.
     with suppress(OSError, RuntimeError, ValueError):
         folder = asset("cross-encoder") / name if name in CROSS_ENCODERS else Path(name).expanduser()
-        return folder if (folder / "adapter_config.json").is_file() else None
+        if (folder / "adapter_config.json").is_file():
+            return folder
     return None
 
 

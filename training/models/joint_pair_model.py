@@ -1,15 +1,15 @@
 """JointPairModel: a cross-encoder that starts as the bi-encoder it is made from.
 
 Both sentences pass through the transformer together, so each token of one can attend to every token of the other.
-Three choices keep what the bi-encoder has learned, which matters when 5,749 pairs are all the training data:
+Three choices preserve what the bi-encoder has learned, which matters when there are only 5,749 pairs to train on:
 
-- each sentence counts its positions from 0 and keeps its own special tokens, as if it were alone;
-- attention from one sentence to the other gets a learned bias, one per layer and head ("cross"); at minus infinity
-  the sentences cannot attend to each other, and the hidden states are exactly the bi-encoder's;
-- the score is computed from the two sentence vectors u and v (means over each sentence's tokens, length 1):
+- Each sentence counts its positions from 0 and keeps its own special tokens, as if it were alone.
+- Attention from one sentence to the other gets a learned bias, one per layer and head ("cross"). At minus infinity
+  the sentences cannot attend to each other, and the hidden states are exactly the bi-encoder's.
+- The score is computed from the two sentence vectors u and v (means over each sentence's tokens, length 1):
   a * cos(u, v) + b + w . (|u - v|, u * v), the features of the paper's section 3 and Table 6.
 
-Nothing distinguishes first from second, so the score is symmetric: predict(x, y) = predict(y, x).
+The model treats both sentences alike, so the score is symmetric: predict(x, y) = predict(y, x).
 Only LoRA factors of the transformer, the cross biases and the head are trained: an adapter of a few MB.
 """
 
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
@@ -38,7 +39,7 @@ _PADDED = -1e4  # added to the attention logits of padding; finite, so that bflo
 
 
 class JointPairHead(nn.Module):
-    """Sentence vectors u and v, (B, 2 D), -> logits (B, 1). Before training a linear function of their cosine."""
+    """Computes logits (B, 1) from sentence vectors u and v, (B, 2 D), at first as a linear function of their cosine."""
 
     def __init__(self, dimension: int) -> None:
         super().__init__()
@@ -58,7 +59,7 @@ class JointPairHead(nn.Module):
 class JointPairModel(nn.Module):
     """A transformer of one of ``ARCHITECTURES``, cross biases and a head: PairBatch -> logits (B,) float32.
 
-    ``transformer`` may be in bfloat16. The rest stays float32: it is small, and the score is sensitive to it.
+    ``transformer`` may be in bfloat16. The rest stays float32, as it is small and the score is sensitive to it.
     """
 
     def __init__(self, transformer: PreTrainedModel) -> None:
@@ -74,28 +75,32 @@ class JointPairModel(nn.Module):
         return self.score(self.hidden(batch), batch)
 
     def score(self, hidden: Tensor, batch: PairBatch) -> Tensor:
-        """Hidden states (B, T, D) of both sentences together -> logits (B,) float32."""
+        """Computes logits (B,) float32 from the hidden states (B, T, D) of both sentences."""
         return self.head(sentence_means(hidden.float(), batch))[:, 0]
 
     def get_input_embeddings(self) -> nn.Module:
-        """The word embeddings, as a transformer returns them."""
+        """Returns the word embeddings, as for a transformer."""
         return self.transformer.get_input_embeddings()
 
     def head_tensors(self) -> dict[str, Tensor]:
-        """The parameters outside of the transformer, float32: the cross biases and the head."""
+        """Returns the parameters outside of the transformer, float32: the cross biases and the head."""
         return {key: value for key, value in self.state_dict().items() if not key.startswith("transformer.")}
 
     def load_head_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Copy tensors as ``head_tensors`` returns them. InputError if one is missing or has another shape."""
-        if {k: v.shape for k, v in self.head_tensors().items()} != {k: v.shape for k, v in tensors.items()}:
+        """Loads the tensors of ``head_tensors``. InputError if one is missing or has another shape."""
+        shapes = {key: value.shape for key, value in tensors.items()}
+        if shapes != {key: value.shape for key, value in self.head_tensors().items()}:
             raise InputError("head.safetensors does not fit the base of its adapter; fetch or train it again")
         self.load_state_dict(tensors, strict=False)
 
     def hidden(self, batch: PairBatch, inputs: Tensor | None = None) -> Tensor:
-        """Hidden states (B, T, D) of both sentences together; ``inputs`` (B, T, D) replace the word embeddings."""
-        words = {"input_ids": batch.ids} if inputs is None else {"inputs_embeds": inputs}
+        """Computes the hidden states (B, T, D) of both sentences. ``inputs`` (B, T, D) replace the word embeddings."""
         transformer: Any = self.transformer
-        states = transformer.embeddings(**words, position_ids=batch.positions + position_offset(transformer))
+        states = transformer.embeddings(
+            input_ids=batch.ids if inputs is None else None,
+            inputs_embeds=inputs,
+            position_ids=batch.positions + position_offset(transformer),
+        )
         common = self._common_bias(batch).to(states.dtype)  # (B, 1 or H, T or 1, T)
         second = batch.second
         between = (second[:, None, :, None] != second[:, None, None, :]).to(states.dtype)  # (B, 1, T, T)
@@ -106,26 +111,28 @@ class JointPairModel(nn.Module):
         return states
 
     def _common_bias(self, batch: PairBatch) -> Tensor:
-        """The bias on the attention logits that all layers share: padding, and MPNet's relative positions."""
+        """Computes the bias on the attention logits that all layers share: padding, and MPNet's relative positions."""
         bias = self.cross.new_zeros(1, 1, 1, 1)
         if batch.mask is not None:
             bias = torch.where(batch.mask, 0.0, _PADDED)[:, None, None, :]
         if self.transformer.config.model_type == "mpnet":
-            encoder, positions = self.transformer.encoder, batch.positions
+            encoder = self.transformer.encoder
+            positions = batch.positions
             bucket = encoder.relative_position_bucket(positions[:, None, :] - positions[:, :, None])
             bias = bias + encoder.relative_attention_bias(bucket).permute(0, 3, 1, 2)
         return bias
 
 
 def sentence_means(hidden: Tensor, batch: PairBatch) -> Tensor:
-    """Hidden states (B, T, D) -> the means over the tokens of the first and of the second sentence, (B, 2 D)."""
+    """Averages hidden states (B, T, D) over the tokens of the first and of the second sentence: (B, 2 D)."""
     second = batch.second
     real = torch.ones_like(second) if batch.mask is None else batch.mask
     weights = torch.stack([real & ~second, real & second], dim=1).to(hidden.dtype)  # (B, 2, T)
-    return ((weights @ hidden) / weights.sum(2, keepdim=True)).flatten(1)
+    means = (weights @ hidden) / weights.sum(2, keepdim=True)  # (B, 2, D)
+    return means.flatten(1)
 
 
-# The classification head, by architecture: hidden states (B, T, D) -> logits (B, 1).
+# The classification head by architecture: hidden states (B, T, D) -> logits (B, 1).
 HEADS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "bert": lambda model, hidden: model.classifier(model.bert.pooler(hidden)),
     "distilbert": lambda model, hidden: model.classifier(torch.relu(model.pre_classifier(hidden[:, 0]))),
@@ -134,11 +141,12 @@ HEADS: dict[str, Callable[[Any, Tensor], Tensor]] = {
 
 
 class SequenceClassifier(nn.Module):
-    """PairBatch -> logits (B,) float32."""
+    """A sequence classifier of transformers with one label: PairBatch -> logits (B,) float32."""
 
     def __init__(self, model: PreTrainedModel, has_token_types: bool) -> None:
         super().__init__()
-        self.transformer, self.has_token_types = model, has_token_types
+        self.transformer = model
+        self.has_token_types = has_token_types
 
     def forward(self, batch: PairBatch) -> Tensor:
         mask = None if batch.mask is None else batch.mask.long()
@@ -146,8 +154,9 @@ class SequenceClassifier(nn.Module):
         return self.transformer(input_ids=batch.ids, attention_mask=mask, **token_types).logits[:, 0].float()
 
     def score(self, hidden: Tensor) -> Tensor:
-        """Hidden states (B, T, D) of the transformer -> logits (B,) float32. For architectures in ``HEADS``."""
-        return HEADS[self.transformer.config.model_type](self.transformer, hidden)[:, 0].float()
+        """Computes logits (B,) float32 from the hidden states (B, T, D), for architectures in ``HEADS``."""
+        head = HEADS[self.transformer.config.model_type]
+        return head(self.transformer, hidden)[:, 0].float()
 
 
 # A model of pairs that a `CrossEncoder` runs.
@@ -155,12 +164,12 @@ Scorer: TypeAlias = SequenceClassifier | JointPairModel
 
 
 # As in encoding (`training.inference.runner`), architectures of BERT's family run as ``FusedBert`` on packed rows of
-# several pairs, any other as its own module on padded batches. A bias on the attention's logits keeps pairs apart and,
-# in a ``JointPairModel``, holds what each layer has learned about attention between the two sentences.
+# several pairs, and any other as its own module on padded batches. A bias on the attention's logits keeps pairs apart.
+# In a ``JointPairModel`` it includes the learned bias of each layer between the two sentences.
 
 
 class PackedPairs(PackedRunner[PairRow]):
-    """Pairs in packed rows. In place of hidden states, ``hidden`` returns logits (n,), and no mask.
+    """Computes pairs in packed rows. ``hidden`` returns logits (n,) instead of hidden states, and no mask.
 
     The scorer is a `JointPairModel`, or a `SequenceClassifier` whose architecture is in `HEADS`.
     """
@@ -174,41 +183,50 @@ class PackedPairs(PackedRunner[PairRow]):
 
     def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:
         packed, bias = self.packed(texts, rows)
-        split = to_device(torch.tensor([texts[i].split for row in rows for i in row]), self.device)
-        starts = torch.cat([split.new_zeros(1), split])[packed.sequence_ids]  # (R, W), of second sentences
+        splits = [texts[i].split for i in chain.from_iterable(rows)]
+        split = to_device(torch.tensor(splits), self.device)  # (n,)
+        # The start of the second sentence of each token's pair, (R, W). The sequence 0 is padding.
+        starts = torch.cat([split.new_zeros(1), split])[packed.sequence_ids]
         second = (packed.positions >= starts) & (packed.sequence_ids > 0)
         if isinstance(self.scorer, SequenceClassifier):
             types = second.long() if self.scorer.has_token_types else None
-            return self.scorer.score(packed.unpack(self.transformer(packed.ids, packed.positions, bias, types))), None
+            states = self.transformer(packed.ids, packed.positions, bias, types)
+            return self.scorer.score(packed.unpack(states)), None
         between = (second[:, None, :, None] != second[:, None, None, :]).to(self.transformer.dtype)
-        # Each layer has a bias of its own, (R, H, W, W), and positions restart in the second sentence.
+        # Each layer has its own bias, (R, H, W, W).
         biases = [between * cross[:, None, None] for cross in self.scorer.cross.to(between.dtype)]
-        biases = biases if bias is None else [cast("Tensor", bias) + cross_bias for cross_bias in biases]
-        states = packed.unpack(self.transformer(packed.ids, packed.positions - second * starts, biases))
+        if bias is not None:
+            biases = [cast("Tensor", bias) + cross_bias for cross_bias in biases]
+        # Positions restart in the second sentence.
+        states = self.transformer(packed.ids, packed.positions - second * starts, biases)
         batch = PairBatch(packed.ids.flatten()[packed.token_index], packed.mask, split[:, None])
-        return self.scorer.score(states, batch), None
+        return self.scorer.score(packed.unpack(states), batch), None
 
 
 class PaddedPairs(InferenceRunner[PairRow]):
-    """One pair in a row, through the module itself."""
+    """Computes one pair in a row, with the module itself."""
 
     def __init__(self, scorer: Scorer, pad_id: int, samples: Sequence[PairRow]) -> None:
-        self.scorer, self.pad_id, self.device = scorer, pad_id, scorer.transformer.device
-        # Some networks read the padding, as XLNet's, which scores the last token: they get pairs of one length.
+        self.scorer = scorer
+        self.pad_id = pad_id
+        self.device = scorer.transformer.device
+        # Some networks read the padding, such as XLNet, which scores the last token. They get pairs of one length.
         self.deterministic = len(samples) > 1 and self.reads_padding(samples, scorer.transformer.dtype)
 
     def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:
-        return self.scorer(pad_pairs([texts[row[0]] for row in rows], self.pad_id, self.device)), None
+        batch = pad_pairs([texts[row[0]] for row in rows], self.pad_id, self.device)
+        return self.scorer(batch), None
 
 
 def build_pair_runner(
     scorer: Scorer, dtype: torch.dtype, pad_id: int, samples: Sequence[PairRow] = ()
 ) -> InferenceRunner[PairRow]:
-    """A runner for ``scorer`` that computes in ``dtype``. The scorer must not change afterwards.
+    """Makes a runner for ``scorer`` that computes in ``dtype``. The scorer must not change afterwards.
 
-    ``samples``: pairs that the ranges of int8 are measured on, or a short one before a longer one, of `PROBES`.
+    ``samples`` are pairs to measure the ranges of int8 with; otherwise `PROBES`, a short pair before a longer one.
     """
-    kind, can_pack = scorer.transformer.config.model_type, supports_fused(scorer.transformer.base_model)
+    kind = scorer.transformer.config.model_type
+    can_pack = supports_fused(scorer.transformer.base_model)
     if can_pack and (isinstance(scorer, JointPairModel) or kind in HEADS):
         packed = PackedPairs(scorer, dtype)
         if dtype == torch.int8:

@@ -1,7 +1,7 @@
-"""Models of words: TF-IDF and BM25, and what all models have whose vectors are weights of words, most of them 0.
+"""TF-IDF and BM25, and SparseModel, the base class of models whose vectors are weights of words, most of them 0.
 
-BM25 is written here: scikit-learn counts the words, scipy multiplies, and one formula is left, which is no reason for
-another dependency. Words are neither stemmed nor left out, as Lucene does, with which the BEIR paper measured.
+BM25 is implemented here: scikit-learn counts the words, scipy multiplies, and a single formula does not justify another
+dependency. Unlike in Lucene, which the BEIR paper used, words are not stemmed, and stop words are kept.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 WORD_PATTERN = r"\w+"
-MAX_DENSE_BYTES = 1 << 30  # of sparse vectors that are made dense
+MAX_DENSE_BYTES = 1 << 30  # the largest dense array that `SparseModel.encode` makes
 PROGRESS_EVERY = 4_096  # sentences between two calls of on_progress
-PRODUCTS = 1 << 24  # scores of sparse vectors that are in memory at a time
+PRODUCTS = 1 << 24  # dot products in memory at a time
 
 
 class SparseModel(Model, Retriever):
-    """A model with a number for each word or token, most of them 0."""
+    """A model that encodes a text as a number for each word or token, most of them 0."""
 
     kind = "sparse encoder"
     pooling = NO_POOLING
@@ -40,11 +40,11 @@ class SparseModel(Model, Retriever):
     def encode_sparse(
         self, sentences: Sequence[str], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
     ) -> csr_matrix:
-        """Sentences -> float32 (N, V), in the caller's order."""
+        """Encodes sentences: sparse float32 (N, V), in their order."""
 
     @abstractmethod
     def weigh(self, queries: Sequence[str], documents: Sequence[str], **watch: Any) -> tuple[csr_matrix, csr_matrix]:
-        """Queries and documents -> float32 (Q, V), (N, V), whose dot products rank the documents."""
+        """Computes weights (Q, V) and (N, V) float32 whose dot products rank the documents."""
 
     def encode(
         self,
@@ -53,42 +53,56 @@ class SparseModel(Model, Retriever):
         on_progress: Progress | None = None,
         should_stop: ShouldStop | None = None,
     ) -> np.ndarray:
-        """Sentences -> dense float32 (N, V), of length 1 if ``normalize``. InputError above a gigabyte."""
+        """Encodes sentences as dense vectors: float32 (N, V), of length 1 if ``normalize``. InputError above 1 GB."""
         matrix = self.encode_sparse(sentences, on_progress, should_stop)
-        if 4 * matrix.shape[0] * matrix.shape[1] > MAX_DENSE_BYTES:
+        rows, words = matrix.shape
+        if 4 * rows * words > MAX_DENSE_BYTES:
             raise InputError(
-                f"{ModelName(self.name).label} vectors of {matrix.shape[0]:,} sentences with {matrix.shape[1]:,} "
+                f"{ModelName(self.name).label} vectors of {rows:,} sentences with {words:,} "
                 "different words do not fit in memory; give fewer sentences"
             )
-        return normalize_rows(matrix.toarray()) if normalize else matrix.toarray()
+        vectors = matrix.toarray()
+        return normalize_rows(vectors) if normalize else vectors
 
     def score(
         self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
     ) -> np.ndarray:
-        """The cosine of each pair, float32 (N,)."""
-        matrix = self.encode_sparse([pair[side] for side in (0, 1) for pair in pairs], on_progress, should_stop)
-        lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1))).ravel()
-        products = np.asarray(matrix[: len(pairs)].multiply(matrix[len(pairs) :]).sum(axis=1)).ravel()
-        return products / np.maximum(np.multiply(*np.split(lengths, 2)), 1e-12)
+        """Computes the cosine of each pair, float32 (N,)."""
+        sentences = [first for first, _ in pairs] + [second for _, second in pairs]
+        matrix = self.encode_sparse(sentences, on_progress, should_stop)
+        u = matrix[: len(pairs)]
+        v = matrix[len(pairs) :]
+        lengths = np.sqrt(_row_products(u, u)) * np.sqrt(_row_products(v, v))
+        return _row_products(u, v) / np.maximum(lengths, 1e-12)
 
     def search(self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any) -> Ranking:
-        """The documents with the highest dot products with the query, of those above zero."""
-        return highest_products(*self.weigh(queries, documents, **watch), k, should_stop=watch.get("should_stop"))
+        """Finds the documents with the highest dot products with the query, among those above zero."""
+        query_weights, document_weights = self.weigh(queries, documents, **watch)
+        return highest_products(query_weights, document_weights, k, should_stop=watch.get("should_stop"))
+
+
+def _row_products(u: csr_matrix, v: csr_matrix) -> np.ndarray:
+    """Computes the dot products of the rows of (N, V) and (N, V): (N,)."""
+    return np.asarray(u.multiply(v).sum(axis=1)).ravel()
 
 
 def highest_products(queries: csr_matrix, documents: csr_matrix, k: int, **watch: Any) -> Ranking:
-    """For each row of (Q, V) the rows of (N, V) with the highest dot products, of those above zero."""
-    columns, size = documents.T.tocsr(), max(1, PRODUCTS // max(1, documents.shape[0]))
-    blocks = (queries[start : start + size] @ columns for start in steps(range(0, queries.shape[0], size), **watch))
-    parts = ((block, ends) for block in blocks for ends in pairwise(block.indptr))
-    return [best_rows(block.indices[a:b], block.data[a:b], k) for block, (a, b) in parts]
+    """Finds for each row of (Q, V) the rows of (N, V) with the highest dot products, among those above zero."""
+    columns = documents.T.tocsr()
+    size = max(1, PRODUCTS // max(1, documents.shape[0]))
+    ranking = []
+    for start in steps(range(0, queries.shape[0], size), **watch):
+        products = queries[start : start + size] @ columns  # sparse (size, N)
+        for first, last in pairwise(products.indptr):
+            ranking.append(best_rows(products.indices[first:last], products.data[first:last], k))
+    return ranking
 
 
 class TfIdf(SparseModel):
     """Term frequency × inverse document frequency, each sentence scaled to length 1: scikit-learn's TfidfVectorizer.
 
     The weight of a word that occurs in d of n sentences is ln((1 + n) / (1 + d)) + 1. It is fitted on the sentences
-    that are encoded: vectors of two calls cannot be compared.
+    of a call, so vectors of two calls cannot be compared.
     """
 
     name = TFIDF
@@ -96,50 +110,55 @@ class TfIdf(SparseModel):
     def encode_sparse(
         self, sentences: Sequence[str], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
     ) -> csr_matrix:
-        """Sentences -> float32 (N, V) with a column for each different word; a row without words is zero."""
-        # They take a second to import.
+        """Encodes sentences: float32 (N, V), with a column for each different word. A row without words is zero."""
+        # scipy.sparse and scikit-learn take a second to import.
         from scipy.sparse import csr_matrix
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-        # scikit-learn raises an error where there is no word.
+        # scikit-learn raises an error if there are no words.
         if not any(re.search(WORD_PATTERN, sentence) for sentence in sentences):
             return csr_matrix(np.zeros((len(sentences), 0), dtype=np.float32))
-        parts = steps(range(0, len(sentences), PROGRESS_EVERY), on_progress, should_stop)
-        read = chain.from_iterable(sentences[start : start + PROGRESS_EVERY] for start in parts)
-        matrix = TfidfVectorizer(token_pattern=WORD_PATTERN).fit_transform(read)
+        starts = steps(range(0, len(sentences), PROGRESS_EVERY), on_progress, should_stop)
+        watched = chain.from_iterable(sentences[start : start + PROGRESS_EVERY] for start in starts)
+        matrix = TfidfVectorizer(token_pattern=WORD_PATTERN).fit_transform(watched)
         return csr_matrix(matrix, dtype=np.float32)
 
     def weigh(self, queries: Sequence[str], documents: Sequence[str], **watch: Any) -> tuple[csr_matrix, csr_matrix]:
-        """The weights of both, fitted on them together."""
+        """Computes the weights of both, fitted on all of them."""
         matrix = self.encode_sparse([*queries, *documents], **watch)
         return matrix[: len(queries)], matrix[len(queries) :]
 
 
 class Bm25(Model, Retriever):
-    """BM25, which ranks documents for queries, and scores no pairs."""
+    """BM25, which ranks documents for queries but cannot score pairs."""
 
-    kind, name = "ranking by words", BM25
+    kind = "ranking by words"
+    name = BM25
 
     def score(
         self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
     ) -> np.ndarray:
-        """InputError: its scores say which document answers a query, and not how similar two texts are."""
+        """Raises InputError, as BM25 measures which document answers a query, not how similar two texts are."""
         raise InputError(
             f"{BM25} ranks documents for queries: choose it for data such as beir:FOLDER, or another model"
         )
 
     def search(self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any) -> Ranking:
-        """The documents with the highest weights of the query's words, of those that have one."""
-        return highest_products(*bm25_weights(queries, documents), k, **watch)
+        """Finds the documents with the highest weights of the query's words, among documents with such a word."""
+        query_counts, document_weights = bm25_weights(queries, documents)
+        return highest_products(query_counts, document_weights, k, **watch)
 
 
 def bm25_weights(
     queries: Sequence[str], documents: Sequence[str], k1: float = 0.9, b: float = 0.4
 ) -> tuple[csr_matrix, csr_matrix]:
-    """How often each of V words occurs in the queries, (Q, V), and its weight in the documents, (N, V) float32.
+    """Counts each of V words in the queries, (Q, V), and computes its weight in the documents, (N, V) float32.
 
-    The weight of a word that occurs tf times in a document, and in n of N documents, is that of Lucene's BM25, with the
-    BEIR paper's k1 and b: ln(1 + (N - n + 0.5) / (n + 0.5)) · tf · (k1 + 1) / (tf + k1 · (1 - b + b · length / mean)).
+    The weight of a word that occurs tf times in a document, and in n of N documents, is the same as in Lucene's BM25,
+    with the BEIR paper's k1 and b:
+
+        ln(1 + (N - n + 0.5) / (n + 0.5)) · tf · (k1 + 1) / (tf + k1 · (1 - b + b · length / mean))
+
     Source: Robertson and Zaragoza 2009, "The Probabilistic Relevance Framework: BM25 and Beyond".
     """
     from sklearn.feature_extraction.text import CountVectorizer
@@ -147,9 +166,11 @@ def bm25_weights(
     vectorizer = CountVectorizer(token_pattern=WORD_PATTERN, dtype=np.float32)
     has_words = any(re.search(WORD_PATTERN, document) for document in documents)
     counts = vectorizer.fit_transform(documents if has_words else ["none"] * len(documents))
-    lengths = np.asarray(counts.sum(axis=1)).ravel()
-    n = np.bincount(counts.indices, minlength=counts.shape[1])
-    idf = np.log1p((len(documents) - n + 0.5) / (n + 0.5))
+    lengths = np.asarray(counts.sum(axis=1)).ravel()  # (N,)
+    n = np.bincount(counts.indices, minlength=counts.shape[1])  # (V,)
+    idf = np.log1p((len(documents) - n + 0.5) / (n + 0.5))  # (V,)
+    # The values of a sparse matrix are stored row after row.
     norms = np.repeat(k1 * (1 - b + b * lengths / lengths.mean()), np.diff(counts.indptr))
-    counts.data = (idf[counts.indices] * counts.data * (k1 + 1) / (counts.data + norms)).astype(np.float32)
+    weights = idf[counts.indices] * counts.data * (k1 + 1) / (counts.data + norms)
+    counts.data = weights.astype(np.float32)
     return vectorizer.transform(queries), counts

@@ -1,7 +1,7 @@
-"""Open the transformer of a model: its tokenizer and its weights from a folder.
+"""Opens the transformer of a model: its tokenizer and its weights from a folder.
 
-No code is executed: no pickle, no code that comes with a model. Weights that a file lacks are an error; transformers
-would fill them with random numbers and only warn. Every damaged file is one clear sentence.
+No code is executed: neither pickles nor code that comes with a model. Missing weights are an error. transformers would
+fill them with random numbers and only warn. Every damaged file raises one clear sentence.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from training.names import ModelName
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-DEFAULT_MAX_LENGTH = 512  # tokens, of a model that states no number of positions
+DEFAULT_MAX_LENGTH = 512  # tokens, for a model that does not state a number of positions
 
 NO_LIMIT = 1_000_000  # transformers gives a tokenizer without a limit the length 10**30
-# Nothing is fetched, and no code of a model is run.
+# Never download, and never execute code from a model repository.
 HERE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-# Settings of config.json that change the form of the result or the memory, as the code here expects them.
+# Settings of config.json that change the type of the result or the memory. The code here relies on these values.
 _FORMS = {"return_dict": True, "chunk_size_feed_forward": 0}
 TOKENIZER = "tokenizer.json"
-# Two texts with cases, accents, ligatures, Chinese, emoji, letters that few models know, numbers and white space.
+# Two texts with upper case, accents, ligatures, Chinese, emoji, rare scripts, numbers and white space.
 PROBE = (
     "The Quick brown FOX isn't here, WE'LL see: naïve ÀÉÎ cafe\u0301 İstanbul straße \ufb01 ½",
     "  北京あカ 한국 😀 \u1797\u17b6\u179f\u17b6 שלום 3,141.59 in 2023,   0123456789\tx_y\r\n\n\nEnd. ",
@@ -53,17 +53,18 @@ LANGUAGE_MODEL = "AutoModelForMaskedLM"
 
 log = logging.getLogger("sbert_lab.encoder")
 
-# transformers cannot be imported by two threads at once.
+# transformers takes seconds to import, and two threads cannot import it at once.
 importing = threading.Lock()
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the progress bars and the warnings of transformers, whose settings are put back."""
+    """Switches the progress bars and the warnings of transformers off, and restores its settings afterwards."""
     with importing:
         from transformers.utils import logging
 
-    level, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    level = logging.get_verbosity()
+    had_bars = logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
@@ -75,7 +76,7 @@ def quiet() -> Iterator[None]:
 
 
 def open_parts(name: ModelName, folder: ModelFolder) -> EncoderParts:
-    """The parts of the encoder of that name in its folder. InputError if it is none, or one cannot be opened."""
+    """Opens the parts of an encoder. InputError if the folder is not an encoder, or a part cannot be opened."""
     form = own_form(name, folder)
     if folder.is_cross_encoder and (folder.adapter or name.run_id):
         raise InputError(f"{name} is a cross-encoder, which scores pairs and has no vectors; choose a bi-encoder")
@@ -83,22 +84,24 @@ def open_parts(name: ModelName, folder: ModelFolder) -> EncoderParts:
     longest = max_input_length(tokenizer, backbone, form.max_length)
     architecture = (getattr(backbone.config, "architectures", None) or [""])[0]
     is_decoder = architecture.endswith("ForCausalLM") and getattr(backbone.config, "is_causal", True)
-    # A decoder reads from left to right.
+    # Only the last token of a decoder has read the whole text.
     pooling = form.pooling or ("lasttoken" if is_decoder else "mean")
     form = replace(form, pooling=pooling, max_length=longest)
-    head = nn.Sequential(*(SENTENCE_MODULES[kind].read(path) for kind, path, _ in form.sentence_modules))
+    head = nn.Sequential()
+    for kind, path, _ in form.sentence_modules:
+        head.append(SENTENCE_MODULES[kind].read(path))
     return EncoderParts(backbone, tokenizer, form, folder.source, head)
 
 
 def own_form(name: ModelName | str, folder: ModelFolder) -> ModelFormat:
-    """The settings of a model that is opened here. InputError for one that sentence-transformers opens."""
+    """Returns the settings of a model that is opened here. InputError for a model that sentence-transformers opens."""
     if folder.form is None:
         raise of_the_library(str(name), folder.kind)
     return folder.form
 
 
 def save_parts(folder: Path, backbone: Any, tokenizer: Any, form: ModelFormat, head: nn.Sequential, width: int) -> None:
-    """Write an encoder, of ``width`` numbers a token, into an empty folder, which sentence-transformers opens too."""
+    """Writes an encoder into an empty folder, which sentence-transformers can open. ``width`` is a token's length."""
     if isinstance(backbone, WordBackbone):
         kinds = [type(module).__name__ for module in backbone.modules_before_pooling]
         folders = form.write(folder, width, kinds, [*head])
@@ -113,7 +116,7 @@ def save_parts(folder: Path, backbone: Any, tokenizer: Any, form: ModelFormat, h
 
 
 def open_transformer(folder: ModelFolder, auto_class: str = "AutoModel") -> tuple[Any, PreTrainedTokenizerFast]:
-    """The transformer in a folder, as `open_backbone`, and its tokenizer. InputError also if their sizes do not fit."""
+    """Opens the transformer in a folder and its tokenizer. InputError, also if their sizes do not match."""
     backbone: Any = open_backbone(folder, auto_class)
     tokenizer = open_tokenizer(folder)
     check_tokens(folder.path, tokenizer, backbone)
@@ -121,9 +124,9 @@ def open_transformer(folder: ModelFolder, auto_class: str = "AutoModel") -> tupl
 
 
 def check_tokens(folder: Path, tokenizer: Any, backbone: Any) -> None:
-    """InputError if a tokenizer has a token that the transformer has no embedding for."""
+    """Raises InputError if the transformer lacks an embedding for a token."""
     rows = backbone.get_input_embeddings().weight.shape[0]
-    # A special token of a template may be in no vocabulary.
+    # A special token of a template may be missing from the vocabulary.
     greatest = max([*tokenizer.get_vocab().values(), *tokenizer.backend_tokenizer.encode("").ids], default=0)
     if greatest >= rows:
         raise InputError(
@@ -133,7 +136,7 @@ def check_tokens(folder: Path, tokenizer: Any, backbone: Any) -> None:
 
 
 def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
-    """The fast tokenizer in ``folder``, whose ids are those of tokenizer.json. InputError if none can be opened."""
+    """Opens the fast tokenizer in ``folder``. It returns the ids of tokenizer.json. InputError if that fails."""
     with importing:
         from transformers import AutoTokenizer, PreTrainedTokenizerFast
         from transformers.utils import is_sentencepiece_available
@@ -147,7 +150,7 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
                 if not tokenizer.is_fast:
                     raise ValueError(f"{type(tokenizer).__name__} has no fast form")  # noqa: TRY301
             except (AttributeError, ImportError, KeyError, OSError, TypeError, ValueError) as error:
-                # The class that is named may be of another kind than the file, such as a Unigram's of word pieces.
+                # The class may not match the file, such as a class for Unigram and a file with word pieces.
                 if not (path / TOKENIZER).is_file():
                     raise
                 log.warning(_BY_FILE, folder.path.name, f"cannot read: {first_line(error)}")
@@ -158,28 +161,31 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
     except InputError:
         raise
     except Exception as error:
-        # tokenizers raises bare ones, transformers whatever a missing key leads to.
-        reason, pieces = first_line(error), next(path.glob("*.model"), None)
+        # tokenizers raises plain Exceptions, and transformers any kind for a missing key.
+        reason = first_line(error)
+        pieces = next(path.glob("*.model"), None)
         if pieces and not is_sentencepiece_available():
             reason = f"{pieces.name} needs the package sentencepiece; install it, or save the tokenizer as {TOKENIZER}"
         raise InputError(f"{path} has no tokenizer that can be opened: {reason}") from error
     if len({*tokenizer.get_vocab()} - {*tokenizer.all_special_tokens}) < 2:
         raise InputError(f"{path} has no tokenizer: there is no {TOKENIZER}, and no vocabulary; fetch the model again")
-    # The types of tokens are computed here, from the two texts of a pair.
-    types = [*tokenizer.backend_tokenizer.encode("a").type_ids, *tokenizer.backend_tokenizer.encode("a", "a").type_ids]
+    # `PairBatch.token_types` computes the types of tokens from the split of a pair.
+    types = tokenizer.backend_tokenizer.encode("a").type_ids + tokenizer.backend_tokenizer.encode("a", "a").type_ids
     if "token_type_ids" in tokenizer.model_input_names and types != sorted(types):
         raise InputError(f"{path} has types of tokens other than 0, and 1 for a second text, which are not supported")
     longest = tokenizer.model_max_length
-    if isinstance(longest, bool) or not isinstance(longest, int | float) or not longest >= 1:
+    # bool is a subclass of int.
+    is_number = isinstance(longest, int | float) and not isinstance(longest, bool)
+    if not is_number or not longest >= 1:
         raise InputError(f"{path} has model_max_length {str(longest)[:80]!r}; it must be 1 or more")
     return tokenizer
 
 
 def as_in_file(tokenizer: PreTrainedTokenizerFast, path: Path) -> PreTrainedTokenizerFast:
-    """A tokenizer that reads texts as the tokenizer.json in a folder says, if there is one.
+    """Returns a tokenizer that reads texts as the tokenizer.json in a folder, if there is one, defines it.
 
-    transformers builds tokenizers from their class and its defaults. Where that gives other ids or other token types
-    for `PROBE`, the one in the file takes its place, with the special tokens and the settings of the class.
+    transformers builds tokenizers from their class and its defaults. If that gives other ids or token types for
+    `PROBE`, the tokenizer in the file is used, with the special tokens and the settings of the class.
     """
     from transformers import PreTrainedTokenizerFast
 
@@ -189,28 +195,40 @@ def as_in_file(tokenizer: PreTrainedTokenizerFast, path: Path) -> PreTrainedToke
     if _probed(tokenizer.backend_tokenizer) == _probed(file):
         return tokenizer
     log.warning(_BY_FILE, path.name, "does not follow")
-    settings = ("model_max_length", "padding_side", "truncation_side", "model_input_names", "chat_template")
+    vocabulary = file.get_vocab()
+    special_tokens = {}
+    for name, token in tokenizer.special_tokens_map.items():
+        # The model has no embedding for a token that only the class defines, such as a default.
+        if name.endswith("_token") and token in vocabulary:
+            special_tokens[name] = token
     return PreTrainedTokenizerFast(
         tokenizer_object=file,
-        **{name: getattr(tokenizer, name) for name in settings},
-        # A token that only the class knows, such as a default, would get an id that the model has no embedding for.
-        **{n: t for n, t in tokenizer.special_tokens_map.items() if n.endswith("_token") and t in file.get_vocab()},
+        model_max_length=tokenizer.model_max_length,
+        padding_side=tokenizer.padding_side,
+        truncation_side=tokenizer.truncation_side,
+        model_input_names=tokenizer.model_input_names,
+        chat_template=tokenizer.chat_template,
+        **special_tokens,
     )
 
 
 def _probed(tokenizer: Tokenizer) -> list[Any]:
-    """The ids and the token types of the texts of `PROBE`, as a pair and alone, and the pieces that these split into.
+    """Returns ids and token types of the texts of `PROBE`, as a pair and alone, and the pieces that they split into.
 
-    Pieces such as the digits of a number may differ where the ids happen to be the same.
+    The ids of two tokenizers may be equal by chance if the pieces, such as the digits of a number, differ.
     """
-    pair, splitter = tokenizer.encode(*PROBE), tokenizer.pre_tokenizer
-    pieces = [splitter.pre_tokenize_str(text) for text in PROBE] if splitter else []
-    return [pair.ids, pair.type_ids, *(tokenizer.encode(text).ids for text in PROBE), pieces]
+    pair = tokenizer.encode(*PROBE)
+    results: list[Any] = [pair.ids, pair.type_ids]
+    for text in PROBE:
+        results.append(tokenizer.encode(text).ids)
+        if tokenizer.pre_tokenizer:
+            results.append(tokenizer.pre_tokenizer.pre_tokenize_str(text))
+    return results
 
 
 def unopened(path: Path, manner: str, error: Exception) -> InputError:
-    """The error of transformers about a folder in one sentence; ``manner`` says how it was to be opened."""
-    # transformers points to a report of the weights that have other shapes, which is not shown.
+    """Makes the error for a folder that transformers cannot open. ``manner`` says as what it was to be opened."""
+    # transformers points to a report of the weights with other shapes, which is not shown.
     if "above report" in str(error):
         return InputError(f"the weights in {path} do not fit its config.json; fetch the model again")
     return InputError(f"{path} cannot be opened {manner}: {first_line(error)}")
@@ -218,24 +236,27 @@ def unopened(path: Path, manner: str, error: Exception) -> InputError:
 
 @quiet()
 def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Module:
-    """The transformer in ``folder``, float32, with PyTorch's fused attention where the architecture has it.
+    """Opens the transformer in ``folder``, float32, with PyTorch's fused attention if the architecture supports it.
 
-    ``auto_class`` is the class of transformers that opens it; a `CLASSIFIER` may have a decoder. InputError if the
-    files are damaged, lack weights of the transformer, or are of an unsupported architecture.
+    ``auto_class`` is the class of transformers that opens it. A `CLASSIFIER` may have a decoder. InputError if the
+    files are damaged, lack weights of the transformer, or the architecture is not supported.
     """
     with importing:
         import transformers
 
-    path, model_type = folder.weights, folder.config.get("model_type")
+    path = folder.weights
+    model_type = folder.config.get("model_type")
     has_head = auto_class == CLASSIFIER
-    opener = getattr(transformers, auto_class if has_head else ENCODER_CLASSES.get(str(model_type), auto_class))
+    class_name = auto_class if has_head else ENCODER_CLASSES.get(str(model_type), auto_class)
+    opener = getattr(transformers, class_name)
     if folder.is_adapter and not folder.config:
         raise InputError(f"{path} holds an adapter alone; open it by the name of its folder")
+    options = {name: _FORMS[name] for name in _FORMS.keys() & folder.config.keys()}
     names = folder.config.get("architectures") or [""]
-    is_new_head = folder.is_adapter and has_head and not str(names[0]).endswith("ForSequenceClassification")
-    # As in sentence-transformers; the adapter has the weights of the head.
-    options = {"num_labels": 1} if is_new_head else {}
-    options |= {name: _FORMS[name] for name in _FORMS.keys() & folder.config.keys()}
+    is_adapted_head = folder.is_adapter and has_head
+    if is_adapted_head and not str(names[0]).endswith("ForSequenceClassification"):
+        # The adapter has the weights of the head. sentence-transformers opens it with one label too.
+        options["num_labels"] = 1
     try:
         backbone, report = opener.from_pretrained(
             path, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **HERE, **options
@@ -244,10 +265,12 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
         # transformers raises errors of many kinds about settings.
         raise unopened(path, "as a transformer", error) from error
     own = f"{backbone.base_model_prefix}."
-    # BERT's head for next-sentence prediction, the pooler: many folders lack it, and pooling never reads it.
-    missing = sorted(name for name in report["missing_keys"] if has_head or not name.startswith("pooler."))
+    missing = sorted(report["missing_keys"])
+    if not has_head:
+        # Many folders lack BERT's pooler, its head for next-sentence prediction, and nothing here uses it.
+        missing = [name for name in missing if not name.startswith("pooler.")]
     if auto_class == LANGUAGE_MODEL:
-        # Its head may be new; the transformer below it may not.
+        # The head may have random weights, but not the transformer below it.
         missing = [name for name in missing if name.startswith(own)]
     if folder.is_adapter:
         backbone, provided = merge_adapter(backbone, folder.first)
@@ -256,22 +279,25 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         advice = "it needs code of its own" if "auto_map" in folder.config else "fetch the model again"
         raise InputError(f"{path} lacks the weights {missing[0]}{more}; {advice}")
-    # A bias, a scale or an adapter of a layer, which would compute something else without it.
-    layers = tuple(f"{name.removeprefix(own).rpartition('.')[0]}." for name, _ in backbone.named_parameters())
+    layers = set()
+    for name, _ in backbone.named_parameters():
+        layer, _, _ = name.removeprefix(own).rpartition(".")
+        layers.add(f"{layer}.")
     for name in report["unexpected_keys"]:
-        if name.removeprefix(own).startswith(layers):
+        # A layer computes something else without its bias, scale or adapter.
+        if name.removeprefix(own).startswith(tuple(layers)):
             raise InputError(f"{path} has the weights {name}, which that layer does not read: save the model merged")
     check_backbone(path, backbone)
-    # A cache of keys and values is read again by generating text alone.
+    # Only text generation needs the key/value cache.
     if hasattr(backbone.config, "use_cache"):
         backbone.config.use_cache = False
     return backbone
 
 
 def merge_adapter(backbone: Any, path: Path) -> tuple[Any, set[str]]:
-    """A transformer with the adapter in a folder merged into its weights, and the names of the weights that this has.
+    """Merges the adapter in a folder into a transformer, and returns it with the names of the adapter's weights.
 
-    InputError if the adapter has no safetensors weights, is of another base, or is of a kind that cannot be merged.
+    InputError if the adapter has no safetensors weights, has another base, or cannot be merged.
     """
     with importing:
         from peft import PeftModel, get_peft_model_state_dict
@@ -279,7 +305,7 @@ def merge_adapter(backbone: Any, path: Path) -> tuple[Any, set[str]]:
     tensors = read_tensors(path, "adapter_model.safetensors")
     try:
         with warnings.catch_warnings():
-            # peft reads names of transformers that have newer ones.
+            # peft uses deprecated names of transformers.
             warnings.simplefilter("ignore")
             model = PeftModel.from_pretrained(backbone, str(path), local_files_only=True)
         expected = set(get_peft_model_state_dict(model, save_embedding_layers=False))
@@ -296,16 +322,19 @@ def merge_adapter(backbone: Any, path: Path) -> tuple[Any, set[str]]:
 
 
 def max_input_length(tokenizer: PreTrainedTokenizerFast, backbone: nn.Module, length: int | None = None) -> int:
-    """The most tokens, special ones included, that both the tokenizer and the positions of the backbone allow.
+    """Returns the most tokens, with special ones, that both the tokenizer and the positions of the backbone allow.
 
-    ``length``: in place of the tokenizer's limit.
+    ``length`` replaces the tokenizer's limit.
     """
-    positions = getattr(backbone.config, "max_position_embeddings", None)
-    # Positions by rotation have no end: what a folder states is read.
+    # Rotary positions have no limit.
     if length and getattr(backbone.config, "rope_parameters", None):
         return length
-    # XLNet states −1: its positions are relative.
-    limits = [int(positions) - position_offset(backbone)] if positions and positions > 0 else []
-    if (longest := length or tokenizer.model_max_length) < NO_LIMIT:
+    limits = []
+    positions = getattr(backbone.config, "max_position_embeddings", None)
+    # XLNet states −1, as its positions are relative.
+    if positions and positions > 0:
+        limits.append(int(positions) - position_offset(backbone))
+    longest = length or tokenizer.model_max_length
+    if longest < NO_LIMIT:
         limits.append(int(longest))
     return min(limits, default=DEFAULT_MAX_LENGTH)

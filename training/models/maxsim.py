@@ -1,14 +1,14 @@
-"""LateInteraction: a text is a vector for each of its tokens, and two texts are compared token by token (MaxSim).
+"""LateInteraction: a text is encoded as a vector for each token, and two texts are compared token by token (MaxSim).
 
-ColBERT (Khattab & Zaharia 2020, section 3.3): each token of the query finds the token of the document with the largest
-cosine, and the score of the pair adds these maxima up. Documents are encoded before a query is known, as by a
-bi-encoder, yet a score rests on single words, as with a cross-encoder. The price is a vector for each token.
+In ColBERT (Khattab & Zaharia 2020, section 3.3) each token of the query finds the token of the document with the
+largest cosine, and the score of the pair is the sum of these maxima. Documents can be encoded before a query is known,
+as with a bi-encoder, but scores depend on single words, as with a cross-encoder. The price is a vector for each token.
 
-- `MaxSim`, ``maxsim:<encoder>``, compares the token vectors of any encoder as they are, without special tokens. The
-  score is the **mean** of the maxima over one text's tokens, averaged over both texts: in -1..1 and **symmetric**.
-- `training.models.st_models.MultiVectorModel`, a folder of ColBERT's kind, is used as it was trained. The score is the
-  **sum** over the tokens of the query, which is the first text of a pair (the mean, if the folder says meanmaxsim): it
-  is **not symmetric**.
+- `MaxSim`, ``maxsim:<encoder>``, compares the token vectors of any encoder, without special tokens. The score is the
+  **mean** of the maxima over one text's tokens, averaged over both texts: in -1..1 and **symmetric**.
+- `training.models.st_models.MultiVectorModel`, such as ColBERT, is used as it was trained. The score is the **sum**
+  over the tokens of the query, which is the first text of a pair (the mean, if the folder says meanmaxsim). It is **not
+  symmetric**.
 """
 
 from __future__ import annotations
@@ -33,19 +33,30 @@ CHUNK = 256  # pairs, or documents, whose token vectors are in memory together
 
 
 class Matches(NamedTuple):
-    """(token, the token of the other text that it found, cosine) for each token, in the order of the text."""
+    """For each token, in order: the token, the best token of the other text, and their cosine."""
 
     score: float
-    first: list[tuple[str, str, float]]  # tokens of the query
-    second: list[tuple[str, str, float]]  # of the document; empty unless the score is symmetric
+    first: list[tuple[str, str, float]]  # the query's tokens
+    second: list[tuple[str, str, float]]  # the document's tokens; empty unless the score is symmetric
 
 
 class LateInteraction(TokenModel, Retriever):
-    """A model that compares token vectors by MaxSim. ``LateInteraction.load`` opens one."""
+    """A model that compares token vectors by MaxSim. ``LateInteraction.load`` opens one.
 
-    kind, has_dtype = "late-interaction model", True
-    takes_mean = True  # over the tokens, else the sum
-    is_symmetric = True  # of a pair, and without special tokens
+    Example::
+
+        from sbert_lab import LateInteraction
+
+        model = LateInteraction.load("all-MiniLM-L6-v2")
+        scores = model.score([("A man is eating.", "A man eats food."), ("A man is eating.", "It snows.")])
+        print(scores.shape)  # (2,)
+        print(model.matches("A man is eating.", "A man eats food.").first)  # matching tokens
+    """
+
+    kind = "late-interaction model"
+    has_dtype = True
+    takes_mean = True  # the mean over the tokens instead of the sum
+    is_symmetric = True  # whether the order of a pair does not matter; special tokens are left out then
 
     @classmethod
     def load(
@@ -56,42 +67,46 @@ class LateInteraction(TokenModel, Retriever):
         home: str | Path | None = None,
         folder: ModelFolder | None = None,
     ) -> Any:
-        """Load a folder or Hub id of ColBERT's kind, or any encoder, with or without ``maxsim:`` before its name.
+        """Load a folder or Hub id such as ColBERT, or any encoder, with or without ``maxsim:`` before its name.
 
-        Arguments and errors are those of `CrossEncoder.load`.
+        Arguments and errors are as in `CrossEncoder.load`.
         """
         model = open_model(name, None, dtype, device, home)
-        return model if isinstance(model, LateInteraction) else MaxSim(required(model, TokenModel))
+        if isinstance(model, LateInteraction):
+            return model
+        return MaxSim(required(model, TokenModel))
 
     @abstractmethod
     def token_vectors(self, sentences: Sequence[str], role: str = "document") -> list[TokenVectors]:
-        """The tokens that count, and their vectors, of texts as query or document: a zero vector if none do."""
+        """Returns the tokens that are compared, with their vectors, or a zero vector for a text without such tokens."""
 
     def encode_query(self, sentences: Sequence[str]) -> list[np.ndarray]:
-        """Texts as queries -> float32 (T, D) each."""
+        """Encodes texts as queries: float32 (T, D) each."""
         return [text.hidden for text in self.token_vectors(sentences, "query")]
 
     def encode_document(self, sentences: Sequence[str]) -> list[np.ndarray]:
-        """Texts as documents -> float32 (T, D) each."""
+        """Encodes texts as documents: float32 (T, D) each."""
         return [text.hidden for text in self.token_vectors(sentences, "document")]
 
     def search(self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any) -> Ranking:
-        """The documents with the highest MaxSim of the query's tokens; all scores are in memory, (Q, N) float32."""
+        """Finds the documents with the highest MaxSim. All scores are in memory, (Q, N) float32."""
         scores = self.similarity(queries, documents, **watch)
         return [best_rows(np.arange(len(documents)), row, k) for row in scores]
 
     def score(
         self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
     ) -> np.ndarray:
-        """Pairs of texts, for a ColBERT a query and a document each -> float32 (N,), in the caller's order."""
+        """Scores pairs of texts: float32 (N,), in their order. For a ColBERT each is a query and a document."""
         scores = np.empty(len(pairs), dtype=np.float32)
         for start in steps(range(0, len(pairs), CHUNK), on_progress, should_stop):
             part = pairs[start : start + CHUNK]
-            # Each text is read once.
-            queries, documents = (list(dict.fromkeys(pair[side] for pair in part)) for side in (0, 1))
-            first = dict(zip(queries, self.encode_query(queries), strict=True))
-            second = dict(zip(documents, self.encode_document(documents), strict=True))
-            scores[start : start + CHUNK] = [self._scores([first[a]], [second[b]])[0, 0] for a, b in part]
+            # Each distinct text is encoded once.
+            queries = list(dict.fromkeys(query for query, _ in part))
+            documents = list(dict.fromkeys(document for _, document in part))
+            query_vectors = dict(zip(queries, self.encode_query(queries), strict=True))
+            document_vectors = dict(zip(documents, self.encode_document(documents), strict=True))
+            for row, (query, document) in enumerate(part, start):
+                scores[row] = self._scores([query_vectors[query]], [document_vectors[document]])[0, 0]
         return scores
 
     predict = score
@@ -103,9 +118,10 @@ class LateInteraction(TokenModel, Retriever):
         on_progress: Progress | None = None,
         should_stop: ShouldStop | None = None,
     ) -> np.ndarray:
-        """Each of Q queries with each of N documents -> float32 (Q, N); of 256 documents the vectors are in memory.
+        """Scores each of Q queries with each of N documents: float32 (Q, N), with few documents in memory at a time.
 
-        Of any model it is the tokens of the query, special ones too, that find those of the document: never symmetric.
+        For every model the tokens of the query, special tokens included, are matched with the tokens of the document.
+        The result is not symmetric.
         """
         model = copy.copy(self)
         model.is_symmetric = False
@@ -117,26 +133,34 @@ class LateInteraction(TokenModel, Retriever):
         return scores
 
     def matches(self, a: str, b: str) -> Matches:
-        """The tokens of each text with those that they found in the other, and the sum of their cosines."""
-        [first], [second] = self.token_vectors([a], "query"), self.token_vectors([b], "document")
+        """Returns the score of two texts, and the best token of the other text for each token."""
+        [first] = self.token_vectors([a], "query")
+        [second] = self.token_vectors([b], "document")
         score = float(self._scores([first.hidden], [second.hidden])[0, 0])
-        return Matches(score, _best(first, second), _best(second, first) if self.is_symmetric else [])
+        second_matches = _best(second, first) if self.is_symmetric else []
+        return Matches(score, _best(first, second), second_matches)
 
     def _scores(self, queries: Sequence[np.ndarray], documents: Sequence[np.ndarray]) -> np.ndarray:
-        """Q times (T, D) and N times (T_i, D) -> (Q, N)."""
+        """Scores Q queries, (T, D) each, with N documents, (T_i, D) each: (Q, N)."""
         lengths = np.array([len(vectors) for vectors in documents])
-        starts, tokens, scores = lengths.cumsum() - lengths, np.concatenate(documents).T, []
+        starts = lengths.cumsum() - lengths
+        tokens = np.concatenate(documents).T  # (D, sum of T_i)
+        scores = []
         for query in queries:
             cosines = query @ tokens  # (T, sum of T_i)
-            there = np.maximum.reduceat(cosines, starts, axis=1).sum(axis=0)
-            there = there / len(query) if self.takes_mean else there
-            back = np.add.reduceat(cosines.max(axis=0), starts) / lengths if self.is_symmetric else there
-            scores.append((there + back) / 2)
+            score = np.maximum.reduceat(cosines, starts, axis=1).sum(axis=0)  # (N,)
+            if self.takes_mean:
+                score = score / len(query)
+            if self.is_symmetric:
+                # The mean over the document's tokens.
+                reverse = np.add.reduceat(cosines.max(axis=0), starts) / lengths
+                score = (score + reverse) / 2
+            scores.append(score)
         return np.array(scores)
 
 
 class MaxSim(LateInteraction):
-    """The token vectors of an encoder, scaled to length 1."""
+    """Late interaction with the token vectors of an encoder, scaled to length 1."""
 
     def __init__(self, encoder: TokenModel) -> None:
         self.name = str(replace(ModelName.parse(encoder.name), maxsim=True))
@@ -151,24 +175,29 @@ class MaxSim(LateInteraction):
         home: str | Path | None = None,
         folder: ModelFolder | None = None,
     ) -> Self:
-        """Load ``maxsim:<encoder>``. InputError also if it has no token vectors."""
+        """Load ``maxsim:<encoder>``. InputError, also if the model does not give token vectors."""
         parsed = ModelName.parse(name)
         cls.check_settings(parsed)
-        return cls(required(open_model(replace(parsed, maxsim=False), None, dtype, device, home), TokenModel))
+        encoder = open_model(replace(parsed, maxsim=False), None, dtype, device, home)
+        return cls(required(encoder, TokenModel))
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
         return self.encoder.is_unknown(sentences)
 
     def token_vectors(self, sentences: Sequence[str], role: str = "document") -> list[TokenVectors]:
-        counted = []
+        vectors = []
         for text in self.encoder.token_vectors(sentences):
+            # Special tokens belong to no word.
             rows = [row for row, word in enumerate(text.words) if word is not None or not self.is_symmetric]
-            hidden = normalize_rows(text.hidden[rows]) if rows else np.zeros((1, text.hidden.shape[1]), np.float32)
-            counted.append(TokenVectors([text.tokens[row] for row in rows] or [""], [], [], hidden))
-        return counted
+            tokens = [text.tokens[row] for row in rows]
+            if rows:
+                vectors.append(TokenVectors(tokens, [], [], normalize_rows(text.hidden[rows])))
+            else:
+                vectors.append(TokenVectors([""], [], [], np.zeros((1, text.hidden.shape[1]), np.float32)))
+        return vectors
 
 
 def _best(text: TokenVectors, other: TokenVectors) -> list[tuple[str, str, float]]:
-    cosines = text.hidden @ other.hidden.T
-    best = cosines.argmax(axis=1)
-    return [(text.tokens[i], other.tokens[j], float(cosines[i, j])) for i, j in enumerate(best)]
+    """Finds the best token of the other text for each token."""
+    cosines = text.hidden @ other.hidden.T  # (T, T of the other)
+    return [(text.tokens[i], other.tokens[j], float(cosines[i, j])) for i, j in enumerate(cosines.argmax(axis=1))]

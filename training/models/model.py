@@ -4,14 +4,15 @@
 
 Every model scores pairs of texts. What else it can do is asked by its type:
 
-    VectorModel     texts to vectors that can be compared with those of any other call: `Encoder`, endpoints, GloVe
-    PairModel       both texts of a pair to one score: cross-encoders
-    SparseModel     texts to weights of words (`training.models.lexical`): TF-IDF, SPLADE
-    TokenModel      texts to a vector for each token: `Encoder`, ColBERT
+    VectorModel     encodes a text as a vector that stays comparable between calls: `Encoder`, endpoints, GloVe
+    PairModel       reads both texts of a pair together and gives one score: cross-encoders
+    SparseModel     encodes a text as weights of words (`training.models.lexical`): TF-IDF, SPLADE
+    TokenModel      encodes a text as one vector for each token: `Encoder`, ColBERT
     Retriever       ranks documents for queries: all of the above, and BM25
 
-`OPENERS` lists the kinds of models, each with the names and folders that it claims; the first that claims a name opens
-it. A new kind is a class with ``load``, and with `Model.score` or `VectorModel.encode_batch`, and its line there.
+`OPENERS` lists the kinds of models, each with the names and folders that it claims. The first kind that claims a name
+opens it. To add a kind, write a class with ``load`` and either `Model.score` or `VectorModel.encode_batch`, and add a
+line to `OPENERS`.
 """
 
 from __future__ import annotations
@@ -46,12 +47,13 @@ if TYPE_CHECKING:
     Vectors: TypeAlias = np.ndarray | csr_matrix  # (N, D)
 
 Pair = tuple[str, str]
-# For each query the rows of its best documents, int64 (≤ k,); equal ones by their row.
+# For each query the rows of its best documents, int64 (≤ k,), best first; documents with equal scores by row.
 Ranking = list[np.ndarray]
 M = TypeVar("M", bound="Model")
 
-# The prefix of a SavedModel's name, and the endings of files of word vectors.
-SAVED_MODEL, WORD_VECTOR_FILES = "use:", (".txt", ".vec", ".npy")
+# The prefix of a SavedModel's name.
+SAVED_MODEL = "use:"
+WORD_VECTOR_FILES = (".txt", ".vec", ".npy")  # endings
 
 log = logging.getLogger("sbert_lab.encoder")
 
@@ -59,18 +61,18 @@ log = logging.getLogger("sbert_lab.encoder")
 class Model(ABC):
     """A model that scores pairs of texts."""
 
-    kind: ClassVar[str] = "model"  # as errors and pages call it
+    kind: ClassVar[str] = "model"  # the name of this kind in errors and on pages
     why_vectors_only: ClassVar[str] = "its tokens and weights are not here"
-    input_noun: ClassVar[str] = "sentence"  # what is read at a time
-    has_dtype: ClassVar[bool] = False  # whether it computes in a precision that can be chosen
+    input_noun: ClassVar[str] = "sentence"  # one input of the model
+    has_dtype: ClassVar[bool] = False  # whether ``dtype`` can be set
     name: str
     pooling: str | None = None
-    dimension: int | None = None  # of its vectors, if it has any
-    sent_to: str = ""  # the host and port that texts are sent to; "" if they stay on this machine
+    dimension: int | None = None  # the length of its vectors, if it has any
+    sent_to: str = ""  # host:port of the remote server that receives the texts, or "" for a local model
 
     @classmethod
     def load(cls, name: ModelName | str, *_: Any, **__: Any) -> Self:
-        """The model of that name. A kind that reads files has its own ``load``, which takes what `Opener.open` gives.
+        """Opens the model of this name. Kinds that read files override it and take the arguments of `Opener.open`.
 
         InputError if it cannot be opened, or the name states a setting that it does not have.
         """
@@ -79,46 +81,47 @@ class Model(ABC):
 
     @property
     def vocabulary_size(self) -> int:
-        """The number of different tokens; 0 if they are not known here."""
+        """The number of different tokens; 0 if it is unknown."""
         return 0
 
     @property
     def max_length(self) -> int | None:
-        """The tokens that are read of a text; None where there is no limit."""
+        """The number of tokens at which a text is truncated; None for no limit."""
         return None
 
     @abstractmethod
     def score(
         self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
     ) -> np.ndarray:
-        """Pairs of texts -> float32 (N,): the larger, the more similar.
+        """Scores pairs of texts: float32 (N,), larger for more similar texts.
 
-        ``on_progress`` is called with (done, all); ``should_stop`` is asked before each batch, and ``Stopped`` raised.
+        ``on_progress`` is called with (done, all). ``should_stop`` is called before each batch; if it returns True,
+        ``StoppedError`` is raised.
         """
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
-        """Whether each text has no token that the model knows, so that its scores say nothing.
+        """Tells for each text whether the model knows none of its tokens, so that its scores are meaningless.
 
-        Such are emoji, or the letters of a language that the model was not made for. No text is, where every byte is a
-        token, or a model does not say which tokens it has.
+        Examples are emoji, and scripts that the model was not trained on. Always False for models whose tokens are
+        bytes, and for models that do not give their tokens.
         """
         return [False] * len(sentences)
 
     def start_multi_process_pool(self, *_: Any, **__: Any) -> NoReturn:
-        """InputError: what sentence-transformers does in several processes is done in one."""
+        """Raises InputError: one process uses the whole machine, so there are no pools as in sentence-transformers."""
         raise InputError(
             "there are no pools of processes: one process uses all cores, or one GPU; leave pool out, and for several "
             'GPUs start a process for each, which opens the model with device="cuda:0", "cuda:1", …'
         )
 
     def warn_of_truncation(self, cut: int) -> None:
-        """Logs how many sentences, or pairs, were cut, if any were."""
+        """Logs the number of sentences or pairs that were cut, if there are any."""
         if cut:
             what = f"{self.input_noun} was" if cut == 1 else f"{self.input_noun}s were"
             log.warning("%d %s cut at %d tokens", cut, what, self.max_length)
 
     def read_tokens(self, sentences: Sequence[Any]) -> tuple[int, list[int]]:
-        """The number of tokens that are read of the texts, or of pairs, and the positions of those that are cut.
+        """Counts the tokens of texts or pairs, and finds the positions of the inputs that are cut.
 
         (0, []) for a model that does not count tokens.
         """
@@ -136,19 +139,20 @@ class Model(ABC):
             raise InputError(f"{name.name} has no precision to choose; leave {name.dtype} out")
 
     def with_settings(self, name: ModelName) -> Self:
-        """The same model with the settings that the name states. InputError for one that it does not have."""
+        """Returns the model with the settings that the name states. InputError for a setting that it does not have."""
         self.check_settings(name)
         return self
 
     def for_role(self, role: str) -> Self:
-        """The same weights with the prompt that the model's folder has for a ``query`` or a ``document``, if any."""
+        """Returns the same weights with the folder's prompt for a ``query`` or a ``document``, if it has one."""
         return self
 
 
 def check_pairs(pairs: Sequence[Pair], offset: int = 0) -> None:
-    """InputError if a pair is not two texts, with its number; ``offset`` came before them."""
+    """Raises InputError with the number of a pair that is not two texts. ``offset`` pairs came before these."""
     for number, pair in enumerate(pairs, offset + 1):
-        if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+        has_two = not isinstance(pair, str) and len(pair) == 2
+        if not has_two or not all(isinstance(text, str) for text in pair):
             raise InputError(f"pair {number} is not two texts: give pairs such as (sentence1, sentence2)")
 
 
@@ -159,7 +163,7 @@ class Retriever(ABC):
 
     @abstractmethod
     def search(self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any) -> Ranking:
-        """The best ``k`` documents for each query. ``watch``: on_progress and should_stop, as of `Model.score`."""
+        """Finds the best ``k`` documents for each query. ``watch``: on_progress and should_stop of `Model.score`."""
 
 
 class TokenModel(Model):
@@ -167,19 +171,21 @@ class TokenModel(Model):
 
     @abstractmethod
     def token_vectors(self, sentences: Sequence[str]) -> list[TokenVectors]:
-        """The tokens of each text with their vectors."""
+        """Returns the tokens of each text with their vectors."""
 
 
 class PairModel(Model):
     """A cross-encoder, which reads both texts of a pair together."""
 
-    kind, input_noun, has_dtype = "cross-encoder", "pair", True
-    mask: str = ""  # the token that stands for a word that is left out
-    card: dict[str, Any] | None = None  # data, settings, Spearman ×100 on STSb dev and test; None if not known
+    kind = "cross-encoder"
+    input_noun = "pair"
+    has_dtype = True
+    mask: str = ""  # the mask token, which replaces a word that is left out
+    card: dict[str, Any] | None = None  # data, settings, Spearman ×100 on STSb dev and test; None if unknown
 
     @classmethod
     def check_settings(cls, name: ModelName) -> None:
-        """InputError if the name states a setting that cross-encoders do not have; they have prompts."""
+        """Raises InputError if the name states a setting other than a prompt, which cross-encoders do have."""
         super().check_settings(replace(name, prompt=None, prompt_name=None))
 
     def predict(
@@ -194,16 +200,30 @@ class PairModel(Model):
         convert_to_tensor: bool = False,
         pool: Any = None,
     ) -> Any:
-        """Pairs of sentences -> float32 (N,), in the caller's order.
+        """Scores pairs of sentences, from 0 (nothing in common) to 1 (the same meaning).
 
-        From 0 (nothing in common) to 1 (the same meaning). A model whose configuration names the identity as its
-        activation returns bare logits, as in sentence-transformers.
+        A model whose configuration names the identity as its activation returns logits, as in sentence-transformers.
 
         Args:
-            pairs: any two texts each, also empty; truncated at ``max_length``, which is counted and logged.
-            batch_size: pairs computed at a time, at most, to save memory; None = as many as is fast here.
+            pairs: N pairs of texts, which may be empty. A pair longer than ``max_length`` tokens is truncated; the
+                number of truncated pairs is logged.
+            batch_size: the most pairs that are computed at a time, to save memory; None chooses a fast size.
             convert_to_tensor: return a tensor, not a NumPy array.
-            pool: None; InputError for a pool of processes.
+            pool: must be None; pools of processes are not supported.
+
+        Returns:
+            Scores, float32 (N,), in the order of the pairs.
+
+        Raises:
+            InputError: a pair is not two texts.
+
+        Example::
+
+            from sbert_lab import CrossEncoder
+
+            model = CrossEncoder("minilm-stsb")
+            scores = model.predict([("A man is eating.", "A man eats food."), ("A man is eating.", "It snows.")])
+            print(scores.shape)  # (2,)
         """
         if pool is not None:
             self.start_multi_process_pool()
@@ -222,12 +242,13 @@ class PairModel(Model):
         results = np.concatenate(scores)
         if not convert_to_tensor:
             return results
+        # Importing torch takes seconds, which models without it need not wait for.
         import torch
 
         return torch.from_numpy(results)
 
     def _read_pairs(self, pairs: Sequence[Pair], start: int) -> Chunk:
-        """A chunk of the pairs as the model reads them. InputError if one is not two texts."""
+        """Reads the chunk of pairs that begins at ``start``. InputError if a pair is not two texts."""
         part = pairs[start : start + CHUNK]
         check_pairs(part, start)
         distinct, inverse = numbered((first, second) for first, second in part)
@@ -235,18 +256,18 @@ class PairModel(Model):
 
     @abstractmethod
     def _chunk(self, pairs: list[Pair], inverse: list[int]) -> Chunk:
-        """Distinct pairs as the model reads them."""
+        """Returns distinct pairs as the model reads them."""
 
     @abstractmethod
     def _compute_scores(
         self, rows: Rows, batch_size: int | None, should_stop: ShouldStop | None, forward: Forward
     ) -> np.ndarray:
-        """The scores of the rows of a chunk, (n,); ``forward`` gets the number that is done."""
+        """Computes the scores of the rows of a chunk, (n,). ``forward`` is called with the number of rows done."""
 
     def score(
         self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
     ) -> np.ndarray:
-        """The same as ``predict``."""
+        """Calls ``predict``."""
         return self.predict(pairs, on_progress, should_stop)
 
     @abstractmethod
@@ -261,33 +282,42 @@ class PairModel(Model):
         return_documents: bool = False,
         **options: Any,
     ) -> list[dict[str, Any]]:
-        """The documents by their score with a query, best first: ``corpus_id`` (row), ``score`` and perhaps ``text``.
+        """Ranks documents by their score with a query.
 
         Args:
-            top_k: how many to return; None = all.
-            return_documents: put the documents into the result too, as ``text``.
-            options: of ``predict``.
+            query: a text.
+            documents: texts.
+            top_k: the number of documents to return; None returns all.
+            return_documents: also return each document's ``text``.
+            options: arguments of ``predict``.
+
+        Returns:
+            A dictionary for each document, best first, with ``corpus_id`` (its row) and ``score``.
+
+        Raises:
+            InputError: a document is not a text.
         """
         listed = texts(documents)
         scores = self.predict([(query, document) for document in listed], **options)
-        best = np.argsort(-scores, kind="stable")[:top_k].tolist()
         results = []
-        for row in best:
-            result = {"corpus_id": row, "score": float(scores[row])}
-            results.append({**result, "text": listed[row]} if return_documents else result)
+        for row in np.argsort(-scores, kind="stable")[:top_k].tolist():
+            result: dict[str, Any] = {"corpus_id": row, "score": float(scores[row])}
+            if return_documents:
+                result["text"] = listed[row]
+            results.append(result)
         return results
 
 
 class VectorModel(Model, Retriever):
-    """A model of sentence vectors. A new kind has `encode_batch`, or its own `_read` and `_vectors`."""
+    """A model of sentence vectors. Subclasses define `encode_batch`, or override `_read` and `_vectors`."""
 
     kind = "bi-encoder"
     pooling: str = NO_POOLING
     dimension: int  # D, the length of a sentence vector
-    similarity_fn_name: str = "cosine"  # by which its vectors are compared in retrieval
-    settings: str = ""  # what its vectors depend on beside its weights, as one line; "" if nothing is special
+    similarity_fn_name: str = "cosine"  # the similarity that retrieval uses
+    settings: str = ""  # the settings other than the weights that change its vectors, in one line; "" for the default
     chunk_size: int = CHUNK  # sentences that are read and sorted by length together
-    batch_size: ClassVar[int] = 256  # sentences of a call of `encode_batch`, at most
+    batch_size: ClassVar[int] = 256  # the most sentences in one call of `encode_batch`
     prompt: str = ""  # the text put before every sentence, "" for none
     prompts: Mapping[str, str] = {}  # the prompts of the model's folder, by name
     prompt_advice: str = ""  # one sentence if the model was trained with prompts and none is used
@@ -300,15 +330,17 @@ class VectorModel(Model, Retriever):
         should_stop: ShouldStop | None = None,
         report: ReadReport | None = None,
     ) -> np.ndarray:
-        """Sentences -> float32 (N, D), in the caller's order; each distinct one is encoded once.
+        """Encodes sentences: float32 (N, D), in their order. Each distinct sentence is encoded once.
 
-        ``normalize`` scales to length 1; None does what the model's folder says. ``report`` is filled with counts. The
-        rest is as in `Model.score`. InputError if a sentence is not text.
+        ``normalize`` scales vectors to length 1; None follows the model's folder. ``report`` is filled with counts.
+        The other arguments are as in `Model.score`. InputError if a sentence is not text.
         """
         distinct, inverse = numbered(texts(sentences))
-        report, n, start = report or ReadReport(), len(inverse), 0
+        report = report or ReadReport()
+        n = len(inverse)
         progress = None if on_progress is None else lambda done, _: on_progress(n * done // len(distinct), n)
         vectors = np.empty((len(distinct), self.dimension), dtype=np.float32)
+        start = 0
         for part in self.encode_stream(distinct, self.chunk_size, normalize, progress, should_stop, report):
             vectors[start : start + len(part)] = part
             start += len(part)
@@ -324,9 +356,9 @@ class VectorModel(Model, Retriever):
         should_stop: ShouldStop | None = None,
         report: ReadReport | None = None,
     ) -> Iterator[np.ndarray]:
-        """Like ``encode`` for any iterable: yields float32 (n, D) for ``chunk`` sentences at a time.
+        """Encodes any iterable in constant memory: yields float32 (n, D) for ``chunk`` sentences at a time.
 
-        Memory stays flat however many there are. A sentence that occurs twice in a chunk is encoded once. While a GPU
+        The other arguments are as in ``encode``. A sentence that occurs twice in a chunk is encoded once. While a GPU
         encodes a chunk, the next one is read and tokenised.
         """
         report = report or ReadReport()
@@ -339,71 +371,84 @@ class VectorModel(Model, Retriever):
         self.warn_of_truncation(report.truncated - before)
 
     def encode_batch(self, sentences: Sequence[str]) -> np.ndarray:
-        """A batch of n distinct sentences -> (n, D), as the model gives them."""
+        """Encodes a batch of n distinct sentences: (n, D), not normalised."""
         raise NotImplementedError
 
     def encode_query(self, sentences: Sequence[str], normalize: bool | None = True, **options: Any) -> np.ndarray:
-        """Like ``encode``, whose options it takes, with the prompt that the model's folder has for queries."""
+        """Calls ``encode`` with the folder's prompt for queries, if it has one."""
         return self.for_role("query").encode(sentences, normalize, **options)
 
     def encode_document(self, sentences: Sequence[str], normalize: bool | None = True, **options: Any) -> np.ndarray:
-        """Like ``encode``, whose options it takes, with the prompt that the model's folder has for documents."""
+        """Calls ``encode`` with the folder's prompt for documents, if it has one."""
         return self.for_role("document").encode(sentences, normalize, **options)
 
     def score(
         self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
     ) -> np.ndarray:
-        """The cosine of each pair, float32 (N,)."""
+        """Computes the cosine of each pair, float32 (N,)."""
         check_pairs(pairs)
-        sentences = [pair[side] for side in (0, 1) for pair in pairs]
-        first, second = np.split(self.encode(sentences, True, on_progress, should_stop), 2)
-        return np.einsum("nd,nd->n", first, second)
+        # One call for both sides, so that a sentence of both is encoded once.
+        sentences = [first for first, _ in pairs] + [second for _, second in pairs]
+        u, v = np.split(self.encode(sentences, True, on_progress, should_stop), 2)
+        return np.einsum("nd,nd->n", u, v)
 
     def search(self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any) -> Ranking:
-        """The nearest documents by the model's similarity, a chunk of vectors in memory at a time.
+        """Finds the nearest documents by the model's similarity, with one chunk of vectors in memory at a time.
 
-        Queries and documents have the prompts that the folder has for them, unless the model's name states one.
+        The folder's prompts for queries and documents are used, unless the model's name states a prompt.
         """
+        # `training.search` imports this module.
         from training.search import SearchIndex
 
-        for_query, for_document = self, self
+        query_model = self
+        document_model = self
         if not ModelName.parse(self.name).states_prompt:
-            for_query, for_document = self.for_role("query"), self.for_role("document")
-        forward, should_stop = watch.get("on_progress"), watch.get("should_stop")
-        progress = None if forward is None else lambda done, _: forward(done, len(documents))
-        vectors = for_query.encode(queries, None, should_stop=should_stop)
-        scores, rows, done = np.empty((len(queries), 0)), np.empty((len(queries), 0), np.int64), 0
-        for part in for_document.encode_stream(documents, self.chunk_size, None, progress, should_stop):
-            nearest = SearchIndex(part, self.similarity_fn_name).nearest(vectors, min(k, len(part)))
-            scores, rows, done = np.hstack([scores, nearest[0]]), np.hstack([rows, nearest[1] + done]), done + len(part)
-            best = np.lexsort((rows, -scores))[:, :k]
-            scores, rows = np.take_along_axis(scores, best, 1), np.take_along_axis(rows, best, 1)
-        return list(rows)
+            query_model = self.for_role("query")
+            document_model = self.for_role("document")
+        on_progress = watch.get("on_progress")
+        should_stop = watch.get("should_stop")
+        progress = None if on_progress is None else lambda done, _: on_progress(done, len(documents))
+
+        query_vectors = query_model.encode(queries, None, should_stop=should_stop)
+        best_scores = np.empty((len(queries), 0))  # (Q, up to k)
+        best_rows = np.empty((len(queries), 0), np.int64)  # (Q, up to k)
+        offset = 0
+        for chunk in document_model.encode_stream(documents, self.chunk_size, None, progress, should_stop):
+            index = SearchIndex(chunk, self.similarity_fn_name)
+            scores, rows = index.nearest(query_vectors, min(k, len(chunk)))
+            # Merge with the best of the earlier chunks, and keep k of them.
+            best_scores = np.hstack([best_scores, scores])
+            best_rows = np.hstack([best_rows, rows + offset])
+            order = np.lexsort((best_rows, -best_scores))[:, :k]
+            best_scores = np.take_along_axis(best_scores, order, axis=1)
+            best_rows = np.take_along_axis(best_rows, order, axis=1)
+            offset += len(chunk)
+        return list(best_rows)
 
     def weights_sample(self, most: int) -> Iterator[tuple[str, np.ndarray]]:
-        """At most about ``most`` numbers of each table of weights, by name: what identifies a model."""
+        """Yields at most about ``most`` numbers of each parameter, with its name. They identify a model."""
         yield from ()
 
     def with_pooling(self, pooling: str | None) -> Self:
-        """The same weights (shared, not copied) under another pooling. InputError if it has no other one."""
+        """Returns the same weights (shared, not copied) with another pooling. InputError if it cannot be changed."""
         self.check_settings(ModelName(self.name, pooling=pooling))
         return self
 
     def allows_pooling(self, pooling: str) -> bool:
-        """Whether `with_pooling` would return a model."""
+        """Tells whether `with_pooling` accepts this pooling."""
         with suppress(InputError):
             self.with_pooling(pooling)
             return True
         return False
 
     def _read(self, parts: Iterator[list[str]]) -> Iterator[Chunk]:
-        """Chunks of sentences as the model reads them."""
+        """Yields chunks of sentences as the model reads them."""
         return (Chunk(*numbered(part)) for part in parts)
 
     def _vectors(
         self, rows: Rows, normalize: bool | None, forward: Forward, should_stop: ShouldStop | None, report: ReadReport
     ) -> np.ndarray:
-        """The vectors of the rows of a chunk, (n, D); ``forward`` gets the number that is done."""
+        """Computes the vectors of the rows of a chunk, (n, D). ``forward`` is called with the number of rows done."""
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
         for start in steps(range(0, len(rows), self.batch_size), lambda done, _: forward(done), should_stop):
             part = slice(start, start + self.batch_size)
@@ -412,34 +457,39 @@ class VectorModel(Model, Retriever):
 
 
 def best_rows(rows: np.ndarray, scores: np.ndarray, k: int) -> np.ndarray:
-    """The k of ``rows`` (n,) with the highest scores, best first; of equal ones the first rows."""
+    """Returns the k of ``rows`` (n,) with the highest scores, best first; equal scores in the order of the rows."""
     if len(rows) > k:
         is_enough = scores >= np.partition(scores, len(scores) - k)[len(scores) - k]
-        rows, scores = rows[is_enough], scores[is_enough]
+        rows = rows[is_enough]
+        scores = scores[is_enough]
     return rows[np.lexsort((rows, -scores))[:k]].astype(np.int64)
 
 
 class Opener(NamedTuple):
-    """A kind of model. ``claims`` is asked of a name alone first, with None; if no kind claims it, with its folder."""
+    """A kind of model: which names and folders belong to it, and the class that opens them.
 
-    group: str  # in figures
-    # module:class, imported when a model is opened, as torch takes seconds; or the class itself, of a plug-in.
+    ``claims`` is first called with the name and None. If no kind claims the name, it is called with the folder too.
+    """
+
+    group: str  # the group of the kind in figures
+    # "module:class", imported when a model is opened because torch takes seconds to import; a plug-in's class itself.
     place: str | type[Model]
-    claims: Callable[[ModelName, ModelFolder | None], Any]  # truthy if it does
-    type: type[Model] = Model  # or VectorModel: what can be known before the import
+    claims: Callable[[ModelName, ModelFolder | None], Any]  # returns a truthy value for a model of this kind
+    type: type[Model] = Model  # what is known about the class before it is imported
 
     def open(self, name: ModelName, **options: Any) -> Model:
-        """Open a model by the class method ``load``, which takes its folder, dtype, device and home."""
-        if isinstance(self.place, str):
-            module, _, class_name = self.place.partition(":")
-            model_class: type[Model] = getattr(import_module(f"training.models.{module}"), class_name)
-        else:
-            model_class = self.place
+        """Opens a model by the class method ``load``, which takes its folder, dtype, device and home."""
+        if not isinstance(self.place, str):
+            return self.place.load(name, **options)
+        module, _, class_name = self.place.partition(":")
+        model_class: type[Model] = getattr(import_module(f"training.models.{module}"), class_name)
         return model_class.load(name, **options)
 
 
 def _is_word_vectors(name: ModelName) -> bool:
-    return name.name == GLOVE or (name.name.endswith(WORD_VECTOR_FILES) and Path(name.name).expanduser().is_file())
+    if name.name == GLOVE:
+        return True
+    return name.name.endswith(WORD_VECTOR_FILES) and Path(name.name).expanduser().is_file()
 
 
 OPENERS = [
@@ -466,19 +516,24 @@ OPENERS = [
 def find_opener(
     name: ModelName, home: str | Path | None = None, fetch: bool = True
 ) -> tuple[Opener, ModelFolder | None]:
-    """The kind of a model, and its folder, unless the name alone says what it is.
+    """Finds the kind of a model, and its folder unless the name alone determines the kind.
 
-    InputError if the folder cannot be found or read; also, without ``fetch``, if it would have to be downloaded.
+    InputError if the folder cannot be found or read, or if it would have to be downloaded and ``fetch`` is False.
     """
-    opener = next((opener for opener in OPENERS if opener.claims(name, None)), None) or _plugin_for(name, None)
-    if opener is not None:
-        return opener, None
+    for opener in OPENERS:
+        if opener.claims(name, None):
+            return opener, None
+    plugin = _plugin_for(name, None)
+    if plugin is not None:
+        return plugin, None
+    # A plug-in comes before the built-in kinds here, as the last of them claims every folder.
     folder = ModelFolder.of(name.name, home, fetch)
-    return _plugin_for(name, folder) or next(opener for opener in OPENERS if opener.claims(name, folder)), folder
+    plugin = _plugin_for(name, folder)
+    return plugin or next(opener for opener in OPENERS if opener.claims(name, folder)), folder
 
 
 def _plugin_for(name: ModelName, folder: ModelFolder | None) -> Opener | None:
-    """The first plug-in that claims the name or the folder."""
+    """Returns the first plug-in that claims the name or the folder."""
     for key, opener in plugins(Opener).items():
         if tried(key, partial(opener.claims, name, folder)):
             return opener
@@ -486,7 +541,7 @@ def _plugin_for(name: ModelName, folder: ModelFolder | None) -> Opener | None:
 
 
 def opener_of(name: ModelName | str, home: str | Path | None = None) -> Opener:
-    """The kind of a model as far as this machine knows it, without a download: an encoder's where nothing is known."""
+    """Finds the kind of a model without a download. A model that is not on this machine counts as an encoder."""
     with suppress(InputError):
         return find_opener(ModelName.parse(name), home, fetch=False)[0]
     return OPENERS[-1]
@@ -501,8 +556,25 @@ def open_model(
 ) -> Model:
     """Open a model of any kind by name: an `Encoder`, a `CrossEncoder`, TF-IDF, an endpoint, …
 
-    The name may state settings (`training.names`); ``pooling``, ``dtype``, ``device`` and ``home`` are as in
-    `Encoder.load`. InputError if the model cannot be found or opened, or does not have a setting that is stated.
+    Args:
+        name: a name, a folder or a Hub id, which may state settings: ``all-mpnet-base-v2?dim=256:cls``.
+        pooling: the pooling of an encoder, as in `Encoder.load`; None follows the name and the folder.
+        dtype: auto, float32, bfloat16 or int8, for models whose precision can be set.
+        device: auto, cpu, cuda, cuda:1 or mps.
+
+    Returns:
+        A model. Its type tells what it can do besides ``score``: see `training.models.model`.
+
+    Raises:
+        InputError: the model cannot be found or opened, or does not have a setting that is stated.
+
+    Example::
+
+        from sbert_lab import open_model
+
+        model = open_model("tfidf")
+        scores = model.score([("A man is eating.", "A man eats food."), ("A man is eating.", "It snows.")])
+        print(scores.shape)  # (2,)
     """
     parsed = ModelName.parse(name).with_pooling(pooling)
     opener, folder = find_opener(parsed, home)
@@ -510,7 +582,7 @@ def open_model(
 
 
 def required(model: Model, type_: type[M]) -> M:
-    """The model, if it is of this type. InputError otherwise."""
+    """Returns the model if it is of this type. InputError otherwise."""
     if isinstance(model, type_):
         return model
     if isinstance(model, VectorModel) and issubclass(type_, VectorModel | TokenModel):
@@ -519,7 +591,7 @@ def required(model: Model, type_: type[M]) -> M:
 
 
 def vectors_only(model: Model) -> InputError:
-    """The error for what needs the tokens or the weights of a model that has none here."""
+    """Makes the error for a model whose tokens or weights are needed but not available."""
     return InputError(
         f"{model.name} is {_with_article(model.kind)}, which gives vectors only: {model.why_vectors_only}; choose a "
         "model by name"
@@ -527,7 +599,7 @@ def vectors_only(model: Model) -> InputError:
 
 
 def of_the_library(name: str, kind: str) -> InputError:
-    """The error for what only a model that is opened here can do, such as to be trained."""
+    """Makes the error for a model of sentence-transformers where only our own kinds work, such as in training."""
     return InputError(
         f"{name} is a {kind} with modules or settings that sentence-transformers computes: open_model opens it. What "
         "is trained here, and explained word by word, is a transformer with a pooling or a head for one label; train "
@@ -536,18 +608,19 @@ def of_the_library(name: str, kind: str) -> InputError:
 
 
 def _with_article(kind: str) -> str:
-    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+    article = "an" if kind[0] in "aeiou" else "a"
+    return f"{article} {kind}"
 
 
 def default_encode(
     home: str | Path | None = None, device: str = "auto", should_stop: ShouldStop | None = None
 ) -> Callable[[list[str]], np.ndarray]:
-    """Sentences -> their vectors (n, D) by the default model, which is opened when this is called."""
+    """Returns a function that encodes sentences, (n, D), with the default model. Each call opens the model."""
 
     def encode(sentences: list[str]) -> np.ndarray:
         import torch
 
-        # The random numbers of a run stay what they are.
+        # Opening a model draws random numbers. Those of the run that calls this must not change.
         with torch.random.fork_rng(devices=[]):
             model = required(open_model(DEFAULT_MODEL, device=device, home=home), VectorModel)
         return model.encode(sentences, should_stop=should_stop)

@@ -1,7 +1,7 @@
-"""EncoderParts: what an encoder is made of. Dense, LayerNorm and Normalize: the modules after the pooling.
+"""EncoderParts: the parts of an encoder. Dense, LayerNorm and Normalize: the modules after the pooling.
 
-Each maps sentence vectors (B, D) to (B, D'), float32, and is written under the name that it has in
-sentence-transformers' modules.json.
+Each module maps sentence vectors (B, D) to (B, D'), float32. It has the same name as in sentence-transformers'
+modules.json.
 """
 
 from __future__ import annotations
@@ -22,44 +22,45 @@ _ACTIVATIONS = ("torch.nn.modules.activation.", "torch.nn.modules.linear.", "tor
 
 
 class SentenceModule(nn.Module, ABC):
-    """A module with the settings and weights in its folder."""
+    """A module that is stored in a folder of its own."""
 
     @property
     def is_linear(self) -> bool:
-        """Whether f(x) = W x + b: then a sum over tokens stays a sum over tokens."""
+        """Whether f(x) = W x + b, which keeps a sum over tokens a sum over tokens."""
         return False
 
     @classmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> SentenceModule:
-        """The module with fresh weights. InputError if a setting is missing or not supported."""
+        """Makes the module with new weights. InputError if a setting is missing or not supported."""
         return cls()
 
     @abstractmethod
     def config(self) -> dict[str, Any]:
-        """The contents of config.json."""
+        """Returns the contents of config.json."""
 
     @classmethod
     def read(cls, folder: Path) -> SentenceModule:
-        """Open the module in ``folder``. InputError if a file is missing or damaged."""
-        # A Normalize made before it had settings has no config.json, or no folder at all.
+        """Opens the module in ``folder``. InputError if a file is missing or damaged."""
+        # Older versions saved a Normalize without config.json, or without a folder.
         module = cls.from_config(read_object(folder / "config.json", {}), folder)
         if module.state_dict():
             load_weights(module, folder)
         return module
 
     def write(self, folder: Path) -> None:
-        """Write config.json, and model.safetensors if there are weights."""
+        """Writes config.json, and model.safetensors if there are weights."""
         write_json(folder / "config.json", self.config())
-        if weights := self.state_dict():
+        weights = self.state_dict()
+        if weights:
             write_tensors(folder, weights)
 
     def output_dimension(self, dimension: int) -> int:
-        """D' for vectors of D dimensions. InputError if it does not take D."""
+        """Returns D' for vectors of D dimensions. InputError if the module does not accept D."""
         return dimension
 
 
 class Dense(SentenceModule):
-    """activation(x Wᵀ + b), optionally plus x (projected where the sizes differ)."""
+    """Computes activation(x Wᵀ + b), optionally plus x, which is projected if the sizes differ."""
 
     def __init__(
         self,
@@ -71,7 +72,8 @@ class Dense(SentenceModule):
     ) -> None:
         super().__init__()
         self.linear = nn.Linear(in_features, out_features, bias=bias)
-        self.activation_name, self.activation_function = activation, activation_named(activation)
+        self.activation_name = activation
+        self.activation_function = activation_named(activation)
         self.use_residual = use_residual
         if use_residual and in_features != out_features:
             self.residual = nn.Linear(in_features, out_features, bias=False)
@@ -82,21 +84,25 @@ class Dense(SentenceModule):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], folder: Path) -> Dense:
-        before, after = config.get("in_features"), config.get("out_features")
-        if not (isinstance(before, int) and isinstance(after, int) and min(before, after) > 0):
+        before = config.get("in_features")
+        after = config.get("out_features")
+        are_sizes = isinstance(before, int) and isinstance(after, int)
+        if not are_sizes or min(before, after) < 1:
             raise InputError(f"{folder / 'config.json'} states no sizes; fetch the model again")
-        # Without a name it is the Tanh; null is none.
+        # The default is Tanh; null stands for no activation.
         activation = config.get("activation_function", f"{_ACTIVATIONS[0]}Tanh") or f"{_ACTIVATIONS[1]}Identity"
         return cls(before, after, bool(config.get("bias", True)), str(activation), bool(config.get("use_residual")))
 
     def config(self) -> dict[str, Any]:
-        return {
+        config = {
             "in_features": self.linear.in_features,
             "out_features": self.linear.out_features,
             "bias": self.linear.bias is not None,
             "activation_function": self.activation_name,
-            **({"use_residual": True} if self.use_residual else {}),
         }
+        if self.use_residual:
+            config["use_residual"] = True
+        return config
 
     def output_dimension(self, dimension: int) -> int:
         _check_input("a Dense layer", self.linear.in_features, dimension)
@@ -104,11 +110,15 @@ class Dense(SentenceModule):
 
     def forward(self, x: Tensor) -> Tensor:
         out = self.activation_function(self.linear(x))
-        return out if not self.use_residual else out + (self.residual(x) if hasattr(self, "residual") else x)
+        if not self.use_residual:
+            return out
+        if self.linear.in_features != self.linear.out_features:
+            return out + self.residual(x)
+        return out + x
 
 
 class LayerNorm(SentenceModule):
-    """LayerNorm over the dimensions."""
+    """Layer normalisation over the dimensions."""
 
     def __init__(self, dimension: int) -> None:
         super().__init__()
@@ -145,33 +155,32 @@ SENTENCE_MODULES: dict[str, type[SentenceModule]] = {"Dense": Dense, "LayerNorm"
 
 
 class EncoderParts(NamedTuple):
-    """The modules of an encoder, and the settings under which it is used."""
+    """The parts of an encoder, and its settings."""
 
-    backbone: Any  # what comes before the pooling: a module of transformers, or a `WordBackbone`
+    backbone: Any  # the module before the pooling: a module of transformers, or a `WordBackbone`
     tokenizer: Any
-    model_format: ModelFormat  # with a pooling and a longest input
-    source: str  # where they came from, in words
-    head: nn.Sequential  # the modules after the pooling, without the last Normalize
+    model_format: ModelFormat  # with a pooling and a maximum length
+    source: str  # where the parts came from, in words
+    head: nn.Sequential  # the modules after the pooling, without the final Normalize
 
     @torch.no_grad()
     def token_width(self, pad_id: int) -> int:
-        """The length of a token vector. The settings of a transformer name that of its layers, which may be another."""
+        """Measures the length of a token vector, as it may differ from the width of the layers in the settings."""
         ids = torch.tensor([[pad_id]], device=next(self.backbone.parameters()).device)
         return int(self.backbone(ids).last_hidden_state.shape[-1])
 
 
 def activation_named(name: str) -> nn.Module:
-    """The activation of torch.nn of this name, such as torch.nn.modules.activation.Tanh.
+    """Makes the activation of torch.nn with this name, such as torch.nn.modules.activation.Tanh.
 
-    Nothing is imported by a path that a file states: the last part is looked up among torch.nn's own activations.
-    InputError if it is none of them, or needs arguments.
+    Nothing is imported from a path in a file: only the last part is looked up, among the activations of torch.nn.
+    InputError if there is no such activation, or it needs arguments.
     """
     kind = name.rsplit(".", 1)[-1]
     activation = getattr(nn, kind, None)
-    is_activation = isinstance(activation, type) and (
-        activation.__module__ == "torch.nn.modules.activation" or activation is nn.Identity
-    )
-    if name.removesuffix(kind) not in _ACTIVATIONS or not is_activation or activation is None:
+    place = getattr(activation, "__module__", "")
+    is_activation = activation is nn.Identity or place == "torch.nn.modules.activation"
+    if name.removesuffix(kind) not in _ACTIVATIONS or not is_activation:
         raise InputError(f"the activation {name} is none of torch.nn's, which are the only ones loaded by name")
     try:
         return activation()

@@ -1,10 +1,11 @@
-"""Pairs of texts as a cross-encoder reads them: tokenized together, or each as if it were alone."""
+"""Tokenization of pairs for a cross-encoder: both texts together, or each as if it were alone."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,17 +22,17 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 PLAIN = ModelFormat()
-# Pairs that show whether a network reads the padding beside the first one.
+# Pairs of different lengths, which show whether a network reads the padding of the first one.
 PROBES = (("a", "b"), ("a", "a longer text than the one before it"))
 
 
 @dataclass(frozen=True)
 class PairRow:
-    """One pair as token ids, special tokens included."""
+    """The token ids of a pair, special tokens included."""
 
     ids: list[int]
     split: int  # index of the second sentence's first token
-    truncated: bool  # whether a sentence was too long and lost its end
+    truncated: bool  # whether a sentence was too long and has been cut
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -49,17 +50,20 @@ class PairBatch(NamedTuple):
 
     @property
     def second(self) -> Tensor:
-        """(B, T) bool: the token belongs to the second sentence, or is padding."""
+        """(B, T) bool: whether a token belongs to the second sentence, or is padding."""
         return torch.arange(self.ids.shape[1], device=self.ids.device) >= self.split
 
     @property
     def token_types(self) -> Tensor:
-        """(B, T) int64: 1 for tokens of the second sentence, else 0, for padding too."""
-        return (self.second if self.mask is None else self.second & self.mask).long()
+        """(B, T) int64: 1 for tokens of the second sentence, else 0, also for padding."""
+        second = self.second
+        if self.mask is not None:
+            second = second & self.mask
+        return second.long()
 
     @property
     def positions(self) -> Tensor:
-        """(B, T) int64: the position of each token in its own sentence, from 0; 0 for padding."""
+        """(B, T) int64: the position of each token in its sentence, from 0; 0 for padding."""
         positions = torch.arange(self.ids.shape[1], device=self.ids.device) - self.second * self.split
         return positions if self.mask is None else positions * self.mask
 
@@ -67,8 +71,8 @@ class PairBatch(NamedTuple):
 class PairTokenizer:
     """Tokenizes pairs of texts for one model, joined by the tokenizer's own template.
 
-    A pair may have ``max_length`` tokens; the longer text is truncated first. With ``separately`` each text is read as
-    if it were alone and may have ``max_length`` tokens itself.
+    A pair is cut to ``max_length`` tokens, the longer text first. With ``separately`` each text is read as if it were
+    alone, and is cut to ``max_length`` tokens itself.
     """
 
     def __init__(
@@ -76,15 +80,16 @@ class PairTokenizer:
     ) -> None:
         self.separately = separately
         self.max_length = max_length
-        self.form, self.prompt = form, form.prompt
+        self.form = form
+        self.prompt = form.prompt
         self.pad_id = int(tokenizer.pad_token_id or 0)
         self._unknown_id = tokenizer.unk_token_id
-        # It stands for a word that is left out.
+        # This token replaces a word that is left out.
         self.mask = str(tokenizer.mask_token or tokenizer.unk_token or "")
         self._rust = rust_copy(tokenizer.backend_tokenizer, form.lowercase, max_length, tokenizer.truncation_side)
 
     def with_prompt(self, prompt: str | None, name: str | None, model: str) -> PairTokenizer:
-        """The same with another prompt, as in `ModelFormat.with_prompt`."""
+        """Returns a copy with another prompt, as in `ModelFormat.with_prompt`."""
         tokenizer = copy.copy(self)
         tokenizer.form = self.form.with_prompt(prompt, name, model)
         tokenizer.prompt = tokenizer.form.prompt
@@ -94,23 +99,29 @@ class PairTokenizer:
     def __call__(self, pairs: Sequence[Pair]) -> list[PairRow]:
         if self.prompt:
             pairs = [(self.prompt + a, b) for a, b in pairs]
+        rows = []
         if not self.separately:
             encodings = self._rust.encode_batch_fast([(self._part(a), self._part(b)) for a, b in pairs])
-            return [PairRow(e.ids, e.type_ids.count(0), bool(e.overflowing)) for e in encodings]
-        texts = list(dict.fromkeys(text for pair in pairs for text in pair))
+            for encoding in encodings:
+                rows.append(PairRow(encoding.ids, encoding.type_ids.count(0), bool(encoding.overflowing)))
+            return rows
+        texts = list(dict.fromkeys(chain.from_iterable(pairs)))
         encodings = self._rust.encode_batch_fast([self._part(text) for text in texts])
-        sides = {text: (e.ids, bool(e.overflowing)) for text, e in zip(texts, encodings, strict=True)}
-        joined = ((*sides[a], *sides[b]) for a, b in pairs)
-        return [PairRow(a + b, len(a), truncated_a or truncated_b) for a, truncated_a, b, truncated_b in joined]
+        # Reading a field of an encoding converts it to Python, so each is read once.
+        ids = {text: encoding.ids for text, encoding in zip(texts, encodings, strict=True)}
+        is_cut = {text: bool(encoding.overflowing) for text, encoding in zip(texts, encodings, strict=True)}
+        for a, b in pairs:
+            rows.append(PairRow(ids[a] + ids[b], len(ids[a]), is_cut[a] or is_cut[b]))
+        return rows
 
     @tokenizing()
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
-        """Whether each text has no token that the model knows."""
+        """Tells for each text whether the model knows none of its tokens."""
         return are_unknown(self._rust, self._unknown_id, sentences)
 
     @tokenizing()
     def tokens(self, text: str) -> TokenVectors:
-        """The tokens of a text alone, without vectors."""
+        """Returns the tokens of a text alone, without vectors."""
         encoding = self._rust.encode(self._part(text))
         return TokenVectors(encoding.tokens, encoding.word_ids, encoding.offsets, np.empty((len(encoding.ids), 0)))
 
@@ -119,7 +130,7 @@ class PairTokenizer:
 
 
 def pad_pairs(rows: Sequence[PairRow], pad_id: int, device: torch.device) -> PairBatch:
-    """Rows -> one batch, padded on the right."""
+    """Makes a batch of rows, padded on the right."""
     ids, mask = pad([row.ids for row in rows], pad_id)
     split = torch.tensor([[row.split] for row in rows])
     return PairBatch(ids.to(device), None if mask is None else mask.to(device), split.to(device))

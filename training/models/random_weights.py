@@ -1,15 +1,15 @@
-"""Models of random weights, and what language modelling starts from, with a vocabulary.
+"""Models with random weights, and the vocabulary of a language model that starts from random weights.
 
     scratch:<layers>x<dim>   a BERT
     scratch:bilstm           InferSent (Conneau et al. 2017): GloVe -> bidirectional LSTM -> maximum over time
-    scratch:dan              Deep Averaging Network (Iyyer et al. 2015): the sum of word vectors by the square root of
-                             their number -> two feed-forward layers
+    scratch:dan              Deep Averaging Network (Iyyer et al. 2015): the sum of the word vectors, divided by the
+                             square root of their number -> two feed-forward layers
 
-Both networks over words are far smaller than the published ones (InferSent: GloVe of 300 dimensions, an LSTM of 2,048
-in each direction), so that they train in minutes on a CPU. As in the papers, the LSTM leaves GloVe's vectors as they
-are; the averaging network trains its own, which start as GloVe's. The vocabulary is that of a
-run's training data and GloVe's most frequent words; other words are left out. Where GloVe cannot be had, word vectors
-are random and trained, and the vocabulary is that of the data alone.
+Both networks over words are far smaller than the published ones (InferSent: GloVe with 300 dimensions, an LSTM with
+2,048 in each direction), so that they train in minutes on a CPU. As in the papers, the LSTM does not train GloVe's
+vectors; the averaging network trains its own, which start from GloVe's. The vocabulary consists of the words of a run's
+training data and GloVe's most frequent words. Without GloVe, word vectors are random and trained, and the vocabulary
+consists of the words of the data.
 """
 
 from __future__ import annotations
@@ -52,22 +52,26 @@ SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls"
 FREQUENT = 50_000  # words of GloVe that are in every vocabulary
 LSTM_DIMENSION = 512  # in each direction
 DENSE_DIMENSION = 512
-RANDOM_DIMENSION, RANDOM_DEVIATION = 50, 0.4  # of word vectors without GloVe: its dimensions, about its deviation
+# Word vectors without GloVe: the same dimensions and about the same standard deviation.
+RANDOM_DIMENSION = 50
+RANDOM_DEVIATION = 0.4
 PADDING_TOKEN = "PADDING_TOKEN"  # noqa: S105 - the first row of sentence-transformers' tables: a zero vector
 
 
 def random_parts(name: ModelName, home: str | Path | None, seed: int, vocabulary_of: Iterable[str]) -> EncoderParts:
-    """The parts of ``scratch:``, with random weights; a transformer borrows the default model's tokenizer.
+    """Makes the parts of ``scratch:`` with random weights. A transformer uses the default model's tokenizer.
 
-    InputError if there are no such networks.
+    InputError if there is no such network.
     """
     if name.name in WORD_ENCODERS:
         return random_word_parts(name.name, vocabulary_of, seed, home)
-    if (shape := name.scratch_shape) is None:
+    if name.scratch_shape is None:
         raise InputError(f"{name} is none of scratch:<layers>x<dim>, {' and '.join(WORD_ENCODERS)}")
+    layers, dimension = name.scratch_shape
     folder = ModelFolder.of(DEFAULT_MODEL, home)
-    tokenizer, form = open_tokenizer(folder), own_form(DEFAULT_MODEL, folder)
-    backbone = random_backbone(*shape, len(tokenizer), seed)
+    tokenizer = open_tokenizer(folder)
+    form = own_form(DEFAULT_MODEL, folder)
+    backbone = random_backbone(layers, dimension, len(tokenizer), seed)
     longest = max_input_length(tokenizer, backbone, form.max_length)
     form = replace(form, pooling="mean", normalizes=False, sentence_modules=(), max_length=longest)
     return EncoderParts(backbone, tokenizer, form, "random weights", nn.Sequential())
@@ -76,22 +80,24 @@ def random_parts(name: ModelName, home: str | Path | None, seed: int, vocabulary
 def random_backbone(
     layers: int, dimension: int, vocabulary: int, seed: int, positions: int = DEFAULT_MAX_LENGTH, predicts: bool = False
 ) -> nn.Module:
-    """A BERT of random weights, with heads of 32 or 64 dimensions; if it ``predicts``, with its head for masked tokens.
+    """Makes a BERT with random weights. ``predicts`` adds the head for masked tokens.
 
     InputError if the shape is out of range.
     """
     with importing:
         from transformers import BertConfig, BertForMaskedLM, BertModel
 
-    if not 1 <= layers <= 24 or not 32 <= dimension <= 1024 or dimension % 32:
+    has_width = 32 <= dimension <= 1024 and dimension % 32 == 0
+    if not 1 <= layers <= 24 or not has_width:
         raise InputError(
             f"scratch:{layers}x{dimension} is out of range: 1 to 24 layers, 32 to 1024 dimensions in steps of 32"
         )
+    head_size = 64 if dimension >= 512 and dimension % 64 == 0 else 32
     config = BertConfig(
         vocab_size=vocabulary,
         hidden_size=dimension,
         num_hidden_layers=layers,
-        num_attention_heads=dimension // (64 if dimension >= 512 and dimension % 64 == 0 else 32),
+        num_attention_heads=dimension // head_size,
         intermediate_size=4 * dimension,
         max_position_embeddings=positions,
     )
@@ -101,16 +107,16 @@ def random_backbone(
 
 
 def train_vocabulary(sentences: Iterable[str], size: int | None = None) -> Tokenizer:
-    """A tokenizer as BERT's, lower-cased, with at most ``size`` word pieces (8,192) that are made of the sentences.
+    """Trains a lower-casing tokenizer like BERT's, with at most ``size`` word pieces (8,192), on the sentences.
 
-    Source: Devlin et al. 2019, section 3; the pieces are chosen as in byte pair encoding (Sennrich et al. 2016).
+    Source: Devlin et al. 2019, section 3. The pieces are chosen as in byte pair encoding (Sennrich et al. 2016).
     """
     sentences = list(sentences)
     normalizer = normalizers.BertNormalizer(lowercase=True)
     counts = Counter(chain.from_iterable(map(normalizer.normalize_str, sentences)))
     letters = sorted(letter for letter, _ in counts.most_common(MOST_LETTERS) if not letter.isspace())
-    # The trainer numbers letters inside of words as it meets them, in the order of a hash table, and pairs that are
-    # equally frequent by these numbers. Letters that have their numbers beforehand make the result the same each time.
+    # The trainer numbers the letters inside of words in the order of a hash table, and orders equally frequent pairs by
+    # these numbers. Passing the letters as special tokens fixes the numbers, so the result is always the same.
     inside = [f"##{letter}" for letter in letters]
     trainer = trainers.WordPieceTrainer(
         vocab_size=size or VOCABULARY_SIZE,
@@ -120,17 +126,24 @@ def train_vocabulary(sentences: Iterable[str], size: int | None = None) -> Token
         show_progress=False,
     )
     learner: Any = Tokenizer(models.WordPiece(unk_token=SPECIAL["unk_token"]))
-    learner.normalizer, learner.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
+    learner.normalizer = normalizer
+    learner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     learner.train_from_iterator(sentences, trainer)
     tokenizer: Any = Tokenizer(models.WordPiece(learner.get_vocab(), unk_token=SPECIAL["unk_token"]))
-    tokenizer.normalizer, tokenizer.pre_tokenizer = learner.normalizer, learner.pre_tokenizer
-    sep, cls = ((SPECIAL[name], tokenizer.token_to_id(SPECIAL[name])) for name in ("sep_token", "cls_token"))
-    tokenizer.post_processor = processors.BertProcessing(sep, cls)
+    tokenizer.normalizer = learner.normalizer
+    tokenizer.pre_tokenizer = learner.pre_tokenizer
+    sep = SPECIAL["sep_token"]
+    cls = SPECIAL["cls_token"]
+    tokenizer.post_processor = processors.BertProcessing(
+        (sep, tokenizer.token_to_id(sep)),
+        (cls, tokenizer.token_to_id(cls)),
+    )
     return tokenizer
 
 
 def as_bert_tokenizer(tokenizer: Tokenizer, max_length: int) -> PreTrainedTokenizerFast:
-    """The same as a tokenizer of transformers, for texts of at most ``max_length`` tokens."""
+    """Wraps a tokenizer as one of transformers, for texts of at most ``max_length`` tokens."""
+    # transformers takes seconds to import.
     from transformers import BertTokenizerFast
 
     return BertTokenizerFast(tokenizer_object=tokenizer, model_max_length=max_length, **SPECIAL)
@@ -146,9 +159,9 @@ class Words(NamedTuple):
 
 
 def random_word_parts(name: str, sentences: Iterable[str], seed: int, home: str | Path | None) -> EncoderParts:
-    """The network ``name``, of `WORD_ENCODERS`, with random weights.
+    """Makes the network ``name``, one of `WORD_ENCODERS`, with random weights.
 
-    The words of ``sentences`` are in its vocabulary. InputError if there are neither sentences nor GloVe.
+    Its vocabulary contains the words of ``sentences``. InputError if there are neither sentences nor GloVe.
     """
     with importing:
         from sentence_transformers.sentence_transformer.modules import LSTM, WordEmbeddings
@@ -163,22 +176,29 @@ def random_word_parts(name: str, sentences: Iterable[str], seed: int, home: str 
         tokenizer = WhitespaceTokenizer([PADDING_TOKEN, *words.forms], stop_words=[], do_lower_case=True)
         head = nn.Sequential()
         if name == BILSTM:
-            # As in InferSent, GloVe's vectors stay as they are.
+            # As in InferSent, GloVe's vectors are not trained.
             table = WordEmbeddings(tokenizer, vectors, update_embeddings=words.are_random)
-            backbone, pooling = WordBackbone(table, LSTM(dimension, LSTM_DIMENSION)), "max"
+            backbone = WordBackbone(table, LSTM(dimension, LSTM_DIMENSION))
+            pooling = "max"
         else:
             table = WordEmbeddings(tokenizer, vectors, update_embeddings=True)
             head.extend([Dense(dimension, DENSE_DIMENSION), Dense(DENSE_DIMENSION, DENSE_DIMENSION)])
-            backbone, pooling = WordBackbone(table), "mean_sqrt_len_tokens"
+            backbone = WordBackbone(table)
+            pooling = "mean_sqrt_len_tokens"
     form = ModelFormat(pooling=pooling, max_length=NO_LIMIT)
     return EncoderParts(backbone, tokenizer, form, f"random weights over {words.source}", head)
 
 
 def _words(name: str, texts: Sequence[str], home: str | Path | None) -> Words:
-    pieces = (piece.strip(string.punctuation) for text in texts for piece in text.lower().split())
-    occurring = dict.fromkeys(filter(_has_letters, pieces))
+    occurring: dict[str, None] = {}
+    for text in texts:
+        for piece in text.lower().split():
+            word = piece.strip(string.punctuation)
+            if _has_letters(word):
+                occurring[word] = None
     try:
-        return _of_glove(*read_glove(home), occurring)
+        forms, table = read_glove(home)
+        return _of_glove(forms, table, occurring)
     except NotFoundError as error:
         if not occurring:
             raise InputError(f"{name} has no words without GloVe or a run's training data: {error}") from error
@@ -188,7 +208,7 @@ def _words(name: str, texts: Sequence[str], home: str | Path | None) -> Words:
 
 
 def _of_glove(forms: Sequence[str], table: np.ndarray, occurring: Iterable[str]) -> Words:
-    """The words that occur and frequent ones, with GloVe's vectors; of those in parts, as don't (do, n't), the mean."""
+    """Collects occurring and frequent words with GloVe's vectors. Words like don't get the mean of their parts."""
     row_of = {form: row for row, form in enumerate(forms)}
     rows = {form: [row] for row, form in enumerate(forms[:FREQUENT]) if _has_letters(form)}
     for word in occurring:
@@ -201,5 +221,5 @@ def _of_glove(forms: Sequence[str], table: np.ndarray, occurring: Iterable[str])
 
 
 def _has_letters(form: str) -> bool:
-    """Whether it is a word or a number. Punctuation is not: some data sets set it apart, others do not."""
+    """Tells words and numbers from punctuation, which only some data sets separate from words."""
     return any(sign.isalnum() for sign in form)

@@ -1,10 +1,10 @@
-"""Retrievers that are made of others: rankings that are fused, and rankings that another model ranks again.
+"""Retrievers made of others: rankings that are fused, and rankings that another model reranks.
 
 load_retriever("all-MiniLM-L6-v2")             the documents nearest to the query, by exact search
-load_retriever("bm25")                         by the words that they share with it
-load_retriever("maxsim:all-MiniLM-L6-v2")      by late interaction: MaxSim of the query's tokens
-load_retriever("all-MiniLM-L6-v2+bm25")        both, fused by reciprocal rank
-load_retriever("bm25?rerank=minilm-stsb")      the best hundred of BM25, ranked again by a cross-encoder
+load_retriever("bm25")                         the documents that share words with the query
+load_retriever("maxsim:all-MiniLM-L6-v2")      late interaction: MaxSim of the query's tokens
+load_retriever("all-MiniLM-L6-v2+bm25")        two rankings, fused by reciprocal rank
+load_retriever("bm25?rerank=minilm-stsb")      the best hundred of BM25, reranked by a cross-encoder
 """
 
 from collections.abc import Callable, Sequence
@@ -19,16 +19,33 @@ from training.models.lexical import Bm25
 from training.models.model import Model, Ranking, Retriever, VectorModel, best_rows, open_model
 from training.progress import steps
 
-FUSED, RERANK = f"+{BM25}", "?rerank="
-DEPTH = 100  # documents that a ranking gives to a fusion, and that a cross-encoder ranks again
+FUSED = f"+{BM25}"
+RERANK = "?rerank="
+DEPTH = 100  # documents of each ranking that are fused, or that a cross-encoder reranks
 RANK_CONSTANT = 60  # of reciprocal rank fusion, as in its paper
 
 
 def load_retriever(name: str, load: Callable[[str], Model] | None = None) -> Retriever:
-    """A retriever by name: MODEL, bm25 or MODEL+bm25, each perhaps with ?rerank=CROSS_ENCODER (or late interaction).
+    """Loads a retriever by name: MODEL, bm25 or MODEL+bm25, optionally with ?rerank=CROSS_ENCODER.
 
-    ``load`` opens the models in it, in place of ``open_model``. InputError if one cannot be opened, or is not of the
-    kind that its place in the name asks for.
+    Args:
+        name: the name. A late-interaction model can rerank too.
+        load: opens the models in the name; None for `open_model`.
+
+    Returns:
+        A retriever, whose ``search`` ranks documents for queries.
+
+    Raises:
+        InputError: a model cannot be opened, or cannot be used at its place in the name.
+
+    Example::
+
+        from sbert_lab import load_retriever
+
+        documents = ["It snows.", "A man eats food.", "A dog runs."]
+        retriever = load_retriever("all-MiniLM-L6-v2+bm25")
+        [rows] = retriever.search(["A man is eating."], documents, k=2)
+        print([documents[row] for row in rows])
     """
     load = load or open_model
     first, mark, cross_encoder = name.strip().partition(RERANK)
@@ -45,7 +62,7 @@ def load_retriever(name: str, load: Callable[[str], Model] | None = None) -> Ret
 
 
 def as_retriever(model: Model | Retriever) -> Retriever:
-    """The model, which ranks documents. InputError for a cross-encoder."""
+    """Returns the model, if it ranks documents. InputError for a cross-encoder."""
     if isinstance(model, Retriever):
         return model
     raise InputError(
@@ -55,28 +72,34 @@ def as_retriever(model: Model | Retriever) -> Retriever:
 
 
 class Hybrid(Retriever):
-    """The documents by the sum of 1 / (60 + rank) over the rankings of several retrievers, ranks from 1.
+    """Ranks documents by the sum of 1 / (60 + rank) over the rankings of several retrievers, with ranks from 1.
 
     Source: Cormack, Clarke and Büttcher 2009, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank
     Learning Methods".
     """
 
     def __init__(self, parts: Sequence[Retriever]) -> None:
-        self.parts, self.name = parts, "+".join(part.name for part in parts)
+        self.parts = parts
+        self.name = "+".join(part.name for part in parts)
 
     def search(self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any) -> Ranking:
-        depth, fused = max(k, DEPTH), []
+        depth = max(k, DEPTH)
         rankings = [part.search(queries, documents, depth, **watch) for part in self.parts]
-        for ranked in zip(*rankings, strict=True):
-            rows, places = np.unique(np.concatenate(ranked), return_inverse=True)
-            weights = np.concatenate([1 / (RANK_CONSTANT + np.arange(1, len(part) + 1)) for part in ranked])
-            fused.append(best_rows(rows, np.bincount(places, weights, len(rows)), k))
+        fused = []
+        for rankings_of_query in zip(*rankings, strict=True):
+            rows, places = np.unique(np.concatenate(rankings_of_query), return_inverse=True)
+            weights = []
+            for ranking in rankings_of_query:
+                ranks = np.arange(1, len(ranking) + 1)
+                weights.append(1 / (RANK_CONSTANT + ranks))
+            scores = np.bincount(places, np.concatenate(weights), len(rows))
+            fused.append(best_rows(rows, scores, k))
         return fused
 
 
 @dataclass(frozen=True)
 class Reranked(Retriever):
-    """The best ``depth`` documents of a retriever, ranked again by a model; those below keep their places."""
+    """A retriever whose best ``depth`` documents a model ranks again. The documents below keep their places."""
 
     first: Retriever
     model: Model
@@ -91,10 +114,11 @@ class Reranked(Retriever):
         ranking = self.first.search(queries, documents, max(k, self.depth), **watch)
         for query in steps(range(len(queries)), **watch):
             head, rest = np.split(ranking[query], [self.depth])
+            candidates = [documents[row] for row in head]
             if isinstance(self.model, Retriever):
-                [best] = self.model.search([queries[query]], [documents[row] for row in head], self.depth)
+                [best] = self.model.search([queries[query]], candidates, self.depth)
             else:
-                scores = self.model.score([(queries[query], documents[row]) for row in head])
+                scores = self.model.score([(queries[query], document) for document in candidates])
                 best = np.argsort(-scores, kind="stable")
             ranking[query] = np.concatenate([head[best], rest])[:k]
         return ranking

@@ -2,17 +2,18 @@
 
     STEncoder           SentenceTransformer: static embeddings, word vectors, routers, chat templates, …
     STCrossEncoder      CrossEncoder: language models that answer yes or no, several texts by a chat template, …
-    SparseEncoder       SparseEncoder: SPLADE (Formal et al. 2021) and its kin
+    SparseEncoder       SparseEncoder: SPLADE (Formal et al. 2021) and similar models
     MultiVectorModel    MultiVectorEncoder: ColBERT, also as PyLate and its authors publish it
 
-The library knows its format by definition, and a module that comes with a later version of it opens without a line
-here. `ModelFolder.checked` has judged the folder before; what is checked here is that every class is a module of the
-library, and that tokenizer, embeddings and weights fit each other. These models are not trained here.
+The library defines the format, so modules of later versions open without a change here. `ModelFolder.checked` has
+checked the folder before. This module checks that every class is a module of the library, and that tokenizer,
+embeddings and weights match. These models cannot be trained here.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -49,11 +50,11 @@ from training.names import ModelName
 from training.progress import Progress, ShouldStop, steps
 
 PYLATE = "pylate."
-BATCH = 256  # texts or pairs of a call of the library, which sorts them by length and computes 32 at a time
+BATCH = 256  # texts or pairs in one call of the library, which sorts them by length and computes 32 at a time
 
 
 class STModel(Model):
-    """The base of the four kinds: the model of the library, its tokenizer, and the prompt and the role of texts."""
+    """The base class of the four kinds: the library's model, its tokenizer, and the prompt and role of texts."""
 
     has_dtype = True
     why_vectors_only = "sentence-transformers computes it"
@@ -71,7 +72,7 @@ class STModel(Model):
     _computing: threading.Lock
 
     def __init__(self, name: ModelName | Path | str | None = None, **options: Any) -> None:
-        """Opens a model by name with the arguments of `load`; without a name it is empty."""
+        """Opens a model by name with the arguments of `load`. Without a name it is empty."""
         if name is not None:
             vars(self).update(vars(self.load(name, **options)))
 
@@ -84,7 +85,7 @@ class STModel(Model):
         home: str | Path | None = None,
         folder: ModelFolder | None = None,
     ) -> Self:
-        """Load a folder or Hub id. Arguments and errors are those of `Encoder.load`; int8 is refused."""
+        """Load a folder or Hub id. Arguments and errors are as in `Encoder.load`, but int8 is not supported."""
         parsed = ModelName.parse(name)
         cls.check_settings(parsed)
         torch_device = pick_device(device)
@@ -93,7 +94,7 @@ class STModel(Model):
             raise InputError(f"{parsed.name} has no int8; choose auto")
         folder = folder or ModelFolder.of(parsed.name, home)
         opened = cls()
-        # A tokenizer of transformers changes its settings in each call, and is not shared by threads.
+        # transformers' tokenizers change their settings in each call, so threads take turns.
         opened._computing = threading.Lock()
         opened.name = str(parsed.weights)
         opened.dtype = torch_dtype
@@ -103,7 +104,7 @@ class STModel(Model):
         return opened.with_settings(parsed)
 
     def _prepare(self, folder: ModelFolder) -> None:
-        """Read what is asked of all models off the opened one."""
+        """Sets the attributes of all models from the opened one."""
         self.prompts = dict(self.model.prompts)
         self.default_prompt = self.model.default_prompt_name
         self.prompt = self.prompts.get(self.default_prompt, "")
@@ -121,14 +122,14 @@ class STModel(Model):
         return self._max_length
 
     def _longest_input(self) -> int | None:
-        """The tokens that are read of a text that is too long. None: there is no limit, or it is not known."""
+        """Returns the number of tokens that a long text is cut to. None for no limit, or an unknown one."""
         length = self.model.max_seq_length
         if not isinstance(length, int) or length >= NO_LIMIT:
-            # The tokenizer of a table may cut texts itself.
+            # The tokenizer of a static embedding may cut texts itself.
             truncation = getattr(self.model.tokenizer, "truncation", None)
             return truncation["max_length"] if truncation else None
+        # The settings of the tokenizer take precedence over the length of the model, so the limit is measured.
         text = "a " * length
-        # What a folder says about a call of its tokenizer goes before the length of the model.
         ids = self.model.preprocess([[text, "a"] if isinstance(self, PairModel) else text])["input_ids"]
         return ids.shape[-1] if ids.ndim == 2 else length
 
@@ -138,7 +139,7 @@ class STModel(Model):
         return self.model.device
 
     def with_prompt(self, prompt: str | None = None, name: str | None = None) -> Self:
-        """The same weights with a text before every sentence ("" for none), or with that of a name in the folder."""
+        """Returns the same weights with a text before every sentence ("" for none), or with a prompt of the folder."""
         if prompt is None and name is None:
             return self
         form = ModelFormat(prompts=self.prompts, default_prompt=self.default_prompt)
@@ -157,7 +158,7 @@ class STModel(Model):
     def for_role(self, role: str) -> Self:
         model = copy.copy(self.with_prompt(**role_prompt(role, self.prompts, self.default_prompt)))
         model.prompt_advice = ""
-        # A router reads queries by other modules than documents.
+        # A router has different modules for queries and documents.
         model.role = role
         return model
 
@@ -170,7 +171,7 @@ class STModel(Model):
 
     @tokenizing()
     def _compute(self, sentences: Sequence[str], **options: Any) -> Any:
-        """The answer of the library for texts, with the prompt and in the role of this model."""
+        """Computes texts with the library, with the prompt and in the role of this model."""
         encode = getattr(self.model, f"encode_{self.role}" if self.role else "encode")
         readable = self._tokenizer.readable(sentences)
         with self._computing:
@@ -178,30 +179,30 @@ class STModel(Model):
 
 
 def open_library(library_class: str, folder: ModelFolder, dtype: torch.dtype, device: torch.device) -> Any:
-    """A model of sentence-transformers in a folder, in evaluation mode.
+    """Opens a model of sentence-transformers in a folder, in evaluation mode.
 
-    InputError if a class is none of its modules, it cannot be opened, or tokenizer, embeddings or weights do not fit.
+    InputError if a class is not a module of the library, or tokenizer, embeddings and weights do not match.
     """
     with importing:
         import sentence_transformers
 
     check_classes(folder)
     check_chat_templates(folder.path)
-    options = {"dtype": dtype, "use_safetensors": True}
+    opener = getattr(sentence_transformers, library_class)
     try:
         with quiet():
-            model = getattr(sentence_transformers, library_class)(
+            model = opener(
                 str(folder.path),
                 device=str(device),
                 trust_remote_code=False,
                 local_files_only=True,
-                model_kwargs=options,
+                model_kwargs={"dtype": dtype, "use_safetensors": True},
             ).eval()
     except Exception as error:
         # The library and transformers raise errors of many kinds about settings and files.
         raise unopened(folder.path, "by sentence-transformers", error) from error
     if dtype == torch.float32:
-        # A table may be stored in half precision.
+        # Static embeddings may be stored in half precision.
         model = model.float()
     check_backbone(folder.path, model)
     _check_numbers(folder, model)
@@ -221,7 +222,8 @@ def open_library(library_class: str, folder: ModelFolder, dtype: torch.dtype, de
 
 
 def check_classes(folder: ModelFolder) -> None:
-    """InputError if a folder names what is no module of a model, though it can be imported from the library."""
+    """Raises InputError if a folder names a class of the library that is not a module of a model."""
+    # sentence-transformers takes seconds to import.
     from sentence_transformers.base.modules import Module
     from sentence_transformers.sentence_transformer.modules.tokenizer import WordTokenizer
     from sentence_transformers.util import import_from_string
@@ -241,18 +243,19 @@ def check_classes(folder: ModelFolder) -> None:
 
 
 def _check_numbers(folder: ModelFolder, model: Any) -> None:
-    """InputError if a transformer has more weights than its files: transformers makes up those that are missing."""
+    """Raises InputError if a transformer has more weights than its files. transformers fills in missing weights."""
     backbone = model.transformers_model
     if backbone is None or not (folder.weights / WEIGHTS).is_file():
         return
-    stored = sum(int(np.prod(shape)) for shape in read_shapes(folder.weights).values())
-    own = {id(weights): weights.numel() for name, weights in backbone.named_parameters() if "pooler." not in name}
-    if sum(own.values()) > stored:
+    stored = sum(map(math.prod, read_shapes(folder.weights).values()))
+    # named_parameters() returns shared weights once.
+    needed = sum(weights.numel() for name, weights in backbone.named_parameters() if "pooler." not in name)
+    if needed > stored:
         raise InputError(f"{folder.weights} lacks weights: it has {stored:,} numbers; fetch the model again")
 
 
 class STEncoder(STModel, VectorModel):
-    """A bi-encoder of any modules. ``STEncoder.load`` opens one."""
+    """A bi-encoder with any modules. ``STEncoder.load`` opens one."""
 
     batch_size = BATCH
 
@@ -267,7 +270,7 @@ class STEncoder(STModel, VectorModel):
 
     @classmethod
     def check_settings(cls, name: ModelName) -> None:
-        """InputError if the name states a pooling, which the folder fixes."""
+        """Raises InputError if the name states a pooling, as the folder decides it."""
         super().check_settings(replace(name, prompt=None, prompt_name=None, dimension=None))
 
     def with_settings(self, name: ModelName) -> Self:
@@ -286,7 +289,7 @@ class STEncoder(STModel, VectorModel):
         return model
 
     def with_dimension(self, dimension: int | None) -> Self:
-        """The same weights, keeping only the first ``dimension`` numbers of each vector; None changes nothing."""
+        """Returns the same weights, keeping the first ``dimension`` numbers of each vector. None changes nothing."""
         if dimension is None or dimension == self.dimension:
             return self
         if not 1 <= dimension <= self.dimension:
@@ -297,13 +300,13 @@ class STEncoder(STModel, VectorModel):
         return model
 
     def encode_batch(self, sentences: Sequence[str]) -> np.ndarray:
-        """A batch of n distinct sentences -> (n, D), as the model gives them."""
         return self._compute(sentences, truncate_dim=self.dimension)
 
     def weights_sample(self, most: int) -> Iterator[tuple[str, np.ndarray]]:
-        """At most about ``most`` numbers of each parameter."""
+        """Yields at most about ``most`` numbers of each parameter."""
         for name, tensor in sorted(self.model.state_dict().items()):
-            sample = tensor.reshape(-1)[:: max(1, tensor.numel() // most)]
+            step = max(1, tensor.numel() // most)
+            sample = tensor.reshape(-1)[::step]
             yield f"{name} {tuple(tensor.shape)}", sample.float().cpu().numpy()
 
     def _read(self, parts: Iterator[list[str]]) -> Iterator[Chunk]:
@@ -317,7 +320,7 @@ class STEncoder(STModel, VectorModel):
 
 
 class STCrossEncoder(STModel, PairModel):
-    """A cross-encoder of any modules. ``STCrossEncoder.load`` opens one."""
+    """A cross-encoder with any modules. ``STCrossEncoder.load`` opens one."""
 
     library_class = CROSS_ENCODER
 
@@ -336,10 +339,15 @@ class STCrossEncoder(STModel, PairModel):
     ) -> np.ndarray:
         parts = []
         for start in steps(range(0, len(rows), BATCH), lambda done, _: forward(done), should_stop):
-            part = [list(pair) for pair in rows[start : start + BATCH]]
-            options = {"prompt": self.prompt, "batch_size": batch_size or 32, "show_progress_bar": False}
+            pairs = [list(pair) for pair in rows[start : start + BATCH]]
             with self._computing:
-                parts.append(self.model.predict(part, **options))
+                scores = self.model.predict(
+                    pairs,
+                    prompt=self.prompt,
+                    batch_size=batch_size or 32,
+                    show_progress_bar=False,
+                )
+            parts.append(scores)
         return np.concatenate(parts)
 
     def tokens(self, text: str) -> TokenVectors:
@@ -362,21 +370,30 @@ class STCrossEncoder(STModel, PairModel):
 
 
 class Term(NamedTuple):
-    """A token, its weight in two texts, and the product of these, its share of the dot product."""
+    """A token, its weight in two texts, and the product of the weights, its share of the dot product."""
 
     token: str
     first: float
     second: float
     share: float
-    in_first: bool  # whether the text has it, or it was added
+    in_first: bool  # whether the text contains it; otherwise the model has added it
     in_second: bool
 
 
 class SparseEncoder(STModel, SparseModel):
-    """A sparse encoder of SPLADE's kind. ``SparseEncoder(name)`` opens one.
+    """A sparse encoder such as SPLADE. ``SparseEncoder(name)`` opens one.
 
-    A text is a weight for each token of the vocabulary, nearly all 0: it has weights also for words that it does not
-    contain, and an inverted index finds it by them.
+    It encodes a text as a weight for each token of the vocabulary, nearly all 0. Words that the text does not contain
+    can have weights too, and an inverted index finds the text by them.
+
+    Example::
+
+        from sbert_lab import SparseEncoder
+
+        encoder = SparseEncoder("naver/splade-v3")
+        weights = encoder.encode_sparse(["A man is eating.", "A man eats food."])
+        print(weights.shape)  # (2, size of the vocabulary)
+        print(encoder.terms("A man is eating.", "A man eats food.")[:3])
     """
 
     library_class = SPARSE_ENCODER
@@ -389,14 +406,14 @@ class SparseEncoder(STModel, SparseModel):
         self.vocabulary = names if len(names) == self.dimension else [str(row) for row in range(self.dimension)]
 
     def weigh(self, queries: Sequence[str], documents: Sequence[str], **watch: Any) -> tuple[csr_matrix, csr_matrix]:
-        """The weights of both, each side with the prompt that the folder has for it."""
+        """Computes the weights of both, each side with its own prompt of the folder."""
         weights = self.for_role("document").encode_sparse(documents, **watch)
         return self.for_role("query").encode_sparse(queries), weights
 
     def encode_sparse(
         self, sentences: Sequence[str], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
     ) -> csr_matrix:
-        """Sentences -> float32 (N, V), in the caller's order; ``vocabulary`` names the columns."""
+        """Encodes sentences: sparse float32 (N, V), in their order. ``vocabulary`` names the columns."""
         listed = texts(sentences)
         blocks = [csr_matrix(np.empty((0, self.dimension), dtype=np.float32))]
         for start in steps(range(0, len(listed), BATCH), on_progress, should_stop):
@@ -405,16 +422,19 @@ class SparseEncoder(STModel, SparseModel):
         return vstack(blocks, format="csr")
 
     def terms(self, a: str, b: str) -> list[Term]:
-        """The tokens that either text has a weight for, by their share of the dot product, then by weight."""
+        """Returns the tokens with a weight in either text, sorted by their share of the dot product, then by weight."""
         weights = self.encode_sparse([a, b]).toarray()
-        own = [np.isin(np.arange(self.dimension), row) for row in self._tokenizer.ids([a, b])[0]]
-        columns = zip(self.vocabulary, *weights.tolist(), weights.prod(axis=0).tolist(), *own, strict=True)
-        terms = [Term(*column) for column in columns if column[1] or column[2]]
+        [ids_a, ids_b], _ = self._tokenizer.ids([a, b])
+        terms = []
+        for row in np.flatnonzero(weights.any(axis=0)).tolist():
+            first, second = weights[:, row].tolist()
+            share = float(weights[0, row] * weights[1, row])
+            terms.append(Term(self.vocabulary[row], first, second, share, row in ids_a, row in ids_b))
         return sorted(terms, key=lambda term: (-term.share, -term.first - term.second))
 
 
 class MultiVectorModel(STModel, LateInteraction):
-    """A model of ColBERT's kind. ``MultiVectorModel.load`` opens one."""
+    """A model such as ColBERT. ``MultiVectorModel.load`` opens one."""
 
     library_class = MULTI_VECTOR
     is_symmetric = False
@@ -427,7 +447,7 @@ class MultiVectorModel(STModel, LateInteraction):
         vectors = []
         for text in self.for_role(role)._compute(texts(sentences), output_value=None, convert_to_numpy=False):
             is_counted = text["attention_mask"].bool()
-            hidden = text["token_embeddings"][is_counted].float().cpu().numpy()
+            hidden = text["token_embeddings"][is_counted].float().cpu().numpy()  # (T, D)
             names = self.model.tokenizer.convert_ids_to_tokens(text["input_ids"][is_counted])
             if not len(hidden):
                 hidden = np.zeros((1, text["token_embeddings"].shape[-1]), np.float32)

@@ -1,9 +1,8 @@
-"""Texts and pairs on their way through a model: checked, in chunks, each distinct one once; and counts of them."""
+"""Checks texts and pairs, cuts them into chunks in which each distinct one is computed once, and counts them."""
 
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,15 +18,15 @@ from training.pooling import is_finite
 from training.progress import Progress
 
 T = TypeVar("T", bound=Hashable)
-# Sentences or pairs as a model reads them: themselves, or their token ids; of a table of vectors `TokenRows`.
+# Sentences or pairs as a model reads them: texts or token ids.
 Rows = Sequence[Any]
-Forward = Callable[[int], None]  # a function that gets the number of rows of a chunk that are done
-Compute = Callable[[Rows, Forward], np.ndarray]  # a function that gives the results of the rows of a chunk
+Forward = Callable[[int], None]  # is called with the number of rows of a chunk that are done
+Compute = Callable[[Rows, Forward], np.ndarray]  # computes the results of the rows of a chunk
 
 CHUNK = 8_192  # sentences that are read and sorted by length together
-# On a GPU, whose batches are 64 times as large as a CPU's; the next chunk is tokenised meanwhile.
+# A GPU's batches are 64 times as large as a CPU's.
 GPU_CHUNK = 2 * CHUNK
-# Tokenizers replace a letter by a few others at most.
+# Normal tokenizers replace a letter by a few others at most.
 MOST_GROWTH = 100
 
 log = logging.getLogger("sbert_lab.encoder")
@@ -35,7 +34,7 @@ log = logging.getLogger("sbert_lab.encoder")
 
 @contextmanager
 def tokenizing() -> Iterator[None]:
-    """Makes an InputError of a panic of the tokenizers library, which is no `Exception` and cannot be imported."""
+    """Converts a panic of the tokenizers library, which is not an `Exception` and cannot be imported, to InputError."""
     try:
         yield
     except BaseException as error:
@@ -47,29 +46,33 @@ def tokenizing() -> Iterator[None]:
 
 
 def check_growth(tokenizer: Tokenizer) -> None:
-    """InputError if a tokenizer makes texts more than `MOST_GROWTH` times as long before it splits them."""
+    """Raises InputError if a tokenizer makes texts more than `MOST_GROWTH` times as long before it splits them."""
     normalizer = tokenizer.normalizer
     parts: Any = normalizer if isinstance(normalizer, normalizers.Sequence) else [normalizer]
-    written = [getattr(part, "content", "") or getattr(part, "prepend", "") for part in parts]
-    if (growth := math.prod(map(len, filter(None, written)))) > MOST_GROWTH:
+    growth = 1
+    for part in parts:
+        # A letter may be replaced by ``content``, or follow ``prepend``.
+        text = getattr(part, "content", "") or getattr(part, "prepend", "")
+        growth *= max(1, len(text))
+    if growth > MOST_GROWTH:
         raise InputError(f"the model's tokenizer makes texts {growth:,} times as long; choose another model")
 
 
 @dataclass
 class ReadReport:
-    """Counts of calls of ``encode`` or ``predict``; pass an empty one to have it filled."""
+    """Counts of calls of ``encode`` or ``predict``, which fill an empty report that is passed to them."""
 
-    inputs: int = 0  # sentences, or pairs of them
-    unique: int = 0  # that were computed: each once within a chunk
-    tokens: int = 0  # of the unique ones, special tokens included, padding not
-    truncated: int = 0  # unique ones cut at max_length
+    inputs: int = 0  # sentences, or pairs of sentences
+    unique: int = 0  # distinct inputs that were computed, within each chunk
+    tokens: int = 0  # tokens of the unique inputs, with special tokens and without padding
+    truncated: int = 0  # unique inputs that were cut at max_length
     not_finite: int = 0  # inputs whose vector or score is NaN or infinite
     seconds: float = 0.0
-    cut: set[Any] | None = None  # pass an empty set to have those that are cut collected in it
-    refused: dict[str, str] | None = None  # likewise texts without a vector, which is NaN, and why the server has none
+    cut: set[Any] | None = None  # pass an empty set to collect the inputs that were cut
+    refused: dict[str, str] | None = None  # pass an empty dict to collect texts that a server refuses, with its reasons
 
     def add(self, other: ReadReport) -> None:
-        """Add the counts of a part that was computed elsewhere; ``seconds`` stay those of the caller."""
+        """Adds the counts of a part that was computed elsewhere, but not its seconds."""
         self.inputs += other.inputs
         self.unique += other.unique
         self.tokens += other.tokens
@@ -77,31 +80,34 @@ class ReadReport:
         self.add_cut(other.cut or (), other.truncated)
 
     def add_cut(self, inputs: Iterable[Hashable], count: int) -> None:
-        """Count those that were cut, and collect them where that is asked for."""
+        """Counts inputs that were cut, and collects them in ``cut``, if it is a set."""
         self.truncated += count
         if self.cut is not None:
             self.cut.update(inputs)
 
 
 class Chunk(NamedTuple):
-    """Sentences or pairs, each distinct one once."""
+    """The distinct sentences or pairs of a chunk."""
 
     rows: Rows
     inverse: list[int]  # the position of each input in ``rows``
-    cut: Sequence[Hashable] = ()  # the inputs that were cut
+    cut: Sequence[Hashable] = ()  # inputs that were cut
     tokens: int = 0
 
 
 def compute_chunks(
     parts: Iterable[Chunk], compute: Compute, report: ReadReport, on_progress: Progress | None, total: int | None = None
 ) -> Iterator[np.ndarray]:
-    """The results of the inputs of each chunk, in their order.
+    """Yields the results of the inputs of each chunk, in their order.
 
     ``on_progress`` is called with the number of inputs that are done, and ``total``.
     """
-    started, seconds, done = time.perf_counter(), report.seconds, 0
+    started = time.perf_counter()
+    seconds = report.seconds
+    done = 0
     for part in parts:
-        count, distinct = len(part.inverse), len(part.rows)
+        count = len(part.inverse)
+        distinct = len(part.rows)
         report.add_cut(part.cut, len(part.cut))
 
         def forward(rows: int, before: int = done, share: float = count / distinct) -> None:
@@ -111,10 +117,12 @@ def compute_chunks(
         results = compute(part.rows, forward)
         report.unique += distinct
         report.tokens += part.tokens
-        results = results[part.inverse] if distinct < count else results
-        if wrong := count - int(is_finite(results).sum()):
-            report.not_finite += wrong
-            log.warning("%d of %d texts got NaN or infinite numbers from the model", wrong, count)
+        if distinct < count:
+            results = results[part.inverse]
+        not_finite = count - int(is_finite(results).sum())
+        if not_finite:
+            report.not_finite += not_finite
+            log.warning("%d of %d texts got NaN or infinite numbers from the model", not_finite, count)
         yield results
         done += count
         report.inputs += count
@@ -122,20 +130,20 @@ def compute_chunks(
 
 
 def numbered(inputs: Iterable[T]) -> tuple[list[T], list[int]]:
-    """The distinct texts or pairs, and the position of each one among them."""
+    """Returns the distinct texts or pairs, and the position of each input among them."""
     positions: dict[T, int] = {}
     inverse = [positions.setdefault(text, len(positions)) for text in inputs]
     return list(positions), inverse
 
 
 def first_positions(sentences: Sequence[str]) -> np.ndarray:
-    """The position of the first sentence that equals each one: int64 (N,)."""
+    """Returns for each sentence the position of the first equal one: int64 (N,)."""
     positions: dict[str, int] = {}
     return np.fromiter(map(positions.setdefault, sentences, count()), dtype=np.int64, count=len(sentences))
 
 
 def texts(sentences: Iterable[str], offset: int = 0) -> list[str]:
-    """The sentences as a list. InputError if one is not text, with its number; ``offset`` came before them."""
+    """Returns the sentences as a list. InputError with the number of one that is not text; ``offset`` came before."""
     checked = list(_listed(sentences))
     if set(map(type, checked)) <= {str}:
         return checked
@@ -148,7 +156,7 @@ def texts(sentences: Iterable[str], offset: int = 0) -> list[str]:
 
 
 def _listed(sentences: Iterable[str]) -> Iterable[str]:
-    """The sentences. InputError for what would be read by its letters, its keys or the names of its columns."""
+    """Returns the sentences. InputError for a text, a mapping or a table, whose items are letters, keys or columns."""
     if isinstance(sentences, str | Mapping) or getattr(sentences, "ndim", 1) != 1:
         kind = type(sentences).__name__
         raise InputError(f"a list of sentences is needed, not a {kind}; give one column, or put one string into a list")
@@ -156,13 +164,14 @@ def _listed(sentences: Iterable[str]) -> Iterable[str]:
 
 
 def chunks(sentences: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Lists of ``size`` sentences; InputError as `texts`."""
-    done, remaining = 0, iter(_listed(sentences))
+    """Yields lists of ``size`` sentences. InputError as in `texts`."""
+    done = 0
+    remaining = iter(_listed(sentences))
     while part := texts(islice(remaining, size), done):
         yield part
         done += len(part)
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates (halves of characters, from broken UTF-16), which cannot be encoded, by "?"."""
+    """Replaces lone surrogates (halves of characters, from broken UTF-16), which cannot be encoded, by "?"."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

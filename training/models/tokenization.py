@@ -1,7 +1,7 @@
-"""Text to token ids with the model's own tokenizer: prompt, lower case and truncation as the model's folder says.
+"""Tokenization with the model's own tokenizer, and the prompt, lower case and truncation of the model's folder.
 
-Works on the Rust tokenizer inside the transformers one, which releases the GIL and returns words and offsets. It is a
-copy, so that changes to ``encoder.tokenizer`` do not change what is encoded, nor the other way round.
+It uses a copy of the Rust tokenizer inside the transformers one, which releases the GIL and returns words and offsets.
+Because it is a copy, changes to ``encoder.tokenizer`` do not change what is encoded.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from tokenizers import Encoding, Tokenizer, normalizers
 from training.models.folder import ModelFormat
 from training.models.texts import Chunk, check_growth, numbered, replace_surrogates, texts, tokenizing
 
-SHORT_TEXT = 4_096  # characters; shorter texts are tokenised as they are
-# Of a text that has fewer tokens than that, as one huge word, no more characters are read.
+SHORT_TEXT = 4_096  # characters; texts up to this length are tokenised whole
+# At most this many characters are read, even of a text that is one huge word.
 LONGEST_TEXT = 1_000_000
-CHARACTERS_PER_TOKEN = 16  # more than any long text has on average
+CHARACTERS_PER_TOKEN = 16  # more than the average of any long text
 
 
 class TokenVectors(NamedTuple):
-    """The tokens of one sentence, after the transformer and before pooling."""
+    """The T tokens of one sentence, after the transformer and before pooling."""
 
-    tokens: list[str]  # T sub-words, special tokens included
-    words: list[int | None]  # T, the index of the word that each belongs to; None for special tokens
-    offsets: list[tuple[int, int]]  # T, start and end of each in ``prompt`` + the sentence
+    tokens: list[str]  # sub-words, special tokens included
+    words: list[int | None]  # the index of each token's word; None for special tokens
+    offsets: list[tuple[int, int]]  # the start and the end of each token in ``prompt`` + the sentence
     hidden: np.ndarray  # (T, D) float32
     prompt: str = ""
-    skipped: int = 0  # tokens at the start that are not pooled: those of a prompt, in some models
+    skipped: int = 0  # tokens at the start that are not pooled: a prompt, in some models
 
 
 class WordEncoding(NamedTuple):
-    """The known words of a text, with the fields of a tokenizers.Encoding that are read here."""
+    """The known words of a text, with the fields of a tokenizers.Encoding that are used here."""
 
     ids: list[int]
     tokens: list[str]
@@ -53,41 +53,41 @@ class TextTokenizer(ABC):
 
     @abstractmethod
     def encodings(self, sentences: Iterable[str]) -> Sequence[Encoding | WordEncoding]:
-        """Tokens, words and offsets in prompt and text; what was truncated is in ``overflowing``."""
+        """Returns tokens, words and offsets in prompt and text. The truncated part is in ``overflowing``."""
 
     @abstractmethod
     def ids(self, sentences: Iterable[str]) -> tuple[list[list[int]], list[int]]:
-        """Token ids with special tokens, not padded and never empty, and the positions of truncated sentences."""
+        """Returns token ids with special tokens, not padded, never empty, and the positions of truncated sentences."""
 
     @abstractmethod
     def readable(self, sentences: Iterable[str]) -> list[str]:
-        """The part of each text that is read, as another program can tokenize it."""
+        """Returns the part of each text that is read, in a form that another program can tokenize."""
 
     @abstractmethod
     def is_unknown(self, sentences: Iterable[str]) -> list[bool]:
-        """Whether each text has something to read, but no token that the model knows."""
+        """Tells for each text whether it is not empty, but has no token that the model knows."""
 
     @abstractmethod
     def prompt_length(self) -> int:
-        """The tokens of the prompt, with the special ones before it and without those after it."""
+        """Counts the tokens of the prompt, including the special tokens before it."""
 
     def chunk(self, sentences: Sequence[str]) -> Chunk:
-        """The sentences as token ids, each distinct one once."""
+        """Returns the sentences as token ids, each distinct sentence once."""
         distinct, inverse = numbered(sentences)
         ids, cut = self.ids(distinct)
         return Chunk(ids, inverse, [distinct[at] for at in cut], sum(map(len, ids)))
 
     def with_prompt(self, prompt: str) -> TextTokenizer:
-        """The same with another text before each sentence."""
+        """Returns a copy with another text before each sentence."""
         tokenizer = copy.copy(self)
         tokenizer.prompt = prompt
         return tokenizer
 
 
 class SubwordTokenizer(TextTokenizer):
-    """By the Rust tokenizer of a transformer. ``pad_id`` stands for a text without tokens.
+    """Tokenizes with the Rust tokenizer of a transformer. A text without tokens becomes ``pad_id``.
 
-    ``direction``: the side that truncation cuts, right or left.
+    ``direction`` is the side that truncation cuts, right or left.
     """
 
     def __init__(
@@ -101,7 +101,8 @@ class SubwordTokenizer(TextTokenizer):
         adds_special: bool = True,
     ) -> None:
         self._unknown_id = unknown_id
-        self.pad_id, self.prompt = pad_id, model_format.prompt
+        self.pad_id = pad_id
+        self.prompt = model_format.prompt
         self._special_ids = frozenset(special_ids)
         self._adds_special = adds_special
         self._rust = rust_copy(tokenizer, model_format.lowercase, model_format.max_length, direction)
@@ -113,12 +114,12 @@ class SubwordTokenizer(TextTokenizer):
     @tokenizing()
     def ids(self, sentences: Iterable[str]) -> tuple[list[list[int]], list[int]]:
         encodings = self._rust.encode_batch_fast(self._prepare(sentences), add_special_tokens=self._adds_special)
-        ids = [encoding.ids for encoding in encodings]
-        if not all(ids):
-            ids = [row or [self.pad_id] for row in ids]
-        # To ask whether an encoding was cut takes as long as its ids; none that is shorter than the limit was.
-        longest = int(self._rust.truncation["max_length"]) if self._rust.truncation else None
-        cut = [at for at, row in enumerate(ids) if longest and len(row) >= longest and encodings[at].overflowing]
+        ids = [encoding.ids or [self.pad_id] for encoding in encodings]
+        if not self._rust.truncation:
+            return ids, []
+        # ``overflowing`` takes as long to read as the ids, so it is read only if the limit is reached.
+        longest = int(self._rust.truncation["max_length"])
+        cut = [row for row, tokens in enumerate(ids) if len(tokens) >= longest and encodings[row].overflowing]
         return ids, cut
 
     @tokenizing()
@@ -127,30 +128,36 @@ class SubwordTokenizer(TextTokenizer):
 
     @tokenizing()
     def prompt_length(self) -> int:
-        ids = self._rust.encode(self.prompt, add_special_tokens=self._adds_special).ids if self.prompt else []
-        return len(ids) - bool(ids and ids[-1] in self._special_ids)
+        if not self.prompt:
+            return 0
+        ids = self._rust.encode(self.prompt, add_special_tokens=self._adds_special).ids
+        ends_in_special = bool(ids) and ids[-1] in self._special_ids
+        return len(ids) - ends_in_special
 
     def _prepare(self, sentences: Iterable[str]) -> list[str]:
         prepared = self.readable(sentences)
         return [self.prompt + text for text in prepared] if self.prompt else prepared
 
     def readable(self, sentences: Iterable[str]) -> list[str]:
-        """The texts without halves of characters, of long ones the beginning that is read."""
-        return [
-            text if len(text) <= SHORT_TEXT and text.isascii() else replace_surrogates(read_part(text, self._rust))
-            for text in texts(sentences)
-        ]
+        """Returns the texts without lone surrogates, and only the beginning of long ones."""
+        readable = texts(sentences)
+        for row, text in enumerate(readable):
+            if len(text) > SHORT_TEXT or not text.isascii():
+                readable[row] = replace_surrogates(read_part(text, self._rust))
+        return readable
 
 
 class WordTokenizer(TextTokenizer):
-    """By a tokenizer of words of sentence-transformers, which splits texts at white space.
+    """Tokenizes with a word tokenizer of sentence-transformers, which splits texts at white space.
 
-    ``pad_id`` stands for a text without a known word.
+    A text without a known word becomes ``pad_id``.
     """
 
     def __init__(self, tokenizer: Any, model_format: ModelFormat, pad_id: int = 0) -> None:
-        self.pad_id, self.prompt = pad_id, model_format.prompt
-        self._tokenizer, self._max_length = tokenizer, model_format.max_length
+        self.pad_id = pad_id
+        self.prompt = model_format.prompt
+        self._tokenizer = tokenizer
+        self._max_length = model_format.max_length
 
     def encodings(self, sentences: Iterable[str]) -> list[WordEncoding]:
         return [self._encode(self.prompt + text) for text in texts(sentences)]
@@ -170,22 +177,20 @@ class WordTokenizer(TextTokenizer):
         return len(self._encode(self.prompt).ids)
 
     def _encode(self, text: str) -> WordEncoding:
-        pieces = list(re.finditer(r"\S+", text))
-        words = [
-            (token, number) for number, piece in enumerate(pieces) for token in self._tokenizer.tokenize(piece.group())
-        ]
-        read_words = words[: self._max_length]
-        return WordEncoding(
-            [token for token, _ in read_words],
-            [pieces[number].group() for _, number in read_words],
-            [number for _, number in read_words],
-            [pieces[number].span() for _, number in read_words],
-            len(read_words) < len(words),
-        )
+        encoding = WordEncoding([], [], [], [], False)
+        for number, piece in enumerate(re.finditer(r"\S+", text)):
+            for token in self._tokenizer.tokenize(piece.group()):
+                if len(encoding.ids) == self._max_length:
+                    return encoding._replace(overflowing=True)
+                encoding.ids.append(token)
+                encoding.tokens.append(piece.group())
+                encoding.word_ids.append(number)
+                encoding.offsets.append(piece.span())
+        return encoding
 
 
 def text_tokenizer(tokenizer: Any, model_format: ModelFormat) -> TextTokenizer:
-    """The ``TextTokenizer`` for the tokenizer of a transformer, of a static embedding, or of words."""
+    """Makes the ``TextTokenizer`` for the tokenizer of a transformer, of a static embedding, or of words."""
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if not isinstance(backend, Tokenizer):
         return WordTokenizer(tokenizer, model_format)
@@ -204,9 +209,9 @@ def text_tokenizer(tokenizer: Any, model_format: ModelFormat) -> TextTokenizer:
 
 
 def unpadded(tokenizer: Tokenizer) -> Tokenizer:
-    """The tokenizer without the padding and the truncation of its file, which may pad each text to 10⁹ tokens.
+    """Removes the padding and the truncation of a tokenizer's file, which may pad each text to 10⁹ tokens.
 
-    InputError as `check_growth`.
+    InputError as in `check_growth`.
     """
     check_growth(tokenizer)
     tokenizer.no_padding()
@@ -215,9 +220,9 @@ def unpadded(tokenizer: Tokenizer) -> Tokenizer:
 
 
 def rust_copy(tokenizer: Tokenizer, lowercases: bool, max_length: int | None, direction: str) -> Tokenizer:
-    """A tokenizer that does not pad; ``direction``: the side that is cut, right or left.
+    """Copies a tokenizer, without padding. ``direction`` is the side that is cut, right or left.
 
-    One that ``lowercases`` texts keeps the case of special tokens, and its offsets stay valid.
+    If it ``lowercases`` texts, it keeps the case of special tokens, and its offsets stay valid.
     """
     check_growth(tokenizer)
     rust = copy.deepcopy(tokenizer)
@@ -230,7 +235,7 @@ def rust_copy(tokenizer: Tokenizer, lowercases: bool, max_length: int | None, di
 
 
 def are_unknown(tokenizer: Tokenizer, unknown_id: int | None, sentences: Sequence[str]) -> list[bool]:
-    """Whether each text has something to read, but tokens of no other id, and white space alone beside them.
+    """Tells for each text whether it has only the unknown token, or white space besides, but is not empty.
 
     A tokenizer of bytes, whose ``unknown_id`` is None, knows all texts.
     """
@@ -239,12 +244,15 @@ def are_unknown(tokenizer: Tokenizer, unknown_id: int | None, sentences: Sequenc
     prepared = [replace_surrogates(read_part(text, tokenizer)) for text in sentences]
 
     def unknown(texts: set[str]) -> set[str]:
-        ordered, unknown_texts = sorted(texts), set()
+        ordered = sorted(texts)
+        unknown_texts = set()
         for text, encoding in zip(ordered, tokenizer.encode_batch_fast(ordered, add_special_tokens=False), strict=True):
-            others = [token for token in encoding.ids if token != unknown_id]
-            # To decode takes as long as to encode; nearly all texts have known tokens alone.
-            is_whole = len(others) == len(encoding.ids)
-            if not (others if is_whole else tokenizer.decode(others, skip_special_tokens=False).strip()):
+            known_ids = [token for token in encoding.ids if token != unknown_id]
+            is_known = bool(known_ids)
+            # Decoding takes as long as encoding. Nearly all texts have only known tokens and need none.
+            if len(known_ids) < len(encoding.ids):
+                is_known = bool(tokenizer.decode(known_ids, skip_special_tokens=False).strip())
+            if not is_known:
                 unknown_texts.add(text)
         return unknown_texts
 
@@ -256,10 +264,10 @@ def are_unknown(tokenizer: Tokenizer, unknown_id: int | None, sentences: Sequenc
 
 
 def read_part(text: str, tokenizer: Tokenizer) -> str:
-    """The beginning of a long text that is certain to hold all tokens that will not be cut off; short ones whole.
+    """Returns a beginning of a long text that contains all tokens before the cut, and short texts unchanged.
 
-    A tokenizer truncates at the end, when it has made a token of every word: 300 bytes for each. A text of 50 MB would
-    take 6 GB. ``tokenizer`` has truncation enabled, or the text is returned as it is.
+    A tokenizer truncates only after it has made tokens of every word, 300 bytes each. A text of 50 MB would take 6 GB.
+    If ``tokenizer`` does not truncate, the text is returned unchanged.
     """
     if len(text) <= SHORT_TEXT or not tokenizer.truncation or tokenizer.truncation["direction"] == "left":
         return text

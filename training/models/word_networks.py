@@ -1,7 +1,7 @@
 """WordBackbone: the networks over word vectors, InferSent and DAN, made of sentence-transformers' modules.
 
-Its WordEmbeddings and perhaps its LSTM stand in the place of a transformer, so that the loop that trains encoders
-trains them too. The folder of a trained one is sentence-transformers' own.
+WordEmbeddings, and an LSTM in InferSent, replace the transformer of an encoder, so that the same loop trains them.
+Trained networks are saved in sentence-transformers' format.
 """
 
 from __future__ import annotations
@@ -15,29 +15,32 @@ from torch import Tensor, nn
 
 
 class WordBackbone(nn.Module):
-    """Words to token vectors, by modules of sentence-transformers. The word number 0 is the padding."""
+    """Computes token vectors from words with modules of sentence-transformers. The word number 0 is the padding."""
 
     def __init__(self, words: Any, lstm: Any = None) -> None:
         super().__init__()
         self.words = words
         self.lstm = lstm
         width = self.modules_before_pooling[-1].get_embedding_dimension()
-        # The part of a transformer's config that is asked for.
+        # The part of a transformer's config that is used.
         self.config = SimpleNamespace(hidden_size=width, model_type="WordEmbeddings")
 
     @property
     def modules_before_pooling(self) -> list[Any]:
-        """The modules in their order."""
+        """The modules in order."""
         return [self.words] if self.lstm is None else [self.words, self.lstm]
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """The table of word vectors."""
+        """Returns the table of word vectors."""
         return self.words.emb_layer
 
     def forward(
         self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, inputs_embeds: Tensor | None = None
     ) -> SimpleNamespace:
-        """Token ids (B, T), or their vectors (B, T, D), and a mask that is not 0 for real tokens; None = all are."""
+        """Computes hidden states (B, T, H) from token ids (B, T), or their vectors (B, T, D).
+
+        The mask is not 0 for real tokens. None means that all tokens are real.
+        """
         hidden = self.words.emb_layer(input_ids) if inputs_embeds is None else inputs_embeds
         if self.lstm is None:
             return SimpleNamespace(last_hidden_state=hidden)
@@ -46,6 +49,6 @@ class WordBackbone(nn.Module):
         states = self.lstm(features)["token_embeddings"]  # (B, longest, H)
         states = F.pad(states, (0, 0, 0, hidden.shape[1] - states.shape[1]))
         if input_ids is not None:
-            # A text without words would have a state too.
+            # A text without words gets zeros.
             states = states * input_ids.ne(0)[..., None]
         return SimpleNamespace(last_hidden_state=states)

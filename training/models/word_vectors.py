@@ -1,10 +1,10 @@
-"""WordVectors: a sentence as the average of its words' vectors, such as GloVe's (Pennington et al. 2014).
+"""WordVectors: encodes a sentence as the mean of its words' vectors, such as GloVe's (Pennington et al. 2014).
 
     glove                 GloVe 6B, 50 dimensions
-    path/to/vectors.txt   other word vectors: a word and its numbers per line; the first line may hold their count
-    path/to/vectors.npy   the same as an array (V, D), with the words beside it in vectors.words.txt, one per line
+    path/to/vectors.txt   other word vectors: a word and its numbers per line; the first line may be a header with sizes
+    path/to/vectors.npy   an array (V, D), with the words in vectors.words.txt beside it, one per line
 
-A baseline of the paper's Table 1. It ignores word order.
+It is a baseline in the paper's Table 1. It ignores word order.
 """
 
 import re
@@ -25,13 +25,16 @@ TREEBANK = re.compile(r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\w+", re.IGNORE
 
 
 class WordVectors(VectorModel):
-    """The mean of the vectors of a sentence's words, as they are or lower-cased; the zero vector if none is known."""
+    """Encodes a sentence as the mean of its words' vectors; the zero vector if no word is known, also in lower case."""
 
-    kind, pooling, batch_size = "mean of word vectors", "mean", 4_096
+    kind = "mean of word vectors"
+    pooling = "mean"
+    batch_size = 4_096
 
     def __init__(self, name: str, words: Sequence[str], vectors: np.ndarray) -> None:
-        """``words``: V different words; ``vectors``: float32 (V, D)."""
-        self.name, self.dimension = name, int(vectors.shape[1])
+        """Takes V different ``words`` and their ``vectors``, float32 (V, D)."""
+        self.name = name
+        self.dimension = int(vectors.shape[1])
         self.rows = {word: row for row, word in enumerate(words)}
         self.vectors = vectors
 
@@ -40,15 +43,19 @@ class WordVectors(VectorModel):
         """Open GloVe or a file. InputError if it cannot be found or read, or the name states a setting."""
         parsed = ModelName.parse(name)
         cls.check_settings(parsed)
-        is_glove = parsed.name == GLOVE
-        return cls(parsed.name, *(read_glove(home) if is_glove else _read_vectors(Path(parsed.name).expanduser())))
+        if parsed.name == GLOVE:
+            words, vectors = read_glove(home)
+        else:
+            words, vectors = _read_vectors(Path(parsed.name).expanduser())
+        return cls(parsed.name, words, vectors)
 
     def encode_batch(self, sentences: Sequence[str]) -> np.ndarray:
-        """The means of the words of each sentence, (n, D)."""
+        """Computes the mean of the words of each sentence, (n, D)."""
         means = np.zeros((len(sentences), self.dimension), dtype=np.float32)
         for row, sentence in enumerate(sentences):
-            if words := self._rows_of(sentence):
-                means[row] = self.vectors[words].mean(axis=0)
+            word_rows = self._rows_of(sentence)
+            if word_rows:
+                means[row] = self.vectors[word_rows].mean(axis=0)
         return means
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
@@ -59,16 +66,17 @@ class WordVectors(VectorModel):
         return [row for row in rows if row is not None]
 
     def weights_sample(self, most: int) -> Iterator[tuple[str, np.ndarray]]:
-        """Some numbers of the table."""
-        yield f"vectors {self.vectors.shape}", self.vectors.reshape(-1)[:: max(1, self.vectors.size // most)]
+        """Yields some numbers of the table."""
+        step = max(1, self.vectors.size // most)
+        yield f"vectors {self.vectors.shape}", self.vectors.reshape(-1)[::step]
 
 
 def read_glove(home: str | Path | None = None) -> tuple[list[str], np.ndarray]:
-    """GloVe's words, lower-cased, the most frequent first, and their vectors, float32 (400,000, 50), memory-mapped.
+    """Reads GloVe's words, lower-cased, most frequent first, and their vectors, float32 (400,000, 50), memory-mapped.
 
-    NotFoundError if it is not available.
+    NotFoundError if GloVe is not available.
     """
-    # It takes half a second to import.
+    # pyarrow takes half a second to import.
     import pyarrow.parquet as pq
 
     folder = glove_folder(home).path
@@ -77,18 +85,19 @@ def read_glove(home: str | Path | None = None) -> tuple[list[str], np.ndarray]:
 
 
 def read_array(path: Path) -> np.ndarray:
-    """Numbers (V, D), memory-mapped: only the rows of words that occur are read. Never a pickle."""
+    """Opens an array (V, D), memory-mapped: only the rows of words that occur are read. Pickles are never read."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise InputError(f"{path} is not an array of numbers: {first_line(error)}") from error
-    if array.ndim != 2 or array.dtype.kind != "f" or not array.size:
+    is_decimal = array.dtype.kind == "f"
+    if array.ndim != 2 or array.size == 0 or not is_decimal:
         raise InputError(f"{path.name} must hold decimal numbers in rows, one a word; it has the shape {array.shape}")
     return array
 
 
 def _read_vectors(path: Path) -> tuple[list[str], np.ndarray]:
-    """The words of a file, and their vectors, float32 (V, D)."""
+    """Reads the words of a file, and their vectors, float32 (V, D)."""
     if path.suffix == ".npy":
         words_file = path.with_suffix(".words.txt")
         if not words_file.is_file():
@@ -98,15 +107,18 @@ def _read_vectors(path: Path) -> tuple[list[str], np.ndarray]:
         if len(words) != len(vectors):
             raise InputError(f"{words_file.name} has {len(words):,} words, but {path.name} {len(vectors):,} vectors")
         return words, vectors
-    # The text form of GloVe and word2vec.
-    words, rows = [], list[np.ndarray]()
+    # The text format of GloVe and word2vec.
+    words = []
+    rows = list[np.ndarray]()
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         for number, line in enumerate(file, 1):
             word, *cells = line.rstrip().replace("\t", " ").split(" ")
-            # The header of word2vec: how many words, of how many dimensions.
-            if number == 1 and len(cells) == 1 and word.isdigit() and cells[0].isdigit():
+            is_header = len(cells) == 1 and word.isdigit() and cells[0].isdigit()
+            if number == 1 and is_header:
+                # word2vec's numbers of words and dimensions.
                 continue
-            rows.append(_numbers(path, number, cells, len(rows[0]) if rows else len(cells)))
+            dimension = len(rows[0]) if rows else len(cells)
+            rows.append(_numbers(path, number, cells, dimension))
             words.append(word)
     if not rows:
         raise InputError(f"{path.name} holds no word vectors")
@@ -118,6 +130,7 @@ def _numbers(path: Path, line: int, cells: list[str], expected: int) -> np.ndarr
         numbers = np.array(cells, dtype=np.float32)
     except ValueError as error:
         raise InputError(f"{path.name}, line {line:,}: not all of it after the word is numbers") from error
-    if len(numbers) != expected or not expected or not np.isfinite(numbers).all():
+    has_size = len(numbers) == expected and expected > 0
+    if not has_size or not np.isfinite(numbers).all():
         raise InputError(f"{path.name}, line {line:,}: {max(expected, 1)} finite numbers are needed after the word")
     return numbers

@@ -34,7 +34,9 @@ TEACHER_OUTPUT = "teacher's output"
 TEACHER_MARGINS = "teacher's margins"
 
 # The name of dev data that is a part of the training data, the number of parts, and the fewest rows that are held out.
-HELD_OUT, FOLDS, MIN_HELD_OUT = "held-out", 10, 10
+HELD_OUT = "held-out"
+FOLDS = 10
+MIN_HELD_OUT = 10
 
 OBJECTIVES: dict[str, type[Objective]] = {}
 

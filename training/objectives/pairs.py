@@ -70,7 +70,8 @@ class Classification(Objective):
         import torch.nn.functional as F
 
         u, v = vectors
-        classifier, parts = self.classifier, width(self.concatenation)
+        classifier = self.classifier
+        parts = width(self.concatenation)
         weight = classifier.weight.unflatten(1, (parts, -1))[..., : u.shape[1]].flatten(1)  # (k, parts * d)
         logits = F.linear(concatenate(u, v, self.concatenation), weight, classifier.bias)
         return F.cross_entropy(logits, required(target))
@@ -160,7 +161,8 @@ class AnglE(CoSENT):
 
         odd = u.shape[1] % 2
         u, v = (F.pad(F.normalize(column, dim=1), (0, odd)) for column in (u, v))
-        (real_u, imaginary_u), (real_v, imaginary_v) = u.chunk(2, dim=1), v.chunk(2, dim=1)
+        real_u, imaginary_u = u.chunk(2, dim=1)
+        real_v, imaginary_v = v.chunk(2, dim=1)
         cosine = (u * v).sum(dim=1)
         sine = (imaginary_u * real_v - real_u * imaginary_v).sum(dim=1)
         return (cosine + sine).abs()
@@ -188,7 +190,8 @@ class Contrastive(Objective):
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
         u, v = vectors
-        distance, together = 1 - COSINE(u, v), required(target).to(u.dtype)
+        distance = 1 - COSINE(u, v)
+        together = required(target).to(u.dtype)
         apart = (1 - together) * (self.margin - distance).relu() ** 2
         return 0.5 * (together * distance**2 + apart).mean()
 

@@ -89,7 +89,8 @@ def false_negatives(texts: Tensor) -> Tensor:
 
     It is none if it has the text of the anchor or of its positive, or is the positive of another row with this anchor.
     """
-    anchors, positives = texts[:, :1], texts[:, 1:2]
+    anchors = texts[:, :1]
+    positives = texts[:, 1:2]
     candidates = texts[:, 1:].T.flatten()
     is_false = (candidates == anchors) | (candidates == positives)
     is_false[:, : len(texts)] |= anchors == anchors.T

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 # The fraction of the tokens that are predicted, and the fractions of these that become [MASK] and a random token. The
 # rest stays as it is.
-MASKED, REPLACED_BY_MASK, REPLACED_AT_RANDOM = 0.15, 0.8, 0.1
+MASKED = 0.15
+REPLACED_BY_MASK = 0.8
+REPLACED_AT_RANDOM = 0.1
 
 
 class MaskedLanguageModelling(Objective):

@@ -22,7 +22,7 @@ from contextlib import suppress
 import httpx2
 import numpy as np
 
-from training.errors import InputError, Stopped, first_line
+from training.errors import InputError, StoppedError, first_line
 from training.names import Endpoint
 from training.progress import ShouldStop
 
@@ -31,22 +31,25 @@ SECONDS = 60.0  # the limit for a request, until its answer is read
 REQUESTS_AT_ONCE = 4  # to a server
 # Seconds before each new attempt, unless the server asks for more.
 DELAYS = (0.5, 1.0, 2.0, 4.0)
-LONGEST_DELAY, POLL_SECONDS = 30.0, 0.1
+LONGEST_DELAY = 30.0
+POLL_SECONDS = 0.1
 BUSY = (429, 500, 502, 503, 504)
 REFUSED = (400, 413, 422)  # the statuses for a request that holds a text that the server does not take, or too many
 # The limits for the bodies of an answer and of a refusal.
-MOST_BYTES, MOST_ERROR_BYTES = 64 << 20, 64 << 10
+MOST_BYTES = 64 << 20
+MOST_ERROR_BYTES = 64 << 10
 MOST_DIMENSIONS = 16_384
 
 _threads: dict[str, ThreadPoolExecutor] = {}
 
 
-class RefusedTexts(InputError):  # noqa: N818 - the server's doing
+class RefusedTextsError(InputError):
     """A server does not take these texts, and says so with a status and its own words. It may take others, or fewer."""
 
     def __init__(self, sentence: str, status: int, words: str) -> None:
         super().__init__(sentence)
-        self.status, self.words = status, words
+        self.status = status
+        self.words = words
 
 
 def fetch_vectors(
@@ -54,7 +57,7 @@ def fetch_vectors(
 ) -> np.ndarray:
     """The vectors of one request, float32 (n, D), as the server gives them.
 
-    RefusedTexts if the server refuses the texts, or so many; Stopped if ``should_stop`` returned True meanwhile;
+    RefusedTextsError if the server refuses the texts or their number; StoppedError if ``should_stop`` returned True;
     InputError if it is away, slow or busy, refuses, or does not answer with n vectors of finite numbers.
     """
     key = os.environ.get(KEY, "").strip()
@@ -62,7 +65,8 @@ def fetch_vectors(
         # An error would quote it.
         raise InputError(f"{KEY} holds signs that no key has; set it again")
     new = ThreadPoolExecutor(REQUESTS_AT_ONCE, f"endpoint {endpoint.address}")
-    threads, is_over = _threads.setdefault(endpoint.address, new), threading.Event()
+    threads = _threads.setdefault(endpoint.address, new)
+    is_over = threading.Event()
     until = time.monotonic() + seconds
     request = threads.submit(lambda: asyncio.run(_ask(endpoint, list(texts), key, is_over)))
     try:
@@ -70,7 +74,7 @@ def fetch_vectors(
             if wait([request], POLL_SECONDS).done:
                 return _vectors(request.result(), len(texts), endpoint.address)
             if should_stop is not None and should_stop():
-                raise Stopped
+                raise StoppedError
     finally:
         is_over.set()
         request.cancel()
@@ -128,7 +132,8 @@ async def _read(response: httpx2.Response, most: int) -> bytes:
 
 async def _refusal(endpoint: Endpoint, response: httpx2.Response, key: str) -> InputError:
     """The meaning of a status other than 200, with the server's own words, in which the key is not repeated."""
-    status, words = response.status_code, ""
+    status = response.status_code
+    words = ""
     if 300 <= status < 400:
         return InputError(f"{endpoint.address} redirects to another address, which is not followed; name that one")
     with suppress(httpx2.HTTPError):
@@ -142,7 +147,7 @@ async def _refusal(endpoint: Endpoint, response: httpx2.Response, key: str) -> I
     attempts = f" after {len(DELAYS) + 1} attempts" if status in BUSY else ""
     advice = f"; put its key into {KEY}" if status in (401, 403) else ""
     sentence = f"{endpoint.address} refuses {endpoint.model} with status {status}{attempts}: {words}{advice}"
-    return RefusedTexts(sentence, status, words) if status in REFUSED else InputError(sentence)
+    return RefusedTextsError(sentence, status, words) if status in REFUSED else InputError(sentence)
 
 
 def _vectors(answer: bytes, count: int, address: str) -> np.ndarray:

@@ -182,7 +182,8 @@ def push_folder(write: Callable[[Path], object], repo: str, token: str | None, p
     """
     from huggingface_hub import HfApi, errors, get_token
 
-    repo, token = repo.strip(), (token if token is not None else get_token() or "").strip()
+    repo = repo.strip()
+    token = (token if token is not None else get_token() or "").strip()
     if not is_repo_id(repo) or "/" not in repo:
         raise InputError(f"{repo[:80]!r} is no repository; give org/name, such as my-name/my-model")
     if not token.isascii() or not token.isprintable() or not token:

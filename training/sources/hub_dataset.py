@@ -154,13 +154,15 @@ def _builder(located: _Located, repo_id: str, selectors: Sequence[str]) -> tuple
     from datasets import get_dataset_config_names, load_dataset_builder
 
     revision = {"revision": located.revision} if located.revision else {}
-    config, rest = None, [part for part in selectors if part]
+    config = None
+    rest = [part for part in selectors if part]
     with _explained(repo_id):
         if selectors and selectors[0]:
             names = get_dataset_config_names(located.path, **revision)
             if selectors[0] in names or (located.revision is None and len(names) == 1 and len(selectors) > 1):
                 # Files that were put into the home folder by hand have one configuration, of whatever name.
-                config, rest = selectors[0] if selectors[0] in names else names[0], rest[1:]
+                config = selectors[0] if selectors[0] in names else names[0]
+                rest = rest[1:]
             elif len(selectors) > 1:
                 raise InputError(f"data set {repo_id} has no configuration {selectors[0]!r}; choose {_some_of(names)}")
         try:

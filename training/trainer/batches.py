@@ -2,10 +2,11 @@
 
 An epoch's rows are shuffled, cut into pools of `POOL` batches, sorted by length within each pool and cut into batches,
 whose order is shuffled again. So a batch holds sentences of similar length (the paper's smart batching, section 7),
-but other sentences together in each epoch. The order is a function of (seed, epoch): the batch of any step can be
-computed without those before it, which makes resuming exact.
+and each epoch combines other sentences. The order is a function of (seed, epoch): the batch of any step can be computed
+without the earlier batches, which makes resuming exact.
 
-Several parts of training data, with an objective each, have batches of their own, which `MixedBatches` puts in order.
+Training data may have several parts, with an objective each. Each part has its own batches, and `MixedBatches` decides
+their order.
 """
 
 import math
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor
 
 from training.data.dataset import folded
-from training.errors import Stopped
+from training.errors import StoppedError
 from training.models.encoder import Encoder
 from training.trainer.config import PROPORTIONAL, RunConfig
 from training.trainer.cross_encoder import TrainableCrossEncoder
@@ -33,10 +34,10 @@ ROWS_NAMED = 32
 
 
 class LengthGroupedSampler:
-    """The rows of each optimiser step. Each of the ``processes`` gets a batch of its own in every step.
+    """Chooses the rows of each optimiser step. Each of the ``processes`` gets its own batch in every step.
 
-    ``lengths`` (N,) are the tokens of each row's longest sentence. Rows that have one of their ``sentences`` in common
-    are kept out of the same batch as far as possible, as in-batch negatives need it; None where it does not matter.
+    ``lengths`` (N,) are the tokens of each row's longest sentence. Rows that share one of their ``sentences`` are put
+    into different batches as far as possible, as in-batch negatives need it. None if it does not matter.
     """
 
     def __init__(
@@ -52,12 +53,13 @@ class LengthGroupedSampler:
         self.seed = seed
         self.sentences = sentences
         self.processes = processes
-        # An epoch has every row once; with several processes it has a few twice.
-        self.steps_per_epoch = math.ceil(math.ceil(len(self.lengths) / batch_size) / processes)
+        # An epoch has every row once. With several processes it may repeat a few batches at the end.
+        batches = math.ceil(len(self.lengths) / batch_size)
+        self.steps_per_epoch = math.ceil(batches / processes)
         self._epoch: tuple[int, list[np.ndarray]] = (-1, [])
 
     def rows(self, step: int, process: int = 0) -> np.ndarray:
-        """Row numbers (B,) int64 of a step, which is counted from 0 over all epochs."""
+        """Returns the row numbers (B,) int64 of a step, counted from 0 over all epochs."""
         epoch, position = divmod(step, self.steps_per_epoch)
         if self._epoch[0] != epoch:
             self._epoch = (epoch, self._batches(epoch))
@@ -67,13 +69,16 @@ class LengthGroupedSampler:
     def _batches(self, epoch: int) -> list[np.ndarray]:
         random = np.random.default_rng([self.seed, epoch])
         shuffled = random.permutation(len(self.lengths))
+        pool_size = POOL * self.batch_size
         batches = []
-        for start in range(0, len(shuffled), POOL * self.batch_size):
-            pool = shuffled[start : start + POOL * self.batch_size]
-            batches += self._split(pool[np.argsort(self.lengths[pool], kind="stable")])
+        for start in range(0, len(shuffled), pool_size):
+            pool = shuffled[start : start + pool_size]
+            by_length = np.argsort(self.lengths[pool], kind="stable")
+            batches += self._split(pool[by_length])
         return [batches[i] for i in random.permutation(len(batches))]
 
     def _split(self, rows: np.ndarray) -> list[np.ndarray]:
+        """Cuts rows into batches. Rows with common sentences go into different batches as far as possible."""
         size = self.batch_size
         if self.sentences is None:
             return [rows[start : start + size] for start in range(0, len(rows), size)]
@@ -85,11 +90,12 @@ class LengthGroupedSampler:
             texts: set[str] = set()
             while remaining and len(batch) < size:
                 row = remaining.popleft()
-                is_distinct = texts.isdisjoint(self.sentences[row])
-                (batch if is_distinct else skipped).append(row)
-                if is_distinct:
+                if texts.isdisjoint(self.sentences[row]):
+                    batch.append(row)
                     texts |= self.sentences[row]
-            # There is room only if every remaining row shares a sentence with the batch.
+                else:
+                    skipped.append(row)
+            # There is room left only if every remaining row shares a sentence with the batch.
             room = size - len(batch)
             batch += skipped[:room]
             remaining.extendleft(reversed(skipped[room:]))
@@ -98,10 +104,11 @@ class LengthGroupedSampler:
 
 
 class TokenizedBatches:
-    """The training data, in the form that the objective needs, as token ids; and the rows of each step.
+    """Training data as token ids, in the form that the objective needs, and the rows of each step.
 
-    The data is tokenised once, each column with the prompt of its role. Raises Stopped if ``should_stop`` returns true
-    meanwhile. With ``uses_batch``, a fact of the objective, rows with a common sentence are in different batches.
+    The data is tokenised once, each column with the prompt of its role. Raises StoppedError if ``should_stop`` returns
+    true during that. ``uses_batch`` is an attribute of the objective: rows with a common sentence go into different
+    batches.
     """
 
     def __init__(
@@ -113,43 +120,52 @@ class TokenizedBatches:
         processes: int,
         should_stop: Callable[[], bool],
     ) -> None:
-        self.data = data = examples.data
-        # A cross-encoder reads the sentences of a row together: one column of pairs.
-        pairs = isinstance(encoder, TrainableCrossEncoder)
-        inputs: Sequence[Any] = [list(zip(*data.columns, strict=True))] if pairs else data.columns
+        self.data = examples.data
+        self.targets = examples.targets
+        inputs: Sequence[Any] = self.data.columns
+        if isinstance(encoder, TrainableCrossEncoder):
+            # A cross-encoder reads the sentences of a row together: one column of pairs.
+            inputs = [list(zip(*self.data.columns, strict=True))]
         roles = [config.role(number) for number in range(len(inputs))]
-        ids: dict[str | None, dict[Any, Any]] = {role: {} for role in roles}
-        for role, ids_of_role in ids.items():
-            reader: Any = encoder.for_role(role) if role and isinstance(encoder, Encoder) else encoder
+        self.used: set[int] = set()
+        ids: dict[str | None, dict[Any, Any]] = {}
+        for role in dict.fromkeys(roles):
+            reader: Any = encoder
+            if role and isinstance(encoder, Encoder):
+                reader = encoder.for_role(role)
             columns = (column for column, its_role in zip(inputs, roles, strict=True) if its_role == role)
             texts = list(dict.fromkeys(chain.from_iterable(columns)))
+            ids[role] = {}
             for start in range(0, len(texts), TOKENIZE_CHUNK):
                 if should_stop():
-                    raise Stopped
+                    raise StoppedError
                 chunk = texts[start : start + TOKENIZE_CHUNK]
-                ids_of_role.update(zip(chunk, reader.tokenize(chunk), strict=True))
-        self.columns: list[TokenIds] = [
-            [ids[role][text] for text in column] for column, role in zip(inputs, roles, strict=True)
-        ]
-        self.used = {token for ids_of_role in ids.values() for sentence in ids_of_role.values() for token in sentence}
-        self.targets = examples.targets
+                ids[role].update(zip(chunk, reader.tokenize(chunk), strict=True))
+            self.used.update(chain.from_iterable(ids[role].values()))
+        self.columns: list[TokenIds] = []
+        for column, role in zip(inputs, roles, strict=True):
+            self.columns.append([ids[role][text] for text in column])
+
         lengths = [max(map(len, row)) for row in zip(*self.columns, strict=True)]
-        sentences = [frozenset(map(folded, row)) for row in zip(*data.columns, strict=True)] if uses_batch else None
+        sentences = None
+        if uses_batch:
+            sentences = [frozenset(map(folded, row)) for row in zip(*self.data.columns, strict=True)]
         self.sampler = LengthGroupedSampler(lengths, config.batch_size, config.seed, sentences, processes)
 
 
 class MixedBatches:
-    """The batches of a run: each is of one of its parts, in an order that is a function of (seed, epoch).
+    """The batches of a run. Each belongs to one of its parts, in an order that is a function of (seed, epoch).
 
-    By size an epoch has all batches of all parts, shuffled (`ProportionalBatchSampler` of sentence-transformers). In
-    turn it has as many of each as the smallest part has (`RoundRobinBatchSampler`), and the next epoch goes on there.
+    With the mix "proportional" an epoch has all batches of all parts, shuffled (`ProportionalBatchSampler` of
+    sentence-transformers). With "round-robin" it has as many batches of each part as the smallest part has
+    (`RoundRobinBatchSampler`), and the next epoch continues with the following batches.
     """
 
     def __init__(self, parts: Sequence[TokenizedBatches], config: RunConfig) -> None:
         self.parts = parts
         self.seed = config.seed
         self.is_shuffled = config.mix == PROPORTIONAL
-        # The batches of each part in an epoch.
+        # The number of batches of each part in an epoch.
         self.steps = config.steps_of_parts([part.sampler.steps_per_epoch for part in parts])
         self.steps_per_epoch = sum(self.steps)
         self.used = set().union(*(part.used for part in parts))
@@ -157,30 +173,35 @@ class MixedBatches:
         self._epoch: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def part(self, step: int) -> tuple[int, int]:
-        """The part whose batch a step has, by its number, and which of that part's own steps it is."""
+        """Returns the number of the part that a step takes its batch from, and that part's own step."""
         epoch, position = divmod(step, self.steps_per_epoch)
         if self._epoch[0] != epoch:
-            order = np.tile(np.arange(len(self.parts)), self.steps[0])
+            parts = np.arange(len(self.parts))
             if self.is_shuffled:
-                parts = np.repeat(np.arange(len(self.parts)), self.steps)
-                order = np.random.default_rng([self.seed, epoch]).permutation(parts)
+                order = np.random.default_rng([self.seed, epoch]).permutation(np.repeat(parts, self.steps))
+            else:
+                order = np.tile(parts, self.steps[0])
             self._epoch = (epoch, order)
         order = self._epoch[1]
         part = int(order[position])
-        return part, epoch * self.steps[part] + int((order[:position] == part).sum())
+        earlier = int((order[:position] == part).sum())
+        return part, epoch * self.steps[part] + earlier
 
     def batch(self, step: int, process: int = 0) -> tuple[list[TokenIds], Tensor | None, int]:
-        """Token ids of each column, the targets (B,), and the number of the part that the rows of a step belong to."""
+        """Returns the token ids of each column, the targets (B,), and the number of the part of a step."""
         number, own_step = self.part(step)
         part = self.parts[number]
         rows = part.sampler.rows(own_step, process)
+        columns: list[TokenIds] = [[column[row] for row in rows] for column in part.columns]
         target = None if part.targets is None else part.targets[torch.from_numpy(rows)]
-        return [[column[row] for row in rows] for column in part.columns], target, number
+        return columns, target, number
 
     def describe_rows(self, step: int, process: int = 0) -> str:
-        """The rows of a step by their numbers in the source, such as "rows 3, 17, 20 of stsb:train"."""
+        """Names the rows of a step by their numbers in the source, such as "rows 3, 17, 20 of stsb:train"."""
         number, own_step = self.part(step)
         part = self.parts[number]
         numbers = sorted(part.data.rows[row] for row in part.sampler.rows(own_step, process))
-        more = "" if len(numbers) <= ROWS_NAMED else f" and {len(numbers) - ROWS_NAMED} more"
-        return f"rows {', '.join(map(str, numbers[:ROWS_NAMED]))}{more} of {part.data.name}"
+        text = ", ".join(map(str, numbers[:ROWS_NAMED]))
+        if len(numbers) > ROWS_NAMED:
+            text += f" and {len(numbers) - ROWS_NAMED} more"
+        return f"rows {text} of {part.data.name}"

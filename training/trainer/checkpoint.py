@@ -25,7 +25,7 @@ from training.errors import InputError, first_line
 from training.trainer.run_metrics import Figures
 from training.trainer.training_model import TrainingModel
 
-# The state that AdamW has for each weight.
+# The state of AdamW for each weight.
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
 # The prefix of the states of the random generators, as in "random:cpu".
 RANDOM = "random"
@@ -33,7 +33,7 @@ RANDOM = "random"
 
 @dataclass
 class TrainingState:
-    """The state of a run beside its weights."""
+    """The state of a run, without its weights."""
 
     step: int
     # The step of the last evaluation.
@@ -41,38 +41,36 @@ class TrainingState:
     # The losses of the batches since the last train event.
     losses: list[float] = field(default_factory=list)
     seconds: float = 0.0
-    # The number in a batch decides the rounding of sums and the dropout; 0 is not determined yet.
+    # The number of micro-batches in a batch, which decides the rounding of sums and the dropout; 0 if not yet chosen.
     micro_batches: int = 0
     baseline: Figures | None = None
-    # The cosines of the eval pairs at the first evaluation, with which later ones are compared.
+    # The cosines of the eval pairs at the first evaluation. Later evaluations are compared with them.
     cosines: list[float] | None = None
     best: Figures | None = None
     final: Figures | None = None
-    # The figures of the best model on the test split, at the end.
+    # The figures of the best model on the test split, measured at the end.
     test: Figures | None = None
 
 
 def save_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.Optimizer, state: TrainingState) -> None:
-    """Replaces the checkpoint in ``folder``. OSError if the disk is full; the previous one is still there then."""
-    weights = _trained_weights(model)
-    moments = {
-        f"{key}:{name}": torch.as_tensor(value)
-        for name, weight in weights.items()
-        for key, value in optimiser.state[weight].items()
-        if value is not None
-    }
+    """Replaces the checkpoint in ``folder``. OSError if the disk is full, which keeps the previous checkpoint."""
+    weights = {}
+    optimiser_state = {f"{RANDOM}:cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        optimiser_state[f"{RANDOM}:cuda"] = torch.cuda.get_rng_state()
+    for name, weight in _trained_weights(model).items():
+        weights[name] = weight.detach().contiguous()
+        for key, value in optimiser.state[weight].items():
+            if value is not None:
+                optimiser_state[f"{key}:{name}"] = torch.as_tensor(value)
     with replace_folder(folder, synchronises=True) as fresh:
         (fresh / "state.json").write_text(json.dumps(asdict(state), indent=2), encoding="utf-8")
-        tensors = {name: weight.detach().contiguous() for name, weight in weights.items()}
-        save_file(tensors, fresh / "weights.safetensors")
-        states = {f"{RANDOM}:cpu": torch.get_rng_state()}
-        if torch.cuda.is_available():
-            states[f"{RANDOM}:cuda"] = torch.cuda.get_rng_state()
-        save_file({**moments, **states}, fresh / "optimiser.safetensors")
+        save_file(weights, fresh / "weights.safetensors")
+        save_file(optimiser_state, fresh / "optimiser.safetensors")
 
 
 def read_checkpoint(folder: Path) -> TrainingState | None:
-    """The state of the checkpoint in ``folder``; None if there is no checkpoint. InputError if it is damaged."""
+    """Reads the state of the checkpoint in ``folder``; None without a checkpoint. InputError if it is damaged."""
     file = folder / "state.json"
     if not os.path.lexists(file):
         return None
@@ -88,28 +86,34 @@ def load_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.O
     weights = _trained_weights(model)
     saved = _load(folder / "weights.safetensors")
     moments = _load(folder / "optimiser.safetensors")
-    shapes, saved_shapes = ({name: tensor.shape for name, tensor in part.items()} for part in (weights, saved))
-    if shapes != saved_shapes:
+    shapes = {name: weight.shape for name, weight in weights.items()}
+    if shapes != {name: tensor.shape for name, tensor in saved.items()}:
         raise InputError(f"the checkpoint in {folder} is of another model or other data; start the run anew")
     for name, weight in weights.items():
         weight.copy_(saved[name])
+    is_fused = optimiser.param_groups[0].get("fused")
     try:
         for key, value in moments.items():
             kind, _, name = key.partition(":")
-            if kind != RANDOM:
-                weight = weights[name]
+            if kind == RANDOM:
+                continue
+            weight = weights[name]
+            if kind == "step":
                 # The step count is on the CPU unless the fused kernel keeps it beside the weights.
-                device = weight.device if kind != "step" or optimiser.param_groups[0].get("fused") else "cpu"
-                optimiser.state[weight][kind] = value.to(device).expand(() if kind == "step" else weight.shape)
+                step = value.to(weight.device if is_fused else "cpu")
+                optimiser.state[weight][kind] = step.expand(())
+            else:
+                optimiser.state[weight][kind] = value.to(weight.device).expand(weight.shape)
         torch.set_rng_state(moments[f"{RANDOM}:cpu"])
         if torch.cuda.is_available() and f"{RANDOM}:cuda" in moments:
             torch.cuda.set_rng_state(moments[f"{RANDOM}:cuda"])
     except (KeyError, RuntimeError, TypeError) as error:
         raise _damaged(folder / "optimiser.safetensors", error) from error
-    # An optimiser of the caller's may have any state.
-    is_adam = isinstance(optimiser, torch.optim.AdamW)
-    if is_adam and any(not state.keys() >= MOMENTS for state in optimiser.state.values()):
-        raise _damaged(folder / "optimiser.safetensors", "a moment is missing")
+    # The caller's own optimiser may have any state.
+    if isinstance(optimiser, torch.optim.AdamW):
+        for state in optimiser.state.values():
+            if not state.keys() >= MOMENTS:
+                raise _damaged(folder / "optimiser.safetensors", "a moment is missing")
 
 
 def _load(file: Path) -> dict[str, Tensor]:
@@ -120,8 +124,8 @@ def _load(file: Path) -> dict[str, Tensor]:
 
 
 def _damaged(file: Path, why: Exception | str) -> InputError:
-    why = why if isinstance(why, str) else first_line(why)
-    return InputError(f"{file} is damaged ({why}); remove the folder {file.parent} to begin the run anew")
+    reason = why if isinstance(why, str) else first_line(why)
+    return InputError(f"{file} is damaged ({reason}); remove the folder {file.parent} to begin the run anew")
 
 
 def _trained_weights(model: nn.Module) -> dict[str, nn.Parameter]:

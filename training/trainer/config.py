@@ -1,11 +1,12 @@
-"""The config of a run: everything that determines it, as one frozen pydantic model.
+"""RunConfig: the settings of a run, as one frozen pydantic model.
 
-A config is validated when it is made; a mistake is one `InputError` that names the field, the value and the remedy.
-It travels as JSON (``config.json`` in the run's folder, the job queue, the HTTP API) and comes back equal. Together
-with the data, the versions of the libraries and the number of cores (each gets a micro-batch with its own dropout) it
-determines the whole curve: in float32 on a CPU, bit for bit. The defaults are the paper's (section 3.1): batches of
-16, Adam, learning rate 2e-5, linear warm-up over 10% of the steps. Networks over word vectors have a learning rate of
-their own (`default_learning_rate`).
+A config is validated when it is made. A mistake raises one `InputError` that names the field, the value and the
+remedy. A config is stored as JSON (``config.json`` in the run's folder, the job queue, the HTTP API) and is equal when
+read back. Together with the data, the versions of the libraries and the number of cores (each gets a micro-batch with
+its own dropout) it determines the whole curve: in float32 on a CPU, bit for bit.
+
+The defaults are the paper's (section 3.1): batches of 16, Adam, learning rate 2e-5, linear warm-up over 10% of the
+steps. Networks over word vectors have another learning rate (`default_learning_rate`).
 """
 
 from __future__ import annotations
@@ -42,43 +43,44 @@ from training.trainer.settings import (
     setting,
 )
 
-# They may add objectives.
+# Plug-ins may add objectives.
 load_plugins()
 
-# Defaults for how often a run is evaluated. An evaluation costs as much as 20 steps, and a curve needs its points.
+# Defaults for how often a run is evaluated. An evaluation costs as much as 20 steps, and a curve needs enough points.
 STEPS_PER_EVALUATION = 100
-# The evaluation of the base comes on top.
+# Without the evaluation of the base.
 MIN_EVALUATIONS = 4
 MAX_EVALUATIONS = 20
 
 LEARNING_RATE = 2e-5
-# For masked language modelling: from random weights, and from trained ones.
+# For masked language modelling, by whether it starts from random weights.
 LANGUAGE_MODEL_LEARNING_RATES = {True: 1e-3, False: 1e-4}
 # Adam's own default, as 2e-5 hardly moves the random weights of an LSTM in an epoch.
 WORD_ENCODER_LEARNING_RATE = 1e-3
 
-
-def default_learning_rate(base: str, objective: str | None = None) -> float:
-    """The learning rate of a run from ``base`` that has none of its own."""
-    if objective in OBJECTIVES and OBJECTIVES[objective].predicts_tokens:
-        return LANGUAGE_MODEL_LEARNING_RATES[base.startswith("scratch:")]
-    return WORD_ENCODER_LEARNING_RATE if base.partition("?")[0].strip() in WORD_ENCODERS else LEARNING_RATE
-
-
-def names_of(data: str) -> tuple[DataName, ...]:
-    """The parts of training data by their names; data in memory is one."""
-    return (DataName(data),) if is_own(data) else DataName.parse_joined(data)
-
-
 # The heads of a cross-encoder, see `training.trainer.cross_encoder`.
 JOINT = "joint"
 CLASSIFIER = "classifier"
-# The names are those of sentence-transformers.
-PROPORTIONAL, ROUND_ROBIN = MIXES = ("proportional", "round-robin")
+# The names are the same as in sentence-transformers.
+PROPORTIONAL = "proportional"
+ROUND_ROBIN = "round-robin"
+
+
+def default_learning_rate(base: str, objective: str | None = None) -> float:
+    """Returns the learning rate of a run whose config does not set it."""
+    if objective in OBJECTIVES and OBJECTIVES[objective].predicts_tokens:
+        return LANGUAGE_MODEL_LEARNING_RATES[base.startswith("scratch:")]
+    name = base.partition("?")[0].strip()
+    return WORD_ENCODER_LEARNING_RATE if name in WORD_ENCODERS else LEARNING_RATE
+
+
+def names_of(data: str) -> tuple[DataName, ...]:
+    """Splits the name of training data into the names of its sets. Data in memory is one set."""
+    return (DataName(data),) if is_own(data) else DataName.parse_joined(data)
 
 
 class Part(NamedTuple):
-    """Training data that a run learns from by one objective. A batch has rows of one part alone."""
+    """Training data with one objective. Each batch has rows of a single part."""
 
     data: str
     objective: str
@@ -89,16 +91,29 @@ class Part(NamedTuple):
 
 
 class RunConfig(BaseModel):
-    """The settings of one run. Raises InputError for a field that is unknown or has a value that cannot be used.
+    """The settings of one run. docs/train.md describes every field, with its default.
 
-    ``train_data`` and ``eval_data`` are names for `training.data.load.load_data`; the form that the objective needs is
-    derived from them. Without ``eval_data`` a tenth of your own data is held out (`HELD_OUT`), and other runs are
-    evaluated on STSb dev. Sets of which one states an objective ("stsb:train=cosent+pairs.csv=mnrl", or a list) are
-    `parts`: each has batches of its own, in the order of ``mix``. ``eval_data`` None evaluates on random pairs of the
-    training data alone. ``pooling`` None is the base's own. ``learning_rate``, if not given, is the base's
-    `default_learning_rate`. ``eval_every`` None evaluates about every 100 steps, but 4 to 20 times a run.
+    Args:
+        objective: the name of an objective, such as regression, mnrl or softmax.
+        train_data: a name for `training.data.load.load_data`, converted to the form that the objective needs. Several
+            sets are joined by "+", or given as a list. If one of them names its objective, as in
+            "stsb:train=cosent+pairs.csv=mnrl", they become `parts`, each with its own batches, in the order of ``mix``.
+        eval_data: a name too. The default is STSb dev, or a tenth of your own training data (`HELD_OUT`). None
+            evaluates on random pairs of the training data only.
+        pooling: None keeps the base's.
+        learning_rate: the default depends on the base (`default_learning_rate`).
+        eval_every: None evaluates about every 100 steps, but 4 to 20 times a run.
 
-    docs/train.md describes every field, with its default.
+    Raises:
+        InputError: a field is unknown, or its value cannot be used.
+
+    Example::
+
+        from sbert_lab import RunConfig
+
+        config = RunConfig("mnrl", base="all-MiniLM-L6-v2", train_data="all-nli", batch_size=64)
+        print(config)  # the fields that differ from the defaults
+        print(config.replace(seed=1).to_json())
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
@@ -133,7 +148,10 @@ class RunConfig(BaseModel):
         joint="+",
     )
     mix: str = setting(
-        PROPORTIONAL, "Mixing", "with several data sets: batches in proportion to their size, or in turn", choices=MIXES
+        PROPORTIONAL,
+        "Mixing",
+        "with several data sets: batches in proportion to their size, or in turn",
+        choices=(PROPORTIONAL, ROUND_ROBIN),
     )
     eval_data: OptionalData = setting(
         "stsb:dev",
@@ -236,17 +254,22 @@ class RunConfig(BaseModel):
     name: str = setting("", "Name", "what to call the run", words="named after its settings")
 
     def __init__(self, objective: str | None = None, /, **values: Any) -> None:
-        values = {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
+        for name, value in values.items():
+            if isinstance(value, Path):
+                values[name] = str(value)
         if objective is not None:
             values["objective"] = objective
-        if isinstance(data := joined(values.get("train_data")), str):
-            objectives = [name.objective for name in names_of(data)]
-            # Sets that all have an objective need none of the run.
-            if objectives[0] and all(objectives):
+        data = joined(values.get("train_data"))
+        if isinstance(data, str):
+            data_names = names_of(data)
+            objectives = [name.objective for name in data_names]
+            # If every set names an objective, the run needs none.
+            if all(objectives):
                 values["objective"] = objectives[0]
-            if "eval_data" not in values and (is_own(data) or names_of(data)[0].exists):
+            if "eval_data" not in values and (is_own(data) or data_names[0].exists):
                 values["eval_data"] = HELD_OUT
-        if "learning_rate" not in values and isinstance(base := values.get("base", DEFAULT_MODEL), str):
+        base = values.get("base", DEFAULT_MODEL)
+        if "learning_rate" not in values and isinstance(base, str):
             values["learning_rate"] = default_learning_rate(base, values.get("objective"))
         try:
             super().__init__(**values)
@@ -254,7 +277,7 @@ class RunConfig(BaseModel):
             raise InputError(_describe(error.errors()[0])) from None
 
     def __repr__(self) -> str:
-        """The fields that differ from the defaults."""
+        """Shows the fields that differ from the defaults."""
         changes = [f"{name}={value!r}" for name, value in self if value != SETTINGS[name].default]
         return f"{type(self).__name__}({', '.join(changes)})"
 
@@ -262,9 +285,11 @@ class RunConfig(BaseModel):
     @classmethod
     def _is_a_choice(cls, value: Any, info: ValidationInfo) -> Any:
         choices = SETTINGS[str(info.field_name)].choices
-        if choices and value not in choices and not (info.field_name == "objective" and is_own(value)):
-            raise ValueError(f"{info.field_name} {value!r} is unknown; choose {', '.join(filter(None, choices))}")
-        return value
+        if not choices or value in choices:
+            return value
+        if info.field_name == "objective" and is_own(value):
+            return value
+        raise ValueError(f"{info.field_name} {value!r} is unknown; choose {', '.join(filter(None, choices))}")
 
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:
@@ -285,13 +310,14 @@ class RunConfig(BaseModel):
             odd = next(part.objective for part in parts if part.facts.scores_pairs or part.facts.predicts_tokens)
             raise ValueError(f"{odd} trains another kind of model than the other objectives; train them apart")
         learner = self.objective_class
-        if not learner.trains_vectors() and (self.pooling or self.matryoshka_dims or self.role(0)):
+        sets_vectors = self.pooling or self.matryoshka_dims or self.role(0)
+        if sets_vectors and not learner.trains_vectors():
             raise ValueError(f"{objective} trains no sentence vectors; leave out pooling, matryoshka_dims and prompts")
         if self.vocabulary_size and not (learner.predicts_tokens and self.base.startswith("scratch:")):
             raise ValueError(
                 "vocabulary_size is for mlm from random weights (scratch:…); any other base has a vocabulary"
             )
-        if self.objective_class.scores_pairs and DataName.parse(self.eval_data or "").is_retrieval:
+        if learner.scores_pairs and DataName.parse(self.eval_data or "").is_retrieval:
             raise ValueError(f"{objective} is evaluated on pairs; choose dev data of pairs, not {self.eval_data}")
         if self.max_tokens and self.mini_batch_size:
             raise ValueError("max_tokens and mini_batch_size both say what is computed at a time; give one of them")
@@ -304,7 +330,7 @@ class RunConfig(BaseModel):
         if not students and self.teacher is not None:
             others = " or ".join(names(lambda objective: objective.needs_teacher()))
             raise ValueError(f"{objective} has no teacher; leave it out, or choose {others}")
-        if self.mine_negatives and not self.objective_class.can_mine_negatives:
+        if self.mine_negatives and not learner.can_mine_negatives:
             others = ", ".join(names(lambda objective: objective.can_mine_negatives))
             raise ValueError(f"mine_negatives is for {others}; {objective} takes no negatives")
         if self.mine_negatives and len(parts) > 1:
@@ -313,45 +339,58 @@ class RunConfig(BaseModel):
 
     @property
     def objective_class(self) -> type[Objective]:
-        """The class of the objective, which has all facts about it; with several parts, that of the first."""
+        """The class of the objective, which holds all facts about it. With several parts it is the first part's."""
         return self.parts[0].facts
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The parts of the training data: joined data is one, unless one of its names has an objective."""
+        """The parts of the training data. Joined data is one part, unless one of its sets names an objective."""
         data = names_of(self.train_data)
         if not any(name.objective for name in data):
             return (Part(self.train_data, self.objective),)
-        return tuple(Part(str(replace(name, objective=None)), name.objective or self.objective) for name in data)
+        parts = []
+        for name in data:
+            parts.append(Part(str(replace(name, objective=None)), name.objective or self.objective))
+        return tuple(parts)
 
     def steps_of_parts(self, batches: Sequence[int]) -> list[int]:
-        """The batches that an epoch takes of each part: all, or in turn until one part has no more."""
-        return [min(batches)] * len(batches) if self.mix == ROUND_ROBIN else list(batches)
+        """Returns the batches of each part in an epoch: all, or as many as the smallest part has if they take turns."""
+        if self.mix == ROUND_ROBIN:
+            return [min(batches)] * len(batches)
+        return list(batches)
 
     def role(self, column: int) -> str | None:
-        """The role that decides the prompt of a column, query or document; None if all have the base's."""
-        has_roles = self.query_prompt is not None or self.document_prompt is not None
-        return ("document" if column else "query") if has_roles else None
+        """Returns the role of a column, query or document, which decides its prompt. None if the base decides it."""
+        if self.query_prompt is None and self.document_prompt is None:
+            return None
+        return "document" if column else "query"
 
     def total_steps(self, batches: int) -> int:
-        """The optimiser steps of a run whose epoch has so many batches."""
-        return self.max_steps or max(1, math.ceil(self.epochs * batches / self.gradient_accumulation_steps))
+        """Returns the optimiser steps of a run, from the number of batches in an epoch."""
+        if self.max_steps:
+            return self.max_steps
+        return max(1, math.ceil(self.epochs * batches / self.gradient_accumulation_steps))
 
     def evaluate_every(self, steps: int) -> int:
-        """The number of steps between two evaluations in a run of ``steps`` steps."""
+        """Returns the number of steps between two evaluations in a run of ``steps`` steps."""
         evaluations = min(max(round(steps / STEPS_PER_EVALUATION), MIN_EVALUATIONS), MAX_EVALUATIONS)
         return self.eval_every or max(1, steps // evaluations)
 
     def replace(self, **changes: Any) -> RunConfig:
-        """A copy with some fields changed, validated; fields that nobody has set follow the others."""
-        return RunConfig(**{**{name: getattr(self, name) for name in self.model_fields_set}, **changes})
+        """Returns a validated copy with some fields changed. Fields that were never set take their defaults anew."""
+        values = {name: getattr(self, name) for name in self.model_fields_set}
+        return RunConfig(**values | changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in self.model_dump().items()}
+        """Returns plain values for JSON."""
+        values = self.model_dump()
+        for name, value in values.items():
+            if isinstance(value, tuple):
+                values[name] = list(value)
+        return values
 
     def to_json(self) -> str:
-        """Indented JSON, which ``model_validate_json`` reads back to an equal config."""
+        """Returns indented JSON, which ``model_validate_json`` reads back as an equal config."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
 
 
@@ -360,7 +399,7 @@ CHOICES = {name: setting.choices for name, setting in SETTINGS.items() if settin
 
 
 def _describe(error: Mapping[str, Any]) -> str:
-    """A sentence on a validation error, with the field, the value and the remedy."""
+    """Describes a validation error in a sentence, with the field, the value and the remedy."""
     field = str(error["loc"][0]) if error["loc"] else ""
     value = error["input"]
     if error["type"] == "value_error":
@@ -374,4 +413,5 @@ def _describe(error: Mapping[str, Any]) -> str:
         return f"{field} is {value!r}, but {facts.help} must be {facts.range}"
     if error["type"] == "string_pattern_mismatch":
         return f"{field} is empty; give a name or a path"
-    return f"{field} is {value!r}, but must be {'true or false' if error['type'] == 'bool_type' else 'text'}"
+    values = "true or false" if error["type"] == "bool_type" else "text"
+    return f"{field} is {value!r}, but must be {values}"

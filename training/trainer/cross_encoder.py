@@ -2,15 +2,15 @@
 
 There are two kinds of head:
 
-    joint       a `JointPairModel`: its score starts from the cosine of the bi-encoder that it is made from, of BERT or
-                MPNet with mean pooling
-    classifier  the sequence-classification head of transformers, one logit, of random weights; over any bi-encoder or
-                BERT. sentence-transformers' CrossEncoder opens the folder too
+    joint       a `JointPairModel`. Its score starts as the cosine of the bi-encoder that it is made from, which must be
+                a BERT or MPNet with mean pooling
+    classifier  the sequence-classification head of transformers, with one logit and random weights, on any bi-encoder
+                or BERT. sentence-transformers' CrossEncoder opens the folder too
 
-A run can also start from a cross-encoder of either kind, with the head that it has.
+A run can also start from a cross-encoder of either kind, and keeps its head.
 
-The evaluation scores the pairs of the eval data, in the form that the objective makes of them: the rank correlation
-with gold scores (spearman), or the average_precision for data with labels, and the loss of the objective.
+The evaluation scores the pairs of the eval data, after the objective's transform. It measures the rank correlation with
+gold scores (spearman), or the average_precision for data with labels, and the loss of the objective.
 """
 
 import copy
@@ -46,34 +46,40 @@ from training.trainer.config import CLASSIFIER, JOINT, RunConfig
 from training.trainer.run_metrics import Figures
 from training.trainer.teacher import Examples
 
-# The name in the config of a model of sentence-transformers.
+# The name of the activation in sentence-transformers' configs.
 SIGMOID = "torch.nn.modules.activation.Sigmoid"
 
 
 class TrainableCrossEncoder:
-    """A cross-encoder in training, with float32 weights and the interface of an `Encoder` that a run needs.
+    """A cross-encoder in training, with float32 weights. It has the part of the interface of `Encoder` that a run uses.
 
     ``backbone`` is a sequence classifier of transformers, or a `JointPairModel`. The vector of a pair is its logit.
     """
 
-    pooling, normalizes, full_dimension = None, False, 1
+    pooling = None
+    normalizes = False
+    full_dimension = 1
 
     def __init__(
         self, name: str, backbone: Any, tokenizer: Any, max_length: int | None, dtype: torch.dtype, source: str
     ) -> None:
-        self.name, self.backbone, self.tokenizer, self.dtype, self.source = name, backbone, tokenizer, dtype, source
+        self.name = name
+        self.backbone = backbone
+        self.tokenizer = tokenizer
+        self.dtype = dtype
+        self.source = source
         self.is_joint = isinstance(backbone, JointPairModel)
         longest = max_input_length(tokenizer, backbone.transformer if self.is_joint else backbone.base_model)
         if max_length is not None and max_length > longest:
             raise InputError(f"max_length is {max_length}, but {name} takes {longest} tokens at most")
         self.head = backbone.head if self.is_joint else nn.Sequential()
         self.has_token_types = "token_type_ids" in tokenizer.model_input_names
-        # Each pair becomes token ids of both sentences or, with a joint head, of each.
+        # The token ids of a pair are one sequence or, with a joint head, one for each sentence.
         self.tokenize = PairTokenizer(tokenizer, max_length or longest, separately=self.is_joint)
 
     @classmethod
     def load(cls, config: RunConfig, device: str, home: str | Path | None = None) -> Self:
-        """The model that a run starts from. InputError if the base has no transformer of this kind."""
+        """Loads the model that a run starts from. InputError if the base cannot become a cross-encoder."""
         name = ModelName.parse(config.base)
         if name != name.weights:
             raise InputError(
@@ -81,28 +87,36 @@ class TrainableCrossEncoder:
             )
         if name.is_scratch:
             encoder = Encoder.load(name, None, config.dtype, device, home, config.seed)
-        elif isinstance(opened := open_model(name, None, config.dtype, device, home), CrossEncoder):
-            is_joint = isinstance(opened.scorer, JointPairModel)
-            if not (opened.folder / "config.json").is_file():
-                raise InputError(
-                    f"{config.base} is an adapter, which a run cannot continue; start from its base, a sentence encoder"
-                )
-            if config.head not in (AUTO, JOINT if is_joint else CLASSIFIER):
-                raise InputError(f"{config.base} is a cross-encoder, which keeps its head; leave {config.head} out")
-            model: Any = opened.scorer if is_joint else opened.scorer.transformer
-            tokenizer = open_tokenizer(ModelFolder.read(opened.folder))
-            model = model.float().requires_grad_()
-            return cls(opened.name, model, tokenizer, config.max_length, opened.dtype, opened.source)
-        elif isinstance(opened, PairModel):
-            raise of_the_library(config.base, opened.kind)
         else:
+            opened = open_model(name, None, config.dtype, device, home)
+            if isinstance(opened, CrossEncoder):
+                return cls._continued(opened, config)
+            if isinstance(opened, PairModel):
+                raise of_the_library(config.base, opened.kind)
             encoder = required(opened, Encoder)
         longest = config.max_length
         if config.head == JOINT or (config.head == AUTO and can_start_joint(encoder)):
-            model, longest = JointPairModel(encoder.backbone).to(encoder.device), longest or encoder.max_length
+            model: Any = JointPairModel(encoder.backbone).to(encoder.device)
+            longest = longest or encoder.max_length
         else:
             model = classifier_over(encoder, config.seed)
         return cls(encoder.name, model, encoder.tokenizer, longest, encoder.dtype, encoder.source)
+
+    @classmethod
+    def _continued(cls, opened: CrossEncoder, config: RunConfig) -> Self:
+        """Makes the model of a run that starts from a cross-encoder."""
+        is_joint = isinstance(opened.scorer, JointPairModel)
+        if not (opened.folder / "config.json").is_file():
+            raise InputError(
+                f"{config.base} is an adapter, which a run cannot continue; start from its base, a sentence encoder"
+            )
+        if config.head not in (AUTO, JOINT if is_joint else CLASSIFIER):
+            raise InputError(f"{config.base} is a cross-encoder, which keeps its head; leave {config.head} out")
+        model: Any = opened.scorer if is_joint else opened.scorer.transformer
+        tokenizer = open_tokenizer(ModelFolder.read(opened.folder))
+        # A model in bfloat16 is trained in float32 too.
+        model = model.float().requires_grad_()
+        return cls(opened.name, model, tokenizer, config.max_length, opened.dtype, opened.source)
 
     @property
     def device(self) -> torch.device:
@@ -117,7 +131,7 @@ class TrainableCrossEncoder:
         return self
 
     def logits(self, pairs: Sequence[Pair], should_stop: ShouldStop | None = None) -> np.ndarray:
-        """The logits (N,) float32 of the weights as they are now, in the precision of the finished model."""
+        """Computes logits (N,) float32 with the current weights, in the precision of the finished model."""
         copied = copy.deepcopy(self.backbone).eval()
         scorer = copied if self.is_joint else SequenceClassifier(copied, self.has_token_types)
         scorer.transformer.to(self.dtype)
@@ -127,7 +141,7 @@ class TrainableCrossEncoder:
         return model.predict(pairs, should_stop=should_stop)
 
     def save(self, folder: str | Path) -> None:
-        """Writes a folder for `CrossEncoder.load`, and a classifier for sentence-transformers, in place of a model."""
+        """Writes a folder for `CrossEncoder.load`, in place of a model. sentence-transformers opens classifiers too."""
         target = check_replaceable(folder)
         model = self.backbone.transformer if self.is_joint else self.backbone
         if not self.is_joint:
@@ -141,10 +155,11 @@ class TrainableCrossEncoder:
 
 
 def classifier_over(encoder: Encoder, seed: int = 0) -> nn.Module:
-    """An encoder's transformer with a sequence-classification head of one logit and random weights, float32.
+    """Adds a sequence-classification head with one logit and random weights to an encoder's transformer, float32.
 
-    InputError if it has none, or transformers has no such head for it.
+    InputError if the encoder has no transformer, or transformers has no such head for it.
     """
+    # transformers takes seconds to import.
     from transformers import AutoModelForSequenceClassification
     from transformers.modeling_layers import GenericForSequenceClassification
 
@@ -157,9 +172,11 @@ def classifier_over(encoder: Encoder, seed: int = 0) -> nn.Module:
                 torch.manual_seed(seed)
                 model = AutoModelForSequenceClassification.from_config(settings).float()
             missing, _ = model.base_model.load_state_dict(encoder.backbone.state_dict(), strict=False)
-            # The pooler is part of the head. A decoder's head reads the last token, which padding hides in training.
+            # The pooler is part of the head.
             is_whole = all(name.startswith("pooler.") for name in missing)
-            if is_whole and not isinstance(model, GenericForSequenceClassification):
+            # A decoder's head reads the last token, which padding hides in training.
+            is_decoder = isinstance(model, GenericForSequenceClassification)
+            if is_whole and not is_decoder:
                 return model.to(encoder.device)
         except (ValueError, RuntimeError, AttributeError) as error:
             why = f"has no head for pairs ({first_line(error)})"
@@ -167,26 +184,33 @@ def classifier_over(encoder: Encoder, seed: int = 0) -> nn.Module:
 
 
 def can_start_joint(encoder: Encoder) -> bool:
-    """Whether a `JointPairModel` can begin with its cosine, which has to be that of a trained encoder."""
-    folder, config = encoder.model_format.transformer, cast("Any", encoder.backbone).config
+    """Tells whether a `JointPairModel` can start from the cosine of an encoder, which must be trained for it."""
+    if ModelName.parse(encoder.name).is_scratch or encoder.pooling != "mean" or len(encoder.head):
+        return False
+    config = cast("Any", encoder.backbone).config
+    folder = encoder.model_format.transformer
+    # A folder of sentence-transformers, so not a language model that was never trained to compare sentences.
     is_trained = any((path / "modules.json").is_file() for path in (folder, folder.parent))
-    is_trained = is_trained and not ModelName.parse(encoder.name).is_scratch
-    is_mean = encoder.pooling == "mean" and not len(encoder.head)
-    return is_trained and is_mean and getattr(config, "model_type", None) in ARCHITECTURES
+    return is_trained and getattr(config, "model_type", None) in ARCHITECTURES
 
 
 def head_modules(backbone: Any) -> list[str]:
-    """The modules of a sequence classifier that belong to its head, by name; none for a transformer alone."""
+    """Names the modules of a sequence classifier that belong to its head; none for a transformer without head."""
     transformer = backbone.base_model
     if transformer is backbone:
         return []
-    others = [(name, child) for name, child in backbone.named_children() if child is not transformer]
-    heads = [name for name, child in others if next(child.parameters(), None) is not None]
-    return heads + ["pooler"] * (getattr(transformer, "pooler", None) is not None)
+    heads = []
+    for name, child in backbone.named_children():
+        has_weights = next(child.parameters(), None) is not None
+        if child is not transformer and has_weights:
+            heads.append(name)
+    if getattr(transformer, "pooler", None) is not None:
+        heads.append("pooler")
+    return heads
 
 
 class PairEvaluator:
-    """Scores the pairs of the eval data, always the same. Without eval data nothing is measured."""
+    """Scores the pairs of the eval data, the same ones in every evaluation. Without eval data it measures nothing."""
 
     def __init__(self, examples: Examples | None) -> None:
         self.examples = examples
@@ -195,13 +219,15 @@ class PairEvaluator:
             raise InputError(f"{examples.data.name} needs pairs that belong together and others, to be evaluated on")
 
     def measure(self, model: TrainableCrossEncoder, objective: nn.Module, should_stop: ShouldStop | None) -> Figures:
-        """The figures listed above. Raises Stopped if ``should_stop`` returns true meanwhile."""
+        """Returns the figures listed above. Raises StoppedError if ``should_stop`` returns true."""
         if self.examples is None or self.examples.targets is None:
             return {}
-        data, gold = self.examples.data, self.examples.targets.values
+        data = self.examples.data
+        gold = self.examples.targets.values
         logits = model.logits(list(zip(*data.columns, strict=True)), should_stop)
         with torch.no_grad():
             loss = float(objective([torch.from_numpy(logits)[:, None]], gold))
         if data.scores is not None:
             return {**spearman_or_reason(logits, gold.numpy()), "loss": loss}
-        return {"average_precision": precision_recall(logits, gold.numpy()).average_precision, "loss": loss}
+        curve = precision_recall(logits, gold.numpy())
+        return {"average_precision": curve.average_precision, "loss": loss}

@@ -1,21 +1,22 @@
 """The evaluation of a run: the eval data, and random pairs that show a collapse.
 
-    ndcg@10 …     of retrieval data, with map@10, mrr@10 and recall@10 (`training.evaluation.retrieval`)
-    mrr@10        of pairs without scores, with accuracy@1 and ``queries``: whether each first sentence finds a partner
+    ndcg@10 …     for retrieval data, with map@10, mrr@10 and recall@10 (`training.evaluation.retrieval`)
+    mrr@10        for pairs without scores, with accuracy@1 and ``queries``: whether each first sentence finds a partner
                   among the second ones (`training.evaluation.retrieval.find_partners`)
-    changed       of such pairs, the one whose cosine has changed most since the first evaluation
-    spearman      rank correlation of cosine and gold score, -1 to 1, if the eval data has scores; None where it is
+    changed       for such pairs, the one whose cosine has changed most since the first evaluation
+    spearman      rank correlation of cosine and gold score, -1 to 1, if the eval data has scores; None if it is
                   undefined, and ``undefined`` is the reason in words
-    accuracy      fraction of triplets whose anchor is nearer to the positive by cosine, if it has triplets
-    loss          the objective's, if the data has the form that it needs; not for simcse, whose loss needs dropout
+    accuracy      fraction of triplets whose anchor is nearer to the positive by cosine, if the data has triplets
+    loss          the objective's loss, if the data has the form that it needs; not for simcse, which needs dropout
     by_dimension  spearman or accuracy of vectors truncated to each of the config's matryoshka_dims, by dimension
     alignment …   see `training.evaluation.diagnostics`; ``collapsed`` is null, or the reason in words
 
-Sentences that have one prompt are encoded in one call, in the precision that the finished model will be used in.
+Sentences with the same prompt are encoded in one call, in the precision in which the finished model will be used.
 """
 
 import random
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 import torch
@@ -35,14 +36,18 @@ from training.trainer.config import RunConfig
 from training.trainer.run_metrics import Figures, main_metric
 from training.trainer.teacher import Examples
 
-Vectors = dict[str | None, np.ndarray]  # (N, D) of the sentences with the prompt of each role
+Vectors = dict[str | None, np.ndarray]  # by role: (N, D), the sentences with the prompt of that role
 
 
 class Evaluator:
-    """Evaluates an encoder, always on the same sentences: those of the eval data, as loaded, and of ``training``.
+    """Evaluates an encoder, always on the same sentences.
 
-    The loss is measured on the rows of ``loss``, which have the form that the objective needs. ``before`` are the
-    cosines of pairs without scores at the first evaluation, which returns them as ``cosines``; None before it.
+    Args:
+        training: the training data, which random pairs are drawn from.
+        dev: the eval data as loaded.
+        loss: the rows that the loss is measured on, in the form that the objective needs.
+        config: the config of the run.
+        before: the cosines of pairs without scores at the first evaluation, which returns them as ``cosines``.
     """
 
     def __init__(
@@ -60,10 +65,12 @@ class Evaluator:
         self.batch_size = config.batch_size
         self.dims = config.matryoshka_dims
         self.role = config.role
-        sentences = list(dict.fromkeys(text for part in training for column in part.columns for text in column))
+        columns = chain.from_iterable(part.columns for part in training)
+        sentences = list(dict.fromkeys(chain.from_iterable(columns)))
         generator = random.Random(config.seed)
         self.random_sentences = generator.sample(sentences, min(RANDOM_SENTENCES, len(sentences)))
         self.plain_sentences = plain_sentences()
+        # None comes first: the copies of the encoder for the other roles share its inference weights.
         by_role: dict[str | None, list[str]] = {None: self.random_sentences + self.plain_sentences}
         parts = [] if self.data is None else [self.data]
         if loss is not None:
@@ -71,13 +78,15 @@ class Evaluator:
         for part in parts:
             for number, column in enumerate(part.columns):
                 by_role.setdefault(self.role(number), []).extend(column)
-        self._rows = {role: {text: row for row, text in enumerate(dict.fromkeys(of))} for role, of in by_role.items()}
+        # The row of each distinct sentence of a role.
+        self._rows: dict[str | None, dict[str, int]] = {}
+        for role, texts in by_role.items():
+            self._rows[role] = {text: row for row, text in enumerate(dict.fromkeys(texts))}
 
     def measure(self, encoder: Encoder, objective: nn.Module, should_stop: ShouldStop | None) -> Figures:
-        """The figures listed above. Raises Stopped if ``should_stop`` returns true during encoding."""
+        """Returns the figures listed above. Raises StoppedError if ``should_stop`` returns true during encoding."""
         vectors: Vectors = {}
         figures: Figures = {}
-        # The first has no role, and its copy of the weights serves all.
         for role, row in self._rows.items():
             reader = encoder.for_role(role) if role else encoder
             vectors[role] = reader.encode(list(row), normalize=False, should_stop=should_stop)
@@ -85,35 +94,43 @@ class Evaluator:
             result = evaluate_retrieval(encoder, self.retrieval, cutoffs=(10,), should_stop=should_stop)
             figures |= {name: float(values.mean()) for name, values in result.values.items()}
         if self.data is not None:
-            columns = [self._of(column, vectors, self.role(number)) for number, column in enumerate(self.data.columns)]
+            columns = self._vectors_of(self.data, vectors)
             figures |= _compare(self.data, columns)
             if self.data.kind == PAIRS:
                 figures |= self._changes(self.data, cosine(columns[0], columns[1]))
-            if self.dims and (name := main_metric(figures)):
-                shorter = {dim: [column[:, :dim] for column in columns] for dim in self.dims}
-                values = {str(dim): _compare(self.data, shorter[dim])[name] for dim in self.dims}
-                figures["by_dimension"] = {dim: value for dim, value in values.items() if value is not None}
+            metric = main_metric(figures)
+            if self.dims and metric:
+                figures["by_dimension"] = {}
+                for dim in self.dims:
+                    value = _compare(self.data, [column[:, :dim] for column in columns])[metric]
+                    if value is not None:
+                        figures["by_dimension"][str(dim)] = value
         if self.loss is not None:
-            of_loss = enumerate(self.loss.data.columns)
-            columns = [self._of(column, vectors, self.role(number)) for number, column in of_loss]
-            figures["loss"] = self._mean_loss(columns, self.loss, objective)
-        figures |= diagnose(self._of(self.random_sentences, vectors), self._of(self.plain_sentences, vectors))
+            figures["loss"] = self._mean_loss(self._vectors_of(self.loss.data, vectors), self.loss, objective)
+        random_vectors = self._column(self.random_sentences, vectors)
+        figures |= diagnose(random_vectors, self._column(self.plain_sentences, vectors))
         figures["collapsed"] = collapsed(figures)
         return figures
 
     def _changes(self, pairs: Dataset, cosines: np.ndarray) -> Figures:
+        """Returns the pair whose cosine has changed most, or the cosines at the first evaluation."""
         if self.before is None:
             self.before = cosines.tolist()
             return {"cosines": self.before}
         row = int(np.abs(cosines - self.before).argmax())
         return {"changed": [column[row] for column in pairs.columns]}
 
-    def _of(self, column: Sequence[str], vectors: Vectors, role: str | None = None) -> np.ndarray:
-        return vectors[role][[self._rows[role][text] for text in column]]
+    def _vectors_of(self, data: Dataset, vectors: Vectors) -> list[np.ndarray]:
+        """Returns the vectors (N, D) of each column."""
+        return [self._column(column, vectors, self.role(number)) for number, column in enumerate(data.columns)]
+
+    def _column(self, sentences: Sequence[str], vectors: Vectors, role: str | None = None) -> np.ndarray:
+        rows = [self._rows[role][text] for text in sentences]
+        return vectors[role][rows]
 
     @torch.no_grad()
     def _mean_loss(self, columns: list[np.ndarray], examples: Examples, objective: nn.Module) -> float:
-        """The objective's mean loss over the rows, in batches as large as in training."""
+        """Computes the objective's mean loss over the rows, in batches as large as in training."""
         device = next(objective.parameters(), torch.empty(0)).device
         total = 0.0
         rows = len(examples.data)
@@ -126,15 +143,17 @@ class Evaluator:
 
 
 def _compare(data: Dataset, columns: list[np.ndarray]) -> Figures:
-    """The figures that compare the vectors (N, D) of each column with the gold scores or the order of triplets."""
+    """Compares the vectors (N, D) of each column with the gold scores, or with the order of triplets."""
     if data.kind == SCORED:
         gold = np.asarray(data.scores)
-        positive = gold >= POSITIVE_FROM
+        is_positive = gold >= POSITIVE_FROM
         figures: Figures = {**spearman_or_reason(cosine(columns[0], columns[1]), gold)}
-        if positive.any():
-            figures["alignment"] = alignment(columns[0][positive], columns[1][positive])
+        if is_positive.any():
+            figures["alignment"] = alignment(columns[0][is_positive], columns[1][is_positive])
         return figures
     if data.kind == TRIPLETS:
-        nearer = cosine(columns[0], columns[1]) > cosine(columns[0], columns[2])
-        return {"accuracy": float(nearer.mean()), "alignment": alignment(columns[0], columns[1])}
-    return dict(find_partners(data, columns)) if data.kind == PAIRS else {}
+        is_nearer = cosine(columns[0], columns[1]) > cosine(columns[0], columns[2])
+        return {"accuracy": float(is_nearer.mean()), "alignment": alignment(columns[0], columns[1])}
+    if data.kind == PAIRS:
+        return dict(find_partners(data, columns))
+    return {}

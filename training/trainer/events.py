@@ -2,11 +2,11 @@
 
 Each event is a dictionary, passed to a callback and appended to ``events.jsonl``. Every line is flushed, so other
 processes can follow the file during the run. Resuming from a checkpoint first removes the events after it, so that the
-file holds one curve; a reader that keeps a position in the file has to start again when the file has become shorter.
+file holds one curve. A reader that keeps a position in the file has to start again when the file has become shorter.
 
-The trackers are those of accelerate for TensorBoard and trackio, optional packages that a run names. A figure is called
-as in the events, with the kind of the event before it: ``train/loss``, ``train/lr``, ``eval/spearman``,
-``eval/by_dimension/64``.
+The trackers of accelerate write figures to TensorBoard and trackio, optional packages that a run names in
+``report_to``. A figure has the name of its field after the kind of the event: ``train/loss``, ``train/lr``,
+``eval/spearman``, ``eval/by_dimension/64``.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ Event = dict[str, Any]
 OnEvent = Callable[[Event], object]
 
 PROJECT = "sbert-lab"
-# The fields of an event that are no figures.
+# Numeric fields of an event that trackers do not get.
 NO_FIGURES = frozenset({"t", "step", "kind", "steps", "seconds_left", "queries"})
 
 _Count = Annotated[int, Field(ge=0, le=2**53)]
 
 
 class _Event(BaseModel):
-    """The fields that readers of events rely on; an event has more."""
+    """The fields that readers of events rely on. Events may have others."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -81,8 +81,8 @@ class _Event(BaseModel):
 class EventLog:
     """A context manager that writes events into the run's folder, if there is one, and passes them on.
 
-    The events of the file up to ``keep_to_step`` stay; None starts an empty file. ``evaluations`` are the eval events,
-    those of the file included.
+    Events in the file up to ``keep_to_step`` are kept; None starts an empty file. ``evaluations`` are all eval events,
+    including the ones that were kept.
     """
 
     def __init__(self, folder: Path | None, on_event: OnEvent, keep_to_step: int | None = None) -> None:
@@ -92,19 +92,19 @@ class EventLog:
         self.evaluations: list[Event] = []
         if folder is not None:
             path = folder / "events.jsonl"
-            events = [] if keep_to_step is None else read_events(path)
-            events = [event for event in events if event["step"] <= (keep_to_step or 0)]
+            events = []
+            if keep_to_step is not None:
+                events = [event for event in read_events(path) if event["step"] <= keep_to_step]
             write_text(path, "".join(_line(event) for event in events))
             self._file = path.open("a", encoding="utf-8")
             self.evaluations += [event for event in events if event["kind"] == "eval"]
 
     def emit(self, kind: str, step: int, **values: object) -> Event:
         """Writes an event with the current time, non-finite numbers as null, and passes it and its figures on."""
-        finite = {
-            key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in values.items()
-        }
-        event = {"t": round(time.time(), 3), "step": step, "kind": kind, **finite}
+        event: Event = {"t": round(time.time(), 3), "step": step, "kind": kind}
+        for key, value in values.items():
+            is_infinite = isinstance(value, float) and not math.isfinite(value)
+            event[key] = None if is_infinite else value
         if kind == "eval":
             self.evaluations.append(event)
         try:
@@ -138,7 +138,7 @@ class EventLog:
 
 
 def parse_events(lines: bytes) -> list[Event]:
-    """The events of the lines of a file. A line that a crash cut short, or that is damaged, is left out."""
+    """Parses the lines of a file. Lines that are damaged, or were cut short by a crash, are skipped."""
     events = []
     for line in lines.split(b"\n"):
         with suppress(ValidationError):
@@ -147,8 +147,11 @@ def parse_events(lines: bytes) -> list[Event]:
 
 
 def read_events(path: Path) -> list[Event]:
-    """All complete lines of an ``events.jsonl``."""
-    return parse_events(path.read_bytes().rpartition(b"\n")[0]) if path.is_file() else []
+    """Reads all complete lines of an ``events.jsonl``."""
+    if not path.is_file():
+        return []
+    complete, _, _ = path.read_bytes().rpartition(b"\n")
+    return parse_events(complete)
 
 
 def _line(event: Event) -> str:
@@ -156,21 +159,29 @@ def _line(event: Event) -> str:
 
 
 def in_words(event: Mapping[str, Any]) -> str:
-    """A line for an evaluation, and the notes and the end of a run."""
+    """Describes an evaluation in a line, and the start and the end of a run."""
     if event["kind"] == "eval":
-        figures = "  ".join(f"{name} {value:.4f}" for name, value in line_of_figures(event).items())
-        figures += f"  spearman {event['undefined']}" if event.get("undefined") else ""
-        figures += f"  {event['collapsed']}" if event.get("collapsed") else ""
-        return f"step {event['step']:>5,}  {figures}{'  best' if event['best'] else ''}"
+        parts = [f"step {event['step']:>5,}"]
+        parts += [f"{name} {value:.4f}" for name, value in line_of_figures(event).items()]
+        if event.get("undefined"):
+            parts.append(f"spearman {event['undefined']}")
+        if event.get("collapsed"):
+            parts.append(event["collapsed"])
+        if event["best"]:
+            parts.append("best")
+        return "  ".join(parts)
     if event["kind"] == "test":
         return f"the best on {event['data']}  spearman {event['spearman']:.4f}"
-    reason = f": {event['reason']}" if event.get("reason") else ""
-    return "\n".join([f"{event['state']}{reason}", *event.get("notes", ())])
+    state = event["state"]
+    if event.get("reason"):
+        state += f": {event['reason']}"
+    return "\n".join([state, *event.get("notes", ())])
 
 
 @contextmanager
 def printing(on_event: OnEvent | None, progress: bool | None) -> Iterator[OnEvent]:
-    """A callback that calls ``on_event``, and prints the events where the ``progress`` of `train` says so."""
+    """Yields a callback that calls ``on_event``, and prints events if the ``progress`` of `train` says so."""
+    # Bars and trackers are imported by the runs that use them: they are slow to import, or optional.
     from tqdm.auto import tqdm
 
     is_printed = on_event is None if progress is None else progress
@@ -191,7 +202,7 @@ def printing(on_event: OnEvent | None, progress: bool | None) -> Iterator[OnEven
 
 
 def _tensorboard(config: RunConfig, folder: Path | None, step: int | None) -> GeneralTracker:
-    """Event files in ``tensorboard/`` in the run's folder: ``tensorboard --logdir``."""
+    """Writes event files to ``tensorboard/`` in the run's folder, for ``tensorboard --logdir``."""
     if folder is None:
         raise InputError("report_to tensorboard writes into the run's folder; give the run one")
     import_optional("torch.utils.tensorboard", "tensorboard", "report_to tensorboard")
@@ -205,7 +216,7 @@ def _tensorboard(config: RunConfig, folder: Path | None, step: int | None) -> Ge
 
 
 def _trackio(config: RunConfig, folder: Path | None, step: int | None) -> GeneralTracker:
-    """A run in the project sbert-lab, on this machine unless trackio is configured otherwise: ``trackio show``."""
+    """Writes to the project sbert-lab, on this machine unless trackio is configured otherwise, for ``trackio show``."""
     import_optional("trackio", "trackio", "report_to trackio")
     from accelerate.tracking import TrackioTracker
 
@@ -218,19 +229,22 @@ def _trackio(config: RunConfig, folder: Path | None, step: int | None) -> Genera
     return tracker
 
 
-# A tracker is made from the config and the folder of a run, and the step at which it is resumed, None for a new run.
-# Figures after that step are hidden or written again.
+# A tracker is made from the config, the folder, and the step that a run is resumed at (None for a new run). Figures
+# after that step are hidden or written again.
 TRACKERS = {"tensorboard": _tensorboard, "trackio": _trackio}
 
 
 def figures_of(event: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a train or eval event by name; empty for other events."""
+    """Returns the numbers of a train or eval event by name; empty for other events."""
     if event["kind"] not in ("train", "eval"):
         return {}
-    nested = ("by_dimension", "loss_by_data")
-    flat = {**event, **{f"{name}/{key}": value for name in nested for key, value in event.get(name, {}).items()}}
-    return {
-        f"{event['kind']}/{name}": float(value)
-        for name, value in flat.items()
-        if name not in NO_FIGURES and isinstance(value, int | float) and not isinstance(value, bool)
-    }
+    values = {name: value for name, value in event.items() if name not in NO_FIGURES}
+    for name in ("by_dimension", "loss_by_data"):
+        for key, value in event.get(name, {}).items():
+            values[f"{name}/{key}"] = value
+    figures = {}
+    for name, value in values.items():
+        # bool is a subclass of int.
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            figures[f"{event['kind']}/{name}"] = float(value)
+    return figures

@@ -1,21 +1,23 @@
 """The model that a run of the objective mlm trains, and its evaluation.
 
 The model is a transformer with the language-modelling head of transformers (`AutoModelForMaskedLM`). The head computes
-the logits of the masked tokens alone: a hook on the transformer hands it no others, so that the product with the
-vocabulary, at a sixth of the tokens, costs little.
+only the logits of the masked tokens, a sixth of all: a hook on the transformer passes it no others, as the product with
+the vocabulary is expensive.
 
-The evaluation masks the sentences of the eval data once and for all, so that the points of a curve compare:
+The evaluation always masks the same tokens of the eval data, so that the points of a curve can be compared:
 
-    loss              the objective's
+    loss              the objective's loss
     perplexity        exp(loss)
     masked_accuracy   the fraction of the masked tokens that get the highest logit
-    spearman …        of the mean of the token vectors, as of any encoder (`training.trainer.evaluator`)
+    spearman …        measured with the mean of the token vectors, as for any encoder (`training.trainer.evaluator`)
 """
 
+import copy
 import math
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,7 +29,7 @@ from torch import Tensor, nn
 from training import parallel
 from training.atomic import write_text
 from training.data.dataset import Dataset
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.inference.batching import pad, plan
 from training.models.encoder import Encoder
 from training.models.folder import ModelFolder
@@ -43,59 +45,73 @@ from training.trainer.evaluator import Evaluator
 from training.trainer.replica import ForwardOutput, MicroBatch, Replica, TokenIds, use_generator
 from training.trainer.run_metrics import Figures
 
-# The tokenizer that was trained for a run, in its folder.
+# The file of the tokenizer that was trained for a run, in its folder.
 VOCABULARY = "vocabulary.json"
-# Tokens of a batch of the evaluation, padding included.
+# Tokens in a batch of the evaluation, padding included.
 EVALUATION_TOKENS = 4_096
 _thread = threading.local()
 
 
 class TrainableLanguageModel:
-    """A masked language model in training, its weights float32: what a run needs of an `Encoder`."""
+    """A masked language model in training, with float32 weights. It has the interface of `Encoder` that a run uses."""
 
-    pooling, normalizes, full_dimension = "mean", False, 1
+    pooling = "mean"
+    normalizes = False
+    full_dimension = 1
 
     def __init__(self, encoder: Encoder, model: Any) -> None:
-        """``model`` has the head, and is trained and saved; ``encoder`` has its transformer."""
-        self.encoder, self.backbone = encoder, model
-        self.name, self.tokenizer = encoder.name, encoder.tokenizer
-        self.dtype, self.source = encoder.dtype, encoder.source
+        """``model`` has the head, and is trained and saved. ``encoder`` has its transformer."""
+        self.encoder = encoder
+        self.backbone = model
+        self.name = encoder.name
+        self.tokenizer = encoder.tokenizer
+        self.dtype = encoder.dtype
+        self.source = encoder.source
         self.head = nn.Sequential()
 
     @classmethod
     def load(
         cls, config: RunConfig, data: Sequence[Dataset], device: str, home: str | Path | None, folder: Path | None
     ) -> Self:
-        """The model that a run starts from. InputError if the base is no transformer that predicts masked tokens.
+        """Loads the model that a run starts from. InputError if the base cannot predict masked tokens.
 
-        From random weights its vocabulary is trained on the sentences of ``data``, or taken from the run's ``folder``
-        when the run is resumed.
+        For random weights the vocabulary is trained on the sentences of ``data``. A resumed run reads it from its
+        ``folder``.
         """
-        base, name = config.base, ModelName.parse(config.base)
+        base = config.base
+        name = ModelName.parse(base)
         encoder = Encoder.load(name.weights, None, config.dtype, device, home, config.seed)
-        layout = replace(
-            encoder.model_format, pooling="mean", normalizes=False, dimension=None, sentence_modules=(), prompts={}
-        )
         if name != name.weights:
             raise InputError(f"{base} states a pooling, dimensions or a prompt, which mlm does not use; leave them out")
-        if shape := name.scratch_shape:
+        layout = replace(
+            encoder.model_format,
+            pooling="mean",
+            normalizes=False,
+            dimension=None,
+            sentence_modules=(),
+            prompts={},
+        )
+        if name.scratch_shape:
+            layers, dimension = name.scratch_shape
             tokenizer = _vocabulary(config, data, folder)
-            model = random_backbone(*shape, len(tokenizer), config.seed, config.max_length or DEFAULT_MAX_LENGTH, True)
+            length = config.max_length or DEFAULT_MAX_LENGTH
+            model = random_backbone(layers, dimension, len(tokenizer), config.seed, length, True)
             layout = replace(layout, max_length=None)
         else:
             tokenizer = encoder.tokenizer
             if isinstance(encoder.backbone, WordBackbone) or getattr(tokenizer, "mask_token_id", None) is None:
                 raise InputError(f"{base} has no token [MASK] to predict others by; choose BERT or one of its kin")
+            # The head may have random weights.
             torch.manual_seed(config.seed)
             model = open_backbone(ModelFolder.read(encoder.model_format.transformer), LANGUAGE_MODEL)
-        longest = max_input_length(tokenizer, _transformer_of(model))
+        transformer = _transformer_of(model)
+        longest = max_input_length(tokenizer, transformer)
         limit = config.max_length or layout.max_length or longest
         if limit > longest:
             raise InputError(f"max_length is {limit}, but {base} takes {longest} tokens at most")
         layout = replace(layout, max_length=limit)
-        parts = EncoderParts(_transformer_of(model), tokenizer, layout, encoder.source, nn.Sequential())
-        own = Encoder(encoder.name, parts, encoder.dtype)
-        return cls(own, model.to(encoder.device))
+        parts = EncoderParts(transformer, tokenizer, layout, encoder.source, nn.Sequential())
+        return cls(Encoder(encoder.name, parts, encoder.dtype), model.to(encoder.device))
 
     @property
     def device(self) -> torch.device:
@@ -110,7 +126,7 @@ class TrainableLanguageModel:
         return self
 
     def eval(self) -> Self:
-        # Adapters may have been merged into a copy of it.
+        # Merging adapters makes a copy of the model.
         self.encoder.backbone = _transformer_of(self.backbone)
         self.encoder.eval()
         self.backbone.eval()
@@ -118,61 +134,61 @@ class TrainableLanguageModel:
 
     def save(self, folder: str | Path) -> None:
         """Writes a folder that transformers opens with its head, and sentence-transformers as a sentence encoder."""
-        whole = self.encoder.with_pooling(None)
-        transformer = whole.backbone
-        try:
-            whole.backbone = self.backbone
-            whole.save(folder)
-        finally:
-            whole.backbone = transformer
+        whole = copy.copy(self.encoder)
+        whole.backbone = self.backbone
+        whole.save(folder)
 
 
 def _vocabulary(config: RunConfig, data: Sequence[Dataset], folder: Path | None) -> Any:
-    """The tokenizer of a run from random weights: trained once, and kept in the run's folder."""
+    """Returns the tokenizer of a run from random weights. It is trained once and kept in the run's folder."""
     file = None if folder is None else folder / VOCABULARY
     if file is not None and file.is_file():
         tokenizer = Tokenizer.from_file(str(file))
     else:
-        sentences = (sentence for part in data for column in part.columns for sentence in column)
-        tokenizer = train_vocabulary(sentences, config.vocabulary_size)
+        columns = chain.from_iterable(part.columns for part in data)
+        tokenizer = train_vocabulary(chain.from_iterable(columns), config.vocabulary_size)
         if file is not None:
             write_text(file, tokenizer.to_str())
     return as_bert_tokenizer(tokenizer, config.max_length or DEFAULT_MAX_LENGTH)
 
 
 def _transformer_of(model: Any) -> Any:
-    """The transformer below the head, adapters included."""
+    """Returns the transformer below the head, with its adapters."""
     whole = model.get_base_model() if hasattr(model, "peft_config") else model
     return whole.base_model
 
 
 class MaskedReplica(Replica):
-    """A masked language model in training mode, whose vectors are the logits of the masked tokens."""
+    """A masked language model in training mode. Its vectors are the logits of the masked tokens."""
 
     def __init__(self, model: nn.Module, tokenizer: Any, dtype: torch.dtype) -> None:
         super().__init__(model, None, dtype)
-        self.mask_id, self.vocabulary_size = int(tokenizer.mask_token_id), len(tokenizer)
+        self.mask_id = int(tokenizer.mask_token_id)
+        self.vocabulary_size = len(tokenizer)
         self.pad_id = int(tokenizer.pad_token_id or 0)
         self.special_ids = sorted(set(tokenizer.all_special_ids))
         _transformer_of(self.module).register_forward_hook(_keep_masked)
 
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
-        """Pads the token ids of B sentences, and hides tokens of them as ``generator`` says."""
+        """Pads the token ids of B sentences, and masks tokens that ``generator`` draws."""
         batch = pad(ids, self.pad_id)
-        tokens = batch.ids.numpy()
+        tokens = batch.ids.numpy()  # (B, T)
         can_be_masked = ~np.isin(tokens, self.special_ids)
         inputs, positions = mask_tokens(tokens, can_be_masked, self.mask_id, self.vocabulary_size, generator)
-        mask = None if batch.mask is None else batch.mask.to(self.device, non_blocking=True)
+
+        def moved(tensor: Tensor) -> Tensor:
+            return tensor.to(self.device, non_blocking=True)
+
         return MicroBatch(
-            torch.from_numpy(inputs).to(self.device, non_blocking=True),
-            mask,
+            moved(torch.from_numpy(inputs)),
+            None if batch.mask is None else moved(batch.mask),
             generator,
-            masked=torch.from_numpy(positions).to(self.device, non_blocking=True),
-            targets=torch.from_numpy(tokens.flatten()[positions]).to(self.device, non_blocking=True),
+            masked=moved(torch.from_numpy(positions)),
+            targets=moved(torch.from_numpy(tokens.flatten()[positions])),
         )
 
     def forward(self, batch: MicroBatch) -> ForwardOutput:
-        """The logits (M, V) float32 of the M masked tokens of a micro-batch."""
+        """Computes the logits (M, V) float32 of the M masked tokens of a micro-batch."""
         mask = None if batch.mask is None else batch.mask.long()
         _thread.masked = batch.masked
         with use_generator(batch.generator):
@@ -181,22 +197,23 @@ class MaskedReplica(Replica):
 
 
 def _keep_masked(_: nn.Module, __: Any, output: Any) -> Any:
-    """A transformer's output with the hidden states (1, M, D) of the masked tokens of this thread's batch alone."""
+    """A forward hook that keeps only the hidden states (1, M, D) of the masked tokens of this thread's batch."""
     output.last_hidden_state = output.last_hidden_state.flatten(0, 1)[_thread.masked][None]
     return output
 
 
 class LanguageModelEvaluator:
-    """Measures a language model, always on the same masked tokens. Without eval data only its vectors are measured."""
+    """Evaluates a language model, always on the same masked tokens. Without eval data it measures only the vectors."""
 
     def __init__(self, vectors: Evaluator, data: Dataset | None, seed: int) -> None:
-        self.vectors, self.seed = vectors, seed
+        self.vectors = vectors
+        self.seed = seed
         columns = () if data is None else data.columns
         self.sentences = list(dict.fromkeys(sentence for column in columns for sentence in column))
 
     @torch.no_grad()
     def measure(self, model: TrainableLanguageModel, objective: nn.Module, should_stop: ShouldStop | None) -> Figures:
-        """The figures listed above. Raises Stopped if ``should_stop`` returns true meanwhile."""
+        """Returns the figures listed above. Raises StoppedError if ``should_stop`` returns true."""
         figures = self.vectors.measure(model.encoder, objective, should_stop)
         if not self.sentences:
             return figures
@@ -205,21 +222,32 @@ class LanguageModelEvaluator:
         ids = model.tokenize(self.sentences)
 
         def measure_batch(rows: np.ndarray) -> tuple[float, int, int]:
+            """Returns the sum of the losses, the number of hits, and the number of masked tokens."""
             if should_stop is not None and should_stop():
-                raise Stopped
-            batch = replica.collate([ids[row] for row in rows], np.random.default_rng([self.seed, int(rows[0])]))
+                raise StoppedError
+            generator = np.random.default_rng([self.seed, int(rows[0])])
+            batch = replica.collate([ids[row] for row in rows], generator)
+            # Another thread runs this, and the mode is set for each thread.
             with torch.no_grad():
-                logits, targets = replica.forward(batch).vectors, masked_targets([batch])
+                logits = replica.forward(batch).vectors
+                targets = masked_targets([batch])
                 loss = float(objective([logits], targets))
-            return loss * len(logits), int((logits.argmax(1) == targets).sum()), len(logits)
+            hits = int((logits.argmax(1) == targets).sum())
+            return loss * len(logits), hits, len(logits)
 
-        batches = parallel.imap(measure_batch, plan([len(sentence) for sentence in ids], EVALUATION_TOKENS))
-        losses, hits, counts = np.sum(list(batches), axis=0).tolist()
-        loss = losses / counts
-        measured = {"loss": loss, "perplexity": math.exp(min(loss, 700)), "masked_accuracy": hits / counts}
+        plans = plan([len(sentence) for sentence in ids], EVALUATION_TOKENS)
+        batches = list(parallel.imap(measure_batch, plans))
+        losses, hits, count = np.sum(batches, axis=0).tolist()
+        loss = losses / count
+        measured = {
+            "loss": loss,
+            # exp overflows above 709.
+            "perplexity": math.exp(min(loss, 700)),
+            "masked_accuracy": hits / count,
+        }
         return {**measured, **figures}
 
 
 def masked_targets(batches: Sequence[MicroBatch]) -> Tensor:
-    """The ids of the masked tokens of all micro-batches, int64 (M,)."""
+    """Returns the ids of the masked tokens of all micro-batches, int64 (M,)."""
     return torch.cat([batch.targets for batch in batches if batch.targets is not None])

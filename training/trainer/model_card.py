@@ -14,7 +14,7 @@ from training.names import DataName
 from training.trainer.config import RunConfig
 from training.trainer.run_metrics import RUN_METRICS, main_metric
 
-# The Hub's task type and its name, metric type and its name for each figure, as in the cards of sentence-transformers.
+# Task type, task name, metric type and metric name of each figure on the Hub, as in sentence-transformers' cards.
 _METRICS = {
     "spearman": ("semantic-similarity", "Semantic Similarity", "spearman_cosine", "Spearman Cosine"),
     "accuracy": ("triplet", "Triplet", "cosine_accuracy", "Cosine Accuracy"),
@@ -27,10 +27,14 @@ _PAIR_METRICS = {
 
 
 def model_card(config: RunConfig, library: str, **facts: Any) -> str:
-    """Markdown with the YAML header that the Hub reads, for a model that ``library`` opens.
+    """Writes the card, Markdown with the YAML header that the Hub reads, for a model that ``library`` opens.
 
-    The ``facts`` are before and best, figures of `Evaluator.measure`; test, the data and spearman of the test split, or
-    empty; training, the rows of each part of the config, notes on how they were prepared, and pooling.
+    Args:
+        config: the config of the run.
+        library: sentence-transformers or sbert-lab.
+        facts: values for the template: before and best, figures of `Evaluator.measure`; test, the data and spearman of
+            the test split, or empty; training, the rows of each part of the config; notes on how they were prepared;
+            and pooling.
     """
     is_cross_encoder = config.objective_class.scores_pairs
     tag = "cross-encoder" if is_cross_encoder else "sentence-similarity"
@@ -54,29 +58,32 @@ def model_card(config: RunConfig, library: str, **facts: Any) -> str:
 def with_model_index(
     card: str, config: RunConfig, best: Mapping[str, Any], name: str, test: Mapping[str, Any] | None = None
 ) -> str:
-    """The card with the figures of the best evaluation as the Hub's model-index in its header, if it has none yet.
+    """Adds the figures of the best evaluation to the header of a card as the Hub's model-index, if it has none yet.
 
-    ``test`` has the figures of the test split beside them, if there are any.
+    ``test`` has the figures of the test split, if there are any.
     """
     dev = _data_name(config.eval_data)
     metrics = _PAIR_METRICS if config.objective_class.scores_pairs else _METRICS
-    measured = [(f"{dev} (chose the checkpoint)", dev, best)] if config.eval_data else []
+    measured = []
+    if config.eval_data:
+        measured.append((f"{dev} (chose the checkpoint)", dev, best))
     if test and config.eval_data:
         measured.append((test["data"], test["data"], test))
-    results = [
-        EvalResult(
-            task_type=task,
-            task_name=task_name,
-            dataset_name=data_name,
-            dataset_type=data,
-            metric_type=metric,
-            metric_name=metric_name,
-            metric_value=round(float(figures[key]), 6),
-        )
-        for data_name, data, figures in measured
-        for key, (task, task_name, metric, metric_name) in metrics.items()
-        if figures.get(key) is not None
-    ]
+    results = []
+    for data_name, data, figures in measured:
+        for key, (task, task_name, metric, metric_name) in metrics.items():
+            if figures.get(key) is None:
+                continue
+            result = EvalResult(
+                task_type=task,
+                task_name=task_name,
+                dataset_name=data_name,
+                dataset_type=data,
+                metric_type=metric,
+                metric_name=metric_name,
+                metric_value=round(float(figures[key]), 6),
+            )
+            results.append(result)
     parsed = ModelCard(card)
     if not results or parsed.data.eval_results:
         return card
@@ -86,5 +93,6 @@ def with_model_index(
 
 
 def _data_name(name: str | None) -> str:
-    """The name of a data set, or of a file without its folders, as a card may be published."""
-    return name or "" if DataName.parse(name or "").is_set else PurePath(name or "").name
+    """Returns the name of a data set, or of a file without its folders, as cards are published."""
+    name = name or ""
+    return name if DataName.parse(name).is_set else PurePath(name).name

@@ -1,12 +1,12 @@
 """Hard negatives, mined from the training data by the model that is about to be trained.
 
-The negative of a pair is the nearest sentence to its anchor by cosine, among the second sentences of all rows, that is
-no labelled positive of the anchor and is clearly less similar than the positive:
+The negative of a pair is the sentence nearest to its anchor by cosine, among the second sentences of all rows, that is
+not a labelled positive of the anchor and is clearly less similar than the positive:
 
     cos(anchor, negative) <= cos(anchor, positive) - margin * |cos(anchor, positive)|
 
-The margin is against false negatives: a sentence that is nearly as near as the positive, or nearer, is often a
-positive that nobody has labelled. A pair without any such sentence has no negative and is left out.
+The margin avoids false negatives: a sentence that is nearly as similar as the positive, or more similar, is often a
+positive that nobody has labelled. A pair without such a sentence is left out.
 
 Source: the relative margin is TopK-PercPos of Moreira et al. 2024, "NV-Retriever", section 3.2, with 95% by default.
 """
@@ -33,20 +33,21 @@ from training.models.encoder import Encoder
 from training.objectives import training_data
 from training.trainer.config import RunConfig
 
-# A sample of this size is searched if there are more, as every anchor is compared with every candidate.
+# Every anchor is compared with every candidate, so a sample of this size is searched if there are more.
 MAX_CANDIDATES = 100_000
+# Anchors that are compared at a time.
 ANCHORS = 1_024
-# The examples of a run's first event, and of a preview.
+# The number of examples in a run's first event, and in a preview.
 EXAMPLES = 20
 PREVIEWED = 12
 
 DAMAGED = "{} is damaged ({}); remove it, and the negatives are mined again"
-# In the run's folder, so that a resumed run learns from the same triplets.
+# A file in the run's folder, so that a resumed run learns from the same triplets.
 FILE = "negatives.jsonl"
 
 
 class _Head(BaseModel):
-    """The first line of the file; ``rows`` is the number of lines after it."""
+    """The first line of the file. ``rows`` is the number of lines after it."""
 
     notes: tuple[str, ...]
     rows: int
@@ -77,24 +78,24 @@ class MinedNegatives:
     cosines: np.ndarray
 
     def examples(self, count: int = EXAMPLES) -> list[MinedTriplet]:
-        """The triplets of ``count`` rows, spread over the data."""
-        rows = np.unique(np.linspace(0, len(self.data) - 1, min(count, len(self.data))).astype(int))
-        return [
-            MinedTriplet(*(column[row] for column in self.data.columns), *map(float, self.cosines[row]))
-            for row in rows.tolist()
-        ]
+        """Returns the triplets of ``count`` rows, spread over the data."""
+        rows = np.linspace(0, len(self.data) - 1, min(count, len(self.data))).astype(int)
+        triplets = []
+        for row in np.unique(rows).tolist():
+            sentences = [column[row] for column in self.data.columns]
+            triplets.append(MinedTriplet(*sentences, *self.cosines[row].tolist()))
+        return triplets
 
     def write(self, folder: Path) -> None:
         """Writes a line for each triplet, atomically."""
-        rows = zip(self.data.rows, *self.data.columns, self.cosines.tolist(), strict=True)
-        values = ({"row": row, "sentences": texts, "cosines": cosines} for row, *texts, cosines in rows)
-        lines = [json.dumps(value, ensure_ascii=False) for value in values]
-        head = {"notes": self.data.notes, "rows": len(lines)}
-        write_text(folder / FILE, "\n".join([json.dumps(head), *lines, ""]))
+        lines = [json.dumps({"notes": self.data.notes, "rows": len(self.data)})]
+        for row, *sentences, cosines in zip(self.data.rows, *self.data.columns, self.cosines.tolist(), strict=True):
+            lines.append(json.dumps({"row": row, "sentences": sentences, "cosines": cosines}, ensure_ascii=False))
+        write_text(folder / FILE, "\n".join([*lines, ""]))
 
     @classmethod
     def read(cls, folder: Path, data: Dataset) -> MinedNegatives | None:
-        """The negatives that `write` wrote for ``data``; None if there is no file. InputError if it is damaged."""
+        """Reads the negatives that `write` wrote for ``data``; None without a file. InputError if it is damaged."""
         file = folder / FILE
         if not os.path.lexists(file):
             return None
@@ -112,29 +113,36 @@ class MinedNegatives:
 
 
 def mine_for(config: RunConfig, home: str | Path | None = None, **watch: Any) -> MinedNegatives:
-    """The triplets that a run would learn from. InputError and Stopped as `mine_negatives`."""
+    """Mines the triplets that a run would learn from. InputError and StoppedError as in `mine_negatives`."""
     data = training_data(config.train_data, config.objective, config.seed, home)
     encoder = Encoder.load(config.base, config.pooling, config.dtype, home=home, seed=config.seed)
     return mine_negatives(encoder, data, config.negative_margin, config.seed, **watch)
 
 
 def mine_negatives(encoder: Encoder, data: Dataset, margin: float, seed: int = 0, **watch: Any) -> MinedNegatives:
-    """Finds a hard negative for each pair of ``data``; the negatives of triplets are only candidates.
+    """Finds a hard negative for each pair of ``data``. The negatives of triplets are used as candidates only.
 
-    ``margin`` is the relative margin above, 0 to 1; ``seed`` decides which `MAX_CANDIDATES` of more sentences are
-    searched; ``watch`` has the on_progress and should_stop of ``encode``. InputError if the data has no pairs that
-    belong together, or no pair gets a negative.
+    Args:
+        encoder: the model that compares the sentences.
+        data: pairs that belong together, or triplets.
+        margin: the relative margin above, 0 to 1.
+        seed: the seed of the sample, if there are more than `MAX_CANDIDATES` sentences.
+        watch: on_progress and should_stop of ``encode``.
+
+    InputError if the data does not have such pairs, or no pair gets a negative.
     """
     if data.kind not in (PAIRS, TRIPLETS):
         raise InputError(f"negatives are mined for pairs that belong together, but {data.name} holds {data.kind}")
     sentences = list(dict.fromkeys(chain.from_iterable(data.columns)))
     row_of = {text: row for row, text in enumerate(sentences)}
     vectors = torch.from_numpy(encoder.encode(sentences, **watch)).to(encoder.device)
-    anchors, positives = ([row_of[text] for text in column] for column in data.columns[:2])
-    candidates = np.array(sorted({row_of[text] for column in data.columns[1:] for text in column}))
-    is_sample = len(candidates) > MAX_CANDIDATES
-    if is_sample:
+    anchors = [row_of[text] for text in data.columns[0]]
+    positives = [row_of[text] for text in data.columns[1]]
+    candidates = np.unique([row_of[text] for text in chain.from_iterable(data.columns[1:])])
+    sources = f"{len(candidates):,} sentences"
+    if len(candidates) > MAX_CANDIDATES:
         candidates = np.sort(np.random.default_rng(seed).choice(candidates, MAX_CANDIDATES, replace=False))
+        sources = f"{MAX_CANDIDATES:,} drawn of the sentences"
     negatives, cosines = _nearest(vectors, anchors, positives, candidates, margin)
     keep = [i for i, row in enumerate(negatives) if row >= 0]
     if not keep:
@@ -142,25 +150,25 @@ def mine_negatives(encoder: Encoder, data: Dataset, margin: float, seed: int = 0
             f"no pair of {data.name} has a negative that is {margin:.0%} less similar than its positive; "
             "take a smaller negative_margin, or more data"
         )
-    sources = f"{MAX_CANDIDATES:,} drawn of the sentences" if is_sample else f"{len(candidates):,} sentences"
-    gap = cosines[keep].mean(axis=0)
-    dropped = len(data) - len(keep)
-    without = f"; {dropped:,} of {len(data):,} rows have none and are left out" if dropped else ""
+    of_positives, of_negatives = cosines[keep].mean(axis=0)
     note = (
         f"hard negatives are mined among {sources} with a margin of {margin:.0%}; mean cosine with the anchor "
-        f"{gap[0]:.2f} of positives, {gap[1]:.2f} of negatives{without}"
+        f"{of_positives:.2f} of positives, {of_negatives:.2f} of negatives"
     )
-    labelled = data.select(keep, note)
-    mined = replace(labelled, columns=(*labelled.columns[:2], [sentences[negatives[i]] for i in keep]))
-    return MinedNegatives(mined, cosines[keep])
+    dropped = len(data) - len(keep)
+    if dropped:
+        note += f"; {dropped:,} of {len(data):,} rows have none and are left out"
+    selected = data.select(keep, note)
+    third = [sentences[negatives[i]] for i in keep]
+    return MinedNegatives(replace(selected, columns=(*selected.columns[:2], third)), cosines[keep])
 
 
 def _nearest(
     vectors: torch.Tensor, anchors: list[int], positives: list[int], candidates: np.ndarray, margin: float
 ) -> tuple[list[int], np.ndarray]:
-    """The number of the negative of each row, -1 if there is none, and the cosines (N, 2)."""
+    """Returns the row of each anchor's negative, -1 for none, and the cosines (N, 2) with positive and negative."""
     column_of = {int(row): column for column, row in enumerate(candidates)}
-    # A sentence and its positives are no negatives of it.
+    # A sentence itself and its positives cannot be its negatives.
     excluded_of: dict[int, set[int]] = defaultdict(set)
     for anchor, positive in zip(anchors, positives, strict=True):
         excluded_of[anchor] |= {anchor, positive}
@@ -169,17 +177,17 @@ def _nearest(
     negatives: list[int] = []
     cosines = np.empty((len(anchors), 2))
     for start in range(0, len(anchors), ANCHORS):
-        block = anchors[start : start + ANCHORS]
-        queries = vectors[block]
-        nearness = (queries * vectors[positives[start : start + ANCHORS]]).sum(dim=1)
+        part = slice(start, start + ANCHORS)
+        queries = vectors[anchors[part]]  # (A, D)
+        to_positive = (queries * vectors[positives[part]]).sum(dim=1)  # (A,)
         similarity = queries @ pool.T  # (A, candidates)
-        limit = nearness - margin * nearness.abs()
+        limit = to_positive - margin * to_positive.abs()
         similarity[similarity > limit[:, None]] = -torch.inf
-        for row, anchor in enumerate(block):
+        for row, anchor in enumerate(anchors[part]):
             excluded = [column_of[sentence] for sentence in excluded_of[anchor] if sentence in column_of]
             similarity[row, excluded] = -torch.inf
         best, columns = similarity.max(dim=1)
         has_negative = torch.isfinite(best).cpu().numpy()
         negatives += np.where(has_negative, candidates[columns.cpu().numpy()], -1).tolist()
-        cosines[start : start + len(block)] = torch.stack([nearness, best], dim=1).cpu().numpy()
+        cosines[part] = torch.stack([to_positive, best], dim=1).cpu().numpy()
     return negatives, cosines

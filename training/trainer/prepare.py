@@ -26,8 +26,8 @@ from training.trainer.cross_encoder import PairEvaluator, TrainableCrossEncoder
 from training.trainer.evaluator import Evaluator
 from training.trainer.language_model import LanguageModelEvaluator, TrainableLanguageModel
 from training.trainer.negatives import MinedNegatives, MinedTriplet, mine_negatives
-from training.trainer.own import UNNAMED, Own
 from training.trainer.replica import has_dropout
+from training.trainer.run_extras import UNNAMED, RunExtras
 from training.trainer.teacher import Examples, Teacher, own_targets
 from training.trainer.training_model import TrainingModel, default_micro_batches
 
@@ -43,78 +43,87 @@ class Parts:
     # Sentences on how the data was prepared.
     notes: Sequence[str]
     negatives: Sequence[MinedTriplet]
-    # The dimensions of the vectors of the saved model, None for all.
+    # The number of dimensions that the saved model keeps, None for all.
     saved_dimension: int | None
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """The maker of the `Parts` of a run. Its arguments are those of `training.trainer.train.train`."""
+    """Makes the `Parts` of a run from the arguments of `training.trainer.train.train`."""
 
     config: RunConfig
     accelerator: Accelerator
     should_stop: Callable[[], bool]
     folder: Path | None
     home: str | Path | None
-    own: Own
+    extras: RunExtras
 
     def parts(self, micro_batches: int = 0, cosines: list[float] | None = None) -> Parts:
         """Loads base and data, mines negatives and computes the targets. InputError if one of them cannot be used.
 
-        ``micro_batches`` is their number in a batch, as before the run was resumed; 0 chooses by the number of cores.
-        ``cosines`` are those of the eval pairs at the first evaluation.
+        A resumed run passes the number of micro-batches in a batch, and the cosines of the eval pairs at its first
+        evaluation. ``micro_batches=0`` chooses by the number of cores.
         """
         config = self.config
-        own = self.own
+        extras = self.extras
         torch.manual_seed(config.seed)
         data, dev = self._load_data()
         evaluation = dev if isinstance(dev, Dataset) else None
         learner = config.objective_class
         if learner.predicts_tokens and len(data) == 1:
-            # Each different sentence is learned from once, whichever sets it is in.
+            # Transform the joined sets again, so that a sentence of two sets is learned from once.
             data = [learner.transform(data[0], config.seed)]
         device = str(self.accelerator.device)
         encoder, dimension = self._load_encoder(data, device)
-        notes = [f"the {part} is {words}" for part, words in own.listed().items() if part in UNNAMED]
+        notes = [f"the {part} is {words}" for part, words in extras.listed().items() if part in UNNAMED]
         if config.base in WORD_ENCODERS:
             notes.append(f"{config.base} has {encoder.source}")
         if evaluation is not None:
-            notes.append(str(overlap(evaluation, data, default_encode(self.home, device, self.should_stop))))
-        mined = self._mine_negatives(encoder, data[0]) if config.mine_negatives else None
-        training, loss = self._with_targets(encoder, data if mined is None else [mined.data], evaluation)
+            encode = default_encode(self.home, device, self.should_stop)
+            notes.append(str(overlap(evaluation, data, encode)))
+
+        negatives: Sequence[MinedTriplet] = ()
+        if config.mine_negatives:
+            mined = self._mine_negatives(encoder, data[0])
+            negatives = mined.examples()
+            data = [mined.data]
+        training, loss = self._with_targets(encoder, data, evaluation)
+        data = [examples.data for examples in training]
+
         tokenized = []
         for examples in training:
-            facts = config.parts[examples.part].facts
-            uses_batch = getattr(own.objective if facts is OwnObjective else facts, "uses_batch", False)
+            facts: Any = config.parts[examples.part].facts
+            if facts is OwnObjective:
+                facts = extras.objective
+            uses_batch = getattr(facts, "uses_batch", False)
             processes = self.accelerator.num_processes
             tokenized.append(TokenizedBatches(examples, encoder, config, uses_batch, processes, self.should_stop))
         batches = MixedBatches(tokenized, config)
-        data = [examples.data for examples in training]
+
         evaluator: Any = PairEvaluator(loss) if learner.scores_pairs else Evaluator(data, dev, loss, config, cosines)
         if learner.predicts_tokens:
             evaluator = LanguageModelEvaluator(evaluator, evaluation, config.seed)
+
         data_notes = [*data[0].notes]
         if len(data) > 1:
-            data_notes = [
-                f"{rows.name}, by {part.objective}: {'; '.join([f'{steps:,} batches in an epoch', *rows.notes])}"
-                for rows, part, steps in zip(data, config.parts, batches.steps, strict=True)
-            ]
+            data_notes = []
+            for rows, part, steps in zip(data, config.parts, batches.steps, strict=True):
+                facts_of_part = "; ".join([f"{steps:,} batches in an epoch", *rows.notes])
+                data_notes.append(f"{rows.name}, by {part.objective}: {facts_of_part}")
         model = self._model(encoder, data, batches, micro_batches)
-        negatives = () if mined is None else mined.examples()
         return Parts(model, batches, evaluator, data, (*data_notes, *notes), negatives, dimension)
 
     def _load_data(self) -> tuple[list[Dataset], Dataset | RetrievalData | None]:
-        """The parts of the training data in the form that their objectives need, and the evaluation data as it is."""
+        """Loads the parts of the training data in the form that their objectives need, and the evaluation data."""
         config = self.config
-        own = self.own.train_data
-        dev = self.own.eval_data
-        sets = [[own or load_one(name, self.home) for name in names_of(part.data)] for part in config.parts]
-        if config.eval_data == HELD_OUT:
-            sets[0][0], dev = hold_out(sets[0][0], config.parts[0].objective, config.seed)
-        data = [
-            join([part.facts.transform(rows, config.seed) for rows in named])
-            for part, named in zip(config.parts, sets, strict=True)
-        ]
+        own_data = self.extras.train_data
+        dev = self.extras.eval_data
+        data = []
+        for number, part in enumerate(config.parts):
+            sets = [own_data or load_one(name, self.home) for name in names_of(part.data)]
+            if number == 0 and config.eval_data == HELD_OUT:
+                sets[0], dev = hold_out(sets[0], part.objective, config.seed)
+            data.append(join([part.facts.transform(rows, config.seed) for rows in sets]))
         if dev is not None or config.eval_data in (None, HELD_OUT):
             return data, dev
         if DataName.parse(config.eval_data).is_retrieval:
@@ -122,7 +131,7 @@ class Preparation:
         return data, load_data(config.eval_data, self.home, split="dev")
 
     def _load_encoder(self, data: Sequence[Dataset], device: str) -> tuple[Any, int | None]:
-        """The base, with all dimensions of its vectors, and the number of those that its folder keeps."""
+        """Loads the base with all dimensions of its vectors, and returns the number that its folder keeps."""
         config = self.config
         base = self.config.base
         if config.objective_class.scores_pairs:
@@ -130,8 +139,15 @@ class Preparation:
         if config.objective_class.predicts_tokens:
             return TrainableLanguageModel.load(config, data, device, self.home, self.folder), None
         sentences = chain.from_iterable(column for part in data for column in part.columns)
-        settings = base, config.pooling, config.dtype, device, self.home, config.seed
-        encoder = Encoder.load(*settings, vocabulary_of=sentences)
+        encoder = Encoder.load(
+            base,
+            config.pooling,
+            config.dtype,
+            device,
+            self.home,
+            config.seed,
+            vocabulary_of=sentences,
+        )
         longest = config.max_length or encoder.max_length
         if longest > encoder.max_length:
             raise InputError(f"max_length is {longest}, but {base} takes {encoder.max_length} tokens at most")
@@ -142,8 +158,11 @@ class Preparation:
                     f"{base} has no dropout, by which the two vectors of a sentence differ in {part.objective}; "
                     "choose another base"
                 )
-        run_prompts = {"query": config.query_prompt, "document": config.document_prompt}
-        prompts = dict(encoder.prompts) | {role: prompt for role, prompt in run_prompts.items() if prompt is not None}
+        prompts = dict(encoder.prompts)
+        if config.query_prompt is not None:
+            prompts["query"] = config.query_prompt
+        if config.document_prompt is not None:
+            prompts["document"] = config.document_prompt
         if config.role(0) and not encoder.model_format.include_prompt:
             raise InputError(f"{base} leaves its prompt out of the pooling; train it with one prompt, as ?prompt=…")
         layout = replace(encoder.model_format, max_length=longest, dimension=None, prompts=prompts)
@@ -151,12 +170,12 @@ class Preparation:
         return Encoder(encoder.name, parts, encoder.dtype), encoder.model_format.dimension
 
     def _mine_negatives(self, encoder: Encoder, data: Dataset) -> MinedNegatives:
-        """The triplets with mined negatives; a resumed run has those of its folder."""
+        """Mines triplets with hard negatives, or reads them from the folder of a resumed run."""
         mined = None if self.folder is None else MinedNegatives.read(self.folder, data)
         if mined is None:
-            margin = self.config.negative_margin
-            seed = self.config.seed
-            mined = mine_negatives(encoder, data, margin, seed, should_stop=self.should_stop)
+            mined = mine_negatives(
+                encoder, data, self.config.negative_margin, self.config.seed, should_stop=self.should_stop
+            )
             if self.folder is not None and self.accelerator.is_main_process:
                 mined.write(self.folder)
         return mined
@@ -164,27 +183,31 @@ class Preparation:
     def _with_targets(
         self, encoder: Encoder, data: Sequence[Dataset], evaluation: Dataset | None
     ) -> tuple[list[Examples], Examples | None]:
-        """The training data with its targets, and the evaluation data in the form of the first part that it fits."""
+        """Adds targets to the training data, and to the evaluation data in the form of the first part that it fits."""
         config = self.config
         training: list[Examples] = []
         loss: Examples | None = None
         for number, (part, rows) in enumerate(zip(config.parts, data, strict=True)):
-            label: Callable[[Dataset], Examples] = partial(own_targets, target=part.facts.target)
+            label: Callable[[Dataset], Examples]
             if part.facts.needs_teacher():
                 label = Teacher(config, encoder, part.facts.target, self.home, self.should_stop).label
+            else:
+                label = partial(own_targets, target=part.facts.target)
             training.append(replace(label(rows), part=number))
-            form = self._loss_data(part.facts, rows, evaluation) if loss is None else None
-            loss = loss if form is None else replace(label(form), part=number)
+            if loss is None:
+                loss_data = self._loss_data(part.facts, rows, evaluation)
+                if loss_data is not None:
+                    loss = replace(label(loss_data), part=number)
         return training, loss
 
     def _loss_data(self, objective: type[Objective], training: Dataset, evaluation: Dataset | None) -> Dataset | None:
-        """The evaluation data in the form that the objective needs; None if its loss would not be comparable."""
+        """Returns the evaluation data in the form that the objective needs; None if its loss is not comparable."""
         if evaluation is None or objective.needs_dropout or objective.predicts_tokens:
             return None
         try:
             transformed = objective.transform(evaluation, self.config.seed)
         except InputError:
-            # Nothing else could be measured.
+            # For a cross-encoder nothing else could be measured.
             if objective.scores_pairs:
                 raise
             return None
@@ -198,20 +221,23 @@ class Preparation:
     def _model(self, encoder: Encoder, data: list[Dataset], batches: MixedBatches, micro_batches: int) -> TrainingModel:
         config = self.config
         accelerator = self.accelerator
-        objectives = [
-            OwnObjective(self.own.objective)
-            if self.own.objective and part.facts is OwnObjective
-            else part.facts.build(config, encoder.full_dimension, len(rows.label_names))
-            for part, rows in zip(config.parts, data, strict=True)
-        ]
-        rows = min(config.batch_size, config.mini_batch_size or config.batch_size)
+        objectives = []
+        for part, rows in zip(config.parts, data, strict=True):
+            if self.extras.objective and part.facts is OwnObjective:
+                objectives.append(OwnObjective(self.extras.objective))
+            else:
+                objectives.append(part.facts.build(config, encoder.full_dimension, len(rows.label_names)))
+        if not micro_batches:
+            num_rows = min(config.batch_size, config.mini_batch_size or config.batch_size)
+            micro_batches = default_micro_batches(encoder.device, num_rows * batches.columns)
         return TrainingModel(
             encoder,
             objectives,
             None if config.weight_decay else batches.used,
+            # Each process drops other units.
             seed=1_000 * (config.seed * accelerator.num_processes + accelerator.process_index),
             rank=config.lora_rank,
-            num_micro_batches=micro_batches or default_micro_batches(encoder.device, rows * batches.columns),
+            num_micro_batches=micro_batches,
             mini_batch_size=config.mini_batch_size,
             max_tokens=config.max_tokens,
             matryoshka_dims=config.matryoshka_dims,

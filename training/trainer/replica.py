@@ -3,18 +3,20 @@
 The trained weights (the master weights) are float32. Before each step they are copied into the replica in the compute
 dtype (`Replica.sync_weights`). Micro-batches run through it in parallel threads, and their gradients are summed in
 float32 into the master weights' ``grad`` (`Replica.reduce_gradients`). In float32 the replica shares the memory of the
-master weights, so there is nothing to copy.
+master weights, and nothing is copied.
 
-Word embeddings are looked up outside of it (`CompactEmbedding`). On a CPU it draws dropout from NumPy's bit generators:
-PyTorch draws 64 random bits per element, single-threaded, about a tenth of a training step; here four elements share
-64 bits, so the drop probability is exact to 1/65,536. Micro-batches run in parallel threads, and were they to draw from
-PyTorch's one global generator, the result would depend on thread scheduling; instead each thread draws from the
-generator set by `use_generator`.
+Word embeddings are looked up outside of the replica (`CompactEmbedding`).
+
+On a CPU the replica draws dropout from NumPy's bit generators. PyTorch draws 64 random bits per element,
+single-threaded, which takes about a tenth of a training step. Here four elements share 64 bits, so the drop probability
+is exact to 1/65,536. Each thread draws from the generator set by `use_generator`. With PyTorch's one global generator
+the result would depend on the scheduling of the threads.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -44,7 +46,7 @@ class MicroBatch(NamedTuple):
     rows: Tensor  # (B, T) int64, rows of `CompactEmbedding`
     mask: Tensor | None  # (B, T) bool, True = a real token; None = all are real
     generator: np.random.Generator
-    token_types: Tensor | None = None  # (B, T) int64 of pairs, where the model has them
+    token_types: Tensor | None = None  # (B, T) int64, for pairs, if the model has token types
     split: Tensor | None = None  # (B, 1) int64, where the second sentence of each pair starts
     masked: Tensor | None = None  # (M,) int64, the positions of masked tokens in the flattened rows
     targets: Tensor | None = None  # (M,) int64, the ids of these tokens before they were masked
@@ -52,17 +54,17 @@ class MicroBatch(NamedTuple):
 
 @dataclass
 class ForwardOutput:
-    """The result of a forward pass, which holds its autograd graph until `Replica.backward`."""
+    """The result of a forward pass. It holds the autograd graph until `Replica.backward`."""
 
     vectors: Tensor  # (B, D) float32, pooled vectors
     inputs: Tensor  # (B, T, D), word embeddings: a leaf of the graph
     input_gradient: Tensor | None = None  # (B, T, D), set by `Replica.backward` if word embeddings are trained
-    # One for each master weight, set by `Replica.backward`; None if the weight was not used.
+    # The gradient of each master weight, set by `Replica.backward`; None for a weight that was not used.
     gradients: Sequence[Tensor | None] = ()
 
 
 class Replica:
-    """Any transformer of the transformers library, or word vectors with LSTMs, in training mode.
+    """A transformer of the transformers library, or word vectors with LSTMs, in training mode.
 
     ``backbone`` holds the master weights, adapters included. ``forward`` and ``backward`` may be called from several
     threads, each with its own micro-batch.
@@ -71,81 +73,87 @@ class Replica:
     def __init__(
         self, backbone: nn.Module, embeddings: CompactEmbedding | None, dtype: torch.dtype, pooling: Pool | None = None
     ) -> None:
-        """``embeddings``: None if the module itself looks up, and trains, its word embeddings.
+        """``embeddings`` is None if the module itself looks up, and trains, its word embeddings.
 
-        ``pooling``: None for kinds whose ``vectors`` are not pooled.
+        ``pooling`` is None for subclasses whose ``vectors`` are not pooled.
         """
-        self.pooling, self.dtype = pooling, dtype
-        # Only kinds that have them ask for them.
+        self.pooling = pooling
+        self.dtype = dtype
+        # Any, as the subclasses without embeddings override the methods that use them.
         self.embeddings: Any = embeddings
         self.device = next(backbone.parameters()).device
         self.shares_memory = dtype == torch.float32
-        shared = {id(weight): weight for weight in backbone.parameters()} if self.shares_memory else {}
-        self.module = copy.deepcopy(backbone, shared).to(dtype).train()
+        # deepcopy does not copy objects that are in its memo.
+        memo = {id(weight): weight for weight in backbone.parameters()} if self.shares_memory else {}
+        self.module = copy.deepcopy(backbone, memo).to(dtype).train()
         if self.device.type == "cpu":
             replace_dropout(self.module)
         trained = {name: weight for name, weight in backbone.named_parameters() if weight.requires_grad}
-        # The float32 weights, and their copies: the same tensors where the replica is float32.
+        # The float32 weights and their copies, which are the same tensors if the replica is float32.
         self.weights = list(trained.values())
         self.copies = [self.module.get_parameter(name) for name in trained]
 
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
         """Pads the token ids of B sentences, none of them empty. Dropout will draw from ``generator``."""
-        # The mask hides the padding, so that any token id will do.
+        # The mask hides the padding, so any token id can be used for it.
         batch = pad(ids, 0)
         mask = None if batch.mask is None else batch.mask.to(self.device)
         return MicroBatch(self.embeddings.rows(batch.ids.to(self.device)), mask, generator)
 
     def sync_weights(self, pieces: int) -> list[Callable[[], None]]:
-        """Tasks, about ``pieces``, that together copy the master weights into the replica."""
+        """Returns about ``pieces`` tasks that together copy the master weights into the replica."""
         if self.shares_memory:
             return []
-        # Dealt out by size, so that the tasks take equally long.
+        # Each task gets large and small weights, so that the tasks take equally long.
         by_size = sorted(zip(self.copies, self.weights, strict=True), key=lambda pair: -pair[1].numel())
         return [partial(_copy_weights, by_size[first::pieces]) for first in range(pieces)]
 
     def forward(self, batch: MicroBatch) -> ForwardOutput:
-        """Pooled vectors of a micro-batch."""
+        """Computes the pooled vectors of a micro-batch."""
         trains_inputs = self.embeddings.weight.requires_grad and torch.is_grad_enabled()
         inputs = self.embeddings(batch.rows).to(self.dtype).requires_grad_(trains_inputs)
         with use_generator(batch.generator):
-            return ForwardOutput(self.vectors(inputs, batch).float(), inputs)
+            vectors = self.vectors(inputs, batch)
+        return ForwardOutput(vectors.float(), inputs)
 
     def vectors(self, inputs: Tensor, batch: MicroBatch) -> Tensor:
-        """Word embeddings (B, T, D) -> pooled vectors (B, D)."""
-        assert self.pooling is not None  # noqa: S101 - the other replicas have no pooling, and vectors of their own
+        """Computes pooled vectors (B, D) from word embeddings (B, T, D)."""
+        assert self.pooling is not None  # noqa: S101 - subclasses without a pooling override this method
         mask = None if batch.mask is None else batch.mask.long()
         hidden = self.module(inputs_embeds=inputs, attention_mask=mask).last_hidden_state
         return self.pooling(hidden, batch.mask)
 
     @torch.no_grad()
     def embed(self, batch: MicroBatch) -> Tensor:
-        """The vectors (B, D) of `forward`, without a graph. ``forward`` draws the same dropout afterwards."""
+        """Computes the vectors (B, D) of `forward`, without a graph. A later ``forward`` draws the same dropout."""
         again = batch._replace(generator=copy.deepcopy(batch.generator))
         return self.forward(again).vectors
 
     def backward(self, output: ForwardOutput, gradient: Tensor) -> None:
         """Computes an output's gradients from the gradient of the loss by its vectors (B, D). Frees its graph."""
-        trains_inputs = output.inputs.requires_grad
-        leaves: list[Tensor] = [output.inputs] if trains_inputs else []
-        leaves += self.copies
+        leaves: list[Tensor] = [*self.copies]
+        if output.inputs.requires_grad:
+            leaves.append(output.inputs)
         gradients = torch.autograd.grad(output.vectors, leaves, gradient, allow_unused=True)
-        output.input_gradient, output.gradients = (gradients[0], gradients[1:]) if trains_inputs else (None, gradients)
+        output.gradients = gradients[: len(self.copies)]
+        if output.inputs.requires_grad:
+            output.input_gradient = gradients[-1]
 
     def reduce_gradients(
         self, outputs: Sequence[ForwardOutput], pieces: int, add: bool = False
     ) -> list[Callable[[], list[Tensor]]]:
-        """Tasks, about ``pieces``, that together set the master weights' ``grad`` to the sum over the micro-batches.
+        """Returns about ``pieces`` tasks that together set the master weights' ``grad`` to the sum over micro-batches.
 
-        With ``add`` the sum is added to the gradient. Each task returns gradient norms: computed right
-        after the sum, while the gradient is in the cache.
+        With ``add`` the sum is added to the gradient. Each task returns gradient norms, computed right after the sum,
+        while the gradient is in the cache.
         """
-        parts = list(zip(self.weights, zip(*(output.gradients for output in outputs), strict=True), strict=True))
+        gradients = zip(*(output.gradients for output in outputs), strict=True)
+        parts = list(zip(self.weights, gradients, strict=True))
         return [partial(_sum_gradients, parts[first::pieces], add) for first in range(pieces)]
 
 
 class PairReplica(Replica):
-    """A sequence classifier in training mode: pairs go in, and the logit of each is its vector of one number."""
+    """A sequence classifier in training mode. The vector of a pair is its logit, (B, 1)."""
 
     def __init__(
         self, classifier: nn.Module, embeddings: CompactEmbedding, has_token_types: bool, dtype: torch.dtype
@@ -165,7 +173,7 @@ class PairReplica(Replica):
 
 
 class JointReplica(Replica):
-    """A `JointPairModel` in training mode, without its head: a pair's vector is the means of both sentences."""
+    """A `JointPairModel` in training mode, without its head. The vector of a pair is the means of both sentences."""
 
     def collate(self, ids: TokenIds, generator: np.random.Generator) -> MicroBatch:
         batch = pad_pairs(cast("Sequence[PairRow]", ids), 0, self.device)
@@ -189,7 +197,7 @@ def _sum_gradients(parts: Sequence[tuple[nn.Parameter, Sequence[Tensor | None]]]
         used = [gradient for gradient in gradients if gradient is not None]
         if not used:
             continue
-        # Allocated once, as page faults on fresh memory cost more than the sum.
+        # The gradient is allocated once, as page faults on fresh memory cost more than the sum.
         if weight.grad is None:
             weight.grad = torch.empty_like(weight)
         if not add:
@@ -203,48 +211,50 @@ def _sum_gradients(parts: Sequence[tuple[nn.Parameter, Sequence[Tensor | None]]]
 class CompactEmbedding(nn.Module):
     """The V' rows of an embedding table that the training data uses, as one trainable parameter.
 
-    Adam without weight decay leaves a row alone whose gradient has always been zero. So training only the rows in use
-    is exact, and on the STS benchmark costs a third: half of MiniLM's weights are word embeddings. A batch touches a
-    few hundred rows; the gradient buffer is kept and only those rows are zeroed and rewritten. The whole ``table`` is
-    updated by `write_back` only. ``used`` are the token ids in use, None for all of them.
+    Adam without weight decay never changes a row whose gradient has always been zero. So training only the rows in use
+    is exact, and on the STS benchmark it takes a third of the time: half of MiniLM's weights are word embeddings. A
+    batch touches a few hundred rows. The gradient buffer is kept, and only the touched rows are zeroed and rewritten.
+    Only `write_back` updates the whole ``table``. ``used`` are the token ids in use, None for all of them.
     """
 
     def __init__(self, table: nn.Embedding, used: Iterable[int] | None) -> None:
         super().__init__()
         device = table.weight.device
-        # Gemma scales the vectors that it looks up by itself, but not those that are passed to it.
+        # Gemma scales the vectors that it looks up itself, but not the ones that are passed to it.
         self.scale = float(getattr(table, "scalar_embed_scale", 1.0))
         # The list keeps the table from being registered as a submodule.
         self._table = [table]
-        self.used = torch.tensor(sorted(range(table.num_embeddings) if used is None else used), device=device)
+        token_ids = range(table.num_embeddings) if used is None else used
+        self.used = torch.tensor(sorted(token_ids), device=device)
         self.weight = nn.Parameter(table.weight.detach()[self.used].clone())  # (V', D) float32
         self._row_of = torch.zeros(table.num_embeddings, dtype=torch.int64, device=device)
         self._row_of[self.used] = torch.arange(len(self.used), device=device)
-        # torch.nn.Embedding never trains this row, which some models also use as the last token of a text.
-        self._untrained = (self.used == (-1 if table.padding_idx is None else table.padding_idx)).nonzero().flatten()
+        # torch.nn.Embedding never trains the row of the padding, which some models also use as the end of a text.
+        padding = -1 if table.padding_idx is None else table.padding_idx
+        self._untrained = (self.used == padding).nonzero().flatten()
         self._gradient = torch.zeros_like(self.weight)
         self._touched = torch.empty(0, dtype=torch.int64, device=device)
 
     def rows(self, ids: Tensor) -> Tensor:
-        """Token ids (...) -> row numbers (...), int64. Ids not in use, such as padding, map to row 0."""
+        """Converts token ids (...) to row numbers (...), int64. Ids not in use, such as padding, become row 0."""
         return self._row_of[ids]
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Row numbers (...) -> vectors (..., D) float32, detached from ``weight``."""
+        """Looks up row numbers (...): vectors (..., D) float32, detached from ``weight``."""
         vectors = F.embedding(rows, self.weight.detach())
         return vectors if self.scale == 1 else vectors * self.scale
 
     def set_gradient(self, rows: Sequence[Tensor], gradients: Sequence[Tensor], add: bool = False) -> list[Tensor]:
         """Sets the gradient of ``weight``, or adds to it, and returns its norm in a list of one.
 
-        Each micro-batch has the row numbers (...) that were looked up, and the gradients (..., D) of their vectors in
-        any floating dtype, which are summed in float32.
+        ``rows`` are the row numbers (...) that each micro-batch has looked up, and ``gradients`` the gradients (..., D)
+        of their vectors in any floating dtype. They are summed in float32.
         """
-        touched = torch.cat([part.flatten() for part in rows])
+        touched = torch.cat([part.flatten() for part in rows])  # (R,)
+        row_gradients = torch.cat([part.flatten(0, -2).float() for part in gradients])  # (R, D)
         if not add:
             self._gradient[self._touched] = 0
-        of_rows = torch.cat([part.flatten(0, -2).float() for part in gradients])
-        self._gradient.index_add_(0, touched, of_rows, alpha=self.scale)
+        self._gradient.index_add_(0, touched, row_gradients, alpha=self.scale)
         self._gradient[self._untrained] = 0
         self._touched = torch.cat([self._touched, touched]) if add else touched
         self.weight.grad = self._gradient
@@ -267,16 +277,20 @@ def use_generator(generator: np.random.Generator) -> Iterator[None]:
 
 
 def dropout_mask(shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:
-    """A CPU tensor of 0 with probability ``p``, else 1 / (1 - p).
+    """Draws a CPU tensor of 0 with probability ``p``, else 1 / (1 - p).
 
     Outside of `use_generator` the random bits come from a generator seeded by PyTorch's global one.
     """
-    generator = getattr(_thread, "generator", None) or np.random.default_rng(int(torch.randint(2**63 - 1, ())))
+    generator = getattr(_thread, "generator", None)
+    if generator is None:
+        generator = np.random.default_rng(int(torch.randint(2**63 - 1, ())))
     count = shape.numel()
-    bits = torch.from_numpy(generator.bit_generator.random_raw(-(-count // 4)).view(np.int16))[:count]
-    # The result is 0 or 1, in the memory of the bits.
-    is_one = torch.ge(bits, round(p * 2**16) - 2**15, out=bits)
-    return is_one.to(dtype).mul_(1 / (1 - p)).view(shape)
+    # 64 bits are enough for four elements.
+    words = generator.bit_generator.random_raw(math.ceil(count / 4))
+    bits = torch.from_numpy(words.view(np.int16))[:count]
+    # 0 or 1, written into the memory of the bits.
+    is_kept = torch.ge(bits, round(p * 2**16) - 2**15, out=bits)
+    return is_kept.to(dtype).mul_(1 / (1 - p)).view(shape)
 
 
 class Dropout(nn.Module):
@@ -300,12 +314,12 @@ def attention(
     dropout: float = 0.0,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """dropout(softmax(q kᵀ · scaling + mask)) v, with the signature of transformers' attention functions.
+    """Computes dropout(softmax(q kᵀ · scaling + mask)) v, with the signature of transformers' attention functions.
 
-    Query, key and value are (B, H, T, d); the mask is added to the logits; a scaling of None is 1 / sqrt(d). Returns
+    Query, key and value are (B, H, T, d). The mask is added to the logits. A scaling of None is 1 / sqrt(d). Returns
     the context (B, T, H, d), and None in place of the attention weights.
     """
-    scores = query @ key.transpose(2, 3) * (scaling or query.shape[-1] ** -0.5)
+    scores = query @ key.transpose(2, 3) * (scaling or query.shape[-1] ** -0.5)  # (B, H, T, T)
     if attention_mask is not None:
         scores = scores + attention_mask
     weights = F.softmax(scores, dim=-1)
@@ -315,12 +329,12 @@ def attention(
 
 
 def has_dropout(backbone: nn.Module) -> bool:
-    """Whether any layer of the module drops anything in training mode."""
+    """Tells whether any layer of the module has dropout in training mode."""
     return any(isinstance(module, nn.Dropout) and module.p > 0 for module in backbone.modules())
 
 
 def replace_dropout(backbone: nn.Module) -> None:
-    """Replaces every dropout of a transformer, adapters and attention included, in place, by those above."""
+    """Replaces every dropout of a transformer in place, in adapters and attention too, by the functions above."""
     with importing:
         from transformers import AttentionInterface, PreTrainedModel
         from transformers.masking_utils import AttentionMaskInterface, eager_mask
@@ -332,6 +346,6 @@ def replace_dropout(backbone: nn.Module) -> None:
     AttentionInterface.register(ATTENTION, attention)
     AttentionMaskInterface.register(ATTENTION, eager_mask)
     transformer = next((module for module in backbone.modules() if isinstance(module, PreTrainedModel)), None)
+    # Models without attention functions, such as MPNet, have an nn.Dropout in their attention.
     if transformer is not None and transformer.is_backend_compatible():
-        # The others, such as MPNet, have an nn.Dropout in their attention.
         transformer.set_attn_implementation(ATTENTION)

@@ -1,19 +1,19 @@
 """The metrics of a run, in one table: their words, their scale, and whether they can select the best model.
 
-A new metric is an entry of `RUN_METRICS`, which log, curves, reports, model card and commands read. `warnings` are
-about a run that learns nothing, by the figures that it writes itself.
+To add a metric, add an entry to `RUN_METRICS`, which log, curves, reports, model card and commands read. `warnings`
+tells from a run's own figures whether it learns nothing.
 """
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-# The figures of an evaluation by name; None for one that is not finite.
+# The figures of an evaluation by name, None for non-finite ones.
 Figures = dict[str, Any]
 
 
 class RunMetric(NamedTuple):
-    """The words for a metric, with the unit, the factor with which it is printed, and its direction."""
+    """The label of a metric, with its unit, the factor that it is printed with, and its direction."""
 
     label: str
     factor: int = 1
@@ -22,11 +22,11 @@ class RunMetric(NamedTuple):
 
     @property
     def arrow(self) -> str:
-        """Points to the better side."""
+        """An arrow in the direction of better values."""
         return "↑" if self.higher_is_better else "↓"
 
     def format(self, value: float) -> str:
-        """The value in the unit of the label."""
+        """Formats a value in the unit of the label."""
         return f"{self.factor * value:.2f}" if self.factor > 1 else f"{value:.4f}"
 
 
@@ -48,49 +48,55 @@ RUN_METRICS = {
     "uniformity": RunMetric("uniformity"),
     "effective_rank": RunMetric("effective rank"),
 }
-# The metric of a run is the first of these that its evaluations have; it chooses the best model.
+# The first of these that the evaluations of a run have selects its best model.
 MAIN_METRICS = {name: metric for name, metric in RUN_METRICS.items() if metric.higher_is_better is not None}
-# The fields of an eval event that an evaluator of the caller's may not return: all but the figures of retrieval.
+# Fields of an eval event that the caller's evaluators may not return: all but the figures of retrieval.
 RESERVED = {"t", "step", "kind", "best", "seconds", "seconds_left", "collapsed", "undefined", "by_dimension"}
-RESERVED |= {"queries", "cosines", "changed"}
-RESERVED |= {"random_cosine_std", "plain_cosine_std", *(name for name in RUN_METRICS if "@" not in name)}
-# Steps before the first warning, and a difference of losses or correlations that is no difference.
+RESERVED |= {"queries", "cosines", "changed", "random_cosine_std", "plain_cosine_std"}
+RESERVED |= {name for name in RUN_METRICS if "@" not in name}
+# The least number of steps before a warning.
 MIN_STEPS = 20
+# Smaller differences between losses or correlations do not count.
 TOLERANCE = 0.005
-# The mean cosine of random pairs from which on vectors count as alike before a run: that of raw-bert-mini is 0.70.
+# Vectors count as alike from this mean cosine of random pairs on. For comparison, raw-bert-mini has 0.70.
 ALIKE = 0.8
 
 
 def main_metric(figures: Mapping[str, Any], first: str | None = None) -> str | None:
-    """``first``, which the objective names, or the first of `MAIN_METRICS` that was measured; None if none was."""
-    return next((name for name in (first, *MAIN_METRICS) if name and figures.get(name) is not None), None)
+    """Returns the first metric that was measured: ``first``, then `MAIN_METRICS`. None if none was."""
+    for name in (first, *MAIN_METRICS):
+        if name and figures.get(name) is not None:
+            return name
+    return None
 
 
 def selection_metric(figures: Mapping[str, Any], first: str | None = None) -> tuple[str, float] | None:
-    """The main metric and its value, negated if lower is better; None if there is none."""
+    """Returns the main metric and its value, negated if lower is better; None if none was measured."""
     name = main_metric(figures, first)
-    return None if name is None else (name, figures[name] if RUN_METRICS[name].higher_is_better else -figures[name])
+    if name is None:
+        return None
+    value = figures[name]
+    return name, value if RUN_METRICS[name].higher_is_better else -value
 
 
 def line_of_figures(event: Mapping[str, Any]) -> dict[str, float]:
-    """The figures of an eval event that fit on a line: main metrics, those of retrieval and the caller's, collapse."""
+    """Selects the figures of an eval event for one line: main metrics, retrieval, the caller's, collapse."""
     others = [name for name in event if name not in RESERVED]
     names = (*MAIN_METRICS, *others, "perplexity", "masked_accuracy", "random_cosine", "effective_rank")
     return {name: event[name] for name in names if event.get(name) is not None}
 
 
 def warnings(events: Sequence[dict[str, Any]]) -> list[str]:
-    """The warnings about a run so far, a sentence each with the next thing to look at, by its events.
+    """Warns about a run that does not learn, judged by its events so far. Each sentence says what to look at next.
 
-    Those of the loss, the rate and the gradients are about the second half of its training steps, so that a slow
-    beginning is none. The loss of guessing is that of the objective (`training.objectives.base.Objective.guess`).
+    Warnings about the loss, the learning rate and the gradients use the second half of the steps, so a slow start
+    causes none. The loss of guessing comes from the objective (`training.objectives.base.Objective.guess`).
     """
     steps = [event for event in events if event["kind"] == "train" and event["step"] > 1]
     if not steps or steps[-1]["step"] < MIN_STEPS:
         return []
     half = [event for event in steps if 2 * event["step"] > steps[-1]["step"]]
-    running: dict[str, Any] = next((event for event in events if event.get("state") == "running"), {})
-    guess = running.get("guess")
+    guess = next((event.get("guess") for event in events if event.get("state") == "running"), None)
     loss = fmean(event["loss"] for event in half)
     sentences = []
     if all(event["lr"] == 0 for event in half):
@@ -115,7 +121,7 @@ def warnings(events: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _since_the_start(evaluations: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The warnings about the vectors before the first step, and about a correlation that has not risen since."""
+    """Warns about vectors that were alike before the first step, and about a correlation that has not risen."""
     first = evaluations[0]
     sentences = []
     if (first.get("random_cosine") or 0) > ALIKE:

@@ -1,13 +1,13 @@
 """The targets of the objective: labels and gold scores of the data, or the output of a teacher.
 
-A teacher is a bi-encoder or a cross-encoder. It computes once, before the first step, and its targets are looked up
-afterwards: the vectors of a bi-encoder by sentence. Where they have more dimensions than the student's, they are
-projected to as many by PCA of the teacher's vectors of the training data, as in the model distillation of
-sentence-transformers.
+A teacher is a bi-encoder or a cross-encoder. All targets are computed once, before the first step. Vectors with more
+dimensions than the student's are projected by PCA, fitted to the teacher's vectors of the training data, as in the
+model distillation of sentence-transformers.
 """
 
 import logging
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from training.errors import InputError
 from training.evaluation.scoring import row_scores
 from training.models.encoder import Encoder
 from training.models.model import PairModel, VectorModel, open_model
+from training.models.texts import numbered
 from training.objectives.base import TEACHER_MARGINS, TEXTS, names
 from training.progress import ShouldStop
 from training.trainer.config import RunConfig
@@ -31,11 +32,13 @@ class Targets:
     """The targets of N rows."""
 
     values: Tensor  # (N,) labels or scores; (N, C) numbers of texts; or (S, D) vectors of S sentences
-    sentences: Tensor | None = None  # (N, C) int64: the row of ``values`` of each sentence; None: a value for each row
+    sentences: Tensor | None = None  # (N, C) int64: the row of ``values`` for each sentence; None: a value for each row
 
     def __getitem__(self, rows: Tensor | slice) -> Tensor:
-        """The targets of these rows: (B,), or vectors (B, C, D)."""
-        return self.values[rows] if self.sentences is None else self.values[self.sentences[rows]]
+        """Returns the targets of these rows: (B,), or vectors (B, C, D)."""
+        if self.sentences is None:
+            return self.values[rows]
+        return self.values[self.sentences[rows]]
 
 
 @dataclass(frozen=True)
@@ -49,19 +52,19 @@ class Examples:
 
 
 def own_targets(data: Dataset, target: str | None = None) -> Examples:
-    """The rows with labels as int64, gold scores as float32 in 0 to 1, if there are any, or numbers of `TEXTS`."""
+    """Adds the targets of the data itself: labels int64, or gold scores float32 from 0 to 1; or numbers for `TEXTS`."""
     if target == TEXTS:
-        number: dict[str, int] = {}
-        texts = [[number.setdefault(folded(text), len(number)) for text in column] for column in data.columns]
-        return Examples(data, Targets(torch.tensor(texts).T.contiguous()))
+        _, inverse = numbered(map(folded, chain.from_iterable(data.columns)))
+        return Examples(data, Targets(_by_row(inverse, data)))
     if data.labels is not None:
         return Examples(data, Targets(torch.tensor(data.labels)))
-    scores = None if data.scores is None else Targets(torch.tensor(data.scores, dtype=torch.float32) / 5)
-    return Examples(data, scores)
+    if data.scores is not None:
+        return Examples(data, Targets(torch.tensor(data.scores, dtype=torch.float32) / 5))
+    return Examples(data)
 
 
 class Teacher:
-    """The teacher of a config, whose vectors, scores or margins are the targets of the encoder ``student``.
+    """The teacher of a run. Its vectors, scores or margins are the targets of the encoder ``student``.
 
     ``target`` is `TEACHER_OUTPUT` or `TEACHER_MARGINS`. InputError if the model cannot be opened.
     """
@@ -83,9 +86,9 @@ class Teacher:
         self._projection: np.ndarray | None = None  # (teacher's dimension, D)
 
     def label(self, data: Dataset) -> Examples:
-        """Rows with the teacher's targets, and a note on these. InputError if it cannot give this kind for these rows.
+        """Adds the teacher's targets to rows, with a note. InputError if it cannot compute them for such rows.
 
-        The first call has to be with the training data: PCA is fitted to it.
+        The first call must be for the training data, which PCA is fitted to.
         """
         log.info("the teacher %s computes the targets of %d rows", self.name, len(data))
         is_margin = self.target == TEACHER_MARGINS
@@ -99,16 +102,16 @@ class Teacher:
             )
         pairs = ((0, 1), (0, 2)) if is_margin else ((0, 1),)
         similarities = row_scores(self.model, data.columns, pairs, should_stop=self.should_stop)
-        # The scores of a bi-encoder are those that the student is compared by.
+        # A bi-encoder has several similarities. The student learns the one that it is scored by.
         name = self.similarity if isinstance(self.model, VectorModel) else next(iter(similarities[0]))
-        scores = [torch.from_numpy(np.ascontiguousarray(part[name], dtype=np.float32)) for part in similarities]
-        values, kind = (scores[0] - scores[1], "margins") if is_margin else (scores[0], "scores")
-        return Examples(data.with_note(f"targets are the {kind} of {self.name}"), Targets(values))
+        scores = [np.ascontiguousarray(part[name], dtype=np.float32) for part in similarities]
+        kind = "margins" if is_margin else "scores"
+        values = scores[0] - scores[1] if is_margin else scores[0]
+        return Examples(data.with_note(f"targets are the {kind} of {self.name}"), Targets(torch.from_numpy(values)))
 
     def _with_vectors(self, model: VectorModel, data: Dataset) -> Examples:
-        row_of: dict[str, int] = {}
-        rows = [[row_of.setdefault(text, len(row_of)) for text in column] for column in data.columns]
-        vectors = model.encode(list(row_of), None, should_stop=self.should_stop)
+        distinct, inverse = numbered(chain.from_iterable(data.columns))
+        vectors = model.encode(distinct, None, should_stop=self.should_stop)  # (S, teacher's dimension)
         note = f"targets are the vectors of {self.name}"
         wide = vectors.shape[1]
         if wide < self.dimension:
@@ -118,7 +121,7 @@ class Teacher:
             )
         if wide > self.dimension:
             if self._projection is None:
-                # The directions of largest variance, as columns (teacher's dimension, D).
+                # The directions of largest variance, as columns (teacher's dimension, D). eigh sorts ascending.
                 _, directions = np.linalg.eigh(np.cov(vectors.astype(np.float64), rowvar=False))
                 self._projection = directions[:, ::-1][:, : self.dimension].astype(np.float32)
             projected = vectors @ self._projection
@@ -128,4 +131,9 @@ class Teacher:
         values = torch.from_numpy(np.ascontiguousarray(vectors))
         if self.normalizes:
             values = torch.nn.functional.normalize(values, dim=1)
-        return Examples(data.with_note(note), Targets(values, torch.tensor(rows).T.contiguous()))
+        return Examples(data.with_note(note), Targets(values, _by_row(inverse, data)))
+
+
+def _by_row(inverse: list[int], data: Dataset) -> Tensor:
+    """Arranges the numbers of all texts, column after column, as (N, C) int64."""
+    return torch.tensor(inverse).reshape(len(data.columns), len(data)).T.contiguous()

@@ -1,4 +1,4 @@
-"""The training of a model by any of the objectives, with events, checkpoints, resuming and stopping.
+"""Training of a model with any of the objectives, with events, checkpoints, resuming and stopping.
 
 Each event is a dictionary, passed to ``on_event`` and written as a line of JSON to ``events.jsonl``. All events have
 ``t`` (seconds since 1970), ``step`` (optimiser steps done) and ``kind``:
@@ -10,30 +10,27 @@ Each event is a dictionary, passed to ``on_event`` and written as a line of JSON
                           `training.trainer.negatives`), guess (the loss of guessing, or null),
                           resumed_from (a step, or null)
     train   loss          mean over the steps since the last train event
-            loss_by_data  of several data sets with an objective each: the mean of each, by "data=objective"
-            lr, gradient_norm (before it is clipped), epoch, steps (in total), sentences_per_second, seconds_left (an
-            estimate), memory_gb (of a GPU: the most that was held so far, else null)
+            loss_by_data  for data sets with an objective each: the mean for each of them, by "data=objective"
+            lr, gradient_norm (before clipping), epoch, steps (in total), sentences_per_second, seconds_left (an
+            estimate), memory_gb (peak memory of a GPU so far, else null)
     eval    spearman / accuracy / loss, by_dimension (see `training.trainer.evaluator`), random_cosine,
             random_cosine_std, plain_cosine, plain_cosine_std, uniformity, alignment, effective_rank, collapsed (null,
             or the reason in words), best (whether it is the best so far), seconds (its duration), seconds_left
-    test    data, spearman: of the best model on the test split of the dev data, once, where the home folder has it
+    test    data, spearman: the best model on the test split of the dev data, once, if the home folder has that split
 
-Non-finite figures are null. The eval event of step 0 is that of the base. A run's folder, if given, gets config.json,
-events.jsonl, checkpoint/ (the last state, see `training.trainer.checkpoint`; removed when the run is finished) and
-model/ (of the best evaluation after step 0, in the sentence-transformers format with a model card). A resumed run
-continues from the checkpoint and writes the same curve as an uninterrupted one: in float32 on a CPU, bit for bit.
+Non-finite figures are null. The eval event of step 0 describes the base. A run's folder, if there is one, gets:
 
-Objects that cannot be written into a config, such as data in memory, an objective or evaluators, are arguments of
-`train`; the eval event has the figures of such evaluators too. ``own.json`` in the folder lists the objects
-(`training.trainer.own`).
+    config.json, events.jsonl
+    checkpoint/   the last state (`training.trainer.checkpoint`), removed when the run is finished
+    model/        the best evaluation after step 0, in the sentence-transformers format with a model card
+    own.json      a list of the objects that cannot be written into a config (`training.trainer.run_extras`)
 
-Mistakes of the user (in the config, a name, a file) raise `InputError` before the first step. Failures during the run
-(a loss that is not finite, a full disk, too little memory) end it as failed, with a reason.
+A resumed run continues from the checkpoint and writes the same curve as an uninterrupted one: in float32 on a CPU, bit
+for bit. Mistakes of the user (in the config, a name, a file) raise `InputError` before the first step. Failures during
+the run (a loss that is not finite, a full disk, too little memory) end it as failed, with a reason.
 
-The config's ``report_to`` writes the figures to experiment trackers too (`training.trainer.events`).
-
-Several processes: ``accelerate launch`` a script that calls `train`; each process takes a batch of its own in every
-step, the main process evaluates and writes.
+To train with several processes, ``accelerate launch`` a script that calls `train`. Each process takes its own batch in
+every step. The main process evaluates and writes.
 """
 
 import errno
@@ -54,7 +51,7 @@ from safetensors import SafetensorError
 
 from training.atomic import recover, write_text
 from training.data.dataset import Data, Dataset, as_dataset, html_table
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.models.encoder import Encoder
 from training.models.model import open_model
 from training.names import RUN
@@ -63,22 +60,28 @@ from training.trainer.checkpoint import TrainingState, read_checkpoint
 from training.trainer.config import RunConfig
 from training.trainer.events import EventLog, OnEvent, printing, read_events
 from training.trainer.language_model import VOCABULARY
-from training.trainer.own import Own, read_object, recorded, run_folder
+from training.trainer.run_extras import RunExtras, read_object, record_run, run_folder
 from training.trainer.run_metrics import Figures, line_of_figures
-from training.trainer.trainer import NonFiniteLoss, Trainer
+from training.trainer.trainer import NonFiniteLossError, Trainer
 
 log = logging.getLogger("sbert_lab.train")
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """The end of a run: its ``status`` is finished, failed or stopped.
+    """The result of a run.
 
-    ``id`` is the name of the folder, or the config's name. ``best``, ``final`` and ``baseline`` are the figures of an
-    eval event, with its step; ``test`` has the Spearman's ρ of the best model on the test split of the dev data. The
-    best model, once there is one, is in the folder ``path``, and was selected by the figure ``metric``. ``reason`` says
-    in one line why the run failed or ended before its last step. ``seconds`` and ``evaluations`` include those before
-    the run was resumed.
+    Attributes:
+        id: the name of the folder, or the config's name.
+        status: finished, failed or stopped.
+        steps: the optimiser steps that were done.
+        seconds: the duration, including the time before the run was resumed.
+        best, final, baseline: the figures of an eval event, with its step. ``baseline`` is the base.
+        test: Spearman's ρ of the best model on the test split of the dev data.
+        path: the folder of the best model; None if none was saved.
+        reason: why the run failed or ended before its last step, in one line.
+        metric: the figure that selected the best model.
+        evaluations: the figures of all evaluations.
     """
 
     id: str
@@ -96,27 +99,31 @@ class RunResult:
 
     @cached_property
     def encoder(self) -> Any:
-        """The best model, opened: an `Encoder`, or what the objective trained. InputError if the run has kept none."""
+        """The best model, opened: an `Encoder`, or what the objective trained. InputError if none was saved."""
         if self.path is None:
             raise InputError(f"the run {self.id} has no model: it had no evaluation after a step, or folder was None")
         return open_model(self.path)
 
     def __repr__(self) -> str:
+        text = f"RunResult({self.id!r}, {self.status} after {self.steps:,} steps in {self.seconds:.0f} s"
         metric = self.metric or ""
-        values = [event[metric] for event in (self.baseline, self.best) if event and event.get(metric) is not None]
-        figures = f", {metric} {' → '.join(f'{value:.4f}' for value in values)}" if values else ""
-        reason = f", {self.reason}" if self.reason else ""
-        return (
-            f"RunResult({self.id!r}, {self.status} after {self.steps:,} steps in {self.seconds:.0f} s{figures}{reason})"
-        )
+        values = []
+        for event in (self.baseline, self.best):
+            if event and event.get(metric) is not None:
+                values.append(f"{event[metric]:.4f}")
+        if values:
+            text += f", {metric} {' → '.join(values)}"
+        if self.reason:
+            text += f", {self.reason}"
+        return f"{text})"
 
     def _repr_html_(self) -> str:
         lines = [line_of_figures(event) for event in self.evaluations]
         names = list(dict.fromkeys(chain.from_iterable(lines)))
-        rows = [
-            (event["step"], *(f"{figures[name]:.4f}" if name in figures else "" for name in names))
-            for event, figures in zip(self.evaluations, lines, strict=True)
-        ]
+        rows = []
+        for event, figures in zip(self.evaluations, lines, strict=True):
+            cells = [f"{figures[name]:.4f}" if name in figures else "" for name in names]
+            rows.append((event["step"], *cells))
         return html_table(("step", *names), rows, repr(self))
 
 
@@ -142,30 +149,44 @@ def train(
 ) -> RunResult:
     """Fine-tunes ``config.base``.
 
-    InputError if the config, the data or the base cannot be used, or the folder holds another run.
-
     Args:
-        config: see `RunConfig`.
+        config: the settings of the run.
         on_event: called with every event; None prints a line for each evaluation.
-        folder: the run's folder. By default it is a new one of the home folder's runs, which the list of runs shows
-            and can stop; ``run:NAME`` is home/runs/NAME. None keeps nothing but the figures.
+        folder: the run's folder. The default is a new folder in the runs of the home folder, which the list of runs
+            shows and can stop; ``run:NAME`` is home/runs/NAME. None writes no files.
         should_stop: called at every step; once it returns true the run stops within two seconds, with a checkpoint.
         resume: continue from the folder's checkpoint, or from the start if there is none yet.
         overwrite: replace the run that is in the folder, with its model.
-        train_data: in place of the config's: a name, a path, a `Dataset`, or rows as `as_dataset` takes them.
-        eval_data: in place of the config's, as ``train_data``; None for random pairs alone. Without it, and without any
-            in the config, a tenth of your own training data is held out (`training.objectives.base.hold_out`).
-        objective: in place of the config's: vectors, (B, D) float32 a column, and target -> loss, a scalar tensor;
-            the target is (B,): labels as int64, or gold scores from 0 to 1; or None. A `torch.nn.Module` is trained.
-        evaluators: functions of the `Encoder` that return figures by name; called at each evaluation.
-        metric_for_best_model: the figure that chooses the best model; None = spearman, accuracy or loss.
-        greater_is_better: whether a higher value of it is the better one.
+        train_data: replaces the config's: a name, a path, a `Dataset`, or rows as `as_dataset` takes them.
+        eval_data: replaces the config's; None evaluates on random pairs only. Without it, and without any in the
+            config, a tenth of your own training data is held out (`training.objectives.base.hold_out`).
+        objective: replaces the config's: a function from vectors, (B, D) float32 for each column, and a target to a
+            scalar loss. The target is (B,), labels as int64 or gold scores from 0 to 1, or None. The parameters of a
+            `torch.nn.Module` are trained too.
+        evaluators: functions that take the `Encoder` and return figures by name, called at each evaluation.
+        metric_for_best_model: the figure that selects the best model; None = spearman, accuracy or loss.
+        greater_is_better: whether a higher value of this figure is better.
         callbacks: objects with any of the methods on_step(step, loss), on_evaluate(figures, encoder),
             on_checkpoint(folder) and on_end(result); one of the first three that returns true stops the run.
-        optimizer: makes an optimiser of parameter groups, as ``partial(torch.optim.SGD, lr=0.1)`` does; None = AdamW.
-        schedule: step, counted from 0, and number of steps -> the factor on the learning rate; None = linear.
-        progress: whether to print evaluations, with a bar of the steps; None prints them unless there is ``on_event``,
-            and has a bar in a terminal and in a notebook.
+        optimizer: makes an optimiser from parameter groups, such as ``partial(torch.optim.SGD, lr=0.1)``; None = AdamW.
+        schedule: a function from the step, counted from 0, and the number of steps to the factor on the learning rate;
+            None = linear.
+        progress: whether to print evaluations and a progress bar; None prints them unless there is ``on_event``, with a
+            bar in a terminal and in a notebook.
+
+    Returns:
+        The result of the run, finished, failed or stopped.
+
+    Raises:
+        InputError: the config, the data or the base cannot be used, or the folder holds another run.
+
+    Example::
+
+        from sbert_lab import RunConfig, train
+
+        config = RunConfig("regression", base="scratch:1x32", train_data="stsb:train", max_steps=5)
+        result = train(config, folder=None)
+        print(result.status, result.best["spearman"])
     """
     if not isinstance(config, RunConfig):
         raise InputError(
@@ -182,40 +203,56 @@ def train(
             names[field] = data
         elif data is not ...:
             sets[field] = as_dataset(data, field)
-    own = Own(objective, optimizer, schedule, evaluators, callbacks, metric_for_best_model, greater_is_better, **sets)
-    config = own.named(config.replace(**names))
+    extras = RunExtras(
+        objective,
+        optimizer,
+        schedule,
+        evaluators,
+        callbacks,
+        metric_for_best_model,
+        greater_is_better,
+        **sets,
+    )
+    config = extras.named(config.replace(**names))
+
     # The main process makes a new folder, and tells the others.
     path = None if folder == RUN and not is_main else run_folder(folder, home, config)
     if folder == RUN and accelerator.num_processes > 1:
         [path] = broadcast_object_list([path])
-    # The other processes find the folder as the main process has left it.
-    with accelerator.main_process_first():
-        state = None if path is None else _open_folder(path, config, resume, overwrite, is_main, own)
-    result = RunResult(path.name if path else config.name or "unsaved", "failed", 0, 0.0)
+    state = None
+    if path is not None:
+        # The other processes open the folder as the main process has left it.
+        with accelerator.main_process_first():
+            state = _open_folder(path, config, resume, overwrite, is_main, extras)
+
+    written = path if is_main else None
     step = state.step if state else None
+    result = RunResult(path.name if path else config.name or "unsaved", "failed", 0, 0.0)
     with (
-        recorded(path if is_main else None, home) as record,
+        record_run(written, home) as run_status,
         printing(on_event, progress) as show,
-        EventLog(path if is_main else None, show if is_main else lambda _: None, step) as events,
+        EventLog(written, show if is_main else lambda _: None, step) as events,
     ):
         trainer: Trainer | None = None
 
         def is_stopped() -> bool:
-            is_asked = record.stop is not None and record.stop.exists()
-            return is_asked or (should_stop is not None and should_stop())
+            if run_status.stop is not None and run_status.stop.exists():
+                return True
+            return should_stop is not None and should_stop()
 
         try:
             if is_main:
                 events.open_trackers(config, path, step)
-            trainer = Trainer(config, accelerator, events, path, is_stopped, state, home, own)
+            trainer = Trainer(config, accelerator, events, path, is_stopped, state, home, extras)
             status, reason = trainer.run()
             result = replace(result, status=status, reason=reason)
-        except Stopped:
+        except StoppedError:
             result = replace(result, status="stopped")
-        except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLoss) as error:
+        except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLossError) as error:
             reason = _explain(error, config)
-            is_fault = isinstance(error, RuntimeError) and reason == " ".join(str(error).split())
-            log.error("the run failed: %s", reason, exc_info=is_fault)  # noqa: TRY400 - a full disk needs no traceback
+            is_unexplained = isinstance(error, RuntimeError) and reason == " ".join(str(error).split())
+            # A full disk needs no traceback.
+            log.error("the run failed: %s", reason, exc_info=is_unexplained)  # noqa: TRY400
             result = replace(result, reason=reason)
         except Exception as error:
             events.emit("state", 0, state="failed", reason=str(error) or type(error).__name__)
@@ -224,29 +261,30 @@ def train(
             result = replace(result, **trainer.outcome(), evaluations=tuple(events.evaluations))
         try:
             events.emit("state", result.steps, state=result.status, reason=result.reason)
-            # The checkpoint goes only after the end of the run has been written.
-            if result.status == "finished" and path is not None and is_main:
-                shutil.rmtree(path / "checkpoint", ignore_errors=True)
+            # The checkpoint is removed only after the end of the run has been written.
+            if result.status == "finished" and written is not None:
+                shutil.rmtree(written / "checkpoint", ignore_errors=True)
         except OSError as error:
             log.error("the end of the run could not be written: %s", error.strerror or error)  # noqa: TRY400
-        record.state = result.status
-        record.reason = result.reason
-    for hook in own.hooks("on_end") if is_main else ():
-        hook(result)
+        run_status.state = result.status
+        run_status.reason = result.reason
+    if is_main:
+        for hook in extras.hooks("on_end"):
+            hook(result)
     return result
 
 
 def _open_folder(
-    folder: Path, config: RunConfig, resume: bool, overwrite: bool, is_main: bool, own: Own
+    folder: Path, config: RunConfig, resume: bool, overwrite: bool, is_main: bool, extras: RunExtras
 ) -> TrainingState | None:
-    """Prepares the run's folder, and returns the state to resume from, None to start. The main process alone writes."""
+    """Prepares the run's folder, and returns the state to resume from, or None. Only the main process writes."""
     config_file = folder / "config.json"
     checkpoint = folder / "checkpoint"
     if resume:
         values = read_object(config_file, "without it the run cannot be resumed")
         if values is None:
             raise InputError(f"there is no run to resume in {folder}")
-        own.check_same(folder)
+        extras.check_same(folder)
         written = RunConfig(**values)
         if written.replace(name=config.name) != config:
             raise InputError(f"the run in {folder} has another config; resume it with its own")
@@ -254,27 +292,28 @@ def _open_folder(
         if states and states[-1] == "finished":
             raise InputError(f"the run in {folder} is finished; there is nothing to resume")
         if is_main:
-            for replaced in (checkpoint, folder / "model"):
-                recover(replaced)
+            recover(checkpoint)
+            recover(folder / "model")
         state = read_checkpoint(checkpoint)
         if state is not None:
             return state
     if not is_main:
         return None
-    if not (resume or overwrite) and any((folder / name).exists() for name in ("events.jsonl", "checkpoint", "model")):
+    holds_run = any((folder / name).exists() for name in ("events.jsonl", "checkpoint", "model"))
+    if holds_run and not (resume or overwrite):
         raise InputError(f"{folder} holds another run: name another folder, or pass resume=True or overwrite=True")
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in (checkpoint, folder / "model"):
-        shutil.rmtree(stale, ignore_errors=True)
-    for file in (negatives.FILE, VOCABULARY):
-        (folder / file).unlink(missing_ok=True)
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    shutil.rmtree(folder / "model", ignore_errors=True)
+    (folder / negatives.FILE).unlink(missing_ok=True)
+    (folder / VOCABULARY).unlink(missing_ok=True)
     write_text(config_file, config.to_json() + "\n")
-    own.write(folder)
+    extras.write(folder)
     return None
 
 
 def _explain(error: Exception, config: RunConfig) -> str:
-    """Why the run failed and what to do, in one line."""
+    """Explains in one line why the run failed and what to do."""
     text = " ".join(str(error).split())
     if os.strerror(errno.ENOSPC) in text:
         return "the disk is full: make room and resume the run"

@@ -1,7 +1,7 @@
 """Trainer: the training loop of one process, from the first step or a checkpoint until the run ends or is stopped.
 
-`training.trainer.train.train` creates it and documents the events and files that it writes. The constructor loads and
-checks everything (`training.trainer.prepare`) and raises `InputError`; `Trainer.run` does the steps.
+`training.trainer.train` creates it, and documents the events and files that it writes. The constructor loads and
+checks everything (`training.trainer.prepare`) and raises `InputError`. `Trainer.run` does the steps.
 """
 
 import math
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from training.atomic import write_text
 from training.device import describe_device, held_memory
-from training.errors import Stopped
+from training.errors import StoppedError
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 from training.models.folder import JOINT_HEAD
@@ -32,22 +32,27 @@ from training.trainer.config import RunConfig
 from training.trainer.events import EventLog
 from training.trainer.model_card import model_card
 from training.trainer.negatives import MinedTriplet
-from training.trainer.own import Own
 from training.trainer.prepare import Preparation
+from training.trainer.run_extras import RunExtras
 from training.trainer.run_metrics import Figures
 from training.trainer.training_model import TrainingBatch
 
+# The least number of train events of a run, and the most steps between two of them.
 TRAIN_EVENTS = 100
-# The time between two checkpoints; one is also written when the run is stopped.
+MAX_STEPS_PER_EVENT = 50
+# The time between two checkpoints. One is also written when the run is stopped.
 CHECKPOINT_SECONDS = 30.0
 
 
-class NonFiniteLoss(Exception):  # noqa: N818 - an outcome of a run, not a mistake in the program
+class NonFiniteLossError(Exception):
     """The loss of a step was infinite or not a number."""
 
 
 class Trainer:
-    """The loop. Arguments as in `training.trainer.train.train`; ``state`` is that of a checkpoint, or None."""
+    """The training loop.
+
+    The arguments are as in `training.trainer.train.train`. ``state`` comes from a checkpoint, None for a new run.
+    """
 
     def __init__(
         self,
@@ -58,7 +63,7 @@ class Trainer:
         should_stop: Callable[[], bool],
         state: TrainingState | None,
         home: str | Path | None,
-        own: Own,
+        extras: RunExtras,
     ) -> None:
         self.config = config
         self.accelerator = accelerator
@@ -66,15 +71,16 @@ class Trainer:
         self.folder = folder
         self.should_stop = should_stop
         self.home = home
-        self.own = own
-        self._selection = partial(own.selection, first=config.objective_class.selected_by)
+        self.extras = extras
+        self._selection = partial(extras.selection, first=config.objective_class.selected_by)
         self._is_stopped_by_callback = False
         self.progress = state or TrainingState(step=0)
-        # These losses are still on the device.
+        # Losses that are still on the device.
         self._pending_losses: list[Tensor] = []
         self._next_batches: list[TrainingBatch] = []
         self.meter = ThroughputMeter(self.progress.seconds)
-        preparation = Preparation(config, accelerator, should_stop, folder, home, own)
+
+        preparation = Preparation(config, accelerator, should_stop, folder, home, extras)
         parts = preparation.parts(self.progress.micro_batches, self.progress.cosines)
         self.model = parts.model
         self.batches = parts.batches
@@ -83,26 +89,35 @@ class Trainer:
         self.notes = parts.notes
         self._saved_dimension = parts.saved_dimension
         self.progress.micro_batches = self.model.num_micro_batches
+
         groups = self.model.parameter_groups(config.weight_decay)
-        fused = accelerator.device.type in ("cpu", "cuda")
-        self.optimiser: torch.optim.Optimizer = (
-            own.optimizer(groups) if own.optimizer else torch.optim.AdamW(groups, config.learning_rate, fused=fused)
-        )
+        self.optimiser: torch.optim.Optimizer
+        if extras.optimizer:
+            self.optimiser = extras.optimizer(groups)
+        else:
+            fused = accelerator.device.type in ("cpu", "cuda")
+            self.optimiser = torch.optim.AdamW(groups, config.learning_rate, fused=fused)
         self._peaks = [group["lr"] for group in self.optimiser.param_groups]
         if state is not None and folder is not None:
             load_checkpoint(folder / "checkpoint", self.model, self.optimiser)
+
         self.total_steps = config.total_steps(self.batches.steps_per_epoch)
         self.eval_every = config.evaluate_every(self.total_steps)
-        self.train_event_every = max(1, min(50, self.total_steps // TRAIN_EVENTS))
+        self.train_event_every = max(1, min(MAX_STEPS_PER_EVENT, self.total_steps // TRAIN_EVENTS))
         self.meter.end_checkpoint()
         self._emit_running(None if state is None else self.progress.step, parts.negatives)
 
     def run(self) -> tuple[str, str | None]:
-        """Does the remaining steps; returns "finished" or "stopped", and why it ended early. Raises NonFiniteLoss."""
+        """Does the remaining steps. Raises NonFiniteLossError.
+
+        Returns "finished" or "stopped", and the reason if the run ended before its last step.
+        """
+        # Micro-batches run in parallel threads, one per core. Threads inside of their operations would compete.
+        threads = single_threaded_ops() if self.model.num_micro_batches > 1 else nullcontext()
         try:
-            with single_threaded_ops() if self.model.num_micro_batches > 1 else nullcontext():
+            with threads:
                 reason = self._run_steps()
-        except Stopped:
+        except StoppedError:
             self.save_checkpoint()
             return "stopped", None
         self._test()
@@ -119,24 +134,29 @@ class Trainer:
         self.meter.end_checkpoint()
 
     def outcome(self) -> dict[str, Any]:
-        """The fields of `RunResult` that do not depend on how the run ended."""
+        """Returns the fields of `RunResult` that do not depend on how the run ended."""
         progress = self.progress
-        model = None if self.folder is None else self.folder / "model"
+        metric, _ = self._selection(progress.best) or (None, None)
+        path = None
+        if self.folder is not None and (self.folder / "model").is_dir():
+            path = str(self.folder / "model")
         return {
             "steps": progress.step,
             "seconds": round(self.meter.seconds(), 3),
             "baseline": progress.baseline,
             "best": progress.best,
-            "metric": metric[0] if (metric := self._selection(progress.best)) else None,
+            "metric": metric,
             "final": progress.final,
             "test": progress.test,
-            "path": str(model) if model is not None and model.is_dir() else None,
+            "path": path,
         }
 
     def _emit_running(self, resumed_from: int | None, negatives: Sequence[MinedTriplet]) -> None:
         encoder = self.model.encoder
         objectives = self.model.objective.objectives
-        is_single = len(objectives) == 1 and not self.config.matryoshka_dims
+        guess = None
+        if len(objectives) == 1 and not self.config.matryoshka_dims:
+            guess = objectives[0].guess(self.config.batch_size, self.data[0].scores)
         self.events.emit(
             "state",
             self.progress.step,
@@ -151,59 +171,64 @@ class Trainer:
             pooling=encoder.pooling,
             notes=list(self.notes),
             negatives=[asdict(triplet) for triplet in negatives],
-            guess=objectives[0].guess(self.config.batch_size, self.data[0].scores) if is_single else None,
+            guess=guess,
             resumed_from=resumed_from,
         )
 
     def _run_steps(self) -> str | None:
-        """Does the steps; returns why it ended before the last one, if it did. Raises Stopped, NonFiniteLoss."""
+        """Does the steps. Returns the reason if it ends before the last one. StoppedError or NonFiniteLossError."""
+        patience = self.config.patience
         while True:
             step = self.progress.step
-            if step != self.progress.evaluated and (step % self.eval_every == 0 or step == self.total_steps):
+            is_last = step == self.total_steps
+            is_evaluated = step == self.progress.evaluated
+            if not is_evaluated and (step % self.eval_every == 0 or is_last):
                 self._evaluate()
-                patience = self.config.patience
                 best = self.progress.best
-                waited = step - best["step"] if best is not None and step < self.total_steps else 0
+                # The steps since the best evaluation.
+                waited = 0 if best is None or is_last else step - best["step"]
                 if self._any_process(patience is not None and waited >= patience * self.eval_every):
                     return f"no better figure in {patience} evaluations"
-            if step == self.total_steps:
+            if is_last:
                 return None
             if self._any_process(self.should_stop() or self._is_stopped_by_callback):
-                raise Stopped
+                raise StoppedError
             if self.meter.since_checkpoint() > CHECKPOINT_SECONDS:
                 self.save_checkpoint()
             self._train_step()
 
     def _any_process(self, flag: bool) -> bool:
-        """Whether the flag is true in any of the processes."""
+        """Tells whether the flag is true in any of the processes."""
         if self.accelerator.num_processes == 1:
             return flag
         shared = torch.tensor(float(flag), device=self.accelerator.device)
         return bool(self.accelerator.reduce(shared, reduction="sum"))
 
     def _train_step(self) -> None:
-        """One optimiser step, on one batch or on as many as are accumulated."""
+        """Does one optimiser step, on one batch or on as many as are accumulated."""
         progress = self.progress
-        config = self.config
-        schedule = self.own.schedule
+        max_norm = self.config.max_grad_norm
         batches = self._next_batches or self._collate(progress.step)
         losses, norm = self.model.forward_backward(*batches)
         norm = self._average_gradients(norm)
-        # To compare on the host would make a GPU wait.
-        if norm.is_cuda or norm > config.max_grad_norm:
-            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), config.max_grad_norm, norm)
+        # Comparing on the host would make a GPU wait, so on a GPU the gradients are always scaled, perhaps by 1.
+        if norm.is_cuda or norm > max_norm:
+            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), max_norm, norm)
         for group, peak in zip(self.optimiser.param_groups, self._peaks, strict=True):
-            group["lr"] = (
-                peak * schedule(progress.step, self.total_steps)
-                if schedule
-                else learning_rate(progress.step, self.total_steps, peak, config.warmup)
-            )
+            group["lr"] = self._learning_rate(peak)
         rate = self.optimiser.param_groups[0]["lr"]
         progress.step += 1
-        # Adam is bound by memory bandwidth, which leaves a core idle, and on a GPU the host: the next batches are
-        # collated at the same time.
-        tasks: list[Callable[[], Any]] = [self.optimiser.step, partial(self._collate, progress.step)]
-        _, self._next_batches = run_parallel(tasks) if self.model.num_micro_batches > 1 else [task() for task in tasks]
+
+        # Adam is bound by memory bandwidth, which leaves a core idle, and on a GPU the host is idle. The next batches
+        # are collated at the same time.
+        collate = partial(self._collate, progress.step)
+        if self.model.num_micro_batches > 1:
+            tasks: list[Callable[[], Any]] = [self.optimiser.step, collate]
+            _, self._next_batches = run_parallel(tasks)
+        else:
+            self.optimiser.step()
+            self._next_batches = collate()
+
         self._pending_losses.append(losses)
         self.meter.end_step(sum(batch.sentences for batch in batches) * self.accelerator.num_processes)
         is_due = progress.step in (1, self.total_steps) or progress.step % self.train_event_every == 0
@@ -211,25 +236,34 @@ class Trainer:
             self._fetch_losses()
         if is_due:
             self._emit_train(rate, norm.item())
-        if self.own.hooks("on_step"):
+        if self.extras.hooks("on_step"):
             self._call("on_step", progress.step, losses.mean().item())
 
+    def _learning_rate(self, peak: float) -> float:
+        """Returns the learning rate of the next step for a group of parameters with this peak."""
+        step = self.progress.step
+        if self.extras.schedule:
+            return peak * self.extras.schedule(step, self.total_steps)
+        return learning_rate(step, self.total_steps, peak, self.config.warmup)
+
     def _call(self, hook: str, *values: object) -> None:
-        """Calls a method of the callbacks; the run stops before its next step if one returns true."""
-        for callback in self.own.hooks(hook):
+        """Calls a method of the callbacks. The run stops before its next step if one returns true."""
+        for callback in self.extras.hooks(hook):
             self._is_stopped_by_callback |= bool(callback(*values))
 
     def _collate(self, step: int) -> list[TrainingBatch]:
-        """The batches of a step; none after the last one."""
+        """Makes the batches of a step; none after the last step."""
+        if step >= self.total_steps:
+            return []
         collated = []
         count = self.config.gradient_accumulation_steps
-        for number in range(count * step, count * (step + 1)) if step < self.total_steps else ():
+        for number in range(count * step, count * (step + 1)):
             columns, target, part = self.batches.batch(number, self.accelerator.process_index)
             collated.append(self.model.collate(columns, target, number, part))
         return collated
 
     def _average_gradients(self, norm: Tensor) -> Tensor:
-        """Averages the gradients over all processes; returns the norm of the average, which is ``norm`` for one."""
+        """Averages the gradients over all processes, and returns the norm of the average; ``norm`` for one process."""
         if self.accelerator.num_processes == 1:
             return norm
         weights = [weight for weight in self.model.parameters() if weight.grad is not None]
@@ -238,14 +272,17 @@ class Trainer:
         return torch.nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])
 
     def _fetch_losses(self) -> None:
-        """Moves pending losses to the host, several at once: each transfer makes a GPU wait. Raises NonFiniteLoss."""
+        """Moves pending losses to the host, several at a time because each transfer makes a GPU wait.
+
+        Raises NonFiniteLossError.
+        """
         progress = self.progress
         losses = torch.cat(self._pending_losses).tolist() if self._pending_losses else []
         for batch, loss in enumerate(losses, self.batches_done - len(losses)):
             if not math.isfinite(loss):
                 rows = self.batches.describe_rows(batch, self.accelerator.process_index)
                 step = batch // self.config.gradient_accumulation_steps + 1
-                raise NonFiniteLoss(
+                raise NonFiniteLossError(
                     f"the loss of step {step} is {loss}, on {rows}: lower the learning rate, or look at these rows"
                 )
         progress.losses += losses
@@ -253,20 +290,14 @@ class Trainer:
 
     def _emit_train(self, rate: float, gradient_norm: float) -> None:
         progress = self.progress
-        by_data: dict[str, list[float]] = {}
+        by_data: dict[str, dict[str, float]] = {}
         if len(self.data) > 1:
-            # The losses of each part since the last train event, where it had a batch.
-            names = [f"{data.name}={part.objective}" for data, part in zip(self.data, self.config.parts, strict=True)]
-            recent = range(self.batches_done - len(progress.losses), self.batches_done)
-            parts = [self.batches.part(batch)[0] for batch in recent]
-            by_data = {name: [] for part, name in enumerate(names) if part in parts}
-            for part, loss in zip(parts, progress.losses, strict=True):
-                by_data[names[part]].append(loss)
+            by_data["loss_by_data"] = self._loss_by_data()
         self.events.emit(
             "train",
             progress.step,
             loss=fmean(progress.losses),
-            **({"loss_by_data": {name: fmean(losses) for name, losses in by_data.items()}} if by_data else {}),
+            **by_data,
             lr=rate,
             gradient_norm=gradient_norm,
             epoch=round(self.batches_done / self.batches.steps_per_epoch, 4),
@@ -276,6 +307,18 @@ class Trainer:
             seconds_left=self._seconds_left(),
         )
         progress.losses = []
+
+    def _loss_by_data(self) -> dict[str, float]:
+        """Returns the mean loss of each part of the data that had a batch since the last train event."""
+        losses = self.progress.losses
+        recent = range(self.batches_done - len(losses), self.batches_done)
+        parts = [self.batches.part(batch)[0] for batch in recent]
+        means = {}
+        for number, part in enumerate(self.config.parts):
+            of_part = [loss for its_part, loss in zip(parts, losses, strict=True) if its_part == number]
+            if of_part:
+                means[f"{self.data[number].name}={part.objective}"] = fmean(of_part)
+        return means
 
     @property
     def batches_done(self) -> int:
@@ -293,24 +336,16 @@ class Trainer:
             should_stop = self.should_stop if self.accelerator.num_processes == 1 else None
             measured = self.evaluator.measure(encoder, self.model.objective, should_stop)
             progress.cosines = measured.pop("cosines", progress.cosines)
-            measured |= self.own.measure(encoder)
+            measured |= self.extras.measure(encoder)
             figures: Figures = {"step": progress.step, **measured}
-            new = self._selection(figures)
-            old = self._selection(progress.best)
-            # Without a selection metric the last evaluation is the best. The loss takes the place of a correlation that
-            # is undefined; an evaluation with a correlation is better.
-            if new is None or old is None:
-                is_better = old is None
-            elif new == old:
-                # Few pairs have few different ranks: of equal ones the lower loss decides.
-                is_better = figures.get("loss", 0.0) < (progress.best or {}).get("loss", 0.0)
-            else:
-                is_better = new[1] > old[1] if new[0] == old[0] else old[0] == "loss"
-            is_best = progress.step > 0 and is_better
+            # The base itself, at step 0, is not a result of the run.
+            is_best = progress.step > 0 and self._is_better(figures)
             if is_best:
                 progress.best = figures
             if is_best and self.folder is not None:
-                whole = encoder.with_dimension(self._saved_dimension) if isinstance(encoder, Encoder) else encoder
+                whole = encoder
+                if isinstance(encoder, Encoder):
+                    whole = encoder.with_dimension(self._saved_dimension)
                 whole.save(self.folder / "model")
                 self._write_card(encoder, self.folder)
             self._call("on_evaluate", figures, encoder)
@@ -322,16 +357,40 @@ class Trainer:
         left = self._seconds_left()
         self.events.emit("eval", progress.step, **measured, best=is_best, seconds=seconds, seconds_left=left)
 
+    def _is_better(self, figures: Figures) -> bool:
+        """Tells whether an evaluation is better than the best so far."""
+        best = self.progress.best or {}
+        new = self._selection(figures)
+        old = self._selection(best)
+        if old is None:
+            # Without a selection metric the last evaluation is the best.
+            return True
+        if new is None:
+            return False
+        new_metric, new_value = new
+        old_metric, old_value = old
+        if new_metric != old_metric:
+            # The loss selects where the correlation is undefined. An evaluation with a correlation is better.
+            return old_metric == "loss"
+        if new_value == old_value:
+            # A few pairs have few different ranks. Among equal correlations the lower loss decides.
+            return figures.get("loss", 0.0) < best.get("loss", 0.0)
+        return new_value > old_value
+
     def _test(self) -> None:
-        """Evaluates the best model on the test split of its dev data, if at hand, unless the run is asked to stop."""
+        """Evaluates the best model on the test split of its dev data, if there is one, unless the run is to stop."""
         name = DataName.parse(self.config.eval_data or "").test_split
         best = self.progress.best
-        if self.folder is None or name is None or best is None or not self.accelerator.is_main_process:
+        if self.folder is None or best is None:
+            # The run has kept no model.
+            return
+        if name is None or not self.accelerator.is_main_process:
             return
         device = str(self.accelerator.device)
         model = open_model(str(self.folder / "model"), None, self.config.dtype, device, self.home)
-        with suppress(Stopped):
-            rho = next(iter(evaluate(model, name, self.home, should_stop=self.should_stop)["spearman"].values()))
+        with suppress(StoppedError):
+            measured = evaluate(model, name, self.home, should_stop=self.should_stop)
+            rho = next(iter(measured["spearman"].values()))
             if math.isfinite(rho):
                 self.progress.test = {"step": best["step"], "data": name, "spearman": rho}
                 self._write_card(model, self.folder)
@@ -342,9 +401,17 @@ class Trainer:
         # sentence-transformers has no cross-encoder that starts as a bi-encoder.
         has_joint_head = (folder / "model" / JOINT_HEAD).is_file()
         library = "sbert-lab" if has_joint_head else "sentence-transformers"
-        facts = {"training": self.data, "notes": self.notes, "pooling": getattr(encoder, "pooling", None)}
-        facts |= {"before": progress.baseline or {}, "best": progress.best or {}, "test": progress.test or {}}
-        write_text(folder / "model/README.md", model_card(self.config, library, **facts))
+        card = model_card(
+            self.config,
+            library,
+            training=self.data,
+            notes=self.notes,
+            pooling=getattr(encoder, "pooling", None),
+            before=progress.baseline or {},
+            best=progress.best or {},
+            test=progress.test or {},
+        )
+        write_text(folder / "model/README.md", card)
 
     def _seconds_left(self) -> float | None:
         step = self.progress.step
@@ -355,7 +422,7 @@ class Trainer:
 
 
 def learning_rate(step: int, total: int, peak: float, warmup: float) -> float:
-    """Linear warm-up over the first ``warmup`` fraction of ``total`` steps, then linear decay to 0.
+    """Computes the rate of a linear warm-up over the fraction ``warmup`` of the steps, then linear decay to 0.
 
     The paper's schedule (section 3.1). ``step`` counts from 0; the rate of the first step is 0, as in transformers'
     ``get_linear_schedule_with_warmup``.

@@ -1,14 +1,14 @@
 """TrainingModel: an encoder and an objective, from token ids to the gradient of every trained weight.
 
 All columns of a batch form one batch of sentences, as the network is siamese. On a CPU that batch is split into one
-micro-batch per core; these run forward and backward in parallel and synchronise only for the loss. Splitting every
+micro-batch per core. These run forward and backward in parallel and synchronise only for the loss. Splitting every
 operation over the cores instead would wait for the slowest core hundreds of times a step. A GPU takes the whole batch.
 
-The loss sees the vectors of the whole batch, so the graphs of all its micro-batches are in memory at once. With a
-``mini_batch_size`` they are not: the vectors are computed without graphs first, and once the loss has given each of
-them its gradient, a few micro-batches at a time are computed again, with the same dropout, and go backward (gradient
-caching; Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup"). That is one more
-forward pass, and the gradient is the same.
+The loss is computed from the vectors of the whole batch, which keeps the graphs of all micro-batches in memory. A
+``mini_batch_size`` avoids that by gradient caching (Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size
+under Memory Limited Setup"): the vectors are first computed without graphs, and the loss gives each of them its
+gradient. Then a few micro-batches at a time are computed again, with the same dropout, and go backward. The gradient is
+the same, for one more forward pass.
 
 Master weights, pooled vectors, loss and sums of gradients are float32; the transformer computes in the dtype of the
 encoder (see `training.trainer.replica`). The modules after the pooling (`Encoder.head`) are part of the loss: small,
@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
@@ -41,7 +42,7 @@ from training.trainer.cross_encoder import TrainableCrossEncoder, head_modules
 from training.trainer.language_model import MaskedReplica, TrainableLanguageModel, masked_targets
 from training.trainer.replica import CompactEmbedding, ForwardOutput, JointReplica, MicroBatch, PairReplica, Replica
 
-# With fewer sentences, reading the weights from memory dominates.
+# With fewer sentences, reading the weights from memory dominates the time.
 MIN_MICRO_BATCH = 8
 
 
@@ -49,16 +50,17 @@ MIN_MICRO_BATCH = 8
 class TrainingBatch:
     """The input of a step, which does not depend on the weights. B rows of C columns are B * C sentences.
 
-    The vectors of a language model are the logits of the masked tokens, in the place of sentences.
+    For a language model the vectors are the logits of the masked tokens.
     """
 
     micro_batches: list[MicroBatch]
-    # The number of vectors, one for each sentence, of each micro-batch.
+    # The number of vectors of each micro-batch, one for each sentence.
     sizes: list[int]
-    order: Tensor | None  # (B * C,) int64: where each sentence, column by column, is among all; None = in this order
+    # (B * C,) int64: the position of each sentence, column by column, in the micro-batches; None = the same order.
+    order: Tensor | None
     columns: int
     target: Tensor | None  # (B,)
-    # The number of the part of the data, whose objective is the loss.
+    # The number of the part of the data. Its objective is the loss.
     part: int = 0
 
     @property
@@ -70,15 +72,15 @@ class TrainingModel(nn.Module):
     """An encoder and an objective with their trained weights.
 
     Args:
-        encoder: the encoder, which encodes inside `export_encoder` only.
+        encoder: the encoder. It can encode only inside `export_encoder`.
         objectives: the objective of each part of the data; see `training.objectives`.
         used: the token ids in the training data; None for all (weight decay changes every row).
         seed: the seed of dropout.
         rank: the rank of LoRA; 0 trains all weights.
-        num_micro_batches: the micro-batches that are computed at a time; see `default_micro_batches`.
-        mini_batch_size: rows that are computed at a time; None for the whole batch.
-        max_tokens: the same in tokens, padding included.
-        matryoshka_dims: the first dimensions that are trained too, beside all of them.
+        num_micro_batches: the number of micro-batches that are computed at a time; see `default_micro_batches`.
+        mini_batch_size: the number of rows that are computed at a time; None for the whole batch.
+        max_tokens: the number of tokens that are computed at a time, padding included; None for the whole batch.
+        matryoshka_dims: numbers of first dimensions that are trained in addition to all dimensions.
     """
 
     def __init__(
@@ -97,20 +99,23 @@ class TrainingModel(nn.Module):
             raise InputError(f"{encoder.name}: int8 is for inference; train it without")
         super().__init__()
         self.encoder = encoder.train()
-        self.seed, self.rank, self.num_micro_batches = seed, rank, num_micro_batches
-        self.mini_batch_size, self.max_tokens = mini_batch_size, max_tokens
+        self.seed = seed
+        self.rank = rank
+        self.num_micro_batches = num_micro_batches
+        self.mini_batch_size = mini_batch_size
+        self.max_tokens = max_tokens
         dims = all_dims(matryoshka_dims, encoder.full_dimension)
         self.objective = Loss(objectives, dims, encoder.normalizes).to(encoder.device)
         self.head = encoder.head.requires_grad_(not rank)
         self.replica: Replica
         self.embeddings: CompactEmbedding | None = None
         if isinstance(encoder, TrainableLanguageModel):
-            # Its word embeddings are the weights of its output too, and every token is predicted: all rows are in use.
+            # The word embeddings are also the weights of the output, which predicts any token. So all rows are used.
             self.backbone = _with_lora(encoder.backbone, rank, is_language_model=True) if rank else encoder.backbone
             self.replica = MaskedReplica(self.backbone, encoder.tokenizer, encoder.dtype)
             return
         table = encoder.backbone.get_input_embeddings()
-        # Word vectors whose folder says that they are not trained stay as they are.
+        # The folder of word vectors may say that they are not trained.
         self.embeddings = CompactEmbedding(table, used).requires_grad_(not rank and table.weight.requires_grad)
         table.requires_grad_(False)
         self.backbone = _with_lora(encoder.backbone, rank) if rank else encoder.backbone
@@ -126,32 +131,36 @@ class TrainingModel(nn.Module):
         self, columns: Sequence[Sequence[Sequence[int]]], target: Tensor | None, step: int, part: int = 0
     ) -> TrainingBatch:
         """Builds a step's input from the token ids of each column. Dropout is a function of the seed and the step."""
-        ids = [sentence for column in columns for sentence in column]
-        rounds = math.ceil(len(columns[0]) / self.mini_batch_size) if self.mini_batch_size else 1
+        ids = list(chain.from_iterable(columns))
+        rounds = 1
+        if self.mini_batch_size:
+            rounds = math.ceil(len(columns[0]) / self.mini_batch_size)
         most = self.max_tokens and self.max_tokens // self.num_micro_batches
         groups = split_by_length([len(sentence) for sentence in ids], rounds * self.num_micro_batches, most)
-        device = self.encoder.device
-        micro_batches = [
-            self.replica.collate([ids[row] for row in rows], np.random.default_rng([self.seed, step, number]))
-            for number, rows in enumerate(groups)
-        ]
+        micro_batches = []
+        for number, rows in enumerate(groups):
+            generator = np.random.default_rng([self.seed, step, number])
+            micro_batches.append(self.replica.collate([ids[row] for row in rows], generator))
         if isinstance(self.replica, MaskedReplica):
             targets = masked_targets(micro_batches)
             sizes = [0 if batch.targets is None else len(batch.targets) for batch in micro_batches]
             return TrainingBatch(micro_batches, sizes, None, 1, targets, part)
+        device = self.encoder.device
         order = torch.from_numpy(np.argsort(np.concatenate(groups))).to(device)
+        sizes = [len(rows) for rows in groups]
         target = None if target is None else target.to(device)
-        return TrainingBatch(micro_batches, [len(rows) for rows in groups], order, len(columns), target, part)
+        return TrainingBatch(micro_batches, sizes, order, len(columns), target, part)
 
     def forward_backward(self, *batches: TrainingBatch) -> tuple[Tensor, Tensor]:
         """Sets the ``grad`` of every trained weight to its mean over the batches.
 
-        Returns the mean loss of each batch and the norm of the gradient, float32, (n,) and a scalar.
+        Returns the mean loss of each batch (n,) and the norm of the gradient, a scalar, both float32.
         """
         self.objective.zero_grad(set_to_none=True)
         self.head.zero_grad(set_to_none=True)
         run_parallel(self.replica.sync_weights(self.num_micro_batches))
-        losses, norms = [], list[Tensor]()
+        losses = []
+        norms = list[Tensor]()
         for number, batch in enumerate(batches):
             loss, norms = self._accumulate(batch, 1 / len(batches), add=number > 0)
             losses.append(loss.detach())
@@ -160,31 +169,38 @@ class TrainingModel(nn.Module):
         return torch.stack(losses), torch.linalg.vector_norm(torch.stack(norms))
 
     def _accumulate(self, batch: TrainingBatch, share: float, add: bool) -> tuple[Tensor, list[Tensor]]:
-        """Sets the ``grad`` of the weights to a share of the batch's, or adds it; returns the loss and the norms."""
-        replica, at_a_time, micro_batches = self.replica, self.num_micro_batches, batch.micro_batches
-        rounds = [slice(start, start + at_a_time) for start in range(0, len(micro_batches), at_a_time)]
-        if len(rounds) == 1:
-            outputs = run_parallel([partial(replica.forward, batch) for batch in micro_batches])
+        """Sets the ``grad`` of the weights to a share of the batch's, or adds it. Returns the loss and the norms."""
+        micro_batches = batch.micro_batches
+        at_a_time = self.num_micro_batches
+        if len(micro_batches) <= at_a_time:
+            outputs = self._forward(micro_batches)
             loss, gradients = self._loss(batch, [output.vectors.detach() for output in outputs], share)
-            norms = self._backward(micro_batches, outputs, gradients, add)
-        else:
-            # On a GPU dropout draws from its generator; on a CPU each micro-batch has one.
-            device, states, vectors = self.encoder.device, [], []
-            for part in rounds:
-                states.append(torch.cuda.get_rng_state(device) if device.type == "cuda" else None)
-                vectors += run_parallel([partial(replica.embed, batch) for batch in micro_batches[part]])
-            loss, gradients = self._loss(batch, vectors, share)
-            for part, state in zip(rounds, states, strict=True):
-                if state is not None:
-                    torch.cuda.set_rng_state(state, device)
-                outputs = run_parallel([partial(replica.forward, batch) for batch in micro_batches[part]])
-                norms = self._backward(micro_batches[part], outputs, gradients[part], add or part.start > 0)
-                # Their gradients, each as large as the model, are freed before the next forward pass.
-                del outputs
+            return loss, self._backward(micro_batches, outputs, gradients, add)
+
+        # Gradient caching. On a CPU each micro-batch has its own generator for dropout. A GPU has one for all of them,
+        # whose states are kept for the second forward pass.
+        rounds = [slice(start, start + at_a_time) for start in range(0, len(micro_batches), at_a_time)]
+        device = self.encoder.device
+        states = []
+        vectors = []
+        for part in rounds:
+            states.append(torch.cuda.get_rng_state(device) if device.type == "cuda" else None)
+            vectors += run_parallel([partial(self.replica.embed, micro_batch) for micro_batch in micro_batches[part]])
+        loss, gradients = self._loss(batch, vectors, share)
+        for part, state in zip(rounds, states, strict=True):
+            if state is not None:
+                torch.cuda.set_rng_state(state, device)
+            outputs = self._forward(micro_batches[part])
+            norms = self._backward(micro_batches[part], outputs, gradients[part], add or part.start > 0)
+            # Free the gradients of the outputs, each as large as the model, before the next forward pass.
+            del outputs
         return loss, norms
 
+    def _forward(self, micro_batches: list[MicroBatch]) -> list[ForwardOutput]:
+        return run_parallel([partial(self.replica.forward, micro_batch) for micro_batch in micro_batches])
+
     def _loss(self, batch: TrainingBatch, parts: Sequence[Tensor], share: float) -> tuple[Tensor, Sequence[Tensor]]:
-        """The vectors of each micro-batch -> the loss of the batch, and a share of its gradient by them."""
+        """Computes the loss from the vectors of each micro-batch, and a share of its gradient by these vectors."""
         vectors = torch.cat(list(parts)).requires_grad_()  # (B * C, D)
         ordered = vectors if batch.order is None else vectors[batch.order]
         loss = self.objective(self.head(ordered).chunk(batch.columns), batch.target, batch.part)
@@ -196,18 +212,19 @@ class TrainingModel(nn.Module):
         self, micro_batches: list[MicroBatch], outputs: list[ForwardOutput], gradients: Sequence[Tensor], add: bool
     ) -> list[Tensor]:
         """Sets the ``grad`` of the encoder's trained weights, or adds to it, and returns its norms."""
-        run_parallel([partial(self.replica.backward, *output) for output in zip(outputs, gradients, strict=True)])
+        backward = self.replica.backward
+        run_parallel([partial(backward, output, grad) for output, grad in zip(outputs, gradients, strict=True)])
         tasks = self.replica.reduce_gradients(outputs, self.num_micro_batches, add)
-        inputs = [output.input_gradient for output in outputs if output.input_gradient is not None]
-        # The longest task comes first.
-        if inputs and self.embeddings is not None:
+        input_gradients = [output.input_gradient for output in outputs if output.input_gradient is not None]
+        if input_gradients and self.embeddings is not None:
             rows = [batch.rows for batch in micro_batches]
-            tasks.insert(0, partial(self.embeddings.set_gradient, rows, inputs, add))
-        return [norm for task in run_parallel(tasks) for norm in task]
+            # The longest task starts first.
+            tasks.insert(0, partial(self.embeddings.set_gradient, rows, input_gradients, add))
+        return list(chain.from_iterable(run_parallel(tasks)))
 
     @contextmanager
     def export_encoder(self) -> Iterator[Any]:
-        """The encoder or cross-encoder as it would be saved: the whole embedding table, LoRA merged, dropout off.
+        """Yields the encoder or cross-encoder as it would be saved: all embeddings, LoRA merged, dropout off.
 
         Training may continue after the block.
         """
@@ -219,11 +236,11 @@ class TrainingModel(nn.Module):
         try:
             yield self.encoder.eval()
         finally:
-            # The weights are about to change: train() drops the copy of them that encode has made.
+            # The weights are about to change. train() drops the copy of them that encode has made.
             self.encoder.train()
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, object]]:
-        """Adam's parameter groups. Biases and the weights of norms are not decayed."""
+        """Returns Adam's parameter groups. Biases and the weights of norms are not decayed."""
         trained = [weight for weight in self.parameters() if weight.requires_grad]
         return [
             {"params": [weight for weight in trained if weight.ndim > 1], "weight_decay": weight_decay},
@@ -232,12 +249,12 @@ class TrainingModel(nn.Module):
 
 
 class Loss(nn.Module):
-    """The loss of a run, by the objective of the part of the data that a batch is from.
+    """The loss of a run, computed by the objective of the part of the data that a batch belongs to.
 
     With ``dims`` it is the sum of the objective's losses on the first d dimensions, scaled to length 1, so that a
     vector can be truncated to any of these d after training. Targets that are vectors are truncated too.
 
-    Without ``dims`` the vectors are taken as they are, or scaled to length 1 where the model's own output is
+    Without ``dims`` the vectors are unchanged, or scaled to length 1 if the model's own output is normalised
     (``normalizes``) and the objective compares that output.
 
     Source: Kusupati et al. 2022, "Matryoshka Representation Learning", equation 1, with weights of 1;
@@ -259,45 +276,57 @@ class Loss(nn.Module):
     def forward(self, vectors: Vectors, target: Tensor | None = None, part: int = 0) -> Tensor:
         objective = self.objectives[part]
 
-        def loss(dim: int) -> Tensor:
-            short = target[..., :dim] if target is not None and target.ndim == 3 else target
-            return objective([F.normalize(column[:, :dim], dim=1) for column in vectors], short)
+        def normalized_loss(dim: int) -> Tensor:
+            columns = [F.normalize(column[:, :dim], dim=1) for column in vectors]
+            # Vectors of a teacher, (B, C, D).
+            has_vectors = target is not None and target.ndim == 3
+            return objective(columns, target[..., :dim] if has_vectors else target)
 
         if self.dims:
-            first, *others = map(loss, self.dims)
+            first, *others = map(normalized_loss, self.dims)
             return sum(others, first)
-        return loss(vectors[0].shape[1]) if self.normalizes[part] else objective(vectors, target)
+        if self.normalizes[part]:
+            return normalized_loss(vectors[0].shape[1])
+        return objective(vectors, target)
 
 
 def all_dims(dims: Iterable[int], dimension: int) -> list[int]:
-    """``matryoshka_dims`` and D, largest first; empty without ``matryoshka_dims``. InputError if one is above D."""
+    """Returns ``matryoshka_dims`` and D, largest first; empty without such. InputError if one exceeds D."""
     dims = set(dims)
-    if dims and max(dims) > dimension:
+    if not dims:
+        return []
+    if max(dims) > dimension:
         raise InputError(f"matryoshka_dims has {max(dims)}, but the base's vectors have {dimension} dimensions")
-    return sorted({dimension, *dims}, reverse=True) if dims else []
+    return sorted({dimension, *dims}, reverse=True)
 
 
 def default_micro_batches(device: torch.device, sentences: int) -> int:
-    """One micro-batch per core of a CPU, of at least `MIN_MICRO_BATCH` sentences; one in all on a GPU."""
-    return max(1, min(num_threads(), sentences // MIN_MICRO_BATCH)) if device.type == "cpu" else 1
+    """Returns one micro-batch per CPU core, of at least `MIN_MICRO_BATCH` sentences each, or a single one on a GPU."""
+    if device.type != "cpu":
+        return 1
+    return max(1, min(num_threads(), sentences // MIN_MICRO_BATCH))
 
 
 def split_by_length(lengths: Sequence[int], parts: int, most_tokens: int | None = None) -> list[np.ndarray]:
-    """Row numbers in at most ``parts`` groups, sorted by length, longest first.
+    """Splits rows into at most ``parts`` groups, sorted by length, longest first, and returns their numbers.
 
-    Groups are cut such that the largest has as few tokens, padding included, as possible. There are more of them where
-    a group would have more than ``most_tokens``.
+    The largest group has as few tokens, padding included, as possible. There are more groups if one would have more
+    than ``most_tokens``.
     """
+
+    def fits(budget: int) -> bool:
+        return len(list(plan(lengths, budget))) <= parts
+
+    # The smallest budget that fits.
     most = max(lengths) * len(lengths)
-    budget = bisect_left(
-        range(most), True, sum(lengths) // parts, key=lambda budget: len(list(plan(lengths, budget))) <= parts
-    )
+    budget = bisect_left(range(most), True, sum(lengths) // parts, key=fits)
     return list(plan(lengths, min(budget, most_tokens or budget)))
 
 
 def _with_lora(backbone: nn.Module, rank: int, is_language_model: bool = False) -> nn.Module:
     if isinstance(backbone, WordBackbone):
         raise InputError("LoRA adapts transformers; a model of word vectors is trained as a whole, with lora_rank 0")
+    # peft takes seconds to import, and few runs use it.
     from peft import LoraConfig, get_peft_model
 
     settings = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.05, target_modules="all-linear", bias="none")
@@ -308,8 +337,9 @@ def _with_lora(backbone: nn.Module, rank: int, is_language_model: bool = False) 
         for name in backbone.head_tensors():
             backbone.get_parameter(name).requires_grad_()
         return adapted
-    # A head is trained as a whole, as its weights are random at first, except for the vocabulary of a language model.
-    if heads := head_modules(backbone):
+    # All weights of a head are trained, as they are random at first, except for the vocabulary of a language model.
+    heads = head_modules(backbone)
+    if heads:
         settings.exclude_modules = rf"(.*\.)?({'|'.join(heads)})(\..*)?"
         settings.modules_to_save = None if is_language_model else heads
     adapted = get_peft_model(cast("Any", backbone), settings)

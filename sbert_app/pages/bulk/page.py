@@ -36,7 +36,7 @@ from training.data.tables.columns import PairColumns
 from training.data.tables.reading import NO_JUDGEMENT
 from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
-from training.errors import InputError, Stopped, UserFacingError
+from training.errors import InputError, StoppedError, UserFacingError
 
 # The length of the list of jobs.
 MOST_LISTED = 20
@@ -322,7 +322,7 @@ class _Page:
                     yield {self.status: results.progress(event, address_id), **self._buttons(running=True)}
         except UserFacingError as error:
             yield self._failed(error)
-        except Stopped:
+        except StoppedError:
             yield self._failed("stopped before the first row")
 
     def _opened_job(self, job: ScoreJob, table: OpenedTable, columns: Chosen | None = None) -> Update:

@@ -30,10 +30,10 @@ import gradio as gr
 
 from sbert_app.pages.components.events import Questions, Update, event_options, listener, note_action, run_js
 from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, progress_bar
-from sbert_app.services.background.tasks import Owner, Superseded, TaskResult
+from sbert_app.services.background.tasks import Owner, SupersededError, TaskResult
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
-from training.errors import Stopped, UserFacingError
+from training.errors import StoppedError, UserFacingError
 
 # The labels of the Stop button.
 IDLE = "Stop"
@@ -234,10 +234,10 @@ class MeasureTab:
                     yield {self.status: progress_bar(event)}
         except UserFacingError as error:
             yield {**empty, self.status: error_message(error), **self._buttons(running=False)}
-        except Superseded:
+        except SupersededError:
             # The newer work updates the components.
             yield {self.status: gr.skip()}
-        except Stopped:
+        except StoppedError:
             update = empty if on_stop is None else on_stop
             yield {self.status: error_message(self.stopped), **update, **self._buttons(running=False)}
 

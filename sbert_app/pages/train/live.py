@@ -19,7 +19,7 @@ from sbert_app.services.container import Services
 from sbert_app.services.experiments.ablations import precomputed
 from sbert_app.services.experiments.groups import matches, run_groups
 from sbert_app.services.runs.archives import export, push
-from sbert_app.services.runs.record import Run, RunNotFound
+from sbert_app.services.runs.record import Run, RunNotFoundError
 from sbert_app.services.runs.store import PAGE
 from training.catalogue import read_asset
 from training.errors import UserFacingError
@@ -168,7 +168,7 @@ class RunPanel:
         at_work = run is not None and run.state in AT_WORK
         lines = ""
         # The run may have been deleted since it was listed.
-        with suppress(RunNotFound, FileNotFoundError):
+        with suppress(RunNotFoundError, FileNotFoundError):
             lines = self.store.log(run.id) if run else ""
         visibility = {
             self.list_tools: bool(runs),

@@ -33,7 +33,7 @@ from training.catalogue import SENTENCES
 from training.errors import InputError, UserFacingError
 from training.names import ModelName
 from training.trainer.config import SETTINGS
-from training.trainer.own import check_queueable
+from training.trainer.run_extras import check_queueable
 
 # The key and the values of a form that no preset has filled in.
 NO_PRESET: tuple[str, form.Fields] = ("", {})

@@ -17,7 +17,7 @@ from sbert_app.server.endpoints import public_run
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 from training.errors import NotFoundError, UserFacingError, summary_of, without_folders
-from training.sources.endpoint import RefusedTexts
+from training.sources.endpoint import RefusedTextsError
 from training.trainer.config import RunConfig
 
 
@@ -55,7 +55,7 @@ def said_to_a_visitor(error: UserFacingError) -> Iterator[str]:
 
 @pytest.mark.parametrize("kind", carriers(), ids=lambda kind: kind.__name__)
 def test_a_visitor_sees_the_name_of_a_file_and_never_its_folder(kind):
-    more = {NotFoundError: (SAID, (SAID,)), RefusedTexts: (400, SAID)}
+    more = {NotFoundError: (SAID, (SAID,)), RefusedTextsError: (400, SAID)}
     error = kind(SAID, *next((rest for base, rest in more.items() if issubclass(kind, base)), ()))
     assert SERVER in str(error), "whoever runs the command line sees where it is"
     for text in said_to_a_visitor(error):
