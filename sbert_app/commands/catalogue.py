@@ -60,12 +60,13 @@ def models(
     lines = []
     for row in rows:
         state = "here" if row["here"] else "to be fetched"
-        size = ""
+        disk_space = ""
         if row["bytes"]:
-            size = format_bytes(row["bytes"])
+            disk_space = format_bytes(row["bytes"])
         elif not row["here"]:
-            size = DOWNLOADS.get(row["name"], "")
-        lines.append(f"{row['name']:36} {row['kind']:18} {state:14} {size:>8}  {row.get('called', '')}".rstrip())
+            disk_space = DOWNLOADS.get(row["name"], "")
+        line = f"{row['name']:36} {row['kind']:18} {state:14} {disk_space:>8}  {row.get('called', '')}"
+        lines.append(line.rstrip())
     lines.append("Any model of the Hub (org/name), folder and endpoint can be named as well.")
     print_result({"models": rows}, as_json, "\n".join(lines))
 

@@ -240,7 +240,7 @@ def score_file(call: Call, body: ScoreFileBody) -> ScoredFile:
         columns = [name.strip() for name in body.columns.split(",")]
     ending = f".{body.format}"
     formats = [ending]
-    criteria = CRITERIA
+    criteria: tuple[str, ...] = CRITERIA
     if criterion:
         criteria = (str(criterion),)
         # The threshold is applied to the scores in the Parquet file.

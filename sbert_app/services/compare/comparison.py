@@ -282,11 +282,13 @@ def _read_whole(encoder: VectorModel, second: VectorModel, a: str, b: str) -> _R
     """Reads the sentences by a model whose tokens are not accessible. White space separates their words."""
     cosine = _cosine(encoder.encode([a])[0], second.encode([b])[0])
     ended = time.perf_counter()
-    sides = []
-    for text in (a, b):
-        words = [Word(match[0], *match.span(), ()) for match in re.finditer(r"\S+", text)]
-        sides.append(Side(text, [], words, truncated=False))
-    return _Reading(ended, {encoder.pooling: cosine}, *sides, no_map=str(vectors_only(encoder)))
+    no_map = str(vectors_only(encoder))
+    return _Reading(ended, {encoder.pooling: cosine}, _whole_side(a), _whole_side(b), no_map=no_map)
+
+
+def _whole_side(text: str) -> Side:
+    words = [Word(match[0], *match.span(), ()) for match in re.finditer(r"\S+", text)]
+    return Side(text, [], words, truncated=False)
 
 
 def compare_by_name(
