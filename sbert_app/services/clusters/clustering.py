@@ -92,8 +92,8 @@ def cluster(
 ) -> np.ndarray:
     """The cluster of each sentence: int64 (N,), 0 the largest, −1 noise. The cache stores maps, labels and trees.
 
-    Sentences without known tokens are noise, unless ``keep_unknown``. Raises InputError if a setting is invalid, or the corpus is too small, or
-    too large for a tree.
+    Sentences without known tokens are noise, unless ``keep_unknown``. Raises InputError if a setting is invalid, or the
+    corpus is too small, or too large for a tree.
     """
     settings.check(embedded)
     count = settings.num_clusters
