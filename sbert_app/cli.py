@@ -31,7 +31,7 @@ from sbert_app.commands.threshold import threshold
 from sbert_app.commands.train import train
 from sbert_app.process import EXTRA_OF, INTERRUPTED, configure_process, interrupt, on_ending_signal
 from sbert_app.terminal import ProgressBar, StderrHandler
-from training.errors import Stopped, UserFacingError, install_command
+from training.errors import StoppedError, UserFacingError, install_command
 
 GOOD = 0
 BROKEN = 1
@@ -127,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code if isinstance(code, int) else GOOD
     except (KeyboardInterrupt, typer.Abort):
         return _print_error("stopped", INTERRUPTED)
-    except Stopped as error:
+    except StoppedError as error:
         return _print_error(f"stopped: {error}" if str(error) else "stopped", INTERRUPTED)
     except BrokenPipeError:
         # The reader of stdout, such as head, has closed it.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from training.errors import Stopped
+from training.errors import StoppedError
 from training.models.model import VectorModel
 
 
@@ -27,7 +27,7 @@ class BagEncoder(VectorModel):
         vectors = np.zeros((len(sentences), self.dimension), dtype=np.float32)
         for row, sentence in enumerate(sentences):
             if should_stop is not None and should_stop():
-                raise Stopped
+                raise StoppedError
             assert isinstance(sentence, str)
             for word in sentence.lower().split()[:512]:
                 vectors[row, zlib.crc32(word.encode("utf-8", "replace")) % self.dimension] += 1

@@ -112,8 +112,8 @@ def first_line(error: BaseException) -> str:
     return line.rstrip(" :\r")[:200]
 
 
-class Stopped(Exception):  # noqa: N818 - not an error
-    """Ends a long computation after its ``should_stop()`` has returned True."""
+class StoppedError(Exception):
+    """Raised out of a long computation after its ``should_stop()`` returned True."""
 
 
 def _without_middle(text: str) -> str:

@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import TypeVar
 
 from training.atomic import folder_size
-from training.errors import Stopped
+from training.errors import StoppedError
 
 Step = TypeVar("Step")
 Result = TypeVar("Result")
@@ -37,7 +37,7 @@ warnings.filterwarnings("ignore", message="IProgress not found")
 def steps(
     items: Sequence[Step], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
 ) -> Iterator[Step]:
-    """Yields each item, and then calls ``on_progress`` with (done, all). Raises Stopped if ``should_stop`` is true.
+    """Yields the items and calls ``on_progress`` with (done, all). Raises StoppedError if ``should_stop`` is true.
 
     A range with a step is a range of batches: on_progress counts the texts, not the batches.
     """
@@ -48,7 +48,7 @@ def steps(
         total = items.stop
     for done, item in enumerate(items, start=1):
         if should_stop is not None and should_stop():
-            raise Stopped
+            raise StoppedError
         yield item
         if on_progress is not None:
             on_progress(min(done * batch, total), total)
@@ -93,7 +93,7 @@ _listener: ContextVar[tuple[OnDownload, Callable[[], bool]] | None] = ContextVar
 
 @contextmanager
 def listening(on_download: OnDownload, should_stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Makes this thread's downloads report to ``on_download``, and end with `Stopped` if ``should_stop`` is true."""
+    """In the block, this thread's downloads report to ``on_download``, and raise StoppedError if ``should_stop``."""
     token = _listener.set((on_download, should_stop))
     try:
         yield
@@ -107,7 +107,7 @@ def watch(
     """Does ``work``, a download of about ``megabytes`` into ``folder``, and reports the growth of its files.
 
     The folder need not exist yet. If the listener asks for a stop, ``stop`` is called, which makes ``work`` end early,
-    and Stopped is raised.
+    and StoppedError is raised.
     """
     listener = _listener.get()
     if listener is None:
@@ -134,7 +134,7 @@ def watch(
             stop()
             # The files can be removed only after the work has ended.
             thread.join(STOP_SECONDS)
-            raise Stopped
+            raise StoppedError
     return future.result()
 
 

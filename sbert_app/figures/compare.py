@@ -1,4 +1,4 @@
-"""Figures of comparisons: a cosine by words, the cosines of many sentences, and the scores of a file."""
+"""Figures of comparisons: the word map of a cosine, the cosines of many sentences, and the scores of a file."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from sbert_app.formats import format_number
 from sbert_app.services.files.report import ScoreReport
 from training.evaluation.attribution import Attribution
 
-# The most words of a sentence that can be read beside one another.
+# The most words of a sentence that are legible next to each other.
 MOST_WORDS = 30
 SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
 # The horizontal and the vertical axis of a matrix.
 TOP = {"side": "top", "showgrid": False}
 DOWNWARDS = {"autorange": "reversed", "showgrid": False}
-# The most numbers that can be read beside one another, on a phone too.
+# The most numbers that are legible next to each other, even on a phone.
 MOST_NUMBERS = 12
 # The vertical axis of a histogram.
 PAIRS = {"title": "pairs", "rangemode": "tozero"}
-# The bins that make a bar of a histogram, by the number of pairs.
+# (largest number of pairs, bins that are merged into a bar of a histogram)
 BINS_MERGED = ((300, 4), (3_000, 2), (float("inf"), 1))
 
 
 def condensed(exact: Attribution) -> Attribution:
-    """A map that can be read: longer texts summed by sentence, and of many parts those that count most."""
+    """A map that is legible: longer texts are summed by sentence, and only the parts with the largest sums are kept."""
     starts_a = _starts_of_parts(exact.words_a)
     starts_b = _starts_of_parts(exact.words_b)
     by_row = np.add.reduceat(exact.matrix, starts_a, axis=0)
@@ -48,18 +48,23 @@ def condensed(exact: Attribution) -> Attribution:
 
 
 def _starts_of_parts(words: Sequence[str]) -> list[int]:
-    """The places of the words at which the parts of a text begin: its words, or the sentences of a longer text."""
-    starts = [0, *(n for n in range(1, len(words) - 1) if words[n - 1].endswith(SENTENCE_ENDS))]
-    return starts if len(words) > MOST_WORDS and len(starts) > 1 else list(range(len(words)))
+    """The positions at which the parts of a text start: its words, or the sentences of a longer text."""
+    starts = [0]
+    for position in range(1, len(words) - 1):
+        if words[position - 1].endswith(SENTENCE_ENDS):
+            starts.append(position)
+    if len(words) <= MOST_WORDS or len(starts) == 1:
+        return list(range(len(words)))
+    return starts
 
 
 def _joined(words: Sequence[str], starts: Sequence[int]) -> list[str]:
-    """The texts of the parts that begin at ``starts``."""
+    """The texts of the parts that start at these positions."""
     return [" ".join(words[start:end]) for start, end in pairwise([*starts, len(words)])]
 
 
 def _largest(sums: np.ndarray) -> list[int]:
-    """The places of the parts that count most, in the order of the text."""
+    """The positions of the parts with the largest sums, in the order of the text."""
     return sorted(np.argsort(-np.abs(sums))[:MOST_WORDS].tolist())
 
 
@@ -67,15 +72,31 @@ def word_map(exact: Attribution) -> go.Figure:
     """A heat map of the contribution of each word pair to the cosine; rows are the words of the first sentence."""
     alt = f"Word map: the share of each of {len(exact.words_a)} × {len(exact.words_b)} word pairs in the cosine"
     parts = condensed(exact)
-    words_a, words_b, matrix = parts.words_a, parts.words_b, parts.matrix
-    bound = max(float(np.abs(matrix).max()), 1e-6)
-    labels = [[[short_label(a), short_label(b)] for b in words_b] for a in words_a]
-    end = f"{bound:.2g}"
-    scale = {"tickvals": [-bound, 0, bound], "ticktext": [f"−{end}", "0", f"+{end}"], "tickangle": 0, "thickness": 8}
-    below = {"orientation": "h", "y": 0, "yanchor": "top", "ypad": 6, "len": 0.5, "outlinewidth": 0}
-    numbers = _numbers(matrix, 3) if len(words_b) <= 9 and len(words_a) <= 14 else {}
-    hover = "%{customdata[0]} × %{customdata[1]}: %{z:+.4f}"
-    figure = _heatmap(matrix.round(5), bound, 2, hover, customdata=labels, colorbar=scale | below, **numbers)
+    words_a = parts.words_a
+    words_b = parts.words_b
+    bound = max(float(np.abs(parts.matrix).max()), 1e-6)
+    colour_bar = {
+        "tickvals": [-bound, 0, bound],
+        "ticktext": [f"−{bound:.2g}", "0", f"+{bound:.2g}"],
+        "tickangle": 0,
+        "thickness": 8,
+        "orientation": "h",
+        "y": 0,
+        "yanchor": "top",
+        "ypad": 6,
+        "len": 0.5,
+        "outlinewidth": 0,
+    }
+    has_numbers = len(words_b) <= 9 and len(words_a) <= 14
+    figure = _heatmap(
+        parts.matrix.round(5),
+        bound,
+        gap=2,
+        hover="%{customdata[0]} × %{customdata[1]}: %{z:+.4f}",
+        digits=3 if has_numbers else None,
+        customdata=[[[short_label(a), short_label(b)] for b in words_b] for a in words_a],
+        colorbar=colour_bar,
+    )
     height = max(220, 27 * len(words_a) + 110)
     return apply_style(figure, height, alt, TOP | _word_ticks(words_b), DOWNWARDS | _word_ticks(words_a), margin_b=54)
 
@@ -83,28 +104,55 @@ def word_map(exact: Attribution) -> go.Figure:
 def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.Figure:
     """A heat map of the similarities (N, N) of all sentences."""
     n = len(labels)
-    short = [short_label(label) for label in labels]
-    names = [[[a, b] for b in short] for a in short] if n <= 150 else None
-    hover = "%{customdata[0]}<br>%{customdata[1]}<br>%{z:.3f}" if names else "line %{y} × line %{x}: %{z:.3f}"
-    options = {"customdata": names, "colorbar": {"thickness": 10, "outlinewidth": 0}, "x0": 1, "y0": 1}
-    numbers = _numbers(matrix, 2) if n <= MOST_NUMBERS else {}
-    figure = _heatmap(np.round(matrix, 3), 1, 1 if n <= 60 else 0, hover, **options, **numbers)
-    # Few lines are all numbered; of many lines Plotly numbers those that fit.
-    ticks: dict[str, Any] = {"tick0": 1, "dtick": 1} if n <= MOST_NUMBERS else {"nticks": MOST_NUMBERS}
-    alt = f"{title}: every pair of {n} sentences"
+    names = None
+    hover = "line %{y} × line %{x}: %{z:.3f}"
+    if n <= 150:
+        short = [short_label(label) for label in labels]
+        names = [[[a, b] for b in short] for a in short]
+        hover = "%{customdata[0]}<br>%{customdata[1]}<br>%{z:.3f}"
+    digits = None
+    # Plotly numbers the lines for which there is space.
+    ticks: dict[str, Any] = {"nticks": MOST_NUMBERS}
+    if n <= MOST_NUMBERS:
+        digits = 2
+        ticks = {"tick0": 1, "dtick": 1}
+    figure = _heatmap(
+        np.round(matrix, 3),
+        bound=1,
+        gap=1 if n <= 60 else 0,
+        hover=hover,
+        digits=digits,
+        customdata=names,
+        colorbar={"thickness": 10, "outlinewidth": 0},
+        x0=1,
+        y0=1,
+    )
     below = {"text": title, "font": {"size": 14}, "y": 0.02, "x": 0.5}
+    alt = f"{title}: every pair of {n} sentences"
     return apply_style(figure, 480, alt, TOP | ticks, DOWNWARDS | ticks, title=below, margin_b=44)
 
 
-def _heatmap(values: np.ndarray, bound: float, gap: int, hover: str, **options: Any) -> go.Figure:
-    """A heat map whose colours reach from -bound to bound, with ``gap`` pixels between its cells."""
-    options |= {"colorscale": DIVERGING, "xgap": gap, "ygap": gap, "hovertemplate": f"{hover}<extra></extra>"}
-    return go.Figure(go.Heatmap(z=values.tolist(), zmin=-bound, zmax=bound, **options))
+def _heatmap(
+    values: np.ndarray, bound: float, gap: int, hover: str, digits: int | None = None, **options: Any
+) -> go.Figure:
+    """A heat map whose colours range from -bound to bound, with ``gap`` pixels between its cells.
 
-
-def _numbers(matrix: np.ndarray, digits: int) -> dict[str, Any]:
-    """The numbers in the cells, with a minus sign in place of the hyphen of Plotly's own format."""
-    return {"text": [[format_number(value, digits) for value in row] for row in matrix], "texttemplate": "%{text}"}
+    With ``digits`` the cells have numbers. Plotly's own format would have a hyphen as minus sign.
+    """
+    if digits is not None:
+        options["text"] = [[format_number(value, digits) for value in row] for row in values]
+        options["texttemplate"] = "%{text}"
+    heatmap = go.Heatmap(
+        z=values.tolist(),
+        zmin=-bound,
+        zmax=bound,
+        colorscale=DIVERGING,
+        xgap=gap,
+        ygap=gap,
+        hovertemplate=f"{hover}<extra></extra>",
+        **options,
+    )
+    return go.Figure(heatmap)
 
 
 def _word_ticks(words: Sequence[str]) -> dict[str, Any]:
@@ -112,7 +160,7 @@ def _word_ticks(words: Sequence[str]) -> dict[str, Any]:
 
 
 def histogram(report: ScoreReport) -> go.Figure:
-    """A histogram of the cosines of a file from zero, or the lowest one, with a line at their mean."""
+    """A histogram of the cosines of a file from zero, or the lowest cosine, with a line at their mean."""
     counts = np.array(report.counts)
     edges = np.array(report.edges)
     merged = next(bins for limit, bins in BINS_MERGED if counts.sum() < limit)
@@ -132,7 +180,7 @@ def histogram(report: ScoreReport) -> go.Figure:
     _titled(figure, "Distribution of the cosines", _cosines_from(left), PAIRS, bargap=0.08)
     if report.mean is not None:
         figure.add_vline(x=report.mean, line={"color": PALETTE["orange"], "width": 2})
-        # At the edge of the figure the text would be cut.
+        # Centred text would be cut off at the edge of the figure.
         anchor = "right" if report.mean > 0.9 else "center"
         figure.add_annotation(
             x=report.mean, y=1.08, yref="paper", text=f"mean {report.mean:.2f}", showarrow=False, xanchor=anchor
@@ -141,7 +189,7 @@ def histogram(report: ScoreReport) -> go.Figure:
 
 
 def label_histogram(by_label: tuple[Sequence[int], Sequence[int]], threshold: float) -> go.Figure:
-    """The histograms of the cosines of matches and of other pairs, one over the other, with a line at the threshold."""
+    """Overlaid histograms of the cosines of matches and of other pairs, with a line at the threshold."""
     merged = 2 * next(bins for limit, bins in BINS_MERGED if sum(map(sum, by_label)) < limit)
     counts = np.array(by_label).reshape(2, -1, merged).sum(2)
     lows = np.linspace(-1, 1, counts.shape[1] + 1)[:-1]
@@ -176,10 +224,18 @@ def label_histogram(by_label: tuple[Sequence[int], Sequence[int]], threshold: fl
 
 def scatter(report: ScoreReport, gold_name: str) -> go.Figure:
     """The cosines of a file against its gold scores, a point for each pair or for a sample of them."""
-    size, opacity = (8, 0.75) if len(report.scatter) < 300 else (4, 0.4)
+    is_small = len(report.scatter) < 300
     gold, cosines = zip(*report.scatter, strict=True)
-    hover = "gold %{x}, cosine %{y:.3f}<extra></extra>"
-    figure = add_scatter(go.Figure(), gold, cosines, "blue", hover, "markers", marker_size=size, marker_opacity=opacity)
+    figure = add_scatter(
+        go.Figure(),
+        gold,
+        cosines,
+        "blue",
+        hover="gold %{x}, cosine %{y:.3f}<extra></extra>",
+        mode="markers",
+        marker_size=8 if is_small else 4,
+        marker_opacity=0.75 if is_small else 0.4,
+    )
     return _titled(figure, "Gold score and cosine", {"title": f"gold score ({gold_name})"}, {"title": "cosine"})
 
 

@@ -33,17 +33,17 @@ GROUPS = {
     "late interaction": ("late interaction", "green", "cross"),
     "sparse encoder": ("sparse encoder", "vermillion", "x"),
 }
-# The margins have room for the labels at the ends of the axes.
+# The margins leave space for the labels at the ends of the axes.
 WITH_LEGEND = {"showlegend": True, "margin_t": 48, "margin_r": 24}
 SHARE_AXIS = {"range": [0, 1.03], "tickformat": ".0%"}
-# The plot area on a tablet, as labels that stand apart there do so on wider screens too, and the approximate width of a
-# letter, in pixels.
+# The plot area on a tablet, and the approximate width of a letter, in pixels. Labels that do not overlap there do not
+# overlap on wider screens either.
 PLOT_SIZE = (700, 290)
 LETTER_WIDTH = 6.5
 SIMILARITY_BINS = np.linspace(-0.32, 1.0, 34)
 # The relative difference between two measurements of the speed of one model.
 SPEED_NOISE = 0.1
-# The anchors of a label and its offsets upwards in pixels; the first position that overlaps no other label is taken.
+# The anchors of a label and its offsets upwards in pixels. The first position without an overlap is taken.
 LABEL_POSITIONS = (("left", 9), ("left", -9), ("right", 9), ("right", -9), ("left", 22), ("left", -22))
 
 # Left, bottom, right and top, in pixels.
@@ -52,7 +52,7 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Point:
-    """A model: its group, a key of GROUPS, its speed in sentences per second, its quality, a correlation ×100."""
+    """A model with its group (a key of GROUPS), its speed in sentences per second, and its quality (ρ or r ×100)."""
 
     label: str
     group: str
@@ -66,15 +66,13 @@ def frontier(points: Sequence[Point]) -> list[Point]:
 
     Speeds that differ by less than ``SPEED_NOISE`` count as equal.
     """
-    optimal = [
-        point
-        for point in points
-        if not any(
-            (other.quality > point.quality and other.speed >= (1 - SPEED_NOISE) * point.speed)
-            or (other.quality == point.quality and other.speed > point.speed)
-            for other in points
-        )
-    ]
+
+    def dominates(other: Point, point: Point) -> bool:
+        if other.quality == point.quality:
+            return other.speed > point.speed
+        return other.quality > point.quality and other.speed >= (1 - SPEED_NOISE) * point.speed
+
+    optimal = [point for point in points if not any(dominates(other, point) for other in points)]
     return sorted(optimal, key=lambda point: point.speed)
 
 
@@ -85,25 +83,32 @@ def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
     """
     figure = go.Figure()
     measured = [point for point in points if not point.is_paper]
+    paper = [point for point in points if point.is_paper]
     optimal = frontier(measured)
     x = [point.speed for point in optimal]
     y = [point.quality for point in optimal]
     add_scatter(figure, x, y, "grey", name="frontier", line_dash="dot", line_width=1.5)
-    groups: list[tuple[str, list[Point], str, dict[str, Any]]] = []
-    for key, (name, colour, symbol) in GROUPS.items():
-        marker = {"marker_symbol": symbol, "marker_size": 12}
-        groups.append((name, [point for point in measured if point.group == key], colour, marker))
-    hollow = {"marker_symbol": "circle-open", "marker_size": 10, "marker_line_width": 2}
-    groups.append(("the paper, Tables 1 and 7", [point for point in points if point.is_paper], "grey", hollow))
-    hover = "%{customdata}<br>%{y:.2f}, %{x:,.0f} sentences/s<extra></extra>"
-    for name, group, colour, marker in groups:
+
+    def mark(group: Sequence[Point], name: str, colour: str, **marker: Any) -> None:
         if group:
-            x = [point.speed for point in group]
-            y = [point.quality for point in group]
-            labels = [short_label(point.label, 34) for point in group]
-            add_scatter(figure, x, y, colour, hover, "markers", name=name, customdata=labels, **marker)
+            add_scatter(
+                figure,
+                [point.speed for point in group],
+                [point.quality for point in group],
+                colour,
+                hover="%{customdata}<br>%{y:.2f}, %{x:,.0f} sentences/s<extra></extra>",
+                mode="markers",
+                name=name,
+                customdata=[short_label(point.label, 34) for point in group],
+                **marker,
+            )
+
+    for key, (name, colour, symbol) in GROUPS.items():
+        group = [point for point in measured if point.group == key]
+        mark(group, name, colour, marker_symbol=symbol, marker_size=12)
+    mark(paper, "the paper, Tables 1 and 7", "grey", marker_symbol="circle-open", marker_size=10, marker_line_width=2)
     decades = [log10(point.speed) for point in points] or [2.0]
-    # The space on the right is for labels.
+    # More space on the right, for labels.
     x_range = (min(decades) - 0.25, max(decades) + 0.8)
     _add_labels(figure, points, x_range)
     speed = {"type": "log", "title": "sentences per second", "dtick": 1, "tickformat": "~s", "range": x_range}
@@ -120,15 +125,16 @@ def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float
         places[point] = (x, PLOT_SIZE[1] * (point.quality - lowest) / height)
     placed: list[Box] = [(x - 6, y - 6, x + 6, y + 6) for x, y in places.values()]
     for point in sorted(points, key=lambda point: (point.is_paper, -point.quality)):
-        label, (x, y) = short_label(point.label, 34), places[point]
+        x, y = places[point]
+        label = short_label(point.label, 34)
         width = LETTER_WIDTH * len(label)
         boxes: dict[tuple[str, int], Box] = {}
         for anchor, offset in LABEL_POSITIONS:
             left = x + 8 if anchor == "left" else x - 8 - width
             boxes[anchor, offset] = (left, y + offset - 6, left + width, y + offset + 6)
-        free = (position for position, box in boxes.items() if not any(_overlap(box, other) for other in placed))
-        anchor, offset = position = next(free, LABEL_POSITIONS[0])
-        placed.append(boxes[position])
+        free = [position for position, box in boxes.items() if not any(_overlap(box, other) for other in placed)]
+        anchor, offset = free[0] if free else LABEL_POSITIONS[0]
+        placed.append(boxes[anchor, offset])
         figure.add_annotation(
             x=log10(point.speed),
             y=point.quality,
@@ -146,7 +152,7 @@ def _overlap(a: Box, b: Box) -> bool:
 
 
 def label_histograms(by_label: Mapping[str, np.ndarray]) -> go.Figure:
-    """The histograms of the similarities of each label, of equal area, one over another."""
+    """Overlaid histograms of the similarities of each label, with equal areas."""
     figure = go.Figure()
     middles = ((SIMILARITY_BINS[:-1] + SIMILARITY_BINS[1:]) / 2).round(3).tolist()
     hover = "%{x:.2f}: %{y:.1%}<extra>%{fullData.name}</extra>"
@@ -163,20 +169,32 @@ def label_histograms(by_label: Mapping[str, np.ndarray]) -> go.Figure:
 def quality_and_size(table: CostTable) -> go.Figure:
     """ρ ×100 with its interval against the size of a vector, on a logarithmic axis."""
     figure = go.Figure()
+    details = "%{customdata[0]} dimensions: ρ %{y:.2f}, %{x:,} bytes, %{customdata[1]:.2f} ms<extra></extra>"
     for name, (colour, symbol) in PRECISION_MARKERS.items():
         label = PRECISIONS[name].label
         cells = [cell for cell in table.cells if cell.precision == name]
-        of_cell = "%{customdata[0]} dimensions: ρ %{y:.2f}, %{x:,} bytes, %{customdata[1]:.2f} ms"
-        x = [cell.bytes for cell in cells]
-        y = [cell.rho.value for cell in cells]
-        options = {"name": label, "marker_size": 9, "marker_symbol": symbol}
-        options["error_y"] = error_bars([cell.rho for cell in cells], colour, thickness=1, width=3)
-        options["customdata"] = [[cell.dimension, cell.milliseconds] for cell in cells]
-        add_scatter(figure, x, y, colour, f"{label}, {of_cell}<extra></extra>", "lines+markers", **options)
-    sizes = sorted({cell.bytes for cell in table.cells})
-    ticks = [2**power for power in range(2, 14) if sizes[0] <= 2**power * 1.5 and 2**power <= sizes[-1] * 1.5]
-    labels = {"tickvals": ticks, "ticktext": [f"{tick:,}" for tick in ticks], "minor": {"ticks": ""}}
-    size = {"type": "log", "title": "bytes a vector", **labels}
+        add_scatter(
+            figure,
+            [cell.bytes for cell in cells],
+            [cell.rho.value for cell in cells],
+            colour,
+            hover=f"{label}, {details}",
+            mode="lines+markers",
+            name=label,
+            marker_size=9,
+            marker_symbol=symbol,
+            error_y=error_bars([cell.rho for cell in cells], colour, thickness=1, width=3),
+            customdata=[[cell.dimension, cell.milliseconds] for cell in cells],
+        )
+    sizes = [cell.bytes for cell in table.cells]
+    ticks = [2**power for power in range(2, 14) if min(sizes) / 1.5 <= 2**power <= 1.5 * max(sizes)]
+    size = {
+        "type": "log",
+        "title": "bytes a vector",
+        "tickvals": ticks,
+        "ticktext": [f"{tick:,}" for tick in ticks],
+        "minor": {"ticks": ""},
+    }
     quality = {"title": "Spearman ρ ×100"}
     alt = "Spearman's ρ against the size of a vector, a line for each precision"
     return apply_style(figure, 380, alt, size, quality, showlegend=True, margin_t=48)
@@ -191,18 +209,18 @@ def reliability(bins: Sequence[tuple[float, float, int]], pairs: str) -> go.Figu
     predicted, gold, counts = zip(*bins, strict=True)
     hover = "“x of 5” %{x:.2f}, gold score %{y:.2f}: %{customdata:,} pairs<extra></extra>"
     add_scatter(figure, predicted, gold, "blue", hover, "lines+markers", marker_size=9, customdata=counts)
-    axis = {"range": [-0.1, 5.1], "dtick": 1}
-    x = {"title": f"mean “x of 5”, {short_label(pairs, 34)}", **axis}
-    y = {"title": "mean gold score", **axis}
+    x = {"title": f"mean “x of 5”, {short_label(pairs, 34)}", "range": [-0.1, 5.1], "dtick": 1}
+    y = {"title": "mean gold score", "range": [-0.1, 5.1], "dtick": 1}
     return apply_style(figure, 360, f"Mean gold score against mean predicted score, ten bins of {pairs}", x, y)
 
 
 def precision_recall(
     decision: Decision, names: dict[str, str], curves: Mapping[str, Decision] | None = None
 ) -> go.Figure:
-    """The curve of all pairs, and each choice with its intervals; ``names`` are those of the criteria.
+    """The curve of all pairs, and each choice with its intervals. ``names`` are the names of the criteria.
 
-    ``curves`` has the decisions of several models on the same pairs, this one among them, by the names of the models.
+    ``curves`` has the decisions of several models on the same pairs, including ``decision``, by the names of the
+    models.
     """
     figure = go.Figure()
     colours = iter(cycle(CURVE_COLOURS))
@@ -223,13 +241,19 @@ def precision_recall(
             line_width=2 if other is decision else 1.5,
         )
     for choice, colour in _reached(decision):
-        hover = f"from {choice.threshold.value:.3f} on: {at}<extra></extra>"
-        name, ring = names.get(choice.criterion, choice.criterion), {"color": "#ffffff", "width": 1}
-        marker = {"name": name, "marker_size": 11, "marker_line": ring}
-        bars = {"error_x": error_bars([choice.recall], colour), "error_y": error_bars([choice.precision], colour)}
-        x = [choice.recall.value]
-        y = [choice.precision.value]
-        add_scatter(figure, x, y, colour, hover, "markers", **marker, **bars)
+        add_scatter(
+            figure,
+            [choice.recall.value],
+            [choice.precision.value],
+            colour,
+            hover=f"from {choice.threshold.value:.3f} on: {at}<extra></extra>",
+            mode="markers",
+            name=names.get(choice.criterion, choice.criterion),
+            marker_size=11,
+            marker_line={"color": "#ffffff", "width": 1},
+            error_x=error_bars([choice.recall], colour),
+            error_y=error_bars([choice.precision], colour),
+        )
     share = decision.matches / decision.n
     figure.add_hline(y=share, line={"color": PALETTE["grey"], "dash": "dot", "width": 1})
     figure.add_annotation(
@@ -252,10 +276,11 @@ def by_threshold(decision: Decision, similarity: str, model: str = "") -> go.Fig
     for choice, colour in _reached(decision):
         figure.add_vline(x=choice.threshold.value, line={"color": PALETTE[colour], "width": 2})
     alt = f"Precision, recall and F1 at each threshold of the {similarity}"
-    title = f"threshold ({similarity}{' of ' * bool(model)}{short_label(model, 34)})"
+    title = f"threshold ({similarity} of {short_label(model, 34)})" if model else f"threshold ({similarity})"
     return apply_style(figure, 340, alt, {"title": title, "ticklabelstandoff": 6}, SHARE_AXIS, **WITH_LEGEND)
 
 
 def _reached(decision: Decision) -> list[tuple[Choice, str]]:
-    """The choices that some threshold fulfils, each with its colour."""
-    return [pair for pair in zip(decision.choices, THRESHOLD_COLOURS, strict=False) if pair[0].exists]
+    """The choices that a threshold fulfils, each with its colour."""
+    pairs = zip(decision.choices, THRESHOLD_COLOURS, strict=False)
+    return [(choice, colour) for choice, colour in pairs if choice.exists]

@@ -1,4 +1,4 @@
-"""The look of all figures: palette, layout, and labels in which no HTML is interpreted."""
+"""The look of all figures: palette, layout, and labels with escaped HTML."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
 
-# Okabe & Ito (2008): distinguishable with any colour vision.
+# Okabe & Ito (2008): colours that can be distinguished with any colour vision.
 PALETTE = {
     "blue": "#0072B2",
     "orange": "#E69F00",
@@ -21,7 +21,7 @@ PALETTE = {
     "yellow": "#F0E442",
     "grey": "#7F8793",
 }
-# The colours of the built-in models, and those among which all others are spread.
+# The colours of the built-in models, and the colours that other models share.
 MODEL_COLOURS = {DEFAULT_MODEL: "blue", DEFAULT_CROSS_ENCODER: "vermillion"}
 OTHER_COLOURS = ("purple", "grey", "sky", "orange")
 # Negative vermillion, zero transparent, positive blue: legible on a white and on a black background.
@@ -37,7 +37,8 @@ _AXIS = {
     "ticks": "",
     "title": {"font": {"size": 13}, "standoff": 15},
 }
-# Transparent, so that it is legible in light and dark mode. It takes the place of Plotly's own template, which is 6 KB.
+# Transparent, for light and dark mode. It replaces Plotly's own template, which takes 6 KB in every figure. As a
+# dictionary it does not load Plotly before the first figure is made.
 TEMPLATE: dict[str, Any] = {
     "layout": {
         "paper_bgcolor": "rgba(0,0,0,0)",
@@ -58,14 +59,13 @@ TEMPLATE: dict[str, Any] = {
 
 
 def model_colours(models: Sequence[str]) -> list[str]:
-    """The palette colour of each model, by its name: the same in every figure, unless two of them would share it."""
+    """The palette colour of each model, by its name: the same in every figure, unless two models would share it."""
     taken: list[str] = []
     for model in models:
         start = crc32(model.encode()) % len(OTHER_COLOURS)
         others = OTHER_COLOURS[start:] + OTHER_COLOURS[:start]
         candidates = [MODEL_COLOURS.get(model, others[0]), *others]
-        free = [colour for colour in candidates if colour not in taken]
-        taken.append(next(iter(free), others[0]))
+        taken.append(next((colour for colour in candidates if colour not in taken), others[0]))
     return taken
 
 
@@ -81,8 +81,8 @@ def apply_style(
 
     Args:
         figure: a figure with its traces.
-        height: the height in pixels; None for that of the frame.
-        alt: the text alternative; without one, screen readers get the titles of the figure (``assets/app.js``).
+        height: the height in pixels; None for the height of the frame.
+        alt: the text alternative. Without it, screen readers get the titles of the figure (``assets/app.js``).
         x: settings of the horizontal axes.
         y: settings of the vertical axes.
         layout: settings of the whole figure.
@@ -95,17 +95,20 @@ def apply_style(
 def add_scatter(
     figure: go.Figure, x: Any, y: Any, colour: str, hover: str = "", mode: str = "lines", **options: Any
 ) -> go.Figure:
-    """Adds a line, 2 pixels wide unless the ``options`` of go.Scatter say otherwise, or points, in a palette colour.
+    """Adds lines or points in a palette colour. ``options`` of go.Scatter replace the defaults.
 
-    Without the text ``hover`` nothing appears where one points at it.
+    Without a ``hover`` text nothing is shown under the mouse.
     """
-    text = {"hovertemplate": hover} if hover else {"hoverinfo": "skip"}
-    usual: dict[str, Any] = {"line_color": PALETTE[colour], "line_width": 2, "marker_color": PALETTE[colour], **text}
-    return figure.add_scatter(x=x, y=y, mode=mode, **{**usual, **options})
+    usual: dict[str, Any] = {"line_color": PALETTE[colour], "line_width": 2, "marker_color": PALETTE[colour]}
+    if hover:
+        usual["hovertemplate"] = hover
+    else:
+        usual["hoverinfo"] = "skip"
+    return figure.add_scatter(x=x, y=y, mode=mode, **(usual | options))
 
 
 def add_bars(figure: go.Figure, x: Any, y: Any, colour: str, hover: str, **options: Any) -> go.Figure:
-    """Adds bars without outlines in a colour of the palette, with the text ``hover``; ``options`` are of go.Bar."""
+    """Adds bars without outlines in a palette colour, with a ``hover`` text and ``options`` of go.Bar."""
     return figure.add_bar(
         x=x, y=y, marker={"color": PALETTE[colour], "line": {"width": 0}}, hovertemplate=hover, **options
     )
@@ -114,14 +117,20 @@ def add_bars(figure: go.Figure, x: Any, y: Any, colour: str, hover: str, **optio
 def error_bars(
     estimates: Sequence[tuple[float, float, float]], colour: str, thickness: float = 1.5, width: float = 4
 ) -> dict[str, Any]:
-    """Intervals (value, low, high) as error bars of a trace, in a colour of the palette."""
-    above = [high - value for value, _, high in estimates]
-    below = [value - low for value, low, _ in estimates]
-    lengths = {"type": "data", "symmetric": False, "array": above, "arrayminus": below}
-    return {**lengths, "color": PALETTE[colour], "thickness": thickness, "width": width}
+    """Intervals (value, low, high) as error bars of a trace, in a palette colour."""
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [high - value for value, _, high in estimates],
+        "arrayminus": [value - low for value, low, _ in estimates],
+        "color": PALETTE[colour],
+        "thickness": thickness,
+        "width": width,
+    }
 
 
 def short_label(text: str, max_length: int = 70) -> str:
     """A label, truncated and HTML-escaped: Plotly interprets some HTML in labels."""
-    text = text if len(text) <= max_length else text[: max_length - 1] + "…"
+    if len(text) > max_length:
+        text = text[: max_length - 1] + "…"
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

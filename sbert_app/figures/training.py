@@ -3,8 +3,8 @@
 A run has the same colour in each of the three figures of curves:
 
 - measure: the metric of the run on the dev data, ρ ×100 or triplet accuracy
-- loss: of the training batches (thin; bold: running mean), by data set if each has an objective, and of the dev data
-  (dotted)
+- loss: the loss of the training batches (thin) and its running mean (bold), by data set if each has an objective, and
+  the loss of the dev data (dotted)
 - random: the mean cosine of random pairs of the training data (solid) and of sentences from other domains (dashed);
   above 0.9 the vectors have collapsed
 """
@@ -12,7 +12,7 @@ A run has the same colour in each of the three figures of curves:
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import cycle
+from itertools import chain, cycle
 from typing import Any
 
 import plotly.graph_objects as go
@@ -24,9 +24,9 @@ from training.evaluation.diagnostics import COLLAPSED_FROM
 from training.trainer.run_metrics import RUN_METRICS
 
 COLOURS = [PALETTE[name] for name in ("blue", "vermillion", "green", "purple", "orange", "sky")]
-# The lines of the losses of several data sets.
+# The line styles of the losses of several data sets.
 DASHES = ("solid", "dash", "dashdot", "longdash")
-# The axis of ρ ×100 spans at least so many points.
+# The least span of the axis of ρ ×100, in points.
 LEAST_SPAN = 6.0
 PERCENT = 100
 # The weight of the past in the running mean of the loss.
@@ -38,7 +38,7 @@ MARGIN_PIXELS = 104
 
 @dataclass(frozen=True)
 class Curve:
-    """The events of a run, with the total of its steps and its metric, a key of RUN_METRICS."""
+    """The events of a run, with the number of its steps and its metric, a key of RUN_METRICS."""
 
     name: str
     colour: str
@@ -52,7 +52,7 @@ def curve_of(run: Run, colour: str) -> Curve:
 
 
 def measure(curves: Sequence[Curve]) -> go.Figure:
-    """The metric of the first run over the steps. Runs with another metric are left out; the loss has its own chart."""
+    """The metric of the first run over the steps. Runs with other metrics are left out; the loss has its own figure."""
     metric = next((curve.measure for curve in curves if curve.measure not in (None, "loss")), "spearman")
     title, factor, _ = RUN_METRICS[metric]
 
@@ -64,7 +64,7 @@ def measure(curves: Sequence[Curve]) -> go.Figure:
     figure = _figure(f"{title} on the dev data", comparable, traces, height=290)
     values = [value for trace in figure.data for value in trace.y]
     if values and factor == PERCENT:
-        # A change of half a point must not look like a cliff.
+        # A wider range, so that a change of half a point does not look like a cliff.
         middle = (min(values) + max(values)) / 2
         half = max((max(values) - min(values)) * 0.55, LEAST_SPAN / 2)
         figure.update_yaxes(range=[middle - half, middle + half])
@@ -75,37 +75,49 @@ def loss(curves: Sequence[Curve]) -> go.Figure:
     """The loss of the training batches and of the dev data."""
 
     def traces(curve: Curve) -> Iterator[go.Scatter]:
-        by_data = [event | (event.get("loss_by_data") or {}) for event in curve.events]
-        parts = dict.fromkeys(name for event in curve.events for name in event.get("loss_by_data") or ())
-        for dash, name in zip(cycle(DASHES), parts or ["loss"]):
-            steps, values = _points(by_data, "train", name)
+        # A dict keeps the order of the data sets.
+        names: dict[str, None] = {}
+        events = []
+        for event in curve.events:
+            by_data = event.get("loss_by_data") or {}
+            names |= dict.fromkeys(by_data)
+            events.append(event | by_data)
+        for dash, name in zip(cycle(DASHES), names or ["loss"]):
+            steps, values = _points(events, "train", name)
             yield _line(curve, steps, values, None, opacity=0.25, line_width=1)
-            of = f" of {short_label(name, 40)}" if parts else ""
-            # The exponential moving average, bias-corrected.
-            mean = 0.0
-            weight = 0.0
-            means = []
-            for value in values:
-                mean = SMOOTHING * mean + (1 - SMOOTHING) * value
-                weight = SMOOTHING * weight + (1 - SMOOTHING)
-                means.append(round(mean / weight, 5))
-            yield _line(curve, steps, means, f"training loss{of} %{{y:.4f}}", line_dash=dash)
-        yield _line(curve, *_points(curve.events, "eval", "loss"), "dev loss %{y:.4f}", line_dash="dot")
+            of_data = f" of {short_label(name, 40)}" if names else ""
+            hover = f"training loss{of_data} %{{y:.4f}}"
+            yield _line(curve, steps, _running_means(values), hover, line_dash=dash)
+        steps, values = _points(curve.events, "eval", "loss")
+        yield _line(curve, steps, values, "dev loss %{y:.4f}", line_dash="dot")
 
     return _figure("Loss (dev dotted)", curves, traces, height=230)
+
+
+def _running_means(values: Sequence[float]) -> list[float]:
+    """The exponential moving average, bias-corrected."""
+    mean = 0.0
+    weight = 0.0
+    means = []
+    for value in values:
+        mean = SMOOTHING * mean + (1 - SMOOTHING) * value
+        weight = SMOOTHING * weight + (1 - SMOOTHING)
+        means.append(round(mean / weight, 5))
+    return means
 
 
 def random(curves: Sequence[Curve]) -> go.Figure:
     """The mean cosine of random pairs, with the range of a collapse shaded."""
 
     def traces(curve: Curve) -> Iterator[go.Scatter]:
-        own, plain = (_points(curve.events, "eval", key) for key in ("random_cosine", "plain_cosine"))
-        yield _line(curve, *own, "random pairs of the training data %{y:.3f}", mode="lines+markers")
-        yield _line(curve, *plain, "plain sentences of other domains %{y:.3f}", line_dash="dash")
+        steps, values = _points(curve.events, "eval", "random_cosine")
+        yield _line(curve, steps, values, "random pairs of the training data %{y:.3f}", mode="lines+markers")
+        steps, values = _points(curve.events, "eval", "plain_cosine")
+        yield _line(curve, steps, values, "plain sentences of other domains %{y:.3f}", line_dash="dash")
 
     figure = _figure("Random pairs (dashed: other domains)", curves, traces, height=230)
     figure.add_hrect(y0=COLLAPSED_FROM, y1=1, fillcolor=PALETTE["vermillion"], opacity=0.12, line_width=0)
-    # Most curves begin below the range, and there may be none yet.
+    # At the left end, where most curves are below the range.
     figure.add_annotation(
         x=0,
         xref="paper",
@@ -126,44 +138,58 @@ FIGURES: dict[str, Callable[[Sequence[Curve]], go.Figure]] = {"measure": measure
 def _figure(
     title: str, curves: Sequence[Curve], traces: Callable[[Curve], Iterator[go.Scatter]], height: int
 ) -> go.Figure:
-    lines = [trace for curve in curves for trace in traces(curve)]
+    lines = list(chain.from_iterable(map(traces, curves)))
+    # A run has several traces, but one entry in the legend, for the first trace that is not faint.
     names = dict.fromkeys(trace.name for trace in lines)
-    # A run has several traces, but one entry in the legend.
-    for name in names:
-        opaque = [trace for trace in lines if trace.name == name and trace.opacity in (None, 1.0)]
-        for trace in lines:
-            if trace.name == name:
-                trace.update(showlegend=trace is next(iter(opaque), None), legendgroup=name)
+    listed = set()
+    for trace in lines:
+        is_first = trace.opacity == 1.0 and trace.name not in listed
+        if is_first:
+            listed.add(trace.name)
+        trace.update(showlegend=is_first, legendgroup=trace.name)
     figure = apply_style(go.Figure(lines), height, alt=f"{title} over the steps: {', '.join(map(str, names))}")
     last = max((curve.steps or 0 for curve in curves), default=0) or 1
-    heading = {"text": title, "font": {"size": 13}, "x": 0, "xanchor": "left", "y": 1, "yanchor": "top"}
-    figure.update_layout(title=heading, title_pad={"l": 12, "t": 10}, margin={"l": 8, "r": 12, "t": 34, "b": 8})
-    legend = {"orientation": "h", "y": -0.28, "yanchor": "top", "x": 0, "font": {"size": 12}}
-    hovermode = "x unified" if len(curves) == 1 else "closest"
-    # By ``uirevision`` new points do not reset the zoom.
-    figure.update_layout(hovermode=hovermode, uirevision="keep", showlegend=len(curves) > 1, legend=legend)
+    figure.update_layout(
+        title={"text": title, "font": {"size": 13}, "x": 0, "xanchor": "left", "y": 1, "yanchor": "top"},
+        title_pad={"l": 12, "t": 10},
+        margin={"l": 8, "r": 12, "t": 34, "b": 8},
+        hovermode="x unified" if len(curves) == 1 else "closest",
+        # New points do not reset the zoom.
+        uirevision="keep",
+        showlegend=len(curves) > 1,
+        legend={"orientation": "h", "y": -0.28, "yanchor": "top", "x": 0, "font": {"size": 12}},
+    )
     figure.update_xaxes(range=[-last * 0.02, last * 1.02], title={"text": "steps", "font": {"size": 12}, "standoff": 4})
     return figure
 
 
 def _line(curve: Curve, steps: list[int], values: list[float], hover: str | None, **options: Any) -> go.Scatter:
-    """A trace with the hover text ``hover``, or without hover; ``options`` are of go.Scatter."""
+    """A trace of a run with a ``hover`` text. ``options`` of go.Scatter replace the defaults."""
     name = short_label(curve.name, 40)
-    text = {"hoverinfo": "skip"} if hover is None else {"hovertemplate": f"{name}, step %{{x}}: {hover}<extra></extra>"}
     usual: dict[str, Any] = {"mode": "lines", "opacity": 1.0, "line_color": curve.colour, "line_width": 2.2}
-    return go.Scatter(x=steps, y=values, name=name, marker_size=6, **text, **{**usual, **options})
+    if hover is None:
+        usual["hoverinfo"] = "skip"
+    else:
+        usual["hovertemplate"] = f"{name}, step %{{x}}: {hover}<extra></extra>"
+    return go.Scatter(x=steps, y=values, name=name, marker_size=6, **(usual | options))
 
 
 def _points(events: Sequence[Event], kind: str, key: str) -> tuple[list[int], list[float]]:
-    points = [(event["step"], event[key]) for event in events if event["kind"] == kind and event.get(key) is not None]
-    return [step for step, _ in points], [round(value, 5) for _, value in points]
+    """The steps and values of a metric in the events of a kind."""
+    steps = []
+    values = []
+    for event in events:
+        if event["kind"] == kind and event.get(key) is not None:
+            steps.append(event["step"])
+            values.append(round(event[key], 5))
+    return steps, values
 
 
 def dots(shipped: Sequence[VariantRow], here: Sequence[VariantRow] = (), here_name: str = "here") -> go.Figure:
-    """The variants of an ablation, each with the mark of what ships, of what was measured here and of the paper.
+    """The variants of an ablation with the results that ship, the results measured here, and those of the paper.
 
-    The axis is Spearman ρ ×100 on STSb dev; means have their 95% intervals, and the base before training has a mark
-    too. A variant without any run has no row. ``here_name`` is the legend entry of the runs on this machine.
+    The axis is Spearman ρ ×100 on STSb dev. Means have 95% intervals, and the base before training has a mark too. A
+    variant without any run has no row. ``here_name`` is the legend entry of the runs on this machine.
     """
     by_variant = {row.variant: row for row in here}
     rows = [row for row in shipped or here if row.summary or by_variant.get(row.variant, row).summary]
@@ -171,29 +197,42 @@ def dots(shipped: Sequence[VariantRow], here: Sequence[VariantRow] = (), here_na
     figure = go.Figure()
     places = list(range(len(rows)))
 
-    def mark(values: Sequence[float | None], name: str, marker: dict[str, Any], **more: Any) -> None:
-        """Adds a mark to each row that has a value; without any value it adds no entry to the legend either."""
+    def mark(
+        values: Sequence[float | None], name: str, marker: dict[str, Any], mode: str = "markers", **options: Any
+    ) -> None:
+        """Marks each row that has a value. Without any value there is no entry in the legend either."""
         if any(value is not None for value in values):
-            hover = "%{customdata}: %{x:.2f}<extra>" + escape(name) + "</extra>"
-            more = {"mode": "markers", **more, "customdata": [escape(row.label) for row in rows]}
-            figure.add_scatter(x=values, y=places, name=name, marker=marker, hovertemplate=hover, **more)
+            figure.add_scatter(
+                x=values,
+                y=places,
+                name=name,
+                marker=marker,
+                mode=mode,
+                hovertemplate="%{customdata}: %{x:.2f}<extra>" + escape(name) + "</extra>",
+                customdata=[escape(row.label) for row in rows],
+                **options,
+            )
 
     def mark_means(summaries: Sequence[Summary | None], name: str, symbol: str, colour: str, above: bool) -> None:
-        """Adds the mean of each row with its interval and its number."""
+        """Marks the mean of each row, with its interval and its value."""
         means = [summary.mean if summary else None for summary in summaries]
-        ends = [_interval(summary) if summary else (0.0, 0.0, 0.0) for summary in summaries]
-        text = ["" if mean is None else f"{mean:.1f}" for mean in means]
-        position = "top center" if above else "bottom center"
-        marker = {"symbol": symbol, "size": 12, "color": PALETTE[colour]}
-        intervals = error_bars(ends, colour, thickness=2.5, width=0)
-        mark(means, name, marker, mode="markers+text", error_x=intervals, text=text, textposition=position)
+        intervals = [_interval(summary) if summary else (0.0, 0.0, 0.0) for summary in summaries]
+        mark(
+            means,
+            name,
+            {"symbol": symbol, "size": 12, "color": PALETTE[colour]},
+            mode="markers+text",
+            error_x=error_bars(intervals, colour, thickness=2.5, width=0),
+            text=["" if mean is None else f"{mean:.1f}" for mean in means],
+            textposition="top center" if above else "bottom center",
+        )
 
     tick = {"symbol": "line-ns", "size": 20, "line": {"color": PALETTE["grey"], "width": 3}}
     mark([row.before for row in rows], "before training", tick)
     ring = {"symbol": "circle-open", "size": 12, "color": PALETTE["grey"], "line": {"width": 2}}
     mark([row.paper for row in rows], "the paper", ring)
-    mark_means([row.summary if row else None for row in own] or [None], here_name, "diamond", "vermillion", above=False)
-    mark_means([row.summary for row in rows] if shipped else [None], "shipped", "circle", "blue", above=True)
+    mark_means([row.summary if row else None for row in own], here_name, "diamond", "vermillion", above=False)
+    mark_means([row.summary for row in rows] if shipped else [], "shipped", "circle", "blue", above=True)
     labels = [escape(row.label).replace(": ", ":<br>") for row in rows]
     height = ROW_PIXELS * len(rows) + MARGIN_PIXELS
     x = {"title": "Spearman ρ ×100 on STSb dev"}
@@ -202,7 +241,7 @@ def dots(shipped: Sequence[VariantRow], here: Sequence[VariantRow] = (), here_na
 
 
 def _interval(summary: Summary) -> tuple[float, float, float]:
-    """The mean and the ends of its interval, which are the mean itself for one value."""
+    """The mean and the bounds of its interval, which equal the mean for a single value."""
     low = summary.mean if summary.low is None else summary.low
     high = summary.mean if summary.high is None else summary.high
     return summary.mean, low, high

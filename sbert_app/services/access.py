@@ -1,15 +1,15 @@
 """Visitors of the web app: the names that they may use, how much they may use, and the metrics of their requests.
 
-A user of the command line can read their own files anyway, so a name may be a path there. A visitor of the pages, of
-HTTP or MCP may name built-in data sets and models, those of the Hub, runs and uploads. A path is refused unless it
-lies in an upload folder or in a folder of ``serve --allow-path``, and the refusal does not tell whether the file
-exists. Texts are sent only to the servers of ``serve --allow-endpoint``.
+Users of the command line can read their own files anyway, so a name may be a path there. Visitors of the pages, of HTTP
+or MCP may use built-in data sets and models, data sets and models of the Hub, runs and uploads. A path is refused
+unless it is in an upload folder or in a folder of ``serve --allow-path``, and the refusal does not reveal whether the
+file exists. Texts are sent only to the servers of ``serve --allow-endpoint``.
 
-    at_once = Quota(16)                        requests under way: `take`, or `held` for the length of a block
+    at_once = Quota(16)                        current requests: `take`, or `held` during a block
     in_an_hour = Quota(1 << 30, window=3600)   bytes, which are free again an hour after the first of them
     attempts = Quota(5, window=900, longest_delay=60)
-                                               beyond five attempts the delay doubles from a second to a minute; all
-                                               are forgotten 900 s after the last one
+                                               after five attempts the delay doubles from a second to a minute; all
+                                               attempts are forgotten 900 s after the last one
 """
 
 import os
@@ -32,21 +32,22 @@ from training.objectives.base import HELD_OUT
 from training.trainer.config import RunConfig
 
 MOST_JOINED = 20
-# The most characters of a refused name that a message repeats.
+# The most characters of a refused name that a message quotes.
 QUOTED = 80
 
 MOST_PUBLIC_STEPS = 200
-# Rows that a run of a public app reads in all its steps: 200 times 64.
+# The most rows that a run of a public app reads in all of its steps: 200 times 64.
 MOST_PUBLIC_ROWS = 12_800
-# Tokens of a batch of a public app: 64 rows of 256.
+# The most tokens of a batch of a public app: 64 rows of 256.
 MOST_PUBLIC_TOKENS = 16_384
 PUBLIC_RUNS = (
     f"This app is open to everybody. A run takes at most {MOST_PUBLIC_STEPS} steps and {MOST_PUBLIC_ROWS:,} rows, "
     f"and a batch {MOST_PUBLIC_TOKENS:,} tokens."
 )
-# Tokens of a row where a run does not say how many it reads.
+# The assumed tokens of a row of a run that does not limit them.
 USUAL_TOKENS = 256
-# Layers and dimensions of the largest model with random weights, the shape of BERT-base: larger ones fill the memory.
+# Layers and dimensions of the largest model with random weights, which are those of BERT-base. Larger models would fill
+# the memory.
 MOST_SCRATCH = (12, 768)
 
 # A run by its id or its name, or random weights.
@@ -54,18 +55,19 @@ _PREFIXED = re.compile(rf"{RUN}[^/\\\x00-\x1f]{{1,127}}|{SCRATCH}[\w:x]{{1,32}}"
 
 
 class AccessPolicy:
-    """Decides which names reach the loaders: paths below ``folders`` and the host:port of ``endpoints``."""
+    """Decides which names visitors may use: paths below ``folders``, and servers (host:port) in ``endpoints``."""
 
     def __init__(self, folders: Iterable[Path] = (), endpoints: Collection[str] = (), is_public: bool = False) -> None:
-        """Create a policy; a public app fetches nothing from the Hub and trains for few steps."""
+        """Create a policy. A public app fetches nothing from the Hub and trains for few steps."""
         self._is_public = is_public
         self._folders = [folder.expanduser().resolve() for folder in folders]
         self._endpoints = endpoints
 
     def check_model(self, name: str) -> str:
-        """Returns ``name`` if a visitor may use this model. The message of an InputError tells of no files."""
+        """Returns ``name`` if a visitor may use this model. InputError, which reveals no files, if not."""
         model = ModelName.parse(name)
-        (layers, dimensions), (most_layers, most_dimensions) = model.scratch_shape or (0, 0), MOST_SCRATCH
+        layers, dimensions = model.scratch_shape or (0, 0)
+        most_layers, most_dimensions = MOST_SCRATCH
         if layers * dimensions**2 > most_layers * most_dimensions**2:
             raise InputError(
                 f"{model.name} is larger than scratch:{most_layers}x{most_dimensions}, the largest here; larger ones "
@@ -86,7 +88,7 @@ class AccessPolicy:
         if self._in_allowed_folder(model.name) or is_known or (on_hub and not os.path.lexists(model.name)):
             return name
         if on_hub:
-            # The sentence of the loader for a name that no source has: nobody learns which files are here.
+            # The loader's sentence for an unknown name, so that visitors do not learn which files exist.
             sentence = f"model {model.name} was not found; check the name and the network"
             raise NotFoundError(sentence, sentence, ())
         raise _refused(
@@ -97,7 +99,7 @@ class AccessPolicy:
     def check_data(self, name: str) -> str:
         """Returns ``name`` if a visitor may use all data sets that it joins by +. InputError as `check_model`."""
         data = DataName.parse(name)
-        # "<upload>+<other path>" lies in the folder of uploads as a path, but the loader reads it as two names.
+        # As a path, "<upload>+<other path>" is in the folder of uploads, but the loader reads it as two names.
         if data.is_retrieval:
             parts: tuple[DataName, ...] = (data.judged[0],)
         elif self._in_allowed_folder(data.name):
@@ -150,36 +152,39 @@ class AccessPolicy:
         try:
             path = Path(name).expanduser().resolve()
         except (OSError, RuntimeError, ValueError):
-            # The name is too long, a loop of links, the home of an unknown user, or has a NUL.
+            # The name is too long, a cycle of links, the home of an unknown user, or contains a NUL.
             return False
         return path.is_absolute() and any(path != folder and path.is_relative_to(folder) for folder in self._folders)
 
 
 def is_own(model: ModelName) -> bool:
-    """Whether a model is that of a run or has random weights, so that nothing is fetched for it."""
+    """Whether a model is the model of a run or has random weights, so that nothing is fetched for it."""
     return _PREFIXED.fullmatch(model.name) is not None
 
 
 def _refused(sentence: str) -> InputError:
-    """An error that a visitor reads whole: it quotes only what they have typed, even where that is a path."""
+    """An error that is shown to a visitor in full, as it quotes only what they have typed."""
     return InputError(sentence, public=sentence)
 
 
 def _quoted(name: str) -> str:
-    return repr(name if len(name) <= QUOTED else f"{name[:QUOTED]}…")
+    if len(name) > QUOTED:
+        name = f"{name[:QUOTED]}…"
+    return repr(name)
 
 
-# The most visitors that are remembered where there is a window; the oldest are dropped.
+# The most visitors that a quota with a window remembers. The oldest are dropped.
 MOST_VISITORS = 10_000
 
 
 def visitor_of(request: Any) -> str:
-    """The address that a request (of Starlette or Gradio) came from; "" where there is none, as in a test."""
-    return getattr(getattr(request, "client", None), "host", None) or ""
+    """The address from which a request (of Starlette or Gradio) came; "" if it has none, as in a test."""
+    client = getattr(request, "client", None)
+    return getattr(client, "host", None) or ""
 
 
-class TooMany(InputError):  # noqa: N818 - the visitor's doing
-    """A visitor has as much under way as they may."""
+class TooManyRequestsError(InputError):
+    """A visitor has as many requests in progress as they may."""
 
 
 class _Used(NamedTuple):
@@ -193,31 +198,34 @@ class Quota:
 
     Args:
         most: the amount.
-        window: the seconds after which it is free again; without a window it has to be given back.
-        longest_delay: the limit of the doubling delay after which more than ``most`` may be used, in seconds.
+        window: the seconds after which it is free again. Without a window it has to be given back.
+        longest_delay: more than ``most`` may be used after a delay that doubles up to this number of seconds.
     """
 
     def __init__(
         self, most: float, window: float = inf, longest_delay: float = 0.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.most, self._window, self._longest_delay, self._clock = most, window, longest_delay, clock
+        self.most = most
+        self._window = window
+        self._longest_delay = longest_delay
+        self._clock = clock
         self._used: OrderedDict[str, _Used] = OrderedDict()
         self._lock = threading.RLock()
 
     def seconds_to_wait(self, visitor: str, amount: float = 1) -> float:
-        """The delay of a further amount: 0 if it may be used now, infinite if something has to be given back first."""
+        """The delay before the amount may be used: 0, or infinite if something has to be given back first."""
         with self._lock:
             used = self._now(visitor)
             if used is None or used.amount + amount <= self.most:
                 return 0.0
             if self._longest_delay:
-                # The limit of the exponent is beyond a day, which has 2**17 seconds.
+                # The exponent is limited to avoid an overflow; a day has less than 2**17 seconds.
                 doubled = 2.0 ** min(used.amount - self.most, 60)
                 return max(0.0, used.last + min(doubled, self._longest_delay) - self._clock())
             return used.first + self._window - self._clock()
 
     def add(self, visitor: str, amount: float = 1) -> None:
-        """Count an amount, whether it fits or not."""
+        """Count an amount, even if it exceeds the quota."""
         with self._lock:
             now = self._clock()
             used = self._now(visitor) or _Used(0, now, now)
@@ -235,7 +243,7 @@ class Quota:
             return wait
 
     def give_back(self, visitor: str, amount: float = inf) -> None:
-        """Count an amount less, or forget the visitor."""
+        """Give back an amount; by default everything."""
         with self._lock:
             used = self._used.pop(visitor, None)
             if used is not None and used.amount > amount:
@@ -243,17 +251,18 @@ class Quota:
 
     @contextmanager
     def held(self, visitor: str) -> Iterator[None]:
-        """Take one for the length of the block. Raises TooMany if the visitor has ``most``."""
+        """Take one during the block. Raises TooManyRequestsError if the visitor already has ``most``."""
         if self.take(visitor):
-            held = f"{self.most:g} such requests from your address are being worked on"
-            raise TooMany(f"{held}; wait until one is answered")
+            raise TooManyRequestsError(
+                f"{self.most:g} such requests from your address are being worked on; wait until one is answered"
+            )
         try:
             yield
         finally:
             self.give_back(visitor, 1)
 
     def _now(self, visitor: str) -> _Used | None:
-        """The use of a visitor that still counts."""
+        """The use of a visitor within the window."""
         used = self._used.get(visitor)
         if used is None:
             return None

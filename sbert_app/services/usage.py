@@ -1,6 +1,7 @@
-"""The tokens that models have read for an answer, and the texts that they have cut."""
+"""The tokens that models read for an answer, and the texts that they truncated."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from sbert_app.services.access import TOKENS
@@ -11,9 +12,12 @@ from training.names import ModelName
 
 def usage_of_rows(model: Model, columns: Sequence[Sequence[str]]) -> dict[str, Any]:
     """The `usage` of rows of texts, with ``truncated`` rows. {} for a model whose tokens are not counted."""
-    inputs: list[Any] = [text for column in columns for text in column]
+    inputs: list[Any] = []
     if isinstance(model, PairModel):
-        inputs = [pair for column in columns[1:] for pair in zip(columns[0], column, strict=True)]
+        for column in columns[1:]:
+            inputs += zip(columns[0], column, strict=True)
+    else:
+        inputs += chain.from_iterable(columns)
     tokens, cut = model.read_tokens(inputs)
     if not tokens:
         return {}
@@ -21,19 +25,23 @@ def usage_of_rows(model: Model, columns: Sequence[Sequence[str]]) -> dict[str, A
 
 
 def usage_of_search(models: Sequence[Model], queries: Sequence[str], documents: Sequence[str]) -> dict[str, Any]:
-    """The `usage` of a search by the first model, with ``truncated`` documents. {} if it is no bi-encoder."""
-    if not models or not isinstance(model := models[0], VectorModel):
+    """The `usage` of a search by the first model, with ``truncated`` documents. {} if it is not a bi-encoder."""
+    model = models[0] if models else None
+    if not isinstance(model, VectorModel):
         return {}
-    reads_query, reads_document = model, model
+    for_queries = model
+    for_documents = model
     if not ModelName.parse(model.name).states_prompt:
-        reads_query, reads_document = model.for_role("query"), model.for_role("document")
-    tokens, cut = reads_document.read_tokens(documents)
-    if not tokens:
+        for_queries = model.for_role("query")
+        for_documents = model.for_role("document")
+    document_tokens, cut = for_documents.read_tokens(documents)
+    if not document_tokens:
         return {}
-    return usage(model.name, tokens + reads_query.read_tokens(queries)[0], cut)
+    query_tokens, _ = for_queries.read_tokens(queries)
+    return usage(model.name, document_tokens + query_tokens, cut)
 
 
 def usage(model: str, tokens: int, cut: list[int]) -> dict[str, Any]:
-    """The part of an answer on the tokens that were read, and the positions of texts that were cut."""
+    """The fields of an answer with the number of tokens read, and the positions of texts that were truncated."""
     TOKENS.labels(model if model in (*ENCODERS, *CROSS_ENCODERS) else "other").inc(tokens)
     return {"usage": {"prompt_tokens": tokens, "total_tokens": tokens}, "truncated": cut}

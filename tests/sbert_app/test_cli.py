@@ -20,7 +20,7 @@ from sbert_app import cli
 from sbert_app.commands import options
 from sbert_app.services.runs.execution import PROCESS_ENDED
 from sbert_app.settings import Settings
-from training.errors import Stopped
+from training.errors import StoppedError
 
 
 def left_over(folder: Path) -> set[str]:
@@ -320,8 +320,8 @@ WRONG: dict[str, tuple[str, str]] = {
     "export fewer than no clusters": ("export sentences.jsonl out.parquet --clusters -1", "--clusters"),
     "groups without a threshold": ("score plain.csv out.csv --groups groups.csv", "need --threshold"),
     "no such threshold": ("score plain.csv out.csv --threshold f2", "must be best-f1"),
-    "an encoding of no file": ("evaluate --data stsb:dev --encoding koi8-r", "--encoding is that of a file"),
-    "columns of no file": ("search stsb:dev cat --columns text", "--columns is that of a file"),
+    "an encoding of no file": ("evaluate --data stsb:dev --encoding koi8-r", "--encoding is an option for files"),
+    "columns of no file": ("search stsb:dev cat --columns text", "--columns is an option for files"),
     "a sentence that begins as options do": (
         "compare '-5 degrees' cold",
         "No such option: -5; put -- before a sentence",
@@ -330,7 +330,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "labels of parts": ("score plain.csv out/ --labels a:1,b:0", "for one file, not for parts"),
     "a limit of no threshold": ("evaluate --data plain.csv --match-from 3", "name a threshold"),
     "a preview of no negatives": ("train --objective mnrl --preview", "add --mine-negatives"),
-    "a calibration of words": ("evaluate --data pairs.csv --model tfidf --calibrate pairs.csv", "is no bi-encoder"),
+    "a calibration of words": ("evaluate --data pairs.csv --model tfidf --calibrate pairs.csv", "is not a bi-encoder"),
     "parts from nowhere": ("score nosuch://bucket/x.csv out/", "Protocol not known"),
     "parts of an address without Ray": ("score pairs.csv out/ --address auto", "options of --engine ray"),
     "a password without a name": ("serve --auth secret", "USER:PASSWORD"),
@@ -355,7 +355,7 @@ FAILURES = [
     (FileNotFoundError(2, "No such file or directory", "x.csv"), cli.WRONG_INPUT, "error: x.csv: No such file or"),
     (PermissionError(13, "Permission denied", "x.csv"), cli.WRONG_INPUT, "error: x.csv: Permission denied"),
     (OSError(5, "Input/output error"), cli.BROKEN, "error: a file: Input/output error"),
-    (Stopped(), cli.INTERRUPTED, "stopped"),
+    (StoppedError(), cli.INTERRUPTED, "stopped"),
     (KeyboardInterrupt(), cli.INTERRUPTED, "stopped"),
 ]
 

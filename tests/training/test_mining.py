@@ -10,7 +10,7 @@ import training.search as module
 from training import clustering
 from training.clustering import near_duplicates
 from training.data.load import load_data
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.models.encoder import Encoder
 from training.search import most_similar_pairs, paraphrase_mining
 
@@ -75,7 +75,7 @@ class TestMostSimilarPairs:
         vectors, told = unit(np.eye(40)), []
         most_similar_pairs(vectors, 1, on_progress=lambda done, count: told.append((done, count)))
         assert told == [(done, 6) for done in range(1, 7)]
-        with pytest.raises(Stopped):
+        with pytest.raises(StoppedError):
             most_similar_pairs(vectors, 1, should_stop=lambda: len(told) > 0)
 
     def test_real_sentences_as_sentence_transformers_mines_them(self):
@@ -130,7 +130,7 @@ class TestNearDuplicates:
     def test_it_can_be_stopped(self):
         vectors = unit(np.eye(3))
         for others in (None, vectors):
-            with pytest.raises(Stopped):
+            with pytest.raises(StoppedError):
                 near_duplicates(vectors, 0.9, should_stop=lambda: True, others=others)
 
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from training import parallel
 from training.device import pick_dtype, to_device
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.inference import batching
 from training.inference.batching import Boundaries, PackedBatch, Row
 from training.inference.fused_bert import FusedBert, FusedModernBert, supports_fused, supports_fused_modernbert
@@ -64,8 +64,8 @@ class InferenceRunner(ABC, Generic[Text]):
     ) -> Iterator[tuple[list[int], Result]]:
         """Yields for each batch the indices of its texts, and ``reduce`` of their hidden states and mask.
 
-        ``reduce`` runs in a worker thread, in inference mode. ``should_stop`` is called before each batch. Once it
-        returns True, the batches that are already running are yielded and ``Stopped`` is raised.
+        ``reduce`` runs in a worker thread, in inference mode. ``should_stop`` is called before each batch; once it
+        returns True, the batches that are already running are yielded and ``StoppedError`` is raised.
         """
         stopped = False
 
@@ -84,7 +84,7 @@ class InferenceRunner(ABC, Generic[Text]):
 
         yield from parallel.imap(compute, batches(), self.at_a_time)
         if stopped:
-            raise Stopped
+            raise StoppedError
 
     def collect(
         self,

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.inference.recent import RecentEmbeddings
 from training.models.model import VectorModel
 from training.models.texts import Forward, ReadReport, Rows, replace_surrogates
@@ -119,7 +119,7 @@ class EndpointModel(VectorModel):
         A refused text gets NaN, and the server's message is collected in ``refused``. InputError if that is None.
         """
         if should_stop is not None and should_stop():
-            raise Stopped
+            raise StoppedError
         try:
             vectors = fetch_vectors(self.endpoint, texts, should_stop, self._seconds)
         except RefusedTextsError as error:

@@ -96,7 +96,7 @@ class Model(ABC):
         """Scores pairs of texts: float32 (N,), larger for more similar texts.
 
         ``on_progress`` is called with (done, all). ``should_stop`` is called before each batch; if it returns True,
-        ``Stopped`` is raised.
+        ``StoppedError`` is raised.
         """
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:

@@ -22,7 +22,7 @@ from contextlib import suppress
 import httpx2
 import numpy as np
 
-from training.errors import InputError, Stopped, first_line
+from training.errors import InputError, StoppedError, first_line
 from training.names import Endpoint
 from training.progress import ShouldStop
 
@@ -57,8 +57,8 @@ def fetch_vectors(
 ) -> np.ndarray:
     """Requests the vectors of n texts: float32 (n, D).
 
-    RefusedTextsError if the server refuses the texts, or their number. Stopped if ``should_stop`` returns True.
-    InputError if the server is unavailable, slow or busy, or does not answer with n vectors of finite numbers.
+    RefusedTextsError if the server refuses the texts or their number; StoppedError if ``should_stop`` returned True;
+    InputError if it is away, slow or busy, refuses, or does not answer with n vectors of finite numbers.
     """
     key = os.environ.get(KEY, "").strip()
     if not (key.isascii() and key.isprintable()):
@@ -74,7 +74,7 @@ def fetch_vectors(
             if wait([request], POLL_SECONDS).done:
                 return _vectors(request.result(), len(texts), endpoint.address)
             if should_stop is not None and should_stop():
-                raise Stopped
+                raise StoppedError
     finally:
         is_over.set()
         request.cancel()

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from training.data.dataset import folded
-from training.errors import Stopped
+from training.errors import StoppedError
 from training.models.encoder import Encoder
 from training.trainer.config import PROPORTIONAL, RunConfig
 from training.trainer.cross_encoder import TrainableCrossEncoder
@@ -106,8 +106,9 @@ class LengthGroupedSampler:
 class TokenizedBatches:
     """Training data as token ids, in the form that the objective needs, and the rows of each step.
 
-    The data is tokenised once, each column with the prompt of its role. Raises Stopped if ``should_stop`` returns true
-    during that. ``uses_batch`` is an attribute of the objective: rows with a common sentence go into different batches.
+    The data is tokenised once, each column with the prompt of its role. Raises StoppedError if ``should_stop`` returns
+    true during that. ``uses_batch`` is an attribute of the objective: rows with a common sentence go into different
+    batches.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class TokenizedBatches:
             ids[role] = {}
             for start in range(0, len(texts), TOKENIZE_CHUNK):
                 if should_stop():
-                    raise Stopped
+                    raise StoppedError
                 chunk = texts[start : start + TOKENIZE_CHUNK]
                 ids[role].update(zip(chunk, reader.tokenize(chunk), strict=True))
             self.used.update(chain.from_iterable(ids[role].values()))

@@ -219,7 +219,7 @@ class PairEvaluator:
             raise InputError(f"{examples.data.name} needs pairs that belong together and others, to be evaluated on")
 
     def measure(self, model: TrainableCrossEncoder, objective: nn.Module, should_stop: ShouldStop | None) -> Figures:
-        """Returns the figures listed above. Raises Stopped if ``should_stop`` returns true."""
+        """Returns the figures listed above. Raises StoppedError if ``should_stop`` returns true."""
         if self.examples is None or self.examples.targets is None:
             return {}
         data = self.examples.data

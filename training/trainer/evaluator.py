@@ -84,7 +84,7 @@ class Evaluator:
             self._rows[role] = {text: row for row, text in enumerate(dict.fromkeys(texts))}
 
     def measure(self, encoder: Encoder, objective: nn.Module, should_stop: ShouldStop | None) -> Figures:
-        """Returns the figures listed above. Raises Stopped if ``should_stop`` returns true during encoding."""
+        """Returns the figures listed above. Raises StoppedError if ``should_stop`` returns true during encoding."""
         vectors: Vectors = {}
         figures: Figures = {}
         for role, row in self._rows.items():

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from training import parallel
 from training.atomic import write_text
 from training.data.dataset import Dataset
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.inference.batching import pad, plan
 from training.models.encoder import Encoder
 from training.models.folder import ModelFolder
@@ -213,7 +213,7 @@ class LanguageModelEvaluator:
 
     @torch.no_grad()
     def measure(self, model: TrainableLanguageModel, objective: nn.Module, should_stop: ShouldStop | None) -> Figures:
-        """Returns the figures listed above. Raises Stopped if ``should_stop`` returns true."""
+        """Returns the figures listed above. Raises StoppedError if ``should_stop`` returns true."""
         figures = self.vectors.measure(model.encoder, objective, should_stop)
         if not self.sentences:
             return figures
@@ -224,7 +224,7 @@ class LanguageModelEvaluator:
         def measure_batch(rows: np.ndarray) -> tuple[float, int, int]:
             """Returns the sum of the losses, the number of hits, and the number of masked tokens."""
             if should_stop is not None and should_stop():
-                raise Stopped
+                raise StoppedError
             generator = np.random.default_rng([self.seed, int(rows[0])])
             batch = replica.collate([ids[row] for row in rows], generator)
             # Another thread runs this, and the mode is set for each thread.

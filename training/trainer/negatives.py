@@ -113,7 +113,7 @@ class MinedNegatives:
 
 
 def mine_for(config: RunConfig, home: str | Path | None = None, **watch: Any) -> MinedNegatives:
-    """Mines the triplets that a run would learn from. InputError and Stopped as in `mine_negatives`."""
+    """Mines the triplets that a run would learn from. InputError and StoppedError as in `mine_negatives`."""
     data = training_data(config.train_data, config.objective, config.seed, home)
     encoder = Encoder.load(config.base, config.pooling, config.dtype, home=home, seed=config.seed)
     return mine_negatives(encoder, data, config.negative_margin, config.seed, **watch)

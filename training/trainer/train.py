@@ -51,7 +51,7 @@ from safetensors import SafetensorError
 
 from training.atomic import recover, write_text
 from training.data.dataset import Data, Dataset, as_dataset, html_table
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.models.encoder import Encoder
 from training.models.model import open_model
 from training.names import RUN
@@ -246,7 +246,7 @@ def train(
             trainer = Trainer(config, accelerator, events, path, is_stopped, state, home, extras)
             status, reason = trainer.run()
             result = replace(result, status=status, reason=reason)
-        except Stopped:
+        except StoppedError:
             result = replace(result, status="stopped")
         except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLossError) as error:
             reason = _explain(error, config)

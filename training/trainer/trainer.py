@@ -19,7 +19,7 @@ from torch import Tensor
 
 from training.atomic import write_text
 from training.device import describe_device, held_memory
-from training.errors import Stopped
+from training.errors import StoppedError
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 from training.models.folder import JOINT_HEAD
@@ -117,7 +117,7 @@ class Trainer:
         try:
             with threads:
                 reason = self._run_steps()
-        except Stopped:
+        except StoppedError:
             self.save_checkpoint()
             return "stopped", None
         self._test()
@@ -176,7 +176,7 @@ class Trainer:
         )
 
     def _run_steps(self) -> str | None:
-        """Does the steps, and returns the reason if it ends before the last one. Raises Stopped, NonFiniteLossError."""
+        """Does the steps. Returns the reason if it ends before the last one. StoppedError or NonFiniteLossError."""
         patience = self.config.patience
         while True:
             step = self.progress.step
@@ -192,7 +192,7 @@ class Trainer:
             if is_last:
                 return None
             if self._any_process(self.should_stop() or self._is_stopped_by_callback):
-                raise Stopped
+                raise StoppedError
             if self.meter.since_checkpoint() > CHECKPOINT_SECONDS:
                 self.save_checkpoint()
             self._train_step()
@@ -388,7 +388,7 @@ class Trainer:
             return
         device = str(self.accelerator.device)
         model = open_model(str(self.folder / "model"), None, self.config.dtype, device, self.home)
-        with suppress(Stopped):
+        with suppress(StoppedError):
             measured = evaluate(model, name, self.home, should_stop=self.should_stop)
             rho = next(iter(measured["spearman"].values()))
             if math.isfinite(rho):

@@ -12,7 +12,7 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, on_choice
+from sbert_app.pages.components.events import Update, event_options, on_choice
 from sbert_app.pages.components.file_panel import DETECTED, Chosen, FilePanel, chosen_name, columns_of, open_upload
 from sbert_app.pages.components.messages import error_message, gradio_errors, note
 from sbert_app.pages.components.pickers import (
@@ -416,9 +416,11 @@ class DataUpload:
         inputs = [*inputs, self.original, *panel.inputs]
         outputs = [self.data, *outputs]
         for event in (panel.role_event.then, panel.read_as.submit, panel.read_as.blur):
-            estimate_on(event(name_columns, inputs, outputs, **EVERY).then)
+            estimate_on(
+                event(name_columns, inputs, outputs, **event_options(queue=False, trigger_mode="multiple")).then
+            )
         parts = [panel.table, panel.encoding, panel.sheet, panel.read_as, panel.doctor.fold]
-        self.data.input(_hide_unless_upload, self.data, parts, **EVERY)
+        self.data.input(_hide_unless_upload, self.data, parts, **event_options(queue=False, trigger_mode="multiple"))
 
     def _named(self, name: str, original: str) -> Any:
         return gr.update(choices=[(f"{Path(original).name} (uploaded)", name), *self.choices], value=name)
@@ -444,7 +446,7 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_on: Callable[[Any
     dev = fields["dev_upload"]
     # An objective that a person has chosen stays when the columns of a file change.
     by_hand = gr.State(False)
-    fields["objective"].input(lambda: True, None, by_hand, **EVERY)
+    fields["objective"].input(lambda: True, None, by_hand, **event_options(queue=False, trigger_mode="multiple"))
 
     def with_objective(update: Update) -> Update:
         """Adds the objective that fits the file."""
@@ -478,8 +480,10 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_on: Callable[[Any
         return update if is_by_hand else with_objective(update)
 
     of_train = [*train.outputs, dev.data, fields["objective"], planned, by_hand]
-    estimate_on(train.button.upload(keep_train, [train.button, dev.data], of_train, **UNQUEUED).success)
-    estimate_on(dev.button.upload(dev.keep, dev.button, dev.outputs, **UNQUEUED).then)
+    estimate_on(
+        train.button.upload(keep_train, [train.button, dev.data], of_train, **event_options(queue=False)).success
+    )
+    estimate_on(dev.button.upload(dev.keep, dev.button, dev.outputs, **event_options(queue=False)).then)
     train.wire(name_train_columns, [by_hand], [fields["objective"], planned], estimate_on)
     dev.wire(dev.name_columns, [], [], estimate_on)
-    return lambda event: event.then(take, dev.data, of_train, **UNQUEUED)
+    return lambda event: event.then(take, dev.data, of_train, **event_options(queue=False))

@@ -9,7 +9,7 @@ import gradio as gr
 
 from sbert_app.figures.training import COLOURS, FIGURES, Curve, curve_of
 from sbert_app.formats import format_count
-from sbert_app.pages.components.events import UNQUEUED, Output, follow, on_open
+from sbert_app.pages.components.events import Output, event_options, follow, on_open
 from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.messages import error_message, error_of, note, section, waiting
 from sbert_app.pages.components.report import report_button
@@ -19,7 +19,7 @@ from sbert_app.services.container import Services
 from sbert_app.services.experiments.ablations import precomputed
 from sbert_app.services.experiments.groups import matches, run_groups
 from sbert_app.services.runs.archives import export, push
-from sbert_app.services.runs.record import Run, RunNotFound
+from sbert_app.services.runs.record import Run
 from sbert_app.services.runs.store import PAGE
 from training.catalogue import read_asset
 from training.errors import UserFacingError
@@ -121,16 +121,25 @@ class RunPanel:
             error = error_of(self.store.get, run_id) if run_id else ""
             return run_id, overlaid[: len(COLOURS)], error
 
-        refresh_on(on_open(open_link, [self.opened, self.overlaid, self.error], **UNQUEUED).then)
+        refresh_on(on_open(open_link, [self.opened, self.overlaid, self.error]).then)
         self._wire_list(refresh_on)
         for button, action in ((self.stop, self.store.stop), (self.resume, self._resume)):
-            refresh_on(button.click(partial(error_of, action), self.current, self.error, **UNQUEUED).then)
+            refresh_on(
+                button.click(partial(error_of, action), self.current, self.error, **event_options(queue=False)).then
+            )
         for event in (self.rename.click, self.name.submit):
-            renamed = event(partial(error_of, self.store.rename), [self.current, self.name], self.error, **UNQUEUED)
+            renamed = event(
+                partial(error_of, self.store.rename),
+                [self.current, self.name],
+                self.error,
+                **event_options(queue=False),
+            )
             refresh_on(renamed.then)
-        self.delete.click(lambda: gr.update(visible=True), None, self.confirmation, **UNQUEUED)
+        self.delete.click(lambda: gr.update(visible=True), None, self.confirmation, **event_options(queue=False))
         outputs = [self.error, self.opened, self.confirmation]
-        deleted = self.confirm.click(lambda run_id: self._delete([run_id]), self.current, outputs, **UNQUEUED)
+        deleted = self.confirm.click(
+            lambda run_id: self._delete([run_id]), self.current, outputs, **event_options(queue=False)
+        )
         refresh_on(deleted.then)
         deleted.then(None, None, None, js=FORGET_RUN)
         self.push.click(
@@ -140,7 +149,7 @@ class RunPanel:
             show_progress_on=self.pushed,
             api_visibility="private",
         )
-        emptied = self.export.click(hidden, None, self.download, **UNQUEUED)
+        emptied = self.export.click(hidden, None, self.download, **event_options(queue=False))
         exported = emptied.then(
             self._export,
             self.current,
@@ -152,21 +161,23 @@ class RunPanel:
         return refresh_on
 
     def _wire_list(self, refresh_on: Callable[..., Any]) -> None:
-        opened = self.runs.open_run(_open_run, None, [self.opened, self.error, self.download], **UNQUEUED)
+        opened = self.runs.open_run(
+            _open_run, None, [self.opened, self.error, self.download], **event_options(queue=False)
+        )
         refresh_on(opened.then).then(None, None, None, js=REMEMBER_RUN)
-        refresh_on(self.runs.open_group(_open_group, None, self.filter, **UNQUEUED).then)
+        refresh_on(self.runs.open_group(_open_group, None, self.filter, **event_options(queue=False)).then)
         refresh_on(self.filter.change)
         question = [self.listed, self.listed_confirmation]
-        self.delete_listed.click(self._ask_to_delete_listed, self.filter, question, **UNQUEUED)
+        self.delete_listed.click(self._ask_to_delete_listed, self.filter, question, **event_options(queue=False))
 
         def delete_listed(pattern: str | None) -> tuple[str, str, Any]:
             return self._delete(run.id for run in self._deletable(pattern))
 
         outputs = [self.error, self.opened, self.listed_confirmation]
-        deleted = self.confirm_listed.click(delete_listed, self.filter, outputs, **UNQUEUED)
+        deleted = self.confirm_listed.click(delete_listed, self.filter, outputs, **event_options(queue=False))
         refresh_on(deleted.then)
         deleted.then(None, None, None, js=FORGET_RUN)
-        ticked = self.runs.overlay_run(_overlay, self.overlaid, self.overlaid, **UNQUEUED)
+        ticked = self.runs.overlay_run(_overlay, self.overlaid, self.overlaid, **event_options(queue=False))
         ticked.then(None, None, None, js=KEEP_OVERLAID)
         refresh_on(ticked.then)
 
@@ -220,7 +231,7 @@ class RunPanel:
             return ""
         lines = ""
         # The run may have been deleted since it was listed.
-        with suppress(RunNotFound, FileNotFoundError):
+        with suppress(RunNotFoundError, FileNotFoundError):
             lines = self.store.log(run.id)
         return log(lines)
 
@@ -291,7 +302,7 @@ def _confirmation(question: str, elem_id: str) -> tuple[gr.Group, gr.HTML, gr.Bu
         text = gr.HTML(question, elem_classes="pad")
         with gr.Row():
             confirm = gr.Button("Delete permanently", variant="stop", size="sm", elem_id=elem_id)
-            gr.Button("Cancel", size="sm").click(hidden, None, group, **UNQUEUED)
+            gr.Button("Cancel", size="sm").click(hidden, None, group, **event_options(queue=False))
     return group, text, confirm
 
 

@@ -302,7 +302,10 @@ def _row(run: Run) -> dict[str, str]:
 
 
 def run_report(store: RunStore, run_id: str, clean: Callable[[str], str] = without_folders) -> Report:
-    """The report of a run: results, curves, evaluations, log; ``clean`` removes paths. RunNotFound without a run."""
+    """The report of a run: results, curves, evaluations, log; ``clean`` removes paths.
+
+    RunNotFoundError if there is no such run.
+    """
     run = store.get(run_id)
     record = run.record
     progress = run.progress

@@ -1,4 +1,4 @@
-"""The connection of runs (`runs.on_ray`) and sharded files (`files.shards`) to Ray, its room and its errors."""
+"""The connection of runs (`runs.on_ray`) and sharded files (`files.shards`) to Ray, its resources and its errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONNECT_SECONDS = 5.0
 _connecting = threading.Lock()
 
 
-class Lost(Exception):  # noqa: N818 - reads as a state
+class ActorLostError(Exception):
     """An actor has died, alone or with its node."""
 
 
@@ -36,16 +36,16 @@ class RayCluster:
 
     Args:
         address: auto, ray://host:10001, or local, which starts Ray on this machine.
-        gpus: for a run; None is one if the cluster has any.
-        cpus: for a run; None is one beside a GPU, else as many as the smallest node has.
+        gpus: the GPUs of a run; None means one if the cluster has any.
+        cpus: the CPUs of a run; None means one with a GPU, otherwise as many as the smallest node has.
     """
 
     address: str
     gpus: float | None = None
     cpus: float | None = None
-    # Where Ray's process on this machine listens; "" for a client, ray://, which has none.
+    # The address of Ray's process on this machine; "" for a client (ray://), which has none.
     _raylet: str = ""
-    # Actors that have imported what a run needs. They hold their room until `release`.
+    # Actors that have imported the packages of a run. They occupy their resources until `release`.
     idle: list[Any] = field(default_factory=list)
 
     @classmethod
@@ -55,11 +55,12 @@ class RayCluster:
 
     def connect(self) -> Any:
         """The module ``ray``, connected. InputError if it is missing, or there is no cluster at the address."""
-        # No call starts a Ray by itself.
+        # No call of Ray starts a cluster implicitly.
         os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
         if self.address == LOCAL:
-            # Whoever reaches Ray executes code. Without clusters of several machines, an option that Ray documents for
-            # Windows and macOS but reads everywhere, it listens on 127.0.0.1 alone, and other accounts need the token.
+            # Everybody who can reach Ray can execute code. Without this option for clusters of several machines, which
+            # Ray documents for Windows and macOS but reads everywhere, it listens only on 127.0.0.1. Other accounts of
+            # the machine need the token.
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
             os.environ.setdefault("RAY_AUTH_MODE", "token")
             os.environ["RAY_AUTH_TOKEN"] = os.environ.get("RAY_AUTH_TOKEN") or token_hex(32)
@@ -72,7 +73,7 @@ class RayCluster:
             if not ray.is_initialized():
                 handler = signal.getsignal(signal.SIGTERM)
                 try:
-                    # Where nothing answers, Ray itself would try for minutes.
+                    # Tried first, as Ray would try for minutes if nothing answers.
                     if place.rpartition(":")[2].isdecimal():
                         _connect(place)
                     ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)
@@ -89,37 +90,44 @@ class RayCluster:
         return ray
 
     def take(self, kind: type) -> Any:
-        """An actor for a run: an idle one, or a new one, which waits for room."""
+        """An actor for a run: an idle one, or a new one, which waits for free resources."""
         with suppress(IndexError):
             return self.idle.pop()
         taken = self.resources()
         return self.connect().remote(kind).options(num_cpus=taken["CPU"], num_gpus=taken["GPU"]).remote()
 
     def release(self, is_over: bool) -> None:
-        """Give back the room of idle actors, as no run waits; if ``is_over``, end the connection."""
-        with suppress(InputError, Lost), ray_errors():
+        """End idle actors, which frees their resources; if ``is_over``, also end the connection."""
+        with suppress(InputError, ActorLostError), ray_errors():
             while self.idle:
                 self.connect().kill(self.idle.pop())
         if is_over:
             disconnect()
 
     def check(self) -> None:
-        """Raises ConnectionError if Ray's process on this machine is gone, after which Ray would end this process."""
+        """Raises ConnectionError if Ray's process on this machine is gone. Otherwise Ray would end this process."""
         if self._raylet:
             _connect(self._raylet)
 
     def resources(self) -> dict[str, float]:
-        """The resources of a run by the names that Ray gives them: CPU, GPU. InputError as `connect`."""
+        """The resources of a run by Ray's names: CPU, GPU. InputError as `connect`."""
         nodes = self.nodes()
-        gpus = self.gpus if self.gpus is not None else float(any(node.get("GPU") for node in nodes))
-        least = 1.0 if gpus else min((node["CPU"] for node in nodes if node.get("CPU")), default=1.0)
-        return {"CPU": least if self.cpus is None else self.cpus, "GPU": gpus}
+        gpus = self.gpus
+        if gpus is None:
+            gpus = float(any(node.get("GPU") for node in nodes))
+        cpus = self.cpus
+        if cpus is None:
+            cpus = 1.0 if gpus else min((node["CPU"] for node in nodes if node.get("CPU")), default=1.0)
+        return {"CPU": cpus, "GPU": gpus}
 
     def room(self) -> int:
-        """The number of runs that the cluster can execute at once, at least one. InputError as `connect`."""
-        taken = {name: amount for name, amount in self.resources().items() if amount}
-        nodes = self.nodes() if taken else []
-        return max(1, int(sum(min(node.get(name, 0) // taken[name] for name in taken) for node in nodes)))
+        """The number of runs that the cluster can execute at the same time, at least one. InputError as `connect`."""
+        needed = {name: amount for name, amount in self.resources().items() if amount}
+        runs = 0
+        if needed:
+            for node in self.nodes():
+                runs += int(min(node.get(name, 0) // amount for name, amount in needed.items()))
+        return max(1, runs)
 
     def nodes(self) -> list[dict[str, float]]:
         """The resources of each node that is alive. InputError as `connect`."""
@@ -127,17 +135,20 @@ class RayCluster:
 
 
 def disconnect() -> None:
-    """End the connection, and with it a Ray that `RayCluster.connect` has started."""
-    if (ray := sys.modules.get("ray")) is not None and ray.is_initialized():
+    """End the connection, and a cluster that `RayCluster.connect` has started."""
+    ray = sys.modules.get("ray")
+    if ray is not None and ray.is_initialized():
         ray.shutdown()
 
 
 def _place(address: str) -> str:
-    """The address; for "auto", as ``ray.init`` documents, $RAY_ADDRESS or that in the file of the latest cluster."""
-    last = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
+    """The address; for "auto", as ``ray.init`` documents, $RAY_ADDRESS, or that of the latest cluster's file."""
     if address != "auto":
         return address
-    return os.environ.get("RAY_ADDRESS") or (last.read_text(encoding="utf-8").strip() if last.exists() else "")
+    if os.environ.get("RAY_ADDRESS"):
+        return os.environ["RAY_ADDRESS"]
+    last = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
+    return last.read_text(encoding="utf-8").strip() if last.exists() else ""
 
 
 def _connect(place: str) -> None:
@@ -150,19 +161,21 @@ def _connect(place: str) -> None:
 
 @contextmanager
 def ray_errors() -> Iterator[None]:
-    """Turn the errors of Ray into `Lost`, if the actor has died, or into InputErrors."""
+    """Turn the errors of Ray into `ActorLostError` if the actor has died, and otherwise into InputError."""
     from ray.exceptions import RayActorError, RayError, RayTaskError
 
     try:
         yield
     except RayTaskError as error:
         cause = error.cause
-        reason = str(cause) if isinstance(cause, UserFacingError) else f"{type(cause).__name__}: {first_line(cause)}"
+        reason = str(cause)
+        if not isinstance(cause, UserFacingError):
+            reason = f"{type(cause).__name__}: {first_line(cause)}"
         raise InputError(reason) from error
     except (RayError, ConnectionError) as error:
         if isinstance(error, RayActorError) and error.actor_init_failed:
             reason = str(error).strip().rpartition("\n")[2]
             raise InputError(f"the run cannot be executed on a node of Ray: {reason[:200]}") from error
         if isinstance(error, RayActorError):
-            raise Lost(first_line(error)) from error
+            raise ActorLostError(first_line(error)) from error
         raise InputError(f"Ray cannot go on: {first_line(error)}; resume the run when it is back") from error

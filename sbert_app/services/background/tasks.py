@@ -1,14 +1,14 @@
-"""Cancellable work in threads, with its progress: a file being scored, a map being computed.
+"""Cancellable work in threads, with progress: a file that is scored, a map that is computed.
 
     for event in tasks.run(owner, "Computing the map", lambda watch: project(..., watch)):
         if isinstance(event, TaskResult):
             use(event.value)
         else:
-            show(event)    # a TaskProgress, with a description, a fraction and the time that is left
+            show(event)    # a TaskProgress, with a description, a fraction and the remaining time
 
-An owner, such as a browser session and the name of a tab, has one task at a time: a new one stops the one before.
-A download is a stage of its task, in megabytes, and ends when the task is stopped. A `Task` goes on whether or not
-somebody follows it.
+An owner, such as a browser session and the name of a tab, has one task at a time: a new task stops the earlier one. A
+download is a stage of its task, in megabytes, and ends when the task is stopped. A `Task` continues even if nobody
+follows it.
 """
 
 import atexit
@@ -22,24 +22,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from sbert_app.services.background.watch import Watch
-from training.errors import Stopped
+from training.errors import StoppedError
 from training.progress import listening
 
 POLL_SECONDS = 0.25
-# The time that tasks have to end when the process does.
+# How long tasks may take to end when the process ends.
 CLOSE_SECONDS = 5.0
 # The progress after which the remaining time is estimated.
 MIN_FRACTION = 0.02
 MIN_SECONDS = 0.5
 
 
-class Superseded(Stopped):
+class SupersededError(StoppedError):
     """The owner began another task."""
 
 
 @dataclass(frozen=True)
 class TaskProgress:
-    """The progress of one stage of a task, which began ``seconds`` ago."""
+    """The progress of one stage of a task that began ``seconds`` ago."""
 
     description: str
     done: float
@@ -70,10 +70,9 @@ class TaskResult:
 
 
 class Task(threading.Thread):
-    """``work(watch)`` in a thread, for which the process does not wait at its end.
+    """``work(watch)`` in a daemon thread.
 
-    The work has to return or raise `Stopped` soon after ``watch.should_stop()`` is true. Whoever may stop the task has
-    to know it before it is started.
+    The work has to return or raise `StoppedError` soon after ``watch.should_stop()`` returns True.
     """
 
     def __init__(self, description: str, work: Callable[[Watch], Any]) -> None:
@@ -82,10 +81,10 @@ class Task(threading.Thread):
         self.stopping = threading.Event()
         self.is_superseded = False
         self._outcome: Future[TaskResult] = Future()
-        # In the context of a handler a Gradio component is an update. Elsewhere it would become a part of the page that
-        # is being built at the time.
+        # In the context of a Gradio handler, creating a component means an update. Without the context it would become
+        # part of a page that is being built at the same time.
         self._context = copy_context()
-        # Other threads read this tuple, which is replaced as a whole.
+        # A tuple, which is replaced as a whole, as other threads read it.
         self._latest = (description, 0.0, 1.0, time.perf_counter())
 
     @property
@@ -94,7 +93,7 @@ class Task(threading.Thread):
         return TaskProgress(description, done, total, time.perf_counter() - since)
 
     def follow(self) -> Iterator[TaskProgress]:
-        """Yields the progress a few times a second until the task ends, to any number of readers."""
+        """Yields the progress a few times a second until the task ends. Any number of threads may follow a task."""
         self.join(POLL_SECONDS)
         while self.is_alive():
             yield self.progress
@@ -127,9 +126,9 @@ class Task(threading.Thread):
 
 
 def run_apart(watch: Watch, description: str, work: Callable[[Watch], Any]) -> Any:
-    """Run ``work(watch)`` as a stage that cannot be stopped, such as loading a model; after a stop it ends by itself.
+    """Run ``work(watch)``, which cannot be stopped, such as loading a model, as a stage of another task.
 
-    Raises Stopped as soon as ``watch`` does, and the error of ``work``.
+    Raises StoppedError as soon as ``watch`` does; the work then ends by itself. Raises the error of ``work``.
     """
     task = Task(description, work)
     task.start()
@@ -142,7 +141,7 @@ def run_apart(watch: Watch, description: str, work: Callable[[Watch], Any]) -> A
     return task.result().value
 
 
-# A name, or a session of a page and the name of what it computes.
+# A name, or the session of a page and the name of the work.
 Owner = str | tuple[str, str]
 
 
@@ -150,14 +149,14 @@ class TaskRunner:
     """Runs tasks, one for each owner. Thread-safe."""
 
     def __init__(self) -> None:
-        # The latest task of each owner, and all tasks that are still at work.
+        # The latest task of each owner, and all tasks that are still running.
         self._tasks: dict[Owner, Task] = {}
         self._at_work: weakref.WeakSet[Task] = weakref.WeakSet()
         self._lock = threading.Lock()
         atexit.register(self.close)
 
     def close(self) -> None:
-        """Stop all tasks and wait a while for them to remove half-written files."""
+        """Stop all tasks, and give them time to remove incomplete files."""
         tasks = list(self._at_work)
         deadline = time.monotonic() + CLOSE_SECONDS
         for task in tasks:
@@ -166,25 +165,26 @@ class TaskRunner:
             task.join(max(0.0, deadline - time.monotonic()))
 
     def start(self, owner: Owner, description: str, work: Callable[[Watch], Any]) -> Task:
-        """Begin a task that replaces the one of this owner."""
+        """Start a task that replaces the owner's earlier task."""
+        task = Task(description, work)
         with self._lock:
-            if (before := self._tasks.get(owner)) is not None:
+            before = self._tasks.get(owner)
+            if before is not None:
                 before.is_superseded = True
                 before.stopping.set()
-            self._tasks = self.at_work()
-            task = self._tasks[owner] = Task(description, work)
+            self._tasks = {**self.at_work(), owner: task}
             self._at_work.add(task)
             task.start()
-            return task
+        return task
 
     def at_work(self) -> dict[Owner, Task]:
         return {owner: task for owner, task in list(self._tasks.items()) if task.is_alive()}
 
     def run(self, owner: Owner, description: str, work: Callable[[Watch], Any]) -> Iterator[TaskProgress | TaskResult]:
-        """Begin a task and yield its progress, and at last its result. Closing the iterator stops the task.
+        """Start a task and yield its progress, followed by its result. Closing the iterator stops the task.
 
-        Raises the error of ``work``; Stopped after `stop`, and Superseded when the owner begins another task. The
-        thread then ends by itself.
+        Raises the error of ``work``; StoppedError after `stop`, and SupersededError when the owner starts another task.
+        The thread then ends by itself.
         """
         task = self.start(owner, description, work)
         try:
@@ -193,17 +193,18 @@ class TaskRunner:
                     break
                 yield progress
             if task.stopping.is_set():
-                raise Superseded if task.is_superseded else Stopped
+                raise SupersededError if task.is_superseded else StoppedError
             yield task.result()
         finally:
             task.stopping.set()
 
     def stop(self, owner: Owner) -> None:
-        if (task := self._tasks.get(owner)) is not None:
+        task = self._tasks.get(owner)
+        if task is not None:
             task.stopping.set()
 
     def forget(self, session: str) -> None:
-        """Stop every task of a session: its browser has left the page."""
+        """Stop all tasks of a session, whose browser has left the page."""
         for owner in list(self._tasks):
             if isinstance(owner, tuple) and owner[0] == session:
                 self.stop(owner)

@@ -1,10 +1,10 @@
-"""Watch, the argument by which every long function reports its progress and is stopped; and the states of its life.
+"""Watch, the argument through which every long function reports its progress and is stopped; and the states of work.
 
     def cluster(embedded, settings, watch: Watch = UNWATCHED):
-        with_model = watch.stage("Encoding")  # reports from now on under this description
+        with_model = watch.stage("Encoding")  # reports under this description
         vectors = encoder.encode(sentences, on_progress=with_model.on_progress, should_stop=watch.should_stop)
         for done, block in enumerate(blocks):
-            watch.check()  # raises Stopped
+            watch.check()  # raises StoppedError
             watch.report(done, "Joining", len(blocks))
 
 The functions of `training` take ``on_progress`` and ``should_stop``, which are methods of a watch. The command line
@@ -20,16 +20,16 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
-from training.errors import Stopped
+from training.errors import StoppedError
 
 POLL_SECONDS = 0.2
 
 
 class Report(Protocol):
-    """A function that receives progress and is cheap enough to be called at every step."""
+    """A function that receives progress. It is cheap enough to be called at every step."""
 
     def __call__(self, done: float, description: str | None = None, total: float = 1.0, /) -> None:
-        """Report ``done`` of ``total``. A new ``description`` begins a stage with its own rate and remaining time."""
+        """Report ``done`` of ``total``. A new ``description`` starts a stage with its own rate and remaining time."""
 
 
 def _ignore(done: float, description: str | None = None, total: float = 1.0, /) -> None:
@@ -42,7 +42,7 @@ def _never() -> bool:
 
 @dataclass(frozen=True)
 class Watch:
-    """A receiver of progress, and the question whether to stop. Immutable; `stage` and `part` return others."""
+    """Receives progress and says whether to stop. Immutable; `stage` and `part` return new watches."""
 
     report: Report = _ignore
     should_stop: Callable[[], bool] = _never
@@ -57,13 +57,13 @@ class Watch:
         return cls(report, should_stop)
 
     def check(self) -> None:
-        """Raise Stopped if the work shall stop."""
+        """Raise StoppedError if the work should stop."""
         if self.should_stop():
-            raise Stopped
+            raise StoppedError
 
     @contextmanager
     def holding(self, lock: threading.Lock | threading.Semaphore) -> Iterator[None]:
-        """Hold a lock in the block. Raises Stopped while waiting for it if the work shall stop."""
+        """Hold a lock in the block. Raises StoppedError if the work should stop while it waits for the lock."""
         while not lock.acquire(timeout=POLL_SECONDS):
             self.check()
         try:
@@ -76,7 +76,7 @@ class Watch:
         self.report(done, None, total or max(done, 1))
 
     def stage(self, description: str) -> Watch:
-        """Begin a stage and return a watch for it, which names the stage again after a download has reported."""
+        """Start a stage and return a watch for it. It reports the stage's name again after a download has reported."""
 
         def report(done: float, text: str | None = None, total: float = 1.0, /) -> None:
             self.report(done, text or description, total)
@@ -85,10 +85,11 @@ class Watch:
         return replace(self, report=report)
 
     def part(self, start: float, stop: float) -> Watch:
-        """A watch whose progress from 0 to 1 is this range of the whole."""
+        """A watch whose progress from 0 to 1 becomes the range from ``start`` to ``stop`` of this watch."""
 
         def report(done: float, description: str | None = None, total: float = 1.0, /) -> None:
-            self.report(start + (stop - start) * (done / total if total else 0.0), description)
+            fraction = done / total if total else 0.0
+            self.report(start + (stop - start) * fraction, description)
 
         return replace(self, report=report)
 
@@ -97,11 +98,11 @@ UNWATCHED = Watch()
 
 
 class State(StrEnum):
-    """The life of long work: a run, a file that is scored, a cell of an experiment.
+    """The state of long work: a run, a file that is scored, a cell of an experiment.
 
     queued -> running -> finished | failed | stopped | interrupted (its process ended; it can be started again)
 
-    A member equals its word in records on disk, on pages and in the API. A file that nobody has scored yet is opened.
+    Members equal their words in records on disk, on pages and in the API. A file that was not scored yet is opened.
     """
 
     OPENED = "opened"

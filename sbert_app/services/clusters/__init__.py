@@ -1,1 +1,1 @@
-"""Clusters of a corpus: HDBSCAN, k-means or hierarchical (`clustering`), their contents (`summary`), and `edits`."""
+"""Clusters of a corpus: HDBSCAN, k-means or hierarchical (`clustering`), their contents (`summary`), their export."""

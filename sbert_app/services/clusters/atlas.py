@@ -1,4 +1,4 @@
-"""A file of a corpus with its map, its clusters and the neighbours of each sentence for Apple's embedding-atlas."""
+"""The export of a corpus with its map, its clusters and nearest neighbours for Apple's embedding-atlas."""
 
 from pathlib import Path
 from typing import Any
@@ -40,8 +40,8 @@ def export_atlas(
 ) -> int:
     """Write a .parquet file with a row for each sentence, and the other columns of the corpus.
 
-    Returns the number of sentences that UMAP has drawn; the others lie between their neighbours. InputError if there
-    are too few distinct ones, or the file cannot be written, which leaves nothing behind.
+    Returns the number of sentences that UMAP placed; the others lie between their neighbours. InputError if there are
+    too few distinct sentences, or the file cannot be written; nothing is left behind then.
     """
     check_output(output, PARQUET)
     vectors = np.asarray(embedded.vectors)
@@ -53,8 +53,9 @@ def export_atlas(
     rows, distances = neighbours(vectors, min(NEIGHBOURS + 1, len(vectors)), searching)
     nearest = [pa.array(list(rows[:, 1:].astype(np.int64))), pa.array(list(distances[:, 1:]))]
     names = np.full(len(vectors), "none", dtype=object)
-    for cluster in (cluster for cluster in clusters if cluster.number):
-        names[cluster.rows] = f"{cluster.number}: {cluster.title}"
+    for cluster in clusters:
+        if cluster.number:
+            names[cluster.rows] = f"{cluster.number}: {cluster.title}"
     columns: dict[str, Any] = {
         TEXT: embedded.corpus.sentences,
         X: points[:, 0],
@@ -66,14 +67,15 @@ def export_atlas(
     watch.stage("Writing").check()
     try:
         with replace_file(output) as temporary:
-            pq.write_table(pa.table({name: _array(values) for name, values in all_columns.items()}), temporary)
+            table = pa.table({name: _array(values) for name, values in all_columns.items()})
+            pq.write_table(table, temporary)
     except OSError as error:
         raise unwritable(output, error, ADVICE) from error
     return len(sample.rows)
 
 
 def _array(values: Column) -> Any:
-    """Values as an Arrow array, or their texts where they are of several types."""
+    """Values as an Arrow array; as texts if they have several types."""
     try:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError):

@@ -2,13 +2,13 @@
 
 HDBSCAN (Campello et al. 2013) finds groups that are denser than their surroundings, and calls the other sentences
 noise. In hundreds of dimensions hardly anything is dense: of 10,000 STSb sentences 82% were noise after a principal
-component analysis to 50 dimensions, and 29% after UMAP to 5. It therefore runs on a 5-D map (`maps.projection`). Of a
-corpus that is too large for a map it groups a random sample; every other sentence joins the cluster of most of its
-nearest neighbours there.
+component analysis to 50 dimensions, and 29% after UMAP to 5. It therefore runs on a 5-D map (`maps.projection`). If a
+corpus is too large for a map, HDBSCAN groups a random sample, and every other sentence joins the cluster of most of its
+nearest neighbours in the sample.
 
 Hierarchical clustering repeatedly joins the two groups with the highest mean cosine of their pairs (average linkage).
 It compares every pair of sentences: for 10,000 of them, 65 hours of BERT in the paper (section 1 and its conclusion).
-The tree is cached, so that other cuts take no time. Its distances are in memory, which limits the size of the corpus.
+The tree is cached, so that other cuts take no time. All distances are in memory, which limits the size of the corpus.
 
 Mini-batch k-means (Sculley 2010) divides any corpus into a given number of clusters, without noise, and reads a memory
 map batch by batch.
@@ -35,10 +35,10 @@ HDBSCAN = "hdbscan"
 K_MEANS = "k-means"
 HIERARCHICAL = "hierarchical"
 MIN_SENTENCES = {HDBSCAN: 5, K_MEANS: 2, HIERARCHICAL: 2}
-# The most sentences of a tree: they have 112 million distances, which take 1.9 GB.
+# The most sentences of a tree. Their 112 million distances take 1.9 GB.
 MAX_TREE_SENTENCES = 15_000
 CENTRES = 20
-# The smallest cluster is one sentence of so many, or more if there would be more clusters than a reader takes in.
+# The smallest cluster has one in SENTENCES_OF_SIZE sentences, or more if there would be more than MOST_CLUSTERS.
 FEWEST_IN_CLUSTER = 5
 SENTENCES_OF_SIZE = 200
 MOST_CLUSTERS = 40
@@ -46,7 +46,7 @@ MOST_CLUSTERS = 40
 MIN_SAMPLES = 5
 BLOCK = 1_024
 
-# One tree at a time is computed, because of the memory for its distances.
+# Only one tree at a time is computed, because of the memory for its distances.
 _linkage_lock = threading.Lock()
 
 
@@ -55,9 +55,11 @@ class ClusterSettings:
     """The method and its parameters.
 
     Attributes:
-        min_cluster_size: the smallest cluster of HDBSCAN; 0 follows the size of the corpus, for 40 clusters at most.
-        min_cosine: hierarchical clustering joins no groups with a lower mean cosine, unless ``num_clusters`` is set.
-        num_clusters: None is 20 for k-means.
+        min_cluster_size: the smallest cluster of HDBSCAN; 0 derives it from the size of the corpus, for at most 40
+            clusters.
+        min_cosine: hierarchical clustering does not join groups with a lower mean cosine, unless ``num_clusters`` is
+            set.
+        num_clusters: None means 20 for k-means.
     """
 
     method: str = HDBSCAN
@@ -90,8 +92,8 @@ def cluster(
 ) -> np.ndarray:
     """The cluster of each sentence: int64 (N,), 0 the largest, −1 noise. The cache stores maps, labels and trees.
 
-    Sentences of which the model knows no token are noise, unless ``keep_unknown``. Raises InputError if a setting is
-    invalid, or the corpus is too small, or too large for a tree.
+    Sentences without known tokens are noise, unless ``keep_unknown``. Raises InputError if a setting is invalid, or the
+    corpus is too small, or too large for a tree.
     """
     settings.check(embedded)
     count = settings.num_clusters
@@ -104,8 +106,10 @@ def cluster(
         from scipy.cluster.hierarchy import fcluster
 
         tree = linkage_tree(embedded, cache, watch)
-        by_cosine = 1 - settings.min_cosine
-        labels = fcluster(tree, by_cosine, "distance") if count is None else fcluster(tree, count, "maxclust")
+        if count is None:
+            labels = fcluster(tree, 1 - settings.min_cosine, "distance")
+        else:
+            labels = fcluster(tree, count, "maxclust")
         labels = labels.astype(np.int64) - 1
     elif len(embedded) <= limits.clustered:
         labels = _hdbscan(embedded, size, cache, home, watch)
@@ -132,7 +136,7 @@ def by_size(labels: np.ndarray) -> np.ndarray:
 
 
 def _hdbscan(embedded: EmbeddedCorpus, setting: int, cache: DiskCache, home: Path, watch: Watch) -> np.ndarray:
-    """The labels by HDBSCAN on a 5-D map; a ``setting`` of 0 finds the smallest size of clusters."""
+    """The labels by HDBSCAN on a 5-D map. With a ``setting`` of 0 the smallest size of clusters is found here."""
     size = setting or max(FEWEST_IN_CLUSTER, len(embedded) // SENTENCES_OF_SIZE)
     if size > len(embedded):
         available = format_count(len(embedded), "sentence")
@@ -165,7 +169,8 @@ def linkage_tree(embedded: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWA
     """
     from scipy.cluster.hierarchy import linkage
 
-    if (n := len(embedded)) > MAX_TREE_SENTENCES:
+    n = len(embedded)
+    if n > MAX_TREE_SENTENCES:
         raise InputError(
             f"hierarchical clustering keeps the distance of every pair in memory, so {MAX_TREE_SENTENCES:,} sentences "
             f"are the most; this corpus has {n:,}. Choose HDBSCAN, or open fewer sentences."
@@ -199,7 +204,7 @@ def condensed_distances(vectors: np.ndarray, watch: Watch) -> np.ndarray:
 
 VOTERS = 5
 ROWS = 8_192
-# The passes over the corpus, but at least `MIN_BATCHES` batches.
+# The number of passes over the corpus, with at least MIN_BATCHES batches.
 EPOCHS = 2
 MIN_BATCHES = 50
 SEED = 0
@@ -229,9 +234,9 @@ def k_means(vectors: np.ndarray, k: int, watch: Watch, rows: int = ROWS) -> np.n
 def join_nearest(vectors: np.ndarray, sample: np.ndarray, sample_labels: np.ndarray, watch: Watch) -> np.ndarray:
     """The label of every vector (N, D) by a vote of its nearest neighbours among the rows of ``sample``: int64 (N,).
 
-    The sample keeps its labels. Of equally frequent labels the lowest wins, and noise comes last.
+    The sample keeps its labels. If labels are equally frequent, the lowest wins, and noise comes last.
     """
-    # It imports torch, which takes seconds.
+    # The import of torch takes seconds.
     from training.search import neighbour_index
 
     index = neighbour_index(np.ascontiguousarray(vectors[sample], dtype=np.float32), len(vectors))

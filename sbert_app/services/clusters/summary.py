@@ -1,14 +1,14 @@
 """The contents of clusters, of selected sentences and of the regions of a map: keywords, and central sentences.
 
-Keywords are in the manner of class-based TF-IDF (Grootendorst 2022, whose weight is tf · ln(1 + A / f)), for every
-language with a script of words. All sentences of a cluster count as one document. The weight of a word is its
-frequency in that document (TF), times the logarithm of its rarity among all sentences (IDF), times the logarithm of the
-ratio of its frequency here to its frequency elsewhere (the class-based part). The product of the two logarithms should
-reach a threshold; a class in which no word does has its best ones instead. The function words of some languages are
-left out (`models.function_words`). Chinese and Japanese, written without spaces, are counted as character bigrams.
+Keywords are found by a variant of class-based TF-IDF (Grootendorst 2022, whose weight is tf · ln(1 + A / f)). All
+sentences of a cluster count as one document. The weight of a word is its frequency in that document (TF), times the
+logarithm of its rarity among all sentences (IDF), times the logarithm of the ratio of its frequency here to its
+frequency elsewhere (the class-based part). The product of the two logarithms should reach a threshold; if it does for
+no word of a class, the class has its best words instead. The function words of some languages are left out
+(`models.function_words`). Chinese and Japanese, written without spaces, are counted as character bigrams.
 
-A map is divided into regions by k-means, and the regions are joined to a third as many or fewer by Ward's method, so
-that the fine regions are nested in the coarse ones.
+A map is divided into regions by k-means. Ward's method joins them to at most a third of their number, so that the fine
+regions are nested in the coarse ones.
 """
 
 import math
@@ -38,9 +38,9 @@ class Cluster:
     """A cluster, or the noise.
 
     Attributes:
-        number: from 1, the largest first; 0 is the noise.
-        rows: int64, the positions of its sentences in the corpus.
-        representatives: the positions of the sentences nearest to its centre, of distinct texts.
+        number: from 1, the largest cluster first; 0 is the noise.
+        rows: the positions of its sentences in the corpus, int64.
+        representatives: the positions of the sentences nearest to its centre, with distinct texts.
         cosine: the mean over all its pairs; None for a single sentence.
     """
 
@@ -57,7 +57,7 @@ class Cluster:
 
 
 def describe_clusters(embedded: EmbeddedCorpus, labels: np.ndarray) -> list[Cluster]:
-    """The clusters of `clustering.cluster`, the largest first, and then the noise if there is any."""
+    """The clusters of `clustering.cluster`, the largest first, followed by the noise if there is any."""
     order = np.argsort(labels, kind="stable")
     distinct, starts = np.unique(labels[order], return_index=True)
     words = keywords(embedded.corpus.sentences, labels)
@@ -80,33 +80,30 @@ def describe_clusters(embedded: EmbeddedCorpus, labels: np.ndarray) -> list[Clus
 
 
 def label_columns(corpus: Corpus, clusters: list[Cluster]) -> dict[str, Column]:
-    """All sentences with their cluster (0 = noise), its keywords, and their other columns."""
-    numbers = np.zeros(len(corpus), dtype=np.int64)
+    """All sentences with the number of their cluster (0 = noise), its keywords, and their other columns."""
+    numbers = [0] * len(corpus)
+    keywords_of_rows = [""] * len(corpus)
     for cluster in clusters:
-        numbers[cluster.rows] = cluster.number
-    by_number = {cluster.number: cluster for cluster in clusters}
-    own = [by_number[number] for number in numbers.tolist()]
-    columns: dict[str, Column] = {
-        "cluster": [cluster.number for cluster in own],
-        "keywords": [" ".join(cluster.keywords) for cluster in own],
-        "sentence": corpus.sentences,
-    }
+        for row in cluster.rows.tolist():
+            numbers[row] = cluster.number
+            keywords_of_rows[row] = " ".join(cluster.keywords)
+    columns: dict[str, Column] = {"cluster": numbers, "keywords": keywords_of_rows, "sentence": corpus.sentences}
     return with_file_columns(columns, corpus.columns)
 
 
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
-# The fewest sentences of a cluster that contain a keyword, unless the cluster has only one.
+# The fewest sentences of a cluster that contain a keyword, unless the cluster has only one sentence.
 MIN_SENTENCES = 2
 MAX_COUNTED = 100_000
-# The product of the logarithms: in one sentence of seven, and five times as frequent as elsewhere.
+# The least product of the logarithms: a word in one of seven sentences, and five times as frequent as elsewhere.
 MIN_SPECIFICITY = 3.0
 
 
 def keywords(sentences: Sequence[str], labels: np.ndarray, k: int = 6, most: int = MAX_COUNTED) -> dict[int, list[str]]:
     """The k words of each label, int (N,), that distinguish its sentences from the others, the highest weight first.
 
-    They are counted in a random sample of at most ``most`` sentences; a label without any there has none.
+    They are counted in a random sample of at most ``most`` sentences. A label without sentences there has no keywords.
     """
     rows = fixed_sample(len(sentences), most)
     best: dict[int, list[str]] = {label: [] for label in np.unique(labels).tolist()}
@@ -147,12 +144,13 @@ def words(sentence: str) -> Iterator[str]:
     """The words of a sentence in lower case, without numbers."""
     for word in WORD.findall(sentence.casefold()):
         if UNSPACED.search(word):
-            yield from (word[i : i + 2] for i in range(max(1, len(word) - 1)))
+            for start in range(max(1, len(word) - 1)):
+                yield word[start : start + 2]
         else:
             yield word
 
 
-# The most sentences of the subset, and of the others, that keywords are counted in.
+# The most sentences of the subset, and of the others, in which keywords are counted.
 KEYWORD_SENTENCES = 20_000
 
 
@@ -161,10 +159,10 @@ class Subset:
     """Selected sentences of a corpus.
 
     Attributes:
-        rows: int64, ascending positions in the corpus.
-        cosines: float32 (n,), the mean cosine of each with the others; NaN for a single sentence.
+        rows: ascending positions in the corpus, int64.
+        cosines: the mean cosine of each sentence with the others, float32 (n,); NaN for a single sentence.
         cosine: the mean over all pairs; None for a single sentence.
-        keywords: the words that set these sentences apart from the others.
+        keywords: the words that distinguish these sentences from the others.
     """
 
     rows: np.ndarray
@@ -177,7 +175,7 @@ class Subset:
 
 
 def describe_subset(embedded: EmbeddedCorpus, rows: Iterable[int]) -> Subset:
-    """Describe the sentences at ``rows``, without repeated rows and those that the corpus does not have."""
+    """Describe the sentences at ``rows``, without repeated rows and rows that are not in the corpus."""
     positions = np.unique(np.fromiter(rows, dtype=np.int64))
     positions = positions[(positions >= 0) & (positions < len(embedded))]
     vectors = np.asarray(embedded.vectors[positions])
@@ -186,21 +184,28 @@ def describe_subset(embedded: EmbeddedCorpus, rows: Iterable[int]) -> Subset:
         cosines = np.full(len(positions), np.nan, dtype=np.float32)
     else:
         total = vectors.sum(axis=0, dtype=np.float64)
-        own = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
-        cosines = ((vectors @ total - own) / (len(positions) - 1)).astype(np.float32)
+        # The cosine of a sentence with itself, which is 1 but for rounding.
+        squares = np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
+        cosines = ((vectors @ total - squares) / (len(positions) - 1)).astype(np.float32)
     if not len(positions):
         return Subset(positions, cosines, cosine, [])
     others = np.setdiff1d(np.arange(len(embedded)), positions, assume_unique=True)
-    parts = [part[fixed_sample(len(part), KEYWORD_SENTENCES)] for part in (positions, others)]
-    sentences = [embedded.corpus.sentences[row] for part in parts for row in part.tolist()]
-    return Subset(positions, cosines, cosine, keywords(sentences, np.repeat([1, 0], list(map(len, parts))))[1])
+    sentences: list[str] = []
+    labels: list[int] = []
+    for label, rows_of_label in ((1, positions), (0, others)):
+        sample = rows_of_label[fixed_sample(len(rows_of_label), KEYWORD_SENTENCES)]
+        sentences += [embedded.corpus.sentences[row] for row in sample.tolist()]
+        labels += [label] * len(sample)
+    return Subset(positions, cosines, cosine, keywords(sentences, np.array(labels))[1])
 
 
 def containing(corpus: Corpus, text: str) -> np.ndarray:
-    """The rows whose sentence contains a text, in upper or lower case: int64, ascending."""
+    """The rows whose sentence contains a text, regardless of case: int64, ascending."""
     text = " ".join(text.casefold().split())
-    rows = (row for row, sentence in enumerate(corpus.sentences) if text in sentence.casefold())
-    return np.fromiter(rows if text else (), dtype=np.int64)
+    rows = []
+    if text:
+        rows = [row for row, sentence in enumerate(corpus.sentences) if text in sentence.casefold()]
+    return np.array(rows, dtype=np.int64)
 
 
 def save_subset(subset: Subset, corpus: Corpus, folder: Path) -> Path:
@@ -220,32 +225,35 @@ def save_subset(subset: Subset, corpus: Corpus, folder: Path) -> Path:
 
 # The fewest sentences of a map that has regions.
 FEWEST = 60
-# The sentences of a fine region, on average.
+# The mean number of sentences in a fine region.
 SENTENCES = 15
-# The fewest and the most regions of each depth.
+# The fewest and the most fine and coarse regions.
 FINE = (4, 120)
 COARSE = (3, 14)
 
 
 class Topics(NamedTuple):
-    """The regions of one depth: that of each point, int64 (N,), and their keywords; "" where nothing sets one apart."""
+    """The fine or the coarse regions: the region of each point, int64 (N,), and keywords by region, or ""."""
 
     labels: np.ndarray
     names: dict[int, str]
 
 
 def find_topics(points: np.ndarray, sentences: list[str], watch: Watch = UNWATCHED) -> tuple[Topics, Topics]:
-    """The coarse and the fine regions of a map, float32 (N, dimensions); one without a name if it is small."""
+    """The coarse and the fine regions of a map, float32 (N, dimensions). A small map is one region without a name."""
     if len(points) < FEWEST:
         whole = Topics(np.zeros(len(points), dtype=np.int64), {0: ""})
         return whole, whole
     from scipy.cluster.hierarchy import fcluster, ward
 
     count = int(np.clip(len(points) // SENTENCES, *FINE))
-    fine = np.unique(k_means(points, min(count, len(points)), watch), return_inverse=True)[1]
+    # Renumbered, as clusters of k-means may be empty.
+    _, fine = np.unique(k_means(points, min(count, len(points)), watch), return_inverse=True)
     centres = np.stack([points[fine == label].mean(axis=0) for label in range(fine.max() + 1)])
-    joined = min(int(np.clip(count // 3, *COARSE)), len(centres))
-    coarse = (fcluster(ward(centres), joined, "maxclust") - 1)[fine] if len(centres) > 1 else fine
+    coarse = fine
+    if len(centres) > 1:
+        joined = min(int(np.clip(count // 3, *COARSE)), len(centres))
+        coarse = (fcluster(ward(centres), joined, "maxclust") - 1)[fine]
     return _named(coarse, sentences), _named(fine, sentences)
 
 

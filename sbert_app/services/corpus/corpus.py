@@ -3,7 +3,7 @@
     corpus = Corpus.from_file("reviews.csv")         or from_data("stsb:dev")
 
 Each row of a user's file is a sentence, even a repeated one. A data set of pairs becomes the list of its distinct
-sentences, with the gold scores of the pairs. A corpus holds at most a million sentences. Users may bring their own
+sentences, with the gold scores of the pairs. A corpus holds at most a million sentences. Users can bring their own
 vectors: a .npy file beside the sentences, or a column of their Parquet file.
 """
 
@@ -33,13 +33,13 @@ from training.names import ModelName
 
 @dataclass(frozen=True)
 class CorpusLimits:
-    """The sizes from which a large corpus is treated differently, in sentences.
+    """The numbers of sentences above which a corpus is treated differently.
 
     Attributes:
-        sentences: of a corpus, of which the first ones are used.
-        in_memory: whose vectors are in memory; those of a larger corpus are in a file that is mapped.
-        map_points: on a map; a random sample of a larger corpus is drawn.
-        clustered: that HDBSCAN groups; it groups ``map_points`` of a larger corpus, which the others join.
+        sentences: a corpus is cut to its first sentences.
+        in_memory: the vectors are in a memory-mapped file.
+        map_points: a map shows a random sample.
+        clustered: HDBSCAN clusters a sample of ``map_points``, and the other sentences join its clusters.
     """
 
     sentences: int = 1_000_000
@@ -51,7 +51,7 @@ class CorpusLimits:
 MAX_SENTENCES = 1_000_000
 EXAMPLE = asset("examples/corpus.csv")
 ROLES = {2: ("first sentence", "second sentence"), 3: ("anchor", "positive", "negative")}
-# The user's vectors, in the place of a model.
+# Stands in place of a model for vectors of the user.
 OWN = ModelName("own vectors")
 
 
@@ -67,8 +67,8 @@ class GoldPairs:
 class Corpus:
     """N sentences in order, other columns of N values each, and the user's vectors, unit float32 (N, D), if any.
 
-    ``table`` is the file whose rows are the sentences, and ``rows`` the number of each from 1, int64 (N,); None for
-    pairs and for data sets.
+    ``table`` is the file whose rows are the sentences, and ``rows`` the number of each row from 1, int64 (N,). Both are
+    None for pairs and for data sets.
     """
 
     name: str
@@ -95,7 +95,8 @@ class Corpus:
     @cached_property
     def own_key(self) -> str:
         """The key of the sentences and the user's vectors."""
-        return digest([self.digest, hashlib.sha256(b"" if self.vectors is None else self.vectors.data).hexdigest()])
+        vectors = b"" if self.vectors is None else self.vectors.data
+        return digest([self.digest, hashlib.sha256(vectors).hexdigest()])
 
     def select(self, rows: Sequence[int]) -> Corpus:
         """The corpus of some sentences, without gold scores."""
@@ -103,11 +104,12 @@ class Corpus:
         return Corpus(self.name, [self.sentences[row] for row in rows], columns)
 
     def require_distinct(self, minimum: int, purpose: str) -> None:
-        """Raises InputError if there are fewer distinct sentences; ``purpose`` begins it, such as "a map needs"."""
+        """Raises InputError if there are fewer distinct sentences. ``purpose`` is such as "a map needs"."""
         distinct = len(set(self.sentences))
         if distinct < minimum:
-            single = "there is one" if len(self) == 1 else "all are the same"
-            actual = single if distinct == 1 else f"there are {distinct}"
+            actual = f"there are {distinct}"
+            if distinct == 1:
+                actual = "there is one" if len(self) == 1 else "all are the same"
             raise InputError(f"{purpose} at least {minimum} different sentences; {actual} here.")
 
     @classmethod
@@ -123,11 +125,12 @@ class Corpus:
         """The sentences of a file that `training.data.tables.table` reads, with its other columns.
 
         Args:
-            column: the column of sentences, or the two of pairs, "a,b". By default the evidence decides, and a file of
-                pairs gives the distinct sentences of its pairs. A .txt file has one sentence per line.
-            encoding: that of a text file; None detects it.
-            sheet: that of a workbook; None is the first.
-            vectors: the user's vectors of the rows, or the column that holds them.
+            column: the column of sentences, or the two columns of pairs, "a,b". By default it is inferred from header
+                and cells, and a file of pairs gives the distinct sentences of its pairs. A .txt file has one sentence
+                per line.
+            encoding: the encoding of a text file; None detects it.
+            sheet: the sheet of a workbook; None is the first.
+            vectors: the user's vectors of the rows, or the name of the column that holds them.
 
         Raises:
             InputError: the file cannot be read, has no such column or no text, or lacks a vector for a row.
@@ -158,7 +161,8 @@ class Corpus:
                     first_role.append(role)
         gold = None
         if data.scores is not None:
-            rows = np.array([[positions[s] for s in pair] for pair in zip(*data.columns, strict=True)], dtype=np.int32)
+            columns = [[positions[sentence] for sentence in column] for column in data.columns]
+            rows = np.array(columns, dtype=np.int32).T
             inside = (rows < most).all(axis=1)
             gold = GoldPairs(rows[inside], np.asarray(data.scores, dtype=np.float32)[inside])
         notes = (*data.notes, *_cut(len(positions), most))
@@ -170,31 +174,36 @@ def _from_rows(table: OpenedTable, column: str, most: int, vectors: np.ndarray |
     of_vectors = vector_columns(table)
     if isinstance(vectors, str) and vectors not in of_vectors:
         raise InputError(f"{table.path.name} has no column {quoted(vectors)} with a vector for each row.")
-    others = set(table.columns) - {column, *of_vectors}
-    columns: dict[str, list[Any]] = {name: [] for name in table.columns if name in others}
+    columns: dict[str, list[Any]] = {name: [] for name in table.columns if name not in {column, *of_vectors}}
     sentences: list[str] = []
     rows: list[int] = []
-    own: list[Any] = []
-    blank = read = 0
+    arrow_vectors: list[Any] = []
+    read = 0
     for batch in table.batches():
-        texts = [as_text(cell) for cell in batch.rows[column]]
-        filled = [i for i, text in enumerate(texts) if text is not None]
-        blank += len(texts) - len(filled)
-        sentences += [" ".join((texts[i] or "").split()) for i in filled]
-        rows += [read + i for i in filled]
+        filled = []
+        for number, cell in enumerate(batch.rows[column]):
+            text = as_text(cell)
+            if text is not None:
+                filled.append(number)
+                rows.append(read + number)
+                sentences.append(" ".join(text.split()))
         read += len(batch)
         for name, cells in columns.items():
-            cells.extend(batch.rows[name][i] for i in filled)
+            values = batch.rows[name]
+            cells.extend(values[number] for number in filled)
         if isinstance(vectors, str):
-            own.append(batch.arrow.column(vectors))
+            arrow_vectors.append(batch.arrow.column(vectors))
         if len(sentences) >= most:
             break
-    notes = table.remarks + ((f"{format_count(blank, 'row')} without text in {column} left out.",) if blank else ())
+    notes = table.remarks
+    blank = read - len(sentences)
+    if blank:
+        notes += (f"{format_count(blank, 'row')} without text in {column} left out.",)
     if len(sentences) >= most:
         notes += _cut(max(table.row_estimate, len(sentences)), most)
     columns = {name: cells[:most] for name, cells in columns.items()}
     if isinstance(vectors, str):
-        vectors = unit_vectors(_stacked(own), table.path.name)
+        vectors = unit_vectors(_stacked(arrow_vectors), table.path.name)
     if vectors is not None:
         if len(vectors) < read or (len(sentences) < most and len(vectors) > read):
             counts = f"there are {len(vectors):,} vectors, and {table.path.name} has {read:,} rows"
@@ -210,16 +219,20 @@ def _cut(count: int, most: int) -> tuple[str, ...]:
 
 
 def vector_columns(table: OpenedTable) -> list[str]:
-    """The columns of a Parquet file with a list of numbers in each row; none for any other file."""
+    """The columns of a Parquet file with a list of floats in each row; none for other formats."""
     from pyarrow import types
 
-    kinds = (types.is_list, types.is_large_list, types.is_fixed_size_list)
-    lists = [field for field in table.fields() if any(is_kind(field.type) for is_kind in kinds)]
-    return [field.name for field in lists if types.is_floating(field.type.value_type)]
+    columns = []
+    for field_ in table.fields():
+        kind = field_.type
+        is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+        if is_list and types.is_floating(kind.value_type):
+            columns.append(field_.name)
+    return columns
 
 
 def read_vectors(path: Path) -> np.ndarray:
-    """The `unit_vectors` of a .npy file. InputError if it holds none."""
+    """The `unit_vectors` of a .npy file. InputError if the file does not hold vectors."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
@@ -228,9 +241,9 @@ def read_vectors(path: Path) -> np.ndarray:
 
 
 def unit_vectors(array: Any, name: str) -> np.ndarray:
-    """One vector for each row of a file, float32 (rows, D) of length 1, so that products are cosines.
+    """The vectors of an array (rows, D) as float32 of length 1, so that products are cosines.
 
-    InputError if the array of the file ``name`` holds no such vectors.
+    InputError, which names the file ``name``, if the array has another shape or a vector without direction.
     """
     if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "fiu" or not array.size:
         raise InputError(f"{name} must hold numbers of the shape (rows, dimensions): a vector for each row.")
@@ -244,7 +257,7 @@ def unit_vectors(array: Any, name: str) -> np.ndarray:
 
 
 def _stacked(lists: list[Any]) -> np.ndarray:
-    """Arrow lists of numbers as (rows, D), or (numbers,) where a row has no vector or one of another length."""
+    """Arrow lists of numbers as an array (rows, D), or flat if the vectors differ in length or one is missing."""
     import pyarrow as pa
 
     rows = pa.chunked_array(lists).combine_chunks()

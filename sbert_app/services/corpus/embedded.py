@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("sbert_lab.corpus")
 
-# The most vectors that a search compares in float32, in a few milliseconds.
+# Up to this number of vectors, an exact search in float32 takes a few milliseconds.
 MAX_EXACT = 200_000
-# From this dimension on one bit a dimension finds 99% of the nearest ten among a million.
+# From this dimension on, one bit per dimension finds 99% of the ten nearest among a million vectors.
 MIN_DIMENSION_OF_BITS = 256
 MAX_AVERAGED = 20_000
-# The values of each parameter in the fingerprint of an encoder.
+# The number of values of each parameter that enter the fingerprint of an encoder.
 SAMPLED_WEIGHTS = 256
 SEED = 0
 
@@ -51,10 +51,10 @@ class EmbeddedCorpus:
 
     Attributes:
         vectors: unit float32 (N, D); a memory map for a large corpus.
-        key: the same for the same sentences under the same weights and pooling.
+        key: identifies the sentences, the weights and the pooling.
         seconds: the time of encoding; 0 if the vectors came from the cache.
-        unknown: the positions of sentences of which the model knows no token, or for which it gives no numbers, whose
-            vectors are 0: int64, ascending.
+        unknown: the positions of sentences without known tokens or with vectors that are not finite: int64, ascending.
+            Their vectors are 0.
     """
 
     corpus: Corpus
@@ -70,7 +70,7 @@ class EmbeddedCorpus:
 
     @property
     def warnings(self) -> list[str]:
-        """A sentence about the unknown ones, if there are any."""
+        """A warning about unknown sentences, if there are any."""
         return [unknown_warning(self.model, self.unknown.tolist())] if len(self.unknown) else []
 
     @property
@@ -85,14 +85,15 @@ class EmbeddedCorpus:
 
     @cached_property
     def index(self) -> SearchIndex | QuantizedIndex:
-        """The search index, built on first use; of many vectors one that leaves them where they are."""
-        # It imports torch, which takes seconds.
+        """The search index, built on first use. The index of a large corpus leaves the vectors in their file."""
+        # The import of torch takes seconds.
         from training.search import QuantizedIndex, SearchIndex, checked_index
 
         if len(self) <= MAX_EXACT:
             return SearchIndex(self.vectors)
-        has_bits = self.vectors.shape[1] >= MIN_DIMENSION_OF_BITS
-        return checked_index(self.vectors) if has_bits else QuantizedIndex(self.vectors, bits=8)
+        if self.vectors.shape[1] >= MIN_DIMENSION_OF_BITS:
+            return checked_index(self.vectors)
+        return QuantizedIndex(self.vectors, bits=8)
 
 
 def encode(
@@ -104,19 +105,20 @@ def encode(
 ) -> EmbeddedCorpus:
     """Encode a corpus, or read its vectors from the cache.
 
-    With ``folder`` the vectors are a file in it (`encode_to_file`); otherwise they are in memory, and stored in the
+    With ``folder`` the vectors are a file in it (`encode_to_file`). Otherwise they are in memory, and are stored in the
     cache. Raises InputError if the file cannot be written.
     """
     key = embedding_key(corpus, encoder)
     started = time.perf_counter()
-    path = None if folder is None else folder / f"{key}{SUFFIX}"
-    vectors = cache.get(key) if cache is not None and path is None else None
-    is_done = vectors is not None if path is None else path.exists()
-    if path is not None:
+    if folder is not None:
+        path = folder / f"{key}{SUFFIX}"
+        is_done = path.exists()
         vectors = encode_to_file(path, corpus.sentences, encoder, watch)
-    elif vectors is None:
-        vectors = _finite(encoder.encode(corpus.sentences, True, watch.on_progress, watch.should_stop))
-        if cache is not None:
+    else:
+        cached = None if cache is None else cache.get(key)
+        is_done = cached is not None
+        vectors = _encode_finite(encoder, corpus.sentences, watch) if cached is None else cached
+        if cache is not None and not is_done:
             cache.put(key, vectors)
     seconds = 0.0 if is_done else time.perf_counter() - started
 
@@ -133,8 +135,9 @@ def encode(
     return EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, key, seconds, rows)
 
 
-def _finite(vectors: np.ndarray) -> np.ndarray:
-    """The vectors, 0 where the model gives no numbers: a search and clusters need some."""
+def _encode_finite(encoder: VectorModel, sentences: list[str], watch: Watch) -> np.ndarray:
+    """The vectors of sentences. Those that are not finite become 0, as search and clusters need numbers."""
+    vectors = encoder.encode(sentences, True, watch.on_progress, watch.should_stop)
     vectors[~is_finite(vectors)] = 0
     return vectors
 
@@ -149,12 +152,14 @@ def fingerprint(encoder: VectorModel) -> str:
 
     The name is not enough: a run that continues training, or a folder that is replaced, keeps its name.
     """
-    parts = [encoder.name, encoder.pooling, str(encoder.max_length or ""), *filter(None, [encoder.settings])]
+    parts = [encoder.name, encoder.pooling, str(encoder.max_length or "")]
+    if encoder.settings:
+        parts.append(encoder.settings)
     return digest([*parts, *_weights(encoder)])
 
 
 def weights_key(encoder: VectorModel) -> str:
-    """The key of a model's weights, whatever its name and its settings are."""
+    """The key of a model's weights, independent of its name and settings."""
     # The poolings of a model share its transformer.
     weights = getattr(encoder, "backbone", encoder)
     if weights not in _keys:
@@ -175,7 +180,8 @@ def mean_pair_cosine(vectors: np.ndarray) -> float | None:
 
     The squared norm of the sum is the sum of the cosines of all pairs, twice, and of each vector with itself.
     """
-    if (n := len(vectors)) < 2:
+    n = len(vectors)
+    if n < 2:
         return None
     total = vectors.sum(axis=0, dtype=np.float64)
     return float(total @ total - n) / (n * (n - 1))
@@ -189,7 +195,7 @@ class Sample(NamedTuple):
 
 
 def fixed_sample(count: int, size: int) -> np.ndarray:
-    """At most ``size`` of ``count`` rows, always the same ones: int64, ascending."""
+    """At most ``size`` of ``count`` rows, always the same for equal arguments: int64, ascending."""
     if count <= size:
         return np.arange(count, dtype=np.int64)
     return np.sort(np.random.default_rng(SEED).choice(count, size, replace=False)).astype(np.int64)
@@ -207,31 +213,32 @@ def sample_of(embedded: EmbeddedCorpus, size: int) -> Sample:
     return Sample(EmbeddedCorpus(corpus, vectors, embedded.model, embedded.pooling, key, 0.0, unknown), rows)
 
 
-# The vectors of a large corpus are a file of N · D float32, row by row, without a header. It is written as they are
-# computed, and mapped into memory when it is complete. Until then its name ends with ``.incomplete``, and an encoding
-# that was stopped or killed continues from its last complete row.
+# The vectors of a large corpus are a file of N · D float32 values, row by row, without a header. The file is written
+# while they are computed, and mapped into memory when it is complete. Until then its name ends with ``.incomplete``,
+# and an encoding that was stopped or killed continues from its last complete row.
 SUFFIX = ".f32"
 INCOMPLETE = ".incomplete"
 CHUNK = 16_384
 BYTES = 4
 POLL_SECONDS = 0.2
-# The bytes of all files; the least recently used are removed.
+# The most bytes of all files together. The least recently used files are removed.
 MAX_BYTES = 64 << 30
 
 
 def encode_to_file(
     path: Path, sentences: list[str], encoder: VectorModel, watch: Watch = UNWATCHED, chunk: int = CHUNK
 ) -> np.ndarray:
-    """The vectors of all sentences, float32 (N, D), mapped read-only; only those that the file lacks are computed.
+    """The vectors of all sentences, float32 (N, D), mapped read-only. Only vectors that the file lacks are computed.
 
-    Each of the chunks is written when it is done, and stays after a stop. Raises InputError if the disk is full or not
+    Each chunk is written when it is done, and stays after a stop. Raises InputError if the disk is full or not
     writable.
     """
     shape = (len(sentences), encoder.dimension)
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path.with_name(f".{path.name}.lock"))
     while True:
-        if (vectors := open_vectors(path, shape)) is not None:
+        vectors = open_vectors(path, shape)
+        if vectors is not None:
             return vectors
         watch.check()
         try:
@@ -242,7 +249,7 @@ def encode_to_file(
 
 
 def open_vectors(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
-    """A complete file of this shape, mapped read-only, or None."""
+    """A complete file of vectors of this shape, mapped read-only; None if there is no such file."""
     try:
         if path.stat().st_size != shape[0] * shape[1] * BYTES:
             return None
@@ -250,22 +257,24 @@ def open_vectors(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
         os.utime(path)
         return np.memmap(path, dtype=np.float32, mode="r", shape=shape)
     except OSError:
-        # There is no file, or a link that leads nowhere.
+        # There is no file, or only a broken link.
         return None
 
 
 def _complete(path: Path, sentences: list[str], encoder: VectorModel, watch: Watch, chunk: int) -> None:
-    """Append the rows that the file lacks, computing each distinct sentence once, and complete its name."""
+    """Append the rows that the file lacks, encode each distinct sentence once, and give the file its final name."""
     part = path.with_name(path.name + INCOMPLETE)
-    # A folder may stand in the place of a file.
-    for folder in filter(Path.is_dir, (part, path)):
-        shutil.rmtree(folder, ignore_errors=True)
+    # A folder in place of a file could not be replaced.
+    for place in (part, path):
+        if place.is_dir():
+            shutil.rmtree(place, ignore_errors=True)
     total = len(sentences)
     row_bytes = encoder.dimension * BYTES
     done = min(part.stat().st_size // row_bytes, total) if part.exists() else 0
     size = (total - done) * row_bytes
     try:
-        if size > (free := shutil.disk_usage(path.parent).free):
+        free = shutil.disk_usage(path.parent).free
+        if size > free:
             raise InputError(
                 f"the vectors of this corpus take {format_bytes(size)}, and {path.parent} has {format_bytes(free)} "
                 "free. Open fewer sentences, or a model with fewer dimensions."
@@ -273,18 +282,18 @@ def _complete(path: Path, sentences: list[str], encoder: VectorModel, watch: Wat
         if done:
             log.info("going on with %s from sentence %d of %d", path.name, done + 1, total)
         with part.open("ab") as file:
-            # A row may have been written in part.
+            # The last row may be incomplete.
             file.truncate(done * row_bytes)
             watch.report(done, None, total)
             first = first_positions(sentences)
             for start in range(done, total, chunk):
                 watch.check()
                 rows = first[start : start + chunk]
-                # The others equal a sentence whose vector is in the file.
+                # The vectors of all other sentences are in the file already.
                 is_new = rows >= start
                 vectors = np.empty((len(rows), encoder.dimension), dtype=np.float32)
                 new = [sentences[row] for row in rows[is_new].tolist()]
-                vectors[is_new] = _finite(encoder.encode(new, should_stop=watch.should_stop))
+                vectors[is_new] = _encode_finite(encoder, new, Watch(should_stop=watch.should_stop))
                 if start:
                     written = np.memmap(part, dtype=np.float32, mode="r", shape=(start, encoder.dimension))
                     vectors[~is_new] = written[rows[~is_new]]

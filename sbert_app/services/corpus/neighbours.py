@@ -1,7 +1,7 @@
-"""The nearest neighbours of every sentence of a corpus, and the sentences that stand out by them.
+"""The nearest neighbours of every sentence of a corpus, and the hubs and outliers among the sentences.
 
-A sentence is a hub if it is among the ten nearest of far more sentences than is usual (Radovanović et al. 2010): every
-search finds it. It is an outlier if even its own ten nearest are far from it.
+A hub is among the ten nearest neighbours of far more sentences than usual (Radovanović et al. 2010), so every search
+finds it. An outlier is far even from its own ten nearest neighbours.
 """
 
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ ROWS = 4_096
 
 
 def neighbours(vectors: np.ndarray, k: int, watch: Watch = UNWATCHED) -> tuple[np.ndarray, np.ndarray]:
-    """The k ≤ N nearest of each unit vector of float32 (N, D), itself first.
+    """The k ≤ N nearest neighbours of each unit vector of float32 (N, D), the vector itself first.
 
     Returns their rows, int32 (N, k), and cosine distances, float32 (N, k).
     """
-    # It imports torch, which takes seconds.
+    # The import of torch takes seconds.
     from training.search import neighbour_index
 
     n = len(vectors)
@@ -37,7 +37,7 @@ def neighbours(vectors: np.ndarray, k: int, watch: Watch = UNWATCHED) -> tuple[n
         nearest[missing, -1] = queries[missing, 0]
         # A vector comes before its duplicates.
         cosines[nearest == queries] = 2.0
-        # The probed cells held fewer than k vectors.
+        # The index returns -1 if the cells that it probed hold fewer than k vectors.
         cosines[nearest < 0] = -1.0
         nearest = np.where(nearest < 0, queries, nearest)
         order = np.argsort(-cosines, axis=1, kind="stable")
@@ -47,24 +47,25 @@ def neighbours(vectors: np.ndarray, k: int, watch: Watch = UNWATCHED) -> tuple[n
 
 
 def searched(index: Any, vectors: np.ndarray, k: int, watch: Watch) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-    """Yields the rows, cosines (Q, k) and neighbours (Q, k) of one block of the vectors (N, D) after another."""
+    """Searches the vectors (N, D) block by block, and yields the rows of a block, cosines and neighbours (Q, k)."""
     for start in range(0, len(vectors), ROWS):
         watch.check()
         rows = slice(start, min(start + ROWS, len(vectors)))
-        yield rows, *index.search(np.ascontiguousarray(vectors[rows], dtype=np.float32), k)
+        cosines, nearest = index.search(np.ascontiguousarray(vectors[rows], dtype=np.float32), k)
+        yield rows, cosines, nearest
         watch.report(rows.stop, None, len(vectors))
 
 
 NEAREST = 10
-# The standard deviations above the mean from which on a sentence is a hub.
+# A hub is found by more sentences than the mean plus this number of standard deviations.
 DEVIATIONS = 3.0
-# The interquartile ranges below the first quartile from which on it is an outlier (Tukey).
+# An outlier is less close than the first quartile minus this number of interquartile ranges (Tukey's fence).
 FENCE = 1.5
 
 
 @dataclass(frozen=True, eq=False)
 class Unusual:
-    """The number of sentences that have each among their k nearest, and its mean cosine with its own, (N,) each."""
+    """How many sentences have each sentence among their k nearest, and its mean cosine with its own k nearest; (N,)."""
 
     found_by: np.ndarray
     closeness: np.ndarray
@@ -72,7 +73,7 @@ class Unusual:
 
     @property
     def hubs(self) -> np.ndarray:
-        """Rows of the hubs, those near to the most sentences first."""
+        """Rows of the hubs, the hub that is found by the most sentences first."""
         most = self.found_by.mean() + DEVIATIONS * self.found_by.std()
         order = np.argsort(-self.found_by, kind="stable")
         return order[self.found_by[order] > most]
@@ -90,14 +91,16 @@ class Unusual:
 
 
 def find_unusual(embedded: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWATCHED) -> Unusual:
-    """Count the neighbours of all sentences. InputError if there are too few sentences."""
+    """Compute `Unusual` for a corpus, or read it from the cache. InputError for fewer than three sentences."""
     k = min(NEAREST, len(embedded) - 1)
     if k < 2:
         raise InputError("hubs and outliers need at least 3 sentences.")
 
     def compute() -> np.ndarray:
         rows, distances = neighbours(np.asarray(embedded.vectors), k + 1, watch)
-        return np.stack([np.bincount(rows[:, 1:].ravel(), minlength=len(rows)), 1 - distances[:, 1:].mean(axis=1)])
+        # Each sentence is its own first neighbour.
+        found_by = np.bincount(rows[:, 1:].ravel(), minlength=len(rows))
+        return np.stack([found_by, 1 - distances[:, 1:].mean(axis=1)])
 
     found_by, closeness = cache.get_or_compute(digest(["hubs and outliers", embedded.key, str(k)]), compute)
     return Unusual(found_by, closeness, k)

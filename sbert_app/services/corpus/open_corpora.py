@@ -3,16 +3,16 @@
     key = embeddings.add(Corpus.from_file("reviews.csv"))           equal corpora have equal keys
     embedded = embeddings.embed(key, "all-MiniLM-L6-v2", "mean")    encoded once; then from memory or disk
 
-Vectors are cached on disk by sentences, weights and pooling, and in memory up to one gigabyte; those of a corpus of
-more than 100,000 sentences are a file that is mapped into memory. The corpora in memory have at most two million
-sentences; an evicted one has to be opened again.
+Vectors are cached on disk by sentences, weights and pooling, and in memory up to one gigabyte. The vectors of a corpus
+of more than 100,000 sentences are a memory-mapped file. The open corpora have at most two million sentences together;
+a corpus that was evicted has to be opened again.
 
     key, corpus = corpora.keep(Path("/tmp/x/reviews.csv"), KeptCorpus("reviews.csv", time()))
-    corpora.read(key)                          after a reload or a restart, and for a colleague
+    corpora.read(key)                          works after a page reload, a server restart, or from a shared link
     token = shared.put(["A man sleeps.", "A dog barks."])      /?tab=many&sentences=TOKEN, /train?sentences=TOKEN
 
-A visitor's corpus is stored for a day under an id that nobody guesses. Sentences that one page hands to another are a
-file too, as servers and browsers refuse addresses of more than a few thousand characters.
+A visitor's corpus is stored for a day under an id that cannot be guessed. Sentences that one page sends to another are
+stored in a file too, as servers and browsers refuse addresses of more than a few thousand characters.
 """
 
 import json
@@ -47,7 +47,7 @@ MAX_BYTES = 1 << 30
 
 
 class EmbeddingCache:
-    """The open corpora, of at most ``max_sentences`` together, and their vectors. Thread-safe."""
+    """The open corpora, with at most ``max_sentences`` together, and their vectors. Thread-safe."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class EmbeddingCache:
         self.limits = limits
         self.cache = DiskCache(home / "cache", shipped=SHIPPED)
         self._corpora: LRUCache[str, Corpus] = LRUCache(max_sentences, len)
-        # The operating system reclaims the pages of a memory map by itself.
+        # A memory map counts as 0, as the operating system reclaims its pages.
         self._embedded: LRUCache[str, EmbeddedCorpus] = LRUCache(
             MAX_BYTES, lambda space: 0 if isinstance(space.vectors, np.memmap) else space.vectors.nbytes
         )
@@ -70,10 +70,12 @@ class EmbeddingCache:
         self._named: dict[str, str] = {}
 
     def add(self, corpus: Corpus) -> str:
-        """Open a corpus and return its key, which is equal for equal names, sentences and columns."""
-        columns = (f"{name}={values}" for name, values in corpus.columns.items())
-        own = [] if corpus.vectors is None else [corpus.own_key]
-        key = digest([corpus.name, corpus.digest, *columns, *own])
+        """Open a corpus and return its key. Corpora with equal names, sentences and columns have equal keys."""
+        parts = [corpus.name, corpus.digest]
+        parts += [f"{name}={values}" for name, values in corpus.columns.items()]
+        if corpus.vectors is not None:
+            parts.append(corpus.own_key)
+        key = digest(parts)
         self._corpora.put(key, corpus)
         return key
 
@@ -91,17 +93,18 @@ class EmbeddingCache:
 
     def corpus(self, key: str) -> Corpus:
         """The open corpus with that key. Raises InputError if it has been evicted."""
-        if (corpus := self._corpora.get(key)) is None:
+        corpus = self._corpora.get(key)
+        if corpus is None:
             raise InputError("this corpus is not open any more: others were opened since. Open it again.")
         return corpus
 
     def embed(
         self, corpus_key: str, model: ModelName | str, pooling: str | None = None, watch: Watch = UNWATCHED
     ) -> EmbeddedCorpus:
-        """A corpus under a model and a pooling, or with its `OWN` vectors; encoded if it is in no cache.
+        """A corpus under a model and a pooling, or with its `OWN` vectors. It is encoded unless it was before.
 
-        Concurrent requests for the same vectors encode once, and others continue when one is stopped. Raises InputError
-        if the corpus has been evicted, or the model cannot be loaded.
+        Concurrent requests for the same vectors encode once; if one is stopped, the others continue. InputError if the
+        corpus has been evicted, or the model cannot be loaded.
         """
         corpus = self.corpus(corpus_key)
         if model == OWN:
@@ -114,7 +117,8 @@ class EmbeddingCache:
         encoder = self.models.get(model, VectorModel, pooling, "document")
         key = embedding_key(corpus, encoder)
         with watch.holding(self._locks.setdefault(key, threading.Lock())):
-            if (embedded := self._embedded.get(key)) is None:
+            embedded = self._embedded.get(key)
+            if embedded is None:
                 folder = self.home / "vectors" if len(corpus) > self.limits.in_memory else None
                 embedded = encode(corpus, encoder, self.cache, watch, folder)
                 self._embedded.put(key, embedded)
@@ -128,7 +132,7 @@ FOLDER = "corpora"
 class KeptCorpus:
     """``corpus.json``: the name of a file, and how it is read.
 
-    ``vectors`` is the column of its vectors, ``array`` the name of a .npy file of them.
+    ``vectors`` is the column with its vectors, or ``array`` the name of a .npy file with them.
     """
 
     name: str
@@ -142,7 +146,7 @@ class KeptCorpus:
 
 
 class KeptCorpora:
-    """The corpora in the folder of temporary files, each of ``most`` sentences at most."""
+    """The corpora in the folder of temporary files. Each is read up to ``most`` sentences."""
 
     def __init__(self, temp: TempFolder, most: int) -> None:
         self.temp = temp
@@ -152,7 +156,7 @@ class KeptCorpora:
     def keep(self, source: Path, record: KeptCorpus, vectors: Path | None = None) -> tuple[str, Corpus]:
         """Store a copy of a file, and of the .npy file ``vectors`` beside it. Returns the id and the corpus.
 
-        InputError if it cannot be read or stored, which leaves nothing behind.
+        InputError if the file cannot be read or stored; nothing is left behind then.
         """
         folder = self.temp.new_folder(FOLDER)
         try:
@@ -168,12 +172,13 @@ class KeptCorpora:
 
     def read(self, key: str) -> Corpus:
         """The corpus of that id. InputError if it is gone, or cannot be read."""
-        if (record := self.list([key]).get(key)) is None:
+        record = self.list([key]).get(key)
+        if record is None:
             raise InputError("this corpus is no longer kept: corpora are deleted after a day. Open its file again.")
         return self._read(key, record)
 
     def list(self, keys: Iterable[str]) -> dict[str, KeptCorpus]:
-        """The records that still exist under these ids."""
+        """The records of those ids that still exist."""
         records = {}
         for key in keys:
             with suppress(InputError):
@@ -182,11 +187,11 @@ class KeptCorpora:
 
     def _read(self, key: str, record: KeptCorpus) -> Corpus:
         folder = self.records.folder / key / "input"
-        own = read_vectors(folder / record.array) if record.array else record.vectors
-        return Corpus.from_file(folder / record.name, record.column, record.encoding, self.most, record.sheet, own)
+        vectors = read_vectors(folder / record.array) if record.array else record.vectors
+        return Corpus.from_file(folder / record.name, record.column, record.encoding, self.most, record.sheet, vectors)
 
 
-# The most sentences whose pairs are written: 124,750 pairs.
+# The most sentences from which all pairs are made: 124,750 pairs.
 MAX_PAIRED = 500
 # The most characters of all pairs together, as sentences may be long.
 MOST_CHARACTERS = 100_000_000
@@ -196,21 +201,21 @@ PAIRS = "selected-pairs.jsonl"
 
 
 class SharedSentences:
-    """Files of sentences in ``folder``, which is emptied like the other temporary files of the home folder."""
+    """Files of sentences in ``folder``. They are removed like other temporary files of the home folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def put(self, sentences: Sequence[str]) -> str:
-        """Write sentences to a file and return its token, the same for equal sentences. InputError if that fails."""
+        """Write sentences to a file and return its token. Equal sentences have equal tokens. InputError on failure."""
         token = digest(sentences)
-        _write(self.folder / token / SENTENCES, ({"sentence": sentence} for sentence in sentences))
+        _write(self.folder / token / SENTENCES, [{"sentence": sentence} for sentence in sentences])
         return token
 
     def path(self, token: str) -> Path:
-        """The file of the sentences, with the column ``sentence``. InputError if there is none of this token."""
-        path = self.folder / token / SENTENCES if TOKEN.fullmatch(token) else None
-        if path is None or not path.exists():
+        """The file of the sentences, with the column ``sentence``. InputError if it does not exist."""
+        path = self.folder / token / SENTENCES
+        if not TOKEN.fullmatch(token) or not path.exists():
             raise InputError("the sentences of this link are not kept any more: select them again in Explore.")
         return path
 
@@ -222,7 +227,7 @@ class SharedSentences:
     def pairs(self, token: str) -> Path:
         """A file of all pairs, with the columns ``sentence1`` and ``sentence2``.
 
-        Raises InputError as `path`, or if there are not 2 to 500 sentences, or they are too long.
+        InputError as `path`, or if there are not 2 to 500 sentences, or they are too long.
         """
         sentences = self.sentences(token)
         if not 2 <= len(sentences) <= MAX_PAIRED:

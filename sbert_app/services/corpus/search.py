@@ -1,7 +1,7 @@
 """Searches in a corpus: the sentences nearest to a query, the most similar pairs, and near duplicates.
 
 Two sentences are the same text if they have the same words, regardless of case, whitespace and punctuation. Such pairs
-have a cosine near 1 and would crowd out the interesting ones, so only the first sentence of each text is compared.
+have a cosine near 1 and would hide the interesting ones, so only the first sentence of each text is compared.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from sbert_app.services.store.cache import DiskCache, digest
 from training.data.tables.columns import free_name
 from training.errors import InputError
 from training.models.model import PairModel, VectorModel
+from training.models.texts import first_positions
 
 MAX_K = 100
-# A sentence is similar from this cosine on, and if it is so far above that of random pairs.
+# A sentence is similar to a query if their cosine is at least UNLIKE, and exceeds that of random pairs by ABOVE_RANDOM.
 UNLIKE = 0.25
 ABOVE_RANDOM = 0.1
-# The cross-encoder reads so many times k sentences.
+# The cross-encoder reads this many times k sentences.
 CANDIDATES = 4
 
 
@@ -50,8 +51,8 @@ class Hit:
 class SearchResult:
     """The k sentences nearest to a query by cosine, and the k best ``candidates`` that the cross-encoder read.
 
-    ``index_note`` is the measured recall of an index that is not exact; ``random_cosine`` is the mean cosine of two
-    sentences of the corpus; ``warnings`` are about text that the model does not know.
+    ``index_note`` states the measured recall of an index that is not exact. ``random_cosine`` is the mean cosine of two
+    sentences of the corpus. ``warnings`` are about text that the model does not know.
     """
 
     query: str
@@ -71,7 +72,8 @@ class SearchResult:
     @property
     def finds_nothing(self) -> bool:
         """Whether not even the nearest sentence is similar to the query."""
-        return bool(self.by_cosine) and self.by_cosine[0].cosine < max(UNLIKE, self.random_cosine + ABOVE_RANDOM)
+        least = max(UNLIKE, self.random_cosine + ABOVE_RANDOM)
+        return bool(self.by_cosine) and self.by_cosine[0].cosine < least
 
     @property
     def hits(self) -> list[Hit]:
@@ -110,9 +112,9 @@ def search(
 ) -> SearchResult:
     """The k sentences of a corpus nearest to a query.
 
-    Without ``keep_unknown`` a sentence of which the model knows no token is near to nothing, and nothing is near to
-    such a query. A cross-encoder scores the 4k nearest against the query, and its k best are returned. Raises
-    InputError if the query is empty, or k is not between 1 and 100.
+    Texts without any token that the model knows are never found, and find nothing, unless ``keep_unknown``. A
+    cross-encoder scores the 4k nearest sentences against the query, and its k best are returned. Raises InputError if
+    the query is empty, or k is not between 1 and 100.
     """
     check_query(query, k)
     index = embedded.index
@@ -121,20 +123,26 @@ def search(
     warnings = unknown_warnings([encoder, cross_encoder], [query], ["the query"])
     encoded = time.perf_counter()
     count = k * CANDIDATES if cross_encoder else k
-    left_out = embedded.unknown[: 0 if keep_unknown else None]
-    cosines, rows = index.nearest(vector, min(count + len(left_out), len(embedded)))
-    is_near = ~np.isin(rows[0], left_out) & (keep_unknown or not encoder.is_unknown([query])[0])
-    seconds = time.perf_counter() - encoded
-    nearest = [
-        Hit(int(row), embedded.corpus.sentences[row], float(cosine), rank)
-        for rank, (row, cosine) in enumerate(zip(rows[0, is_near], cosines[0, is_near], strict=True), start=1)
-    ][:count]
-    encode_ms = (encoded - started) * 1e3
-    search_ms = seconds * 1e3
-    result = SearchResult(query, nearest[:k], len(embedded), index.exact, encode_ms, search_ms)
-    note = getattr(index, "note", "")
-    warnings = [*warnings, *embedded.warnings]
-    result = replace(result, index_note=note, random_cosine=embedded.random_cosine, warnings=warnings)
+    most = min(count + len(embedded.unknown), len(embedded))
+    cosines, rows = index.nearest(vector, most)
+    is_near = np.ones(most, dtype=bool)
+    if not keep_unknown:
+        is_near = ~np.isin(rows[0], embedded.unknown) & (not encoder.is_unknown([query])[0])
+    searched = time.perf_counter()
+    nearest = []
+    for row, cosine in zip(rows[0, is_near][:count].tolist(), cosines[0, is_near][:count].tolist(), strict=True):
+        nearest.append(Hit(row, embedded.corpus.sentences[row], cosine, rank=len(nearest) + 1))
+    result = SearchResult(
+        query,
+        nearest[:k],
+        searched=len(embedded),
+        exact=index.exact,
+        encode_ms=(encoded - started) * 1e3,
+        search_ms=(searched - encoded) * 1e3,
+        index_note=getattr(index, "note", ""),
+        random_cosine=embedded.random_cosine,
+        warnings=[*warnings, *embedded.warnings],
+    )
     return _rerank(result, nearest, k, cross_encoder) if cross_encoder and nearest else result
 
 
@@ -142,15 +150,16 @@ def _rerank(result: SearchResult, candidates: list[Hit], k: int, cross_encoder: 
     started = time.perf_counter()
     scores = cross_encoder.predict([(result.query, hit.sentence) for hit in candidates])
     milliseconds = (time.perf_counter() - started) * 1e3
-    order = np.argsort(-scores, kind="stable")
-    by_position = {
-        int(i): replace(candidates[i], cross_score=float(scores[i]), cross_rank=rank)
-        for rank, i in enumerate(order, start=1)
-    }
+    by_cross = []
+    for position in np.argsort(-scores, kind="stable").tolist():
+        score = float(scores[position])
+        by_cross.append(replace(candidates[position], cross_score=score, cross_rank=len(by_cross) + 1))
+    # The ranks by cosine are the positions of the candidates.
+    by_cosine = sorted(by_cross, key=lambda hit: hit.rank)
     return replace(
         result,
-        by_cosine=[by_position[i] for i in range(len(result.by_cosine))],
-        by_cross=list(by_position.values())[:k],
+        by_cosine=by_cosine[: len(result.by_cosine)],
+        by_cross=by_cross[:k],
         cross_ms=milliseconds,
         candidates=len(candidates),
         cross_encoder=cross_encoder.name,
@@ -164,10 +173,10 @@ WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class SimilarPairs:
-    """The most similar pairs of a corpus by rows and cosine, best first, and the sentences that were compared.
+    """The most similar pairs of a corpus by rows and cosine, best first, and the number of sentences compared.
 
-    ``same_text`` counts those that were left out because the same text came before, ``unknown`` those of which the
-    model knows no token.
+    ``same_text`` counts sentences that were left out because the same text came before, ``unknown`` sentences without
+    known tokens.
     """
 
     pairs: list[tuple[int, int, float]]
@@ -183,9 +192,9 @@ class SimilarPairs:
 
 @dataclass(frozen=True)
 class NearDuplicates:
-    """The sentences of a corpus that nearly duplicate an earlier one.
+    """The sentences of a corpus that nearly duplicate an earlier sentence.
 
-    ``original`` is the position of the earlier one, or the sentence's own, int64 (N,).
+    ``original`` has the position of that earlier sentence, or else the sentence's own, int64 (N,).
     """
 
     original: np.ndarray
@@ -203,9 +212,9 @@ def similar_pairs(
 ) -> SimilarPairs:
     """The k most similar pairs of a corpus with a cosine of ``threshold`` or more. InputError if k is less than 1.
 
-    Sentences of which the model knows no token are left out.
+    Sentences without known tokens are left out.
     """
-    # It imports torch, which takes seconds.
+    # The import of torch takes seconds.
     from training.search import most_similar_pairs
 
     started = time.perf_counter()
@@ -214,14 +223,19 @@ def similar_pairs(
     vectors = embedded.vectors if len(rows) == len(embedded) else embedded.vectors[rows]
     best = most_similar_pairs(vectors, k, threshold, on_progress=watch.on_progress, should_stop=watch.should_stop)
     pairs = [(int(rows[i]), int(rows[j]), cosine) for i, j, cosine in best]
-    counts = len(embedded) - len(distinct), len(distinct) - len(rows)
-    return SimilarPairs(pairs, len(rows), counts[0], time.perf_counter() - started, counts[1])
+    return SimilarPairs(
+        pairs,
+        compared=len(rows),
+        same_text=len(embedded) - len(distinct),
+        seconds=time.perf_counter() - started,
+        unknown=len(distinct) - len(rows),
+    )
 
 
 def find_near_duplicates(embedded: EmbeddedCorpus, threshold: float, watch: Watch = UNWATCHED) -> NearDuplicates:
-    """Find the sentences with a cosine of ``threshold`` or more with an earlier sentence that is no duplicate.
+    """Find the sentences whose cosine with an earlier original is ``threshold`` or more.
 
-    Those of which the model knows no token are no duplicates.
+    Sentences without known tokens are never duplicates.
     """
     from training.clustering import near_duplicates
 
@@ -241,15 +255,15 @@ class Nearest:
     rows: np.ndarray
 
     def matches(self, threshold: float) -> np.ndarray:
-        """The rows that both corpora share, with a cosine of ``threshold`` or more, the most similar first."""
+        """The rows whose nearest sentence has a cosine of ``threshold`` or more, the most similar first."""
         order = np.argsort(-self.cosines, kind="stable")
         return order[self.cosines[order] >= threshold]
 
 
 def nearest_in(embedded: EmbeddedCorpus, other: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWATCHED) -> Nearest:
-    """Find each sentence of a corpus in another one under the same model, or read the result from the cache.
+    """Find the nearest sentence in another corpus under the same model, or read the result from the cache.
 
-    The cosine is −1 where the model knows no token of either sentence. Raises InputError if the vectors have different
+    The cosine is −1 if one of the sentences has no known token. Raises InputError if the vectors have different
     dimensions.
     """
     if embedded.vectors.shape[1] != other.vectors.shape[1]:
@@ -261,25 +275,24 @@ def nearest_in(embedded: EmbeddedCorpus, other: EmbeddedCorpus, cache: DiskCache
             watch.check()
             part = slice(start, start + BLOCK)
             cosines, rows = other.index.nearest(np.asarray(embedded.vectors[part]), 1)
-            nearest[:, part] = cosines[:, 0], rows[:, 0]
+            nearest[0, part] = cosines[:, 0]
+            nearest[1, part] = rows[:, 0]
             watch.report(start, None, len(embedded))
         return nearest
 
     cosines, rows = cache.get_or_compute(digest(["nearest in another", embedded.key, other.key]), compute)
-    cosines[embedded.unknown], cosines[np.isin(rows, other.unknown)] = -1, -1
+    cosines[embedded.unknown] = -1
+    cosines[np.isin(rows, other.unknown)] = -1
     return Nearest(cosines, rows.astype(np.int64))
 
 
 def first_of_each_text(sentences: Sequence[str]) -> np.ndarray:
     """Positions of the first sentence of each text: int64, ascending."""
-    first: dict[str, int] = {}
-    for position, sentence in enumerate(sentences):
-        first.setdefault(normalize_text(sentence), position)
-    return np.fromiter(first.values(), dtype=np.int64, count=len(first))
+    return np.unique(first_positions([normalize_text(sentence) for sentence in sentences]))
 
 
 def normalize_text(sentence: str) -> str:
-    """The words of a sentence in lower case, which are equal for the same text."""
+    """The words of a sentence in lower case; equal for sentences that are the same text."""
     return " ".join(WORD.findall(sentence.casefold())) or sentence
 
 
@@ -287,25 +300,25 @@ def save_pairs(similar: SimilarPairs, corpus: Corpus, folder: Path) -> Path:
     """Write a CSV file of the pairs with row numbers from 1. Raises InputError if it cannot be written."""
     columns: dict[str, Column] = {
         "cosine": np.array([cosine for _, _, cosine in similar.pairs]),
-        "row1": [i + 1 for i, _, _ in similar.pairs],
-        "row2": [j + 1 for _, j, _ in similar.pairs],
-        "sentence1": [corpus.sentences[i] for i, _, _ in similar.pairs],
-        "sentence2": [corpus.sentences[j] for _, j, _ in similar.pairs],
+        "row1": [first + 1 for first, _, _ in similar.pairs],
+        "row2": [second + 1 for _, second, _ in similar.pairs],
+        "sentence1": [corpus.sentences[first] for first, _, _ in similar.pairs],
+        "sentence2": [corpus.sentences[second] for _, second, _ in similar.pairs],
     }
     return save_table(folder / "similar-pairs.csv", columns)
 
 
 def save_rows(corpus: Corpus, rows: np.ndarray, folder: Path, name: str, **columns: Any) -> Path:
-    """Write a CSV file of sentences with ``columns`` and those of the corpus. InputError if it cannot be written."""
+    """Write a CSV file of sentences with ``columns`` and the columns of the corpus. InputError if that fails."""
     selected = corpus.select(rows.tolist())
     return save_table(folder / name, with_file_columns({**columns, "sentence": selected.sentences}, selected.columns))
 
 
 def save_like_file(corpus: Corpus, duplicates: NearDuplicates, output: Path, kept_only: bool) -> Path:
-    """Write the rows of the corpus's file as they came in: those that are kept, or all of them with two more columns.
+    """Write the rows of the corpus's file unchanged: only the kept ones, or all of them with two more columns.
 
-    ``group`` is the number of the row that is kept of a group, which rows without text lack, and ``kept`` says whether
-    it is this one. ``output`` has the ending of the format. InputError if it cannot be written.
+    ``group`` is the number of the row that is kept of a group of duplicates; rows without text have none. ``kept`` says
+    whether a row is that row. The ending of ``output`` determines the format. InputError if it cannot be written.
     """
     if corpus.table is None or corpus.rows is None:
         raise ValueError("the corpus is not made of the rows of a file")
@@ -316,11 +329,10 @@ def save_like_file(corpus: Corpus, duplicates: NearDuplicates, output: Path, kep
     added = {} if kept_only else {group_column: "int64", kept_column: "bool"}
     with open_writers([output], table.path, table.fields(), added, layout=Layout.of(table)) as [writer]:
         for batch in table.batches():
-            numbers = range(batch.first_row, batch.first_row + len(batch))
-            groups = [group_of.get(number) for number in numbers]
-            are_kept = [own == number for own, number in zip(groups, numbers, strict=True)]
+            groups = [group_of.get(batch.first_row + row) for row in range(len(batch))]
+            is_kept = [group == batch.first_row + row for row, group in enumerate(groups)]
             if kept_only:
-                writer.write(batch.at(np.flatnonzero(are_kept).tolist()), {})
+                writer.write(batch.at(np.flatnonzero(is_kept).tolist()), {})
             else:
-                writer.write(batch, {group_column: groups, kept_column: are_kept})
+                writer.write(batch, {group_column: groups, kept_column: is_kept})
     return output

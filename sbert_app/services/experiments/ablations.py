@@ -1,14 +1,14 @@
 """The ablations: their variants, the results of the paper, the tables that ship, and the statistics of a sweep.
 
-An ablation is an entry of ``assets/ablations.json``: `RunConfig`s that differ in one setting. The figures of the paper
+An ablation is an entry of ``assets/ablations.json``: `RunConfig`s that differ in one setting. The results of the paper
 are Spearman ρ ×100 on STSb dev (Table 6): classification on SNLI and MultiNLI, or regression on STSb train, from
-bert-base-uncased, the mean of ten seeds. A sweep (`experiments.experiment`) is such a grid times seeds.
+bert-base-uncased, averaged over ten seeds. A sweep (`experiments.experiment`) is such a grid times seeds.
 
-The tables that ship are ``assets/ablation/<name>.json``. `scripts/measure_ablation.py` writes them after each run and
-leaves out none.
+The tables that ship are ``assets/ablation/<name>.json``. `scripts/measure_ablation.py` writes them, with every run that
+it makes.
 
-The statistics are of the Spearman ρ ×100 of each run after its last step. Runs of the same seed see the same data in
-the same order in every variant, so that Student's t-test of the differences pairs them by seed.
+The statistics are computed from the Spearman ρ ×100 of each run after its last step. Runs with the same seed see the
+same data in the same order in every variant, so Student's t-test of the differences pairs runs by seed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from training.objectives import OBJECTIVES
 from training.objectives.base import LABELS, SCORES, TEACHER_MARGINS, TEACHER_OUTPUT, TEXTS, names
 from training.trainer.config import RunConfig
 
-# The value of eval_every for evaluations at the start and the end only: it is beyond the last step.
+# A value of eval_every beyond the last step, so that only the start and the end are evaluated.
 AT_THE_END = 10_000_000
 
 
@@ -43,9 +43,9 @@ class Variant:
 
 @dataclass(frozen=True)
 class Ablation:
-    """An ablation: variants, tested against the ``default``, and the fields of a `RunConfig` that they share.
+    """An ablation: variants that are tested against the ``default``, and the fields of a `RunConfig` that they share.
 
-    ``lesson`` is true of every base; ``of_base`` has what is true of the figure of one base.
+    ``lesson`` is true for every base; ``of_base`` adds, for some bases, what their results show.
     """
 
     title: str
@@ -63,7 +63,7 @@ class Ablation:
 
     @property
     def needs_labels(self) -> bool:
-        """Whether all variants learn from NLI labels."""
+        """Whether all variants are trained on NLI labels."""
         return self.common.get("objective") == "classification"
 
     def fields(self, variant: str, seed: int, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,23 +78,25 @@ class Ablation:
         return {**shared, **self.variants[variant].changes, "seed": seed, "name": name}
 
     def config(self, variant: str, seed: int, **changes: Any) -> RunConfig:
-        """The config of a run, see `fields`. InputError also if a value is out of range."""
+        """The config of a run with these `fields`. InputError also if a value is out of range."""
         return RunConfig(**self.fields(variant, seed, changes))
 
 
-def _of_objectives() -> dict[str, Variant]:
-    """The objectives that see gold scores, then labels, then neither, and at last those with a teacher."""
+def _objective_variants() -> dict[str, Variant]:
+    """A variant for each objective, first those that learn from scores, last those that need a teacher."""
     order = (SCORES, LABELS, None, TEXTS, TEACHER_OUTPUT, TEACHER_MARGINS)
     objectives = names(lambda objective: objective.trains_vectors())
     variants = {}
     for name in sorted(objectives, key=lambda name: order.index(OBJECTIVES[name].target)):
-        teacher = {"teacher": DEFAULT_CROSS_ENCODER} if OBJECTIVES[name].needs_teacher() else {}
-        variants[name] = Variant(name, {"objective": name, **teacher})
+        changes = {"objective": name}
+        if OBJECTIVES[name].needs_teacher():
+            changes["teacher"] = DEFAULT_CROSS_ENCODER
+        variants[name] = Variant(name, changes)
     return variants
 
 
 ABLATIONS = read_document(asset("ablations.json"), dict[str, Ablation])
-ABLATIONS["objective"] = replace(ABLATIONS["objective"], variants=_of_objectives())
+ABLATIONS["objective"] = replace(ABLATIONS["objective"], variants=_objective_variants())
 
 
 def ablation(name: str) -> Ablation:
@@ -109,7 +111,7 @@ SHIPPED = asset("ablation")
 
 @dataclass(frozen=True)
 class PrecomputedRun:
-    """A run of a table: Spearman ρ in -1 to 1, and the mean cosine of random training pairs after the last step."""
+    """A run of a table: Spearman ρ from -1 to 1, and the mean cosine of random training pairs after the last step."""
 
     variant: str
     seed: int
@@ -122,7 +124,7 @@ class PrecomputedRun:
 
 @dataclass(frozen=True)
 class PrecomputedTable:
-    """All runs of an ablation on one machine under the fields of a `RunConfig` that differ from the defaults."""
+    """All runs of an ablation on one machine. ``settings`` are the fields that differ from the defaults."""
 
     ablation: str
     settings: dict[str, Any]
@@ -138,7 +140,7 @@ class PrecomputedTable:
 
     @property
     def base(self) -> str:
-        """The base of all runs; "" where the base varies."""
+        """The base of all runs; "" if the base varies."""
         return self.settings.get("base", "")
 
     @property
@@ -151,31 +153,35 @@ class PrecomputedTable:
     def changes(self) -> dict[str, Any]:
         """The fields of a `RunConfig` by which a sweep repeats these runs, without base and steps."""
         config = ABLATIONS[self.ablation].config(self.runs[0].variant, 0)
-        names = ("batch_size", "learning_rate")
-        return {
-            name: self.settings[name]
-            for name in names
-            if self.settings.get(name, "") not in ("", getattr(config, name))
-        }
+        changes = {}
+        for name in ("batch_size", "learning_rate"):
+            if self.settings.get(name, "") not in ("", getattr(config, name)):
+                changes[name] = self.settings[name]
+        return changes
 
     @property
     def rows(self) -> list[VariantRow]:
-        after = {(run.variant, run.seed): 100 * run.after for run in self.runs}
-        before = {(run.variant, run.seed): 100 * run.before for run in self.runs}
+        after = {}
+        before = {}
+        for run in self.runs:
+            after[run.variant, run.seed] = 100 * run.after
+            before[run.variant, run.seed] = 100 * run.before
         return variant_rows(ABLATIONS[self.ablation], after, before)
 
 
 def precomputed(name: str, folder: Path = SHIPPED) -> PrecomputedTable | None:
-    """The table of an ablation from the default base that ships, if there is one."""
+    """The table that ships for an ablation of the default base; None if there is none."""
     file = folder / f"{name}.json"
     return read_document(file, PrecomputedTable) if file.exists() else None
 
 
 def precomputed_tables(name: str, folder: Path = SHIPPED) -> dict[str, PrecomputedTable]:
-    """The tables of an ablation that ship, by their base, "" where the base varies; those of other bases come first."""
+    """The tables that ship for an ablation, by their base, "" if the base varies. The default base comes last."""
     tables = [read_document(file, PrecomputedTable) for file in sorted(folder.glob(f"{name}-*.json"))]
     default = precomputed(name, folder)
-    return {table.base: table for table in [*tables, *filter(None, [default])]}
+    if default is not None:
+        tables.append(default)
+    return {table.base: table for table in tables}
 
 
 LEVEL = 0.95
@@ -187,9 +193,9 @@ Values = Mapping[tuple[str, int], float]
 
 @dataclass(frozen=True)
 class Summary:
-    """The mean, the standard deviation (with n - 1) and the 95% interval of values by Student's t.
+    """The mean, the standard deviation (with n - 1), and the bounds of the 95% interval by Student's t.
 
-    The latter two are None for a single value.
+    Deviation and bounds are None for a single value.
     """
 
     n: int
@@ -200,13 +206,13 @@ class Summary:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Summary | None:
-        """The summary of some values; None for no values."""
+        """The summary of values; None without values."""
         if not values:
             return None
         mean = statistics.fmean(values)
         n = len(values)
         if n == 1:
-            return cls(1, mean, None, None, None)
+            return cls(n, mean, None, None, None)
         from scipy import stats
 
         ci_half_width = float(stats.t.ppf((1 + LEVEL) / 2, n - 1) * stats.sem(values))
@@ -215,10 +221,10 @@ class Summary:
 
 @dataclass(frozen=True)
 class Paired:
-    """A variant minus the default, over the seeds that both have, and the number of seeds in which it is better.
+    """The difference of a variant from the default over their common seeds. In ``better`` seeds the variant is better.
 
-    The two-sided p-value is None for one seed, or if all differences are equal. That of a `VariantRow` is corrected for
-    the comparisons of all variants, as the ranking is.
+    The two-sided p-value is None for one seed, or if all differences are equal. In a `VariantRow` it is corrected for
+    the comparisons of all variants, as in the ranking.
     """
 
     difference: Summary
@@ -228,15 +234,16 @@ class Paired:
     @classmethod
     def of(cls, variant: Mapping[int, float], default: Mapping[int, float]) -> Paired | None:
         """The comparison of values by seed; None if no seed has both."""
-        seeds = sorted(variant.keys() & default.keys())
-        differences = [variant[seed] - default[seed] for seed in seeds]
-        if (summary := Summary.of(differences)) is None:
+        differences = [variant[seed] - default[seed] for seed in sorted(variant.keys() & default.keys())]
+        summary = Summary.of(differences)
+        if summary is None:
             return None
         p = None
         if summary.deviation:
             from scipy import stats
 
-            p = float(stats.ttest_rel([variant[seed] for seed in seeds], [default[seed] for seed in seeds]).pvalue)
+            # The paired t-test.
+            p = float(stats.ttest_1samp(differences, 0.0).pvalue)
         return cls(summary, sum(value > 0 for value in differences), p)
 
     @property
@@ -244,11 +251,14 @@ class Paired:
         """The result of the test in words."""
         gap = self.difference.mean
         n = self.difference.n
-        points = f"{abs(gap):.1f} points {'better' if gap > 0 else 'worse'}"
+        direction = "better" if gap > 0 else "worse"
+        points = f"{abs(gap):.1f} points {direction}"
         if n == 1:
             return f"{points} in the one seed: nothing to test"
+        if self.p is None and gap == 0:
+            return "the same in every seed"
         if self.p is None:
-            return "the same in every seed" if gap == 0 else f"{points} in every seed, without variation"
+            return f"{points} in every seed, without variation"
         if self.p >= SIGNIFICANCE:
             return f"not significantly different from the default with {n} seeds"
         ahead = self.better if gap > 0 else n - self.better
@@ -261,9 +271,9 @@ class Paired:
 
 @dataclass(frozen=True)
 class VariantRow:
-    """One variant of a table: values by seed, and the mean of the base ``before``.
+    """One variant of a table: values by seed, and the mean ``before`` training.
 
-    ``against`` is None for the default, and if no seed can be compared.
+    ``against`` compares it with the default; None for the default itself, and if no seed has both.
     """
 
     variant: str
@@ -282,37 +292,44 @@ class VariantRow:
 
     def to_json(self) -> dict[str, Any]:
         """JSON values, with the result of the test in words."""
-        against = None if self.against is None else {**asdict(self.against), "words": self.against.words}
-        return {**asdict(self), "against": against}
+        values = asdict(self)
+        if self.against is not None:
+            values["against"]["words"] = self.against.words
+        return values
 
 
 def variant_rows(ablation: Ablation, values: Values, before: Values | None = None) -> list[VariantRow]:
     """A row for each variant, in the ablation's order; the summary of a variant without runs is None."""
-    by_variant = {name: {seed: value for (v, seed), value in values.items() if v == name} for name in ablation.variants}
-    default = by_variant[ablation.default]
-    rows = [
-        VariantRow(
-            name,
-            variant.label,
-            name == ablation.default,
-            by_variant[name],
-            statistics.fmean(bases) if (bases := [x for (v, _), x in (before or {}).items() if v == name]) else None,
-            Summary.of(list(by_variant[name].values())),
-            None if name == ablation.default else Paired.of(by_variant[name], default),
-            variant.paper,
+    by_variant = {name: dict[int, float]() for name in ablation.variants}
+    for (name, seed), value in values.items():
+        # A stored run may be of a variant that no longer exists.
+        if name in by_variant:
+            by_variant[name][seed] = value
+    rows = []
+    for name, variant in ablation.variants.items():
+        bases = [value for (of, _), value in (before or {}).items() if of == name]
+        is_default = name == ablation.default
+        row = VariantRow(
+            variant=name,
+            label=variant.label,
+            is_default=is_default,
+            values=by_variant[name],
+            before=statistics.fmean(bases) if bases else None,
+            summary=Summary.of([*by_variant[name].values()]),
+            against=None if is_default else Paired.of(by_variant[name], by_variant[ablation.default]),
+            paper=variant.paper,
         )
-        for name, variant in ablation.variants.items()
-    ]
-    p_values = rank_variants(rows).p_values
-    for at, row in enumerate(rows):
-        pair = next((pair for pair in p_values if {*pair} == {row.variant, ablation.default}), None)
-        if row.against is not None and pair is not None:
-            rows[at] = replace(row, against=replace(row.against, p=p_values[pair]))
+        rows.append(row)
+    corrected = {frozenset(pair): p for pair, p in rank_variants(rows).p_values.items()}
+    for number, row in enumerate(rows):
+        p = corrected.get(frozenset({row.variant, ablation.default}))
+        if row.against is not None and p is not None:
+            rows[number] = replace(row, against=replace(row.against, p=p))
     return rows
 
 
 def rank_variants(rows: Sequence[VariantRow]) -> Ranking:
-    """The ranking of variants by the paired test of each two over their common seeds."""
+    """The ranking of variants. The paired test compares each two of them over their common seeds."""
     means = {row.variant: row.summary.mean for row in rows if row.summary and not isnan(row.summary.mean)}
     values = {row.variant: row.values for row in rows}
 
@@ -323,14 +340,14 @@ def rank_variants(rows: Sequence[VariantRow]) -> Ranking:
     return rank(sorted(means, key=lambda name: -means[name]), compare)
 
 
-# The least change of a mean, in points, from which on training is said to have done something.
+# The least change of a mean, in points, that counts as an effect of training.
 LEAST_CHANGE = 2.0
 
 
 def outcome(rows: Sequence[VariantRow]) -> str:
-    """Describes the figure of some variants in one or two sentences that agree with its test.
+    """Describes the result of an ablation in one or two sentences that agree with the test.
 
-    "" without two variants that were measured.
+    Returns "" unless at least two variants were measured.
     """
     measured = [row for row in rows if row.summary]
     if len(measured) < 2:
@@ -339,8 +356,12 @@ def outcome(rows: Sequence[VariantRow]) -> str:
     labels = {row.variant: row.name for row in rows}
     if not ranking.is_known:
         return "There is one seed, so nothing can be tested."
-    changes = [abs(row.summary.mean - row.before) for row in measured if row.summary and row.before is not None]
-    starts = [row.before for row in measured if row.before is not None]
+    changes = []
+    starts = []
+    for row in measured:
+        if row.summary and row.before is not None:
+            changes.append(abs(row.summary.mean - row.before))
+            starts.append(row.before)
     most = max(changes, default=LEAST_CHANGE)
     if most < LEAST_CHANGE and max(starts) - min(starts) >= LEAST_CHANGE:
         return (
@@ -354,7 +375,7 @@ def outcome(rows: Sequence[VariantRow]) -> str:
         return f"{best.name} stands out: {_behind(best, others)}."
     if len(tied) <= len(measured) / 2:
         return f"{_listed(tied)} cannot be told apart; the other {len(others)} are below them."
-    count = "all" if not others else f"{len(tied)} of {len(measured)}"
+    count = f"{len(tied)} of {len(measured)}" if others else "all"
     sentence = f"Nothing stands out here: {count} cannot be told apart from the best"
     paper = [row.paper for row in measured if row.paper is not None]
     if not paper:
@@ -366,9 +387,12 @@ def _behind(best: VariantRow, others: Sequence[VariantRow]) -> str:
     """The distances of the other variants from the best one."""
     gaps = {row.name: best.summary.mean - row.summary.mean for row in others if best.summary and row.summary}
     nearest = sorted(gaps, key=lambda name: gaps[name])
-    parts = [f"{name} {gaps[name]:.1f}" for name in nearest[1:]]
-    return _listed([f"{nearest[0]} is {gaps[nearest[0]]:.1f} points lower", *parts])
+    first, *rest = nearest
+    parts = [f"{first} is {gaps[first]:.1f} points lower", *(f"{name} {gaps[name]:.1f}" for name in rest)]
+    return _listed(parts)
 
 
 def _listed(parts: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+    """The parts as "a, b and c"."""
+    *others, last = parts
+    return f"{', '.join(others)} and {last}" if others else last

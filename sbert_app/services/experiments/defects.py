@@ -1,14 +1,14 @@
 """The run of lesson 17: regression from a raw BERT, with any of the defects of a notebook that learned nothing.
 
     schedule    the schedule was made for 0 steps, so that the learning rate is 0
-    mask        the network does not see which tokens are padding: each attends to all positions, and all are averaged
-    base        random weights, in place of raw-bert-mini
+    mask        padding is not masked: every token attends to all positions, and all positions are averaged
+    base        random weights instead of raw-bert-mini
     rate        a learning rate that is ten times as high
 
-The data is STSb train. Guessing the mean of its gold scores has their variance as its loss. Without a defect the run
-learns: its loss falls below that, and ρ rises. Padding that is read as text is written as text: the token [PAD] follows
-each sentence until all positions are filled, and no mask hides it. ``scripts/measure_defects.py`` measures all 16
-combinations for the lesson.
+The data is STSb train. The loss of guessing the mean gold score is the variance of the gold scores. Without a defect
+the run learns: its loss falls below that, and ρ rises. To leave padding unmasked, [PAD] tokens are appended to the text
+of each sentence until all positions are filled. ``scripts/measure_defects.py`` measures all 16 combinations for the
+lesson.
 """
 
 from collections.abc import Callable, Collection
@@ -21,7 +21,7 @@ from sbert_app.services.store.documents import read_document
 from training.catalogue import RAW_BERT, asset
 from training.data.dataset import Dataset
 from training.data.load import load_data
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.trainer.config import RunConfig
 from training.trainer.run_metrics import warnings
 
@@ -46,9 +46,9 @@ SHIPPED = asset("defects.json")
 
 @dataclass(frozen=True)
 class DefectRun:
-    """A run with the figures of its events: the loss after each of ``loss_steps``, ρ and the cosine of random pairs.
+    """A run and its metrics: the loss after each of ``loss_steps``, ρ and the mean cosine of random pairs at ``steps``.
 
-    ``guess`` is the loss of an answer that does not look at the sentences.
+    ``guess`` is the loss of guessing without looking at the sentences.
     """
 
     defects: tuple[str, ...]
@@ -65,7 +65,7 @@ class DefectRun:
 
 @dataclass(frozen=True)
 class DefectTable:
-    """All runs that the lesson ships, on one machine."""
+    """All runs that the lesson ships, made on one machine."""
 
     command: str
     measured: str
@@ -74,14 +74,17 @@ class DefectTable:
 
 
 def shipped() -> DefectTable:
-    """The runs that the lesson shows at once."""
+    """The runs that the lesson shows when it is opened."""
     return read_document(SHIPPED, DefectTable)
 
 
 def train_with(
     defects: Collection[str], seed: int, steps: int, home: Path, should_stop: Callable[[], bool] | None = None
 ) -> DefectRun:
-    """Trains once. InputError if the data or the base cannot be loaded, or the run failed; Stopped after a stop."""
+    """Train once with these defects.
+
+    InputError if the data or the base cannot be loaded, or the run failed; StoppedError after a stop.
+    """
     from training.trainer.train import train
 
     config = RunConfig(
@@ -96,8 +99,9 @@ def train_with(
         seed=seed,
     )
     events: list[dict[str, Any]] = []
-    # Pairs at equal distances are evaluated.
     dev = load_data("stsb:dev", home)
+    # Evenly spaced pairs.
+    rows = [number * len(dev) // EVALUATED for number in range(EVALUATED)]
     result = train(
         config,
         events.append,
@@ -105,11 +109,11 @@ def train_with(
         home=home,
         should_stop=should_stop,
         train_data=_read(load_data("stsb:train", home), defects),
-        eval_data=_read(dev.select([row * len(dev) // EVALUATED for row in range(EVALUATED)]), defects),
+        eval_data=_read(dev.select(rows), defects),
         schedule=(lambda step, total: 0.0) if "schedule" in defects else None,
     )
     if result.status == "stopped":
-        raise Stopped
+        raise StoppedError
     if result.status == "failed":
         raise InputError(f"the run failed: {result.reason}")
     running = next(event for event in events if event.get("state") == "running")
@@ -130,7 +134,7 @@ def train_with(
 
 
 def _read(data: Dataset, defects: Collection[str]) -> Dataset:
-    """The data as the network reads it: with its padding, where that is not masked."""
+    """The data as the network reads it, which includes the padding if that is not masked."""
     if "mask" not in defects:
         return data
     padding = " [PAD]" * POSITIONS

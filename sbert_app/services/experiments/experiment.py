@@ -1,4 +1,4 @@
-"""Experiments: several runs as one thing.
+"""Experiments: groups of runs that are started, shown and stopped together.
 
 A sweep is the grid of an ablation times seeds, folds are a cross-validation, seeds are one config with several seeds.
 
@@ -7,8 +7,8 @@ A sweep is the grid of an ablation times seeds, folds are a cross-validation, se
     experiments.get(experiment.id).rows
 
 The runs are ordinary runs in the queue (`jobs.queue`), independent of the page and the app. The record of an
-experiment lists the config and the id of each, so that any process can show it; its state is that of its runs. Resuming
-it replaces deleted runs.
+experiment lists the config and the id of each run, so that any process can show it. Its state follows from its runs.
+Resuming it replaces deleted runs.
 
     home/experiments/<id>.json        the record
 """
@@ -47,7 +47,7 @@ DELETED = "deleted"
 
 
 class PlannedRun(BaseModel):
-    """A variant or a fold with fields of its `RunConfig`, and the id of its run once that is created.
+    """A variant or a fold with fields of a `RunConfig`, and the id of its run once it is created.
 
     ``pairs`` is the number of held-out pairs of a fold.
     """
@@ -65,7 +65,7 @@ class PlannedRun(BaseModel):
 
 
 class ExperimentRecord(BaseModel):
-    """An ablation, a file that is split ``by`` "topic" or "5 folds", or a run with the seeds "0-4".
+    """A sweep of an ablation, the folds of a file ``by`` "topic" or "5 folds", or a run with the seeds "0-4".
 
     ``changes`` are fields of a `RunConfig` for all runs of a sweep.
     """
@@ -87,21 +87,21 @@ class ExperimentRecord(BaseModel):
 
 
 def new_sweep(name: str, seeds: int, changes: Mapping[str, Any]) -> ExperimentRecord:
-    """The runs of an ablation with so many seeds. InputError if there is none of that name, or no seed."""
+    """The runs of an ablation with the seeds 0 to ``seeds`` - 1. InputError for an unknown name, or without seeds."""
     if not isinstance(seeds, int) or not 1 <= seeds <= MAX_SEEDS:
         raise InputError(f"seeds is {seeds!r}; take a whole number from 1 to {MAX_SEEDS}")
     grid = ablation(name)
-    # They are ordered by seed, so that a sweep that is stopped early is balanced.
-    runs = tuple(
-        PlannedRun(label=variant, config=grid.fields(variant, seed, changes))
-        for seed in range(seeds)
-        for variant in grid.variants
-    )
-    return ExperimentRecord(kind=SWEEP, name=name, changes=dict(changes), runs=runs)
+    runs = []
+    # Seed by seed, so that a sweep that is stopped early is balanced.
+    for seed in range(seeds):
+        for variant in grid.variants:
+            runs.append(PlannedRun(label=variant, config=grid.fields(variant, seed, changes)))
+    return ExperimentRecord(kind=SWEEP, name=name, changes=dict(changes), runs=tuple(runs))
 
 
 def parse_seeds(text: object) -> tuple[int, ...]:
-    """The distinct seeds of a text such as "0-4" or "0, 3, 7". InputError if it is none, or has too many."""
+    """The distinct seeds of a text such as "0-4" or "0, 3, 7". InputError if it cannot be read, or has too many."""
+    # A dict keeps the order.
     seeds: dict[int, None] = {}
     for part in str(text).split(","):
         ends = re.fullmatch(r"\s*(\d{1,10})(?:\s*[-–]\s*(\d{1,10}))?\s*", part)
@@ -116,18 +116,18 @@ def parse_seeds(text: object) -> tuple[int, ...]:
 
 
 def new_seeds(config: RunConfig, text: str) -> ExperimentRecord:
-    """A run of ``config`` for each of the seeds that `parse_seeds` reads."""
+    """A run of ``config`` for each seed of a text (`parse_seeds`)."""
     name = config.name or default_name(config)
-    plans = [
-        PlannedRun(label=name, config=config.to_dict() | {"seed": seed, "name": f"{name}, seed {seed}"})
-        for seed in parse_seeds(text)
-    ]
-    return ExperimentRecord(kind=SEEDS, name=name, by=text, runs=tuple(plans))
+    runs = []
+    for seed in parse_seeds(text):
+        fields = {**config.to_dict(), "seed": seed, "name": f"{name}, seed {seed}"}
+        runs.append(PlannedRun(label=name, config=fields))
+    return ExperimentRecord(kind=SEEDS, name=name, by=text, runs=tuple(runs))
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A planned run, and the run itself unless it is deleted or not created yet."""
+    """A planned run, and the run itself; None if it was deleted or is not created yet."""
 
     plan: PlannedRun
     run: Run | None
@@ -146,12 +146,16 @@ class Cell:
     @property
     def before(self) -> float | None:
         """Spearman ρ ×100 of the base, before the first step."""
-        return self.run.progress.figure(self.run.progress.baseline) if self.run else None
+        if self.run is None:
+            return None
+        return self.run.progress.figure(self.run.progress.baseline)
 
     @property
     def share(self) -> float:
-        steps = self.run.progress.steps if self.run else None
-        return min(1.0, self.run.progress.step / steps) if self.run and steps else 0.0
+        """The share of the steps that are done, from 0 to 1."""
+        if self.run is None or not self.run.progress.steps:
+            return 0.0
+        return min(1.0, self.run.progress.step / self.run.progress.steps)
 
     @property
     def can_resume(self) -> bool:
@@ -161,7 +165,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment as it is now."""
+    """The state of an experiment when it was read."""
 
     id: str
     record: ExperimentRecord
@@ -181,7 +185,7 @@ class Experiment:
 
     @property
     def state(self) -> str:
-        """The state: running while a run is queued or running, finished when all are, else failed or stopped."""
+        """Running while a run is queued or running, finished when all runs are, else failed or stopped."""
         states = set(self.counts)
         if states & AT_WORK:
             return State.RUNNING
@@ -195,13 +199,17 @@ class Experiment:
 
     @property
     def can_resume(self) -> bool:
-        """Whether there are cells that `Experiments.resume` would queue."""
+        """Whether `Experiments.resume` would queue a run."""
         return any(cell.can_resume for cell in self.cells)
 
     def summary(self, which: str) -> Summary | None:
         """The summary of the metric over the finished runs; ``which`` is baseline, best, latest or test."""
-        finished = [run.progress for run in self.runs if run.state == State.FINISHED]
-        return Summary.of([value for run in finished if (value := run.figure(getattr(run, which))) is not None])
+        values = []
+        for run in self._finished:
+            value = run.progress.figure(getattr(run.progress, which))
+            if value is not None:
+                values.append(value)
+        return Summary.of(values)
 
     @property
     def values(self) -> Mapping[tuple[str, int], float]:
@@ -215,25 +223,33 @@ class Experiment:
     @property
     def seconds_left(self) -> float | None:
         """An estimate from the finished runs; None before the first is finished."""
-        finished = [run.record for run in self.runs if run.state == State.FINISHED]
-        seconds = [run.ended - run.started for run in finished if run.ended and run.started]
-        # A clock that was set back meanwhile gives a negative time.
-        seconds = [duration for duration in seconds if duration > 0]
-        left = sum(1 - cell.share for cell in self.cells if cell.state in AT_WORK)
-        return statistics.median(seconds) * left if seconds and self.state == State.RUNNING else None
+        seconds = []
+        for run in self._finished:
+            started = run.record.started
+            ended = run.record.ended
+            # The time is negative if the clock was set back in between.
+            if started and ended and ended > started:
+                seconds.append(ended - started)
+        if not seconds or self.state != State.RUNNING:
+            return None
+        return statistics.median(seconds) * sum(1 - cell.share for cell in self.cells if cell.state in AT_WORK)
+
+    @property
+    def _finished(self) -> list[Run]:
+        return [run for run in self.runs if run.state == State.FINISHED]
 
     @property
     def reasons(self) -> list[str]:
-        """The reasons why runs failed, without repetition."""
-        failed = [run.record for run in self.runs if run.state == State.FAILED]
-        return list(dict.fromkeys(record.reason or "no reason was recorded" for record in failed))
+        """The distinct reasons why runs failed."""
+        reasons = [run.record.reason or "no reason was recorded" for run in self.runs if run.state == State.FAILED]
+        return list(dict.fromkeys(reasons))
 
 
 @dataclass(frozen=True)
 class ExperimentEstimate:
     """The estimates of the runs of an experiment, by label.
 
-    ``bytes`` is the disk space of the models of all runs; 0 if it is unknown.
+    ``bytes`` is the disk space for the models of all runs; 0 if it is unknown.
     """
 
     estimates: Mapping[str, RunEstimate]
@@ -260,20 +276,19 @@ class Experiments:
         self._records = records(jobs.store.home)
 
     def get(self, experiment_id: str) -> Experiment:
-        """The experiment of that id. InputError if there is none, or its file is damaged."""
+        """The experiment of that id. InputError if it does not exist, or its file is damaged."""
         return self._current(experiment_id, self._records.get(experiment_id))
 
     def list(self, kind: str, name: str | None = None) -> list[Experiment]:
-        """The experiments of a kind (and of one ablation), the newest first, without those of `damaged`."""
-        experiments = [
-            self._current(experiment_id, record)
-            for experiment_id, record in self._records.list().documents.items()
-            if record.kind == kind and name in (None, record.name)
-        ]
+        """The experiments of a kind (and of one ablation), the newest first, without `damaged` ones."""
+        experiments = []
+        for experiment_id, record in self._records.list().documents.items():
+            if record.kind == kind and name in (None, record.name):
+                experiments.append(self._current(experiment_id, record))
         return sorted(experiments, key=lambda experiment: (experiment.record.created, experiment.id), reverse=True)
 
     def damaged(self) -> Sequence[InputError]:
-        """The errors of files that cannot be read."""
+        """The errors of the files that cannot be read."""
         return self._records.list().damaged
 
     def estimate(self, record: ExperimentRecord) -> ExperimentEstimate:
@@ -283,35 +298,37 @@ class Experiments:
             if plan.label not in configs:
                 configs[plan.label] = self.check_config(RunConfig(**plan.config))
         estimates = {label: estimate_run(config, self.store) for label, config in configs.items()}
-        bases = {self.store.home / "models" / config.base for config in configs.values()}
-        weights = max(sum(file.stat().st_size for file in base.glob("*.safetensors")) for base in bases)
-        return ExperimentEstimate(estimates, len(record.runs), weights * len(record.runs))
+        model_bytes = 0
+        for config in configs.values():
+            weights = (self.store.home / "models" / config.base).glob("*.safetensors")
+            model_bytes = max(model_bytes, sum(file.stat().st_size for file in weights))
+        return ExperimentEstimate(estimates, len(record.runs), model_bytes * len(record.runs))
 
     def start(self, record: ExperimentRecord, visitor: str = "") -> Experiment:
-        """Queue the runs of a new experiment by a visitor (`RunQueue.start`).
+        """Queue the runs of a new experiment for a visitor (`RunQueue.start`).
 
-        InputError, before any is queued, if one could not start.
+        InputError, before any run is queued, if one of them could not start.
         """
         self.jobs.check_room(len(record.runs), visitor)
         experiment = self.create(record)
         return self._create_missing(experiment, partial(self.jobs.resume, visitor=visitor, grouped=True))
 
     def create(self, record: ExperimentRecord) -> Experiment:
-        """Create an experiment without runs, which `resume` queues and `run_here` executes."""
+        """Create an experiment without runs. `resume` queues them, and `run_here` executes them."""
         self.estimate(record)
         words = slug(Path(record.name).stem) or "pairs"
         return self.get(self._records.create(f"{time.strftime('%Y%m%d-%H%M%S')}-{words}", record))
 
     def stop(self, experiment_id: str) -> Experiment:
         """Stop all queued and running runs. Finished ones stay."""
-        # The queued ones first: the other way round, the worker would start the next one meanwhile.
+        # The queued runs first, as otherwise the worker would start the next of them.
         for run in sorted(self.get(experiment_id).runs, key=lambda run: run.state == State.RUNNING):
             with suppress(RunError):
                 self.store.stop(run.id)
         return self.get(experiment_id)
 
     def resume(self, experiment_id: str) -> Experiment:
-        """Queue unfinished runs again, from their checkpoints, and new ones for those that were deleted."""
+        """Queue unfinished runs again, from their checkpoints, and new runs for deleted ones."""
         experiment = self.get(experiment_id)
         if not experiment.can_resume:
             kind = experiment.record.kind
@@ -341,22 +358,23 @@ class Experiments:
         self._records.delete(experiment_id)
 
     def _create_missing(self, experiment: Experiment, queue: Callable[[str], Run] | None = None) -> Experiment:
-        """Create the missing runs. The record names each before it is queued, so that none is computed twice."""
+        """Create the missing runs. Each is recorded before it is queued, so that none is computed twice."""
         for index, cell in enumerate(experiment.cells):
 
             def with_run(record: ExperimentRecord, index: int = index) -> ExperimentRecord:
-                runs = [*record.runs]
+                plans = [*record.runs]
                 # Another process may have created it.
-                if self._run(runs[index]) is None:
-                    config = self.check_config(RunConfig(**runs[index].config))
-                    runs[index] = runs[index].model_copy(update={"run": self.store.create(config, queue=False).id})
-                return record.model_copy(update={"runs": tuple(runs)})
+                if self._run(plans[index]) is None:
+                    config = self.check_config(RunConfig(**plans[index].config))
+                    run = self.store.create(config, queue=False)
+                    plans[index] = plans[index].model_copy(update={"run": run.id})
+                return record.model_copy(update={"runs": tuple(plans)})
 
             if cell.run is None:
                 run_id = self._records.change(experiment.id, with_run).runs[index].run
-                # Another process may have queued it.
-                with suppress(RunError):
-                    if queue is not None and run_id is not None:
+                if queue is not None and run_id is not None:
+                    # Another process may have queued it.
+                    with suppress(RunError):
                         queue(run_id)
         return self.get(experiment.id)
 
@@ -365,7 +383,7 @@ class Experiments:
 
     def _run(self, plan: PlannedRun) -> Run | None:
         if plan.run is not None:
-            # It may be deleted or damaged.
+            # The run may have been deleted, or be damaged.
             with suppress(UserFacingError, FileNotFoundError):
                 return self.store.get(plan.run)
         return None

@@ -1,8 +1,8 @@
 """Cross-validation: train on all folds but one, evaluate on that one, and average (the paper, section 4.3).
 
 k-fold cross-validation measures how well a model learns the task. Leave-one-topic-out, for a file with a column
-``topic``, measures how well it generalises to an unseen topic (in the paper much less). The folds are an experiment;
-the rows of each are stored with the uploads, for its run.
+``topic``, measures how well it generalises to an unseen topic, which is harder. The folds are an experiment. The rows
+of each fold are stored with the uploads, for its run.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,6 @@ MAX_FOLDS = 20
 MIN_TEST_PAIRS = 10
 TOPIC = "topic"
 
-
 # The rows to test on, by the name of the fold, such as "fold 3" or a topic.
 Folds = dict[str, list[int]]
 
@@ -35,7 +34,7 @@ Folds = dict[str, list[int]]
 def by_topic(data: Dataset, topics: Sequence[str]) -> Folds:
     """One fold for each topic of the rows, the largest first.
 
-    InputError for fewer than two topics, more than 20, or one with too few pairs.
+    InputError for fewer than two topics, more than 20, or a topic with too few pairs.
     """
     rows: Folds = {}
     for row, topic in enumerate(topics):
@@ -48,7 +47,7 @@ def by_topic(data: Dataset, topics: Sequence[str]) -> Folds:
 
 
 def k_folds(data: Dataset, k: int) -> Folds:
-    """k random folds of about equal size; pairs that share a sentence are in one fold.
+    """k random folds of about equal size. Pairs that share a sentence are in the same fold.
 
     InputError if k is out of range, or the folds would be too small.
     """
@@ -85,7 +84,8 @@ def split(path: Path | str, k: int | None) -> tuple[Dataset, Folds]:
             raise InputError(f"{data.name} holds {data.kind}; folds need sentence1, sentence2, score")
         if k is not None:
             return data, k_folds(data, k)
-        if (column := next((name for name in table.columns if name.lower() == TOPIC), None)) is None:
+        column = next((name for name in table.columns if name.lower() == TOPIC), None)
+        if column is None:
             raise InputError(f"{data.name} has no column topic, but {listed(table.columns)}; choose k folds instead")
         topics = table.in_memory([column])[column]
     return data, by_topic(data, [str(topics[row - 1]).strip() for row in data.rows])
@@ -94,14 +94,15 @@ def split(path: Path | str, k: int | None) -> tuple[Dataset, Folds]:
 def start(path: Path | str, k: int | None, experiments: Experiments, visitor: str = "", **changes: Any) -> Experiment:
     """Queue a run for each fold of `split`; ``changes`` are fields of a `RunConfig` for regression.
 
-    A fold is not tested on pairs that the base was trained on. InputError as `split`, if few others are left, if a
-    setting is out of range, and if too many runs wait, in all or of this visitor.
+    A fold is not tested on pairs that the base was trained on. InputError as `split`, if too few other pairs are left,
+    if a setting is out of range, and if too many runs are waiting, in total or for this visitor.
     """
     data, folds = split(path, k)
     # A wrong setting is reported before anything is written.
     base = RunConfig(objective="regression", **changes).base
     overlap = overlap_with(ModelName.parse(base), data, experiments.store.home)
-    unread = set(range(len(data)) if overlap is None else overlap.unread)
+    rows = set(range(len(data)))
+    unread = rows if overlap is None else set(overlap.unread)
     if any(len(unread.intersection(test)) < MIN_TEST_PAIRS for test in folds.values()):
         raise InputError(f"{base} was trained on these pairs: {overlap}; too few are left to judge it by")
     experiments.jobs.check_room(len(folds), visitor)
@@ -110,10 +111,9 @@ def start(path: Path | str, k: int | None, experiments: Experiments, visitor: st
     for number, (name, test) in enumerate(folds.items(), start=1):
         files = {}
         tested = sorted(unread.intersection(test))
-        training = sorted(set(range(len(data))).difference(test))
-        for field, part, rows in (("train_data", "train", training), ("eval_data", "test", tested)):
-            part_of_data = data.select(rows)
-            pairs = zip(*part_of_data.columns, part_of_data.scores or (), strict=True)
+        for field, part, selected in (("train_data", "train", rows.difference(test)), ("eval_data", "test", tested)):
+            data_of_part = data.select(sorted(selected))
+            pairs = zip(*data_of_part.columns, data_of_part.scores or (), strict=True)
             files[field] = str(keep_pairs(f"{stem}-{number}-{part}.csv", pairs, experiments.store.home))
         config = {"objective": "regression", "name": f"{stem}, without {name}", **files, **changes}
         planned.append(PlannedRun(label=name, config=config, pairs=len(tested)))

@@ -14,10 +14,10 @@ from training.errors import InputError
 
 @dataclass(frozen=True)
 class RunGroup:
-    """The runs of an experiment, by their ids.
+    """The ids of the runs of an experiment.
 
-    No other group has the same ``name``, so that a filter by it finds these runs alone.
-    ``differ_in_seed`` says that they differ in nothing else.
+    The ``name`` is unique, so that a filter by it finds only these runs. ``differ_in_seed`` says that the runs differ
+    in nothing but the seed.
     """
 
     id: str
@@ -27,16 +27,16 @@ class RunGroup:
 
     @property
     def label(self) -> str:
-        """The name without the id, for places that show its time."""
+        """The name without the id, for places that show the time anyway."""
         return self.name.removesuffix(self.id).rstrip()
 
 
 def run_groups(home: Path) -> dict[str, RunGroup]:
-    """The group of each run of an experiment, by the id of the run, without damaged experiments."""
+    """The groups by the ids of their runs, without damaged experiments."""
     groups: dict[str, RunGroup] = {}
     store = records(home)
     for key in store.ids():
-        # It may have been deleted meanwhile, or be a link that leads nowhere.
+        # The file may have been deleted, or be a broken link.
         with suppress(InputError, OSError):
             group = _group(key, store.path(key), store.path(key).stat().st_mtime_ns)
             groups |= dict.fromkeys(group.runs, group)
@@ -45,7 +45,7 @@ def run_groups(home: Path) -> dict[str, RunGroup]:
 
 @lru_cache(maxsize=1_000)
 def _group(key: str, path: Path, stamp: int) -> RunGroup:
-    """The group of an experiment. Pages ask each second; a new ``stamp`` of its file makes it be read again."""
+    """The group of an experiment. Pages ask every second, so it is cached until the ``stamp`` of its file changes."""
     record = read_document(path, ExperimentRecord)
     name = f"folds: {record.name} by {record.by}"
     if record.kind == SWEEP:

@@ -38,7 +38,7 @@ from training.data.gold import parse_reading
 from training.data.tables.columns import PairColumns
 from training.data.tables.rows import OpenedTable
 from training.data.tables.table import open_table
-from training.errors import InputError, NotFoundError, Stopped, UserFacingError, summary_of
+from training.errors import InputError, NotFoundError, StoppedError, UserFacingError, summary_of
 from training.evaluation.thresholds import CRITERIA
 from training.models.model import PairModel, VectorModel
 from training.names import is_id
@@ -220,7 +220,7 @@ class ScoreJobs:
     def follow(self, job_id: str) -> Iterator[TaskProgress | ScoreSummary]:
         """Yields the progress while the job is at work, and then the summary. Closing it does not stop the job.
 
-        InputError if there is no such job, or it failed. Stopped if it was stopped before the first row.
+        InputError if there is no such job, or it failed. StoppedError if it was stopped before the first row.
         """
         if (task := self._tasks.at_work().get(job_id)) is not None:
             yield from task.follow()
@@ -232,7 +232,7 @@ class ScoreJobs:
         if job.summary is not None:
             yield job.summary
         elif job.state == State.STOPPED:
-            raise Stopped
+            raise StoppedError
 
     def stop(self, job_id: str) -> None:
         self._tasks.stop(job_id)
@@ -291,7 +291,7 @@ class ScoreJobs:
             self._save(job.but(state=state, summary=summary))
         except Exception as error:
             ended = job.but(state=State.FAILED, reason=FAULT)
-            if isinstance(error, Stopped):
+            if isinstance(error, StoppedError):
                 ended = job.but(state=State.STOPPED)
             elif isinstance(error, UserFacingError):
                 ended = ended.but(reason=summary_of(error), details=getattr(error, "details", ()))

@@ -36,7 +36,7 @@ from training.data.tables.columns import PairColumns, free_name
 from training.data.tables.reading import RATER, RATING, SPLIT, TableReading
 from training.data.tables.rows import EMPTY_LINE, OpenedTable, RowBatch
 from training.data.tables.table import open_table
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.evaluation.metrics import remarks_on_correlation
 from training.evaluation.thresholds import CRITERIA
 from training.inference.recent import RecentEmbeddings
@@ -83,7 +83,7 @@ def score_file(
         watch: after a stop the outputs hold the rows scored so far.
         criteria: the thresholds that the report decides on, where there are gold scores or labels.
         is_block: whether the table is a block of a larger job. There is then no report, and damage or a stop, which
-            raises `Stopped`, leaves no outputs.
+            raises `StoppedError`, leaves no outputs.
         scale: the lowest and the highest gold score: "1-7"; None to find out.
         labels: the values of labels: "similar:1,different:0"; None to go by their names.
         keep_unknown: whether sentences without a token that the encoder knows have scores.
@@ -194,7 +194,7 @@ class _Scoring:
                     self._score(chunk, builder)
                     growth = CHUNK_SECONDS / max(time.perf_counter() - chunk_started, 1e-6)
                     self.chunk_rows = max(MIN_CHUNK, len(chunk) * min(MAX_GROWTH, growth))
-            except Stopped:
+            except StoppedError:
                 if report_folder is None:
                     raise
                 summary.stopped_at = summary.rows

@@ -116,7 +116,7 @@ class Worker:
     _models: tuple[VectorModel, PairModel | None] | None = None
 
     def compute(self, block: Block, watch: Watch = UNWATCHED) -> Block:
-        """Write the part of a block. Raises Stopped after a stop."""
+        """Write the part of a block. Raises StoppedError after a stop."""
         job = block.job
         table = block.table
         outcome = replace(block, table=None)
@@ -317,7 +317,7 @@ class RayEngine:
 
 
 def _next(rows: Iterator[Any], cluster: RayCluster, watch: Watch) -> Any:
-    """The next row; None after the last. Stopped after a stop; ConnectionError if Ray is gone."""
+    """The next row; None after the last. StoppedError after a stop; ConnectionError if Ray is gone."""
     waiting = Task("Waiting for Ray", lambda _: next(rows, None))
     waiting.start()
     for _ in waiting.follow():

@@ -1,9 +1,9 @@
-"""The worker: executes the runs that are queued, one after another on one device, or several at once on Ray.
+"""The worker: executes queued runs, one after another on one device, or several at once on Ray.
 
-``python -m sbert_app.services.jobs.worker HOME SLOT`` is started by `jobs.queue` when a run is queued, and does what
-``sbert-lab worker`` does in a terminal. It runs at low priority, with idle threads that sleep, so that the page stays
-responsive on the same machine, and ends after some minutes without a run. On this machine each run has a process of its
-own, whose memory, also that of the GPU, is free when it ends. On SIGTERM, or if the worker is killed, the run writes a
+`jobs.queue` starts ``python -m sbert_app.services.jobs.worker HOME SLOT`` when a run is queued. It does the same as
+``sbert-lab worker`` in a terminal. The worker has a low priority, and its idle threads sleep, so that the page stays
+responsive on the same machine. It ends after some minutes without a run. On this machine each run has its own process,
+which releases all memory, including GPU memory, when it ends. On SIGTERM, or if the worker is killed, the run writes a
 checkpoint, becomes interrupted, and can be resumed.
 
 `run_once` executes one run and ends, for a scheduler that starts processes itself (Slurm, Ray jobs, SkyPilot).
@@ -30,28 +30,28 @@ from sbert_app.services.background.watch import RESUMABLE, State
 from sbert_app.services.jobs.queue import RunQueue, devices, worker_lock
 from sbert_app.services.runs.execution import execute
 from sbert_app.services.runs.on_ray import executor
-from sbert_app.services.runs.record import QUEUED, RunNotFound
+from sbert_app.services.runs.record import QUEUED, RunNotFoundError
 from sbert_app.services.runs.store import RunStore
 from sbert_app.settings import Settings
 from training.errors import InputError, UserFacingError
 
 log = logging.getLogger("sbert_lab.worker")
 
-# A worker that the app has started ends after so much time without a run.
+# How long a worker that the app has started waits for a run before it ends.
 IDLE_SECONDS = 600.0
 POLL_SECONDS = 0.2
-# Between two looks for runs it waits so many times as long as a look has taken: with 20,000 runs that is a second.
+# The pause between two searches for runs, relative to the duration of a search: one second with 20,000 runs.
 REST = 5
-# A run that could not begin, as when the disk is full, is tried again after this time.
+# A run that could not start, for example because the disk is full, is tried again after this time.
 RETRY_SECONDS = 60.0
 NICENESS = 5
 LOG_FORMAT = "%(asctime)s %(name)s: %(message)s"
-# The most runs at once, each with a thread that waits.
+# The most runs at the same time, each of which has a waiting thread.
 MOST_SUBMITTED = 256
 
 
 class Worker:
-    """A worker on the device ``slot``, an index into `devices`, or of a Ray cluster. It ends when idle so long."""
+    """A worker on the device ``slot``, an index into `devices`, or on a Ray cluster. It ends after ``idle_seconds``."""
 
     def __init__(
         self, home: Path, slot: int, idle_seconds: float = math.inf, cluster: RayCluster | None = None
@@ -63,18 +63,18 @@ class Worker:
         self.jobs = RunQueue(self.store, ray=cluster.address if cluster else "")
         self._execute = execute_apart if cluster is None else executor(cluster)
         self.should_end = threading.Event()
-        # When runs were tried that are queued still.
+        # When the runs that are still queued were tried.
         self._tried: dict[str, float] = {}
 
     def work(self) -> None:
-        """Execute runs until there is none for `idle_seconds`. Returns at once if the device has a worker already.
+        """Execute runs until there is none for ``idle_seconds``. Returns at once if the device already has a worker.
 
-        A run that is queued just when this worker ends is not lost: the process that queues it checks for a worker
-        afterwards, and this worker looks for runs again after it has released its lock.
+        A run that is queued at the moment this worker ends is not lost: the process that queues it checks for a worker
+        afterwards, and this worker looks for runs again after releasing its lock.
         """
         while not self.should_end.is_set():
             try:
-                # `has_worker` holds it for an instant.
+                # `has_worker` may hold the lock for a moment.
                 lock = worker_lock(self.store.home, self.slot).acquire(timeout=1)
             except Timeout:
                 log.info("device %s has a worker already", self.slot)
@@ -109,7 +109,7 @@ class Worker:
                     self.should_end.wait(pause)
 
     def _next_run(self, submitted: Collection[str]) -> str | None:
-        """The run that has waited for the longest and is not under way here; None if there is none."""
+        """The run that has waited for the longest and is not submitted yet; None if there is none."""
         for run_id in self.jobs.queued():
             is_rested = time.monotonic() - self._tried.get(run_id, -math.inf) > RETRY_SECONDS
             if is_rested and run_id not in submitted:
@@ -117,13 +117,13 @@ class Worker:
         return None
 
     def _room(self, submitted: int) -> int:
-        """The number of runs that may be under way at once."""
+        """The number of runs that may be submitted at the same time."""
         if self.cluster is None or not submitted:
             return 1
         try:
             return min(MOST_SUBMITTED, self.cluster.room())
         except InputError:
-            # The cluster is gone, which the runs that are under way report.
+            # The cluster is gone. The submitted runs report that.
             return 0
 
     def _work_on(self, run_id: str) -> None:
@@ -133,28 +133,30 @@ class Worker:
             with self.store.claim(run_id):
                 self._execute(self.store, run_id, should_end=self.should_end.is_set)
         except UserFacingError as error:
-            # It was stopped or deleted meanwhile, another worker has it, or its input is wrong.
+            # The run was stopped or deleted, another worker has it, or its input is wrong.
             log.info("%s", error)
         except Exception:
-            # A fault of the program fails the run, and the worker goes on.
+            # The run has failed because of a bug, and the worker continues.
             log.exception("the run ended with an error")
         self._tried.pop(run_id, None)
-        with suppress(RunNotFound):
+        with suppress(RunNotFoundError):
             run = self.store.get(run_id)
-            # One that has begun is queued again because somebody has resumed it.
+            # A run that started here and is queued again was resumed by a user.
             if run.state == State.QUEUED and (run.record.started or 0) < began:
                 self._tried[run_id] = time.monotonic()
 
 
 def execute_apart(store: RunStore, run_id: str, should_end: Callable[[], bool]) -> None:
-    """Execute a run in a process of its own. If that dies, the run is interrupted."""
-    # Windows cannot fork.
-    windows = sys.platform == "win32"
-    processes: Any = multiprocessing.get_context("spawn" if windows else "forkserver")
-    if not windows:
+    """Execute a run in its own process. If the process dies, the run is interrupted."""
+    context: Any
+    if sys.platform == "win32":
+        # Windows cannot fork.
+        context = multiprocessing.get_context("spawn")
+    else:
+        context = multiprocessing.get_context("forkserver")
         # The imports take seconds, once for all runs.
-        processes.set_forkserver_preload(["training.trainer.train"])
-    process = processes.Process(target=_execute_alone, args=(store.home, run_id), name=run_id)
+        context.set_forkserver_preload(["training.trainer.train"])
+    process = context.Process(target=_execute_alone, args=(store.home, run_id), name=run_id)
     process.start()
     while process.is_alive():
         if should_end():
@@ -170,15 +172,19 @@ def _execute_alone(home: Path, run_id: str) -> None:
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     worker = multiprocessing.parent_process()
     ending = threading.Event()
+
+    def should_end() -> bool:
+        return ending.is_set() or worker is None or not worker.is_alive()
+
     with on_ending_signal(lambda *_: ending.set()):
         try:
-            execute(RunStore(home), run_id, should_end=lambda: ending.is_set() or not (worker and worker.is_alive()))
+            execute(RunStore(home), run_id, should_end=should_end)
         except UserFacingError as error:
             log.info("%s", error)
 
 
 def run_worker(home: Path, slot: int, idle_seconds: float = math.inf, cluster: RayCluster | None = None) -> None:
-    """Make this process a worker, of low priority and, unless it is of a cluster, with one visible device."""
+    """Make this process a worker with a low priority and, unless it works for a cluster, one visible device."""
     _prepare_process(slot if cluster is None else None)
     if hasattr(os, "nice"):
         os.nice(NICENESS)
@@ -192,7 +198,7 @@ def run_worker(home: Path, slot: int, idle_seconds: float = math.inf, cluster: R
 def run_once(home: Path, slot: int, run_id: str) -> State:
     """Execute one run that is queued or can be resumed in this process. Returns the state in which it ended.
 
-    The same command again resumes an interrupted run; a finished one stays as it is. Raises as `execute`.
+    Calling it again resumes an interrupted run; a finished run stays as it is. Raises the errors of `execute`.
     """
     _prepare_process(slot)
     store = RunStore(home)
@@ -207,7 +213,7 @@ def run_once(home: Path, slot: int, run_id: str) -> State:
 def _prepare_process(slot: int | None) -> None:
     """Set passive waiting and at most one visible device, before torch is imported and reads the variables."""
     configure_process()
-    # It shares the machine with the app.
+    # The worker shares the machine with the app.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if slot is None:
         return

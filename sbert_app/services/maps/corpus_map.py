@@ -24,9 +24,9 @@ from training.similarities import dot
 
 # Pairs with this gold score or more mean nearly the same.
 SIMILAR = 4.0
-# A browser draws so many points; of more sentences, a random sample is on the map.
+# The most points that a browser draws. A larger corpus is shown by a random sample.
 MOST_DRAWN = 200_000
-# A sentence that UMAP does not draw is placed between so many of its neighbours in the sample.
+# A sentence that UMAP does not draw is placed between this number of its nearest neighbours in the sample.
 PLACED_BETWEEN = 5
 SEED = 0
 RANDOM_PAIRS = 5_000
@@ -37,13 +37,13 @@ class MapResult:
     """The maps of a corpus under one model or two.
 
     Attributes:
-        embedded: the sentences on the map with their vectors, under each model.
-        maps: float32 (N, dimensions), under each model.
+        embedded: the sentences on the map with their vectors, for each model.
+        maps: float32 (N, dimensions), for each model.
         key: the key of the maps in the cache.
         seconds: the time to draw the maps, or to read them from the cache.
-        rows: positions in the corpus of the sentences on the map, int64 (N,); None if all are there.
+        rows: positions in the corpus of the sentences on the map, int64 (N,); None if the map shows all sentences.
         total: the number of sentences of the corpus.
-        by_umap: the number of sentences that UMAP has drawn; the others lie between their neighbours.
+        by_umap: the number of sentences that UMAP placed; the others lie between their neighbours.
     """
 
     embedded: list[EmbeddedCorpus]
@@ -65,36 +65,45 @@ def compute_map(
 ) -> MapResult:
     """Encode an open corpus, by its key, and draw its map under one model, or aligned maps under two.
 
-    Vectors and maps come from the caches if possible; of a large corpus a sample is drawn. Raises InputError if a model
-    cannot be loaded, a setting is invalid, or the corpus cannot be mapped.
+    Vectors and maps are read from the caches if possible. A large corpus is drawn by a sample. Raises InputError if a
+    model cannot be loaded, a setting is invalid, or the corpus cannot be mapped.
     """
     settings.check()
-    embedded = [embeddings.embed(corpus, model, watch=watch.stage(f"Encoding with {model.name}")) for model in models]
-    total, rows = len(embedded[0]), None
+    embedded = []
+    for model in models:
+        encoding = watch.stage(f"Encoding with {model.name}")
+        embedded.append(embeddings.embed(corpus, model, watch=encoding))
+    total = len(embedded[0])
+    rows = None
     if total > MOST_DRAWN:
         watch.report(0, f"Taking a random sample of {MOST_DRAWN:,} sentences")
         parts = [sample_of(space, MOST_DRAWN) for space in embedded]
-        embedded, rows = [part.embedded for part in parts], parts[0].rows
+        embedded = [part.embedded for part in parts]
+        rows = parts[0].rows
     samples = [sample_of(space, embeddings.limits.map_points) for space in embedded]
-    key = map_key(settings, *(sample.embedded for sample in samples))
-    is_placed = len(samples[0].rows) < len(embedded[0])
+    by_umap = len(samples[0].rows)
+    spaces = [sample.embedded for sample in samples]
+    key = map_key(settings, *spaces)
+    is_placed = by_umap < len(embedded[0])
     if is_placed:
         key = digest([key, *(space.key for space in embedded)])
     from_cache = embeddings.cache.get(key) is not None
     started = time.perf_counter()
-    drawing = watch.stage(f"{'Opening' if from_cache else 'Drawing'} the map of {len(embedded[0]):,} sentences")
+    verb = "Opening" if from_cache else "Drawing"
+    drawing = watch.stage(f"{verb} the map of {len(embedded[0]):,} sentences")
 
     def draw() -> list[np.ndarray]:
-        spaces = [sample.embedded for sample in samples]
         return project(spaces, settings, embeddings.cache, embeddings.home, drawing)
 
     def place() -> np.ndarray:
-        parts = zip(embedded, samples, draw(), strict=True)
-        return np.stack([place_between(space.vectors, sample, points, watch) for space, sample, points in parts])
+        maps = []
+        for space, sample, points in zip(embedded, samples, draw(), strict=True):
+            maps.append(place_between(space.vectors, sample, points, watch))
+        return np.stack(maps)
 
     maps = list(embeddings.cache.get_or_compute(key, place)) if is_placed else draw()
     seconds = time.perf_counter() - started
-    return MapResult(embedded, maps, key, from_cache, seconds, rows, total, len(samples[0].rows))
+    return MapResult(embedded, maps, key, from_cache, seconds, rows, total, by_umap)
 
 
 def place_between(
@@ -102,19 +111,19 @@ def place_between(
 ) -> np.ndarray:
     """A point for each vector of float32 (N, D): float32 (N, dimensions).
 
-    The points of the sample stay; every other sentence lies between its nearest neighbours in the sample, nearer to the
+    The points of the sample stay. Every other sentence lies between its nearest neighbours in the sample, closer to the
     more similar ones.
     """
     if len(sample.rows) == len(vectors):
         return sample_points
-    # It imports torch, which takes seconds.
+    # The import of torch takes seconds.
     from training.search import neighbour_index
 
     index = neighbour_index(sample.embedded.vectors, len(vectors))
     points = np.empty((len(vectors), sample_points.shape[1]), dtype=np.float32)
     placing = watch.stage("Placing the other sentences on the map")
     for rows, cosines, nearest in searched(index, vectors, min(PLACED_BETWEEN, len(sample_points)), placing):
-        # By the fourth power the most similar ones count most.
+        # The fourth power favours the most similar neighbours.
         weights = np.where(nearest >= 0, np.maximum(cosines, 1e-3) ** 4, 0)
         weights /= np.maximum(weights.sum(axis=1, keepdims=True), 1e-12)
         points[rows] = np.einsum("qk,qkd->qd", weights, sample_points[nearest])
@@ -128,9 +137,9 @@ class PairDistances:
 
     Attributes:
         count: the number of pairs with a gold score of 4 or more.
-        cosines: their mean cosine.
+        cosines: the mean cosine of these pairs.
         random_cosines: the mean cosine of random pairs, which a collapse raises.
-        on_map: their mean distance on the map, relative to that of random pairs.
+        on_map: the mean distance of the similar pairs on the map, divided by the mean distance of random pairs.
     """
 
     count: int
@@ -145,31 +154,42 @@ def pair_distances(result: MapResult, gold: GoldPairs) -> PairDistances | None:
     if not len(rows):
         return None
     random = np.random.default_rng(SEED).integers(0, len(result.maps[0]), (RANDOM_PAIRS, 2))
-    cosines, random_cosines = (
-        [float(dot(space.vectors[pairs[:, 0]], space.vectors[pairs[:, 1]]).mean()) for space in result.embedded]
-        for pairs in (rows, random)
-    )
+    cosines = [_mean_cosine(space.vectors, rows) for space in result.embedded]
+    random_cosines = [_mean_cosine(space.vectors, random) for space in result.embedded]
     on_map = [_mean_distance(points, rows) / max(_mean_distance(points, random), 1e-9) for points in result.maps]
     return PairDistances(len(rows), cosines, random_cosines, on_map)
 
 
-# The neighbours that two models are compared by, and the sentences whose neighbours are.
-COMPARED_NEIGHBOURS, COMPARED_SENTENCES, MOST_MOVED = 10, 2_000, 3
+# Two models are compared by the nearest neighbours of a sample of the sentences.
+COMPARED_NEIGHBOURS = 10
+COMPARED_SENTENCES = 2_000
+MOST_MOVED = 3
 
 
 def moved_neighbours(result: MapResult) -> tuple[float, list[str]] | None:
-    """The share of the ten nearest sentences that two models have in common, and the sentences that share fewest.
+    """The share of their ten nearest sentences that two models have in common, and the sentences that share fewest.
 
-    None for one model. Of a large corpus a sample of the sentences is compared.
+    None for one model. A large corpus is compared by a sample of its sentences.
     """
     if len(result.embedded) < 2:
         return None
-    count = min(COMPARED_NEIGHBOURS, len(result.embedded[0]) - 1)
-    rows = fixed_sample(len(result.embedded[0]), COMPARED_SENTENCES)
-    first, second = (space.index.nearest(np.asarray(space.vectors[rows]), count + 1)[1] for space in result.embedded)
-    common = [len((set(a) & set(b)) - {row}) for a, b, row in zip(first.tolist(), second.tolist(), rows, strict=True)]
-    least = [at for at in np.argsort(common, kind="stable")[:MOST_MOVED] if common[at] < count]
-    return float(np.mean(common)) / count, [result.embedded[0].corpus.sentences[rows[at]] for at in least]
+    sentences = result.embedded[0].corpus.sentences
+    count = min(COMPARED_NEIGHBOURS, len(sentences) - 1)
+    rows = fixed_sample(len(sentences), COMPARED_SENTENCES)
+    neighbours = []
+    for space in result.embedded:
+        _, nearest = space.index.nearest(np.asarray(space.vectors[rows]), count + 1)
+        neighbours.append(nearest.tolist())
+    common = []
+    for row, first, second in zip(rows.tolist(), *neighbours, strict=True):
+        # A sentence is its own neighbour under both models.
+        common.append(len({*first} & {*second} - {row}))
+    least = [place for place in np.argsort(common, kind="stable")[:MOST_MOVED] if common[place] < count]
+    return float(np.mean(common)) / count, [sentences[rows[place]] for place in least]
+
+
+def _mean_cosine(vectors: np.ndarray, rows: np.ndarray) -> float:
+    return float(dot(vectors[rows[:, 0]], vectors[rows[:, 1]]).mean())
 
 
 def _mean_distance(points: np.ndarray, rows: np.ndarray) -> float:

@@ -2,12 +2,12 @@
 
 UMAP (McInnes et al. 2018) preserves neighbourhoods. It does not preserve distances between far groups, their sizes, or
 the direction of the axes. The neighbours come from `corpus.neighbours`, and umap-learn lays them out in one thread from
-a seed, so the same seed gives the same map. Of two aligned maps the second starts from the first, with small steps, and
-is rotated onto it: a sentence stays where it was as far as its neighbours do.
+a seed, so the same seed gives the same map. The second of two aligned maps starts from the first, with small steps, and
+is rotated onto it, so a sentence stays where it was if its neighbours do.
 
-umap-learn runs in a process of its own (`UmapProcess`), which can be ended at any time: it holds Python's lock while it
-computes, and nobody else would be answered. At the first use numba compiles its code for 27 seconds; the compiled code
-is kept in the home folder.
+umap-learn runs in a separate process (`UmapProcess`), which can be ended at any time. It holds Python's lock while it
+computes, so that the app could not answer requests otherwise. At the first use numba compiles its code for 27 seconds;
+the compiled code is stored in the home folder.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ DIMENSIONS = (2, 3)
 CLUSTER_DIMENSIONS = 5
 # The fewest distinct sentences of a map.
 MIN_SENTENCES = 5
-# The part of the progress that is the search for neighbours; the rest is the layout.
+# The share of the search for neighbours in the progress; the rest is the layout.
 SEARCH_FRACTION = 0.3
-# Vectors whose components all differ by less are considered equal.
+# Vectors are considered equal if none of their components differs by more.
 COLLAPSED_RANGE = 1e-5
-# Above so many sentences the eigenvectors of the spectral start take longer than the layout.
+# For more sentences, the eigenvectors of the spectral initialisation take longer than the layout.
 MAX_SPECTRAL = 20_000
-# From so many sentences on 200 epochs suffice.
+# From this number of sentences on, 200 epochs suffice.
 MANY_SENTENCES = 4_000
-# Of 10,000 STSb sentences under two poolings of MiniLM, a sentence's two points are 0.32 of the distance of two random
-# points apart; with umap-learn's own rate of 1 they are 0.38 apart, and the second map is no more faithful.
+# On two maps of 10,000 STSb sentences under two poolings of MiniLM, the two points of a sentence are 0.32 times as far
+# apart as two random points. With umap-learn's default rate of 1 it is 0.38, and the second map is not more faithful.
 SECOND_LEARNING_RATE = 0.1
 COMPILING = "Compiling umap-learn, about 30 s, once on this machine"
-# The niceness of work that nobody waits for.
+# The niceness of background work.
 LOW_PRIORITY = 19
 POLL_SECONDS = 0.1
-# A process that gives no sign of progress for so long hangs.
+# A process that does not report progress for this long is considered hung.
 STALLED_SECONDS = 300.0
-# A process that waits for the next map holds 350 MB.
+# How long an idle process, which holds 350 MB, waits for the next map.
 WAITING_SECONDS = 120.0
 
 # Vectors float32 (N, D) with the rows int32 and distances float32 of their nearest neighbours, (N, k) each.
@@ -74,8 +74,8 @@ class MapSettings:
 
     Attributes:
         neighbours: few show detail, many show the overall structure.
-        min_dist: the smallest distance of points, from 0 to 0.99.
-        epochs: None is 500 for small corpora, 200 for large ones.
+        min_dist: the smallest distance between points, from 0 to 0.99.
+        epochs: None means 500 for small corpora, 200 for large ones.
     """
 
     dimensions: int = 2
@@ -102,7 +102,7 @@ def project(
     """The map of a corpus under one model, or its aligned maps under two, drawn or from the cache.
 
     Returns float32 (N, dimensions) for each. Raises InputError if a setting is out of range, the corpus has too few
-    distinct sentences, a model gives all of them the same vector, or two are not of the same sentences.
+    distinct sentences, a model gives all of them the same vector, or two corpora have different sentences.
     """
     settings.check()
     if len({space.corpus.digest for space in embedded}) > 1:
@@ -130,9 +130,9 @@ def map_key(settings: MapSettings, *embedded: EmbeddedCorpus) -> str:
 
 
 def compile_umap(home: Path | None = None) -> None:
-    """Draw a small map at low priority, unless one has been drawn: umap-learn is then compiled into the home folder.
+    """Draw a small map at low priority, so that umap-learn is compiled into the home folder, unless it already is.
 
-    It takes half a minute, once for each version of the packages. The default is the home folder of the environment.
+    This takes half a minute, once for each version of the packages. The default is the home folder of the environment.
     """
     home = home_folder(home)
     if is_compiled(home):
@@ -146,28 +146,31 @@ def compile_umap(home: Path | None = None) -> None:
 
 
 def compiled_code(home: Path) -> Path:
-    """The folder of the compiled code of the packages that are installed.
+    """The folder of the compiled code of the installed packages.
 
-    numba compiles a function again if its own file has changed, but not if what it calls has.
+    numba compiles a function again if its own file has changed, but not if a function that it calls has.
     """
     versions = [version(name) for name in ("umap-learn", "pynndescent", "numba")]
     return home / "numba" / digest([sys.prefix, sys.version, *versions])
 
 
 def is_compiled(home: Path) -> bool:
-    """Whether a map has been drawn with the packages that are installed."""
+    """Whether a map was drawn with the installed packages before."""
     return (compiled_code(home) / "complete").exists()
 
 
-# The process that waits for the next map, and the timer that will end it, by home folder.
+# By home folder: the idle process that waits for the next map, and the timer that will end it.
 _waiting: dict[Path, tuple[UmapProcess, threading.Timer]] = {}
 
 
 def draw(models: Sequence[np.ndarray], settings: MapSettings, home: Path, watch: Watch = UNWATCHED) -> list[np.ndarray]:
     """UMAP of unit vectors, float32 (N, D), under one model or two, without the cache: float32 (N, dimensions) each."""
-    k, step, jobs = min(settings.neighbours, len(models[0]) - 1), SEARCH_FRACTION / len(models), list[Job]()
+    k = min(settings.neighbours, len(models[0]) - 1)
+    step = SEARCH_FRACTION / len(models)
+    jobs: list[Job] = []
     for number, vectors in enumerate(models):
-        jobs.append((vectors, *neighbours(vectors, k, watch.part(number * step, (number + 1) * step))))
+        searching = watch.part(number * step, (number + 1) * step)
+        jobs.append((vectors, *neighbours(vectors, k, searching)))
     home = home.absolute()
     process = _take_waiting(home)
     if process is None or not process.is_alive():
@@ -179,9 +182,11 @@ def draw(models: Sequence[np.ndarray], settings: MapSettings, home: Path, watch:
         raise
     timer = threading.Timer(WAITING_SECONDS, end_waiting, [home])
     timer.daemon = True
-    if _waiting.setdefault(home, (process, timer))[1] is timer:
+    _, waiting_timer = _waiting.setdefault(home, (process, timer))
+    if waiting_timer is timer:
         timer.start()
     else:
+        # Another thread has left a process for the next map.
         process.end()
     if not all(np.isfinite(points).all() for points in maps):
         raise InputError("UMAP found no map of these sentences; try more neighbours or another seed.")
@@ -189,8 +194,9 @@ def draw(models: Sequence[np.ndarray], settings: MapSettings, home: Path, watch:
 
 
 def end_waiting(home: Path) -> None:
-    """End the process that waits for the next map of this home folder, if one does."""
-    if (process := _take_waiting(home)) is not None:
+    """End the idle process of this home folder, if there is one."""
+    process = _take_waiting(home)
+    if process is not None:
         process.end()
 
 
@@ -205,7 +211,8 @@ class UmapProcess:
     """A process that draws one map after another, until `end` or the end of this process."""
 
     def __init__(self, home: Path, niceness: int = 0) -> None:
-        self.home, self._is_ready = home, False
+        self.home = home
+        self._is_ready = False
         context = multiprocessing.get_context("spawn")
         self._connection, other_end = context.Pipe()
         arguments = (other_end, compiled_code(home), niceness)
@@ -223,7 +230,7 @@ class UmapProcess:
     def draw(self, jobs: list[Job], settings: MapSettings, watch: Watch) -> list[np.ndarray]:
         """The map of one job, or the aligned maps of two, float32 (N, dimensions) each.
 
-        Raises Stopped if the work shall stop, and InputError if the process ends; `end` it after either.
+        StoppedError after a stop, InputError if the process ends. Call `end` after either.
         """
         if not is_compiled(self.home):
             watch.report(0, COMPILING)
@@ -231,7 +238,7 @@ class UmapProcess:
         try:
             if not self._is_ready:
                 self._is_ready = self._answer(watch)
-            # A process that hangs does not read, and a large job is only sent once it is read.
+            # Sending blocks until the process reads, which a process that hangs never does.
             threading.Thread(target=self._send, args=((jobs, settings),), daemon=True).start()
             while isinstance(answer := self._answer(watch), float):
                 layout.report(answer, None, 100)
@@ -245,7 +252,7 @@ class UmapProcess:
         return answer
 
     def _send(self, message: tuple[list[Job], MapSettings]) -> None:
-        # `_answer` notices a process that has ended.
+        # `_answer` reports a process that has ended.
         with suppress(OSError):
             self._connection.send(message)
 
@@ -263,17 +270,18 @@ class UmapProcess:
 
 
 def _serve(connection: Connection, code: Path, niceness: int) -> None:
-    """Answers True, then each list of jobs by percentages and at last by its maps: the main function of the process."""
+    """The main function of the process. Sends True, and for each list of jobs percentages, followed by the maps."""
     from tqdm.auto import tqdm
 
-    # Ctrl-C in the terminal stops the work by `Watch`.
+    # Ctrl-C in the terminal stops the work through `Watch`.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if niceness and sys.platform != "win32":
         os.nice(niceness)
-    # Code for a processor of no special kind can be part of a container image. A map takes 3% longer by it.
-    os.environ |= {"NUMBA_CACHE_DIR": str(code), "NUMBA_CPU_NAME": "generic"}
+    os.environ["NUMBA_CACHE_DIR"] = str(code)
+    # Code for a generic processor can be part of a container image. A map takes 3% longer.
+    os.environ["NUMBA_CPU_NAME"] = "generic"
     umap = import_umap()
-    # Its default is a lock of several processes, which would be left behind when this one is killed.
+    # The default is a lock between processes, which would be left behind when this one is killed.
     tqdm.set_lock(threading.RLock())
     connection.send(True)
     with suppress(EOFError):
@@ -283,13 +291,13 @@ def _serve(connection: Connection, code: Path, niceness: int) -> None:
 
 
 def import_umap() -> Any:
-    """umap-learn, with what numba compiles of it kept in ``NUMBA_CACHE_DIR``: most of its functions do not ask for it.
+    """umap-learn, whose functions numba caches in ``NUMBA_CACHE_DIR``. By default it caches only few of them.
 
     ``enable_caching`` is the public method that ``numba.njit(cache=True)`` calls.
     """
     import umap
 
-    # It warns that the neighbours come without an index, by which further points could be placed.
+    # umap-learn warns that precomputed neighbours have no index, which only transforming further points would need.
     warnings.filterwarnings("ignore", module="umap")
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in ("umap", "pynndescent"):
@@ -312,13 +320,17 @@ class _Progress(io.TextIOBase):
 
 
 def _layouts(umap: Any, jobs: list[Job], settings: MapSettings, progress: _Progress) -> list[np.ndarray]:
-    """The map of the first job, and that of the second, which starts from the first and is then rotated onto it."""
+    """The map of each job. The second starts from the first, and is rotated onto it in the end."""
     from scipy.linalg import orthogonal_procrustes
 
     maps: list[np.ndarray] = []
     for vectors, rows, distances in jobs:
         epochs = settings.epochs or (500 if len(vectors) < MANY_SENTENCES else 200)
-        has_spectral_start = 4 * settings.dimensions < len(vectors) <= MAX_SPECTRAL
+        start: np.ndarray | str = "pca"
+        if maps:
+            start = maps[0]
+        elif 4 * settings.dimensions < len(vectors) <= MAX_SPECTRAL:
+            start = "spectral"
         mapper = umap.UMAP(
             n_neighbors=rows.shape[1],
             n_components=settings.dimensions,
@@ -328,7 +340,7 @@ def _layouts(umap: Any, jobs: list[Job], settings: MapSettings, progress: _Progr
             random_state=settings.seed,
             n_jobs=1,
             n_epochs=epochs,
-            init=maps[0] if maps else "spectral" if has_spectral_start else "pca",
+            init=start,
             learning_rate=SECOND_LEARNING_RATE if maps else 1.0,
             tqdm_kwds={
                 "disable": False,
@@ -340,7 +352,8 @@ def _layouts(umap: Any, jobs: list[Job], settings: MapSettings, progress: _Progr
         )
         points = mapper.fit_transform(vectors)
         if maps:
-            centre, centred = maps[0].mean(axis=0), points - points.mean(axis=0)
+            centre = maps[0].mean(axis=0)
+            centred = points - points.mean(axis=0)
             rotation, _ = orthogonal_procrustes(centred, maps[0] - centre)
             points = (centred @ rotation + centre).astype(np.float32)
         maps.append(points)

@@ -1,26 +1,26 @@
 """Dynamic batching of requests: small jobs of several threads are computed in the same batches.
 
-A pass of the transformer over two short sentences takes nearly as long as one over twenty, because the weights are
-fetched from memory either way. While one thread computes, the jobs of others queue up, and the next thread computes all
-of them at once. A job that arrives alone is computed without delay.
+A pass of the transformer over two short sentences takes nearly as long as over twenty, because the weights are fetched
+from memory either way. While one thread computes, the jobs of others queue up, and the next thread computes all of them
+at once. A job that arrives alone is computed without delay.
 """
 
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from itertools import accumulate, groupby
+from itertools import chain, groupby
 from typing import Any, Generic, TypeVar
 
 import torch
 
 from sbert_app.services.access import BATCH, WAITING
 from training import parallel
-from training.errors import Stopped
+from training.errors import StoppedError
 from training.inference.batching import Row
 from training.inference.runner import Hidden, InferenceRunner, Reduce, Text
 
-# A job of more tokens fills batches of its own.
+# A job with more tokens fills batches by itself.
 SMALL_JOB_TOKENS = 1_024
 
 Request = TypeVar("Request")
@@ -29,10 +29,10 @@ Result = TypeVar("Result")
 
 
 class DynamicBatcher(Generic[Request, Response]):
-    """Calls ``process`` with the requests of all threads that wait, and returns to each its response. Thread-safe.
+    """Calls ``process`` with the requests of all waiting threads, and returns its response to each. Thread-safe.
 
-    ``process`` takes a list of requests and returns as many responses in the same order. An error that it raises is
-    raised in every thread whose request was in the list.
+    ``process`` takes a list of requests and returns their responses in the same order. If it raises an error, every
+    thread whose request was in the list raises it.
     """
 
     def __init__(self, process: Callable[[list[Request]], list[Response]]) -> None:
@@ -47,11 +47,12 @@ class DynamicBatcher(Generic[Request, Response]):
             self._queue.append((request, future))
         WAITING.inc()
         with self._processing:
-            # Another thread may have processed it meanwhile.
+            # Another thread may have processed the request by now.
             if future.done():
                 return future.result()
             with self._queue_lock:
-                queue, self._queue = self._queue, []
+                queue = self._queue
+                self._queue = []
             WAITING.dec(len(queue))
             BATCH.observe(len(queue))
             try:
@@ -65,7 +66,7 @@ class DynamicBatcher(Generic[Request, Response]):
         return future.result()
 
 
-# The arguments of one call of ``InferenceRunner.map``, and what it yields.
+# The arguments of a call of ``InferenceRunner.map``, and what it yields.
 Job = tuple[Sequence[Text], Reduce[Any]]
 BatchResults = list[tuple[list[int], Any]]
 
@@ -91,26 +92,31 @@ class BatchingRunner(InferenceRunner[Text]):
             yield from super().map(texts, reduce, should_stop)
             return
         if should_stop is not None and should_stop():
-            raise Stopped
+            raise StoppedError
         yield from self._batcher((texts, reduce))
 
     def _compute(self, jobs: list[Job[Text]]) -> list[BatchResults]:
         """The results that ``map`` would have yielded for each job alone."""
-        texts = [text for part, _ in jobs for text in part]
-        ends = list(accumulate(len(part) for part, _ in jobs))
+        texts: list[Text] = []
+        # The position after the last text of each job.
+        ends = []
+        for part, _ in jobs:
+            texts += part
+            ends.append(len(texts))
 
         def compute(rows: list[Row]) -> list[tuple[int, list[int], Any]]:
-            """The number of each job in the batch, the numbers of its texts there, and their result of ``reduce``."""
-            batch = [i for row in rows for i in row]
+            """For each job in the batch: its number, the numbers of its texts there, and the result of ``reduce``."""
+            batch = list(chain.from_iterable(rows))
             by_job = sorted(range(len(batch)), key=batch.__getitem__)
             results = []
             with torch.inference_mode():
                 hidden, mask = self.hidden(texts, rows)
                 for number, group in groupby(by_job, lambda place: bisect_right(ends, batch[place])):
-                    index, (part, reduce) = list(group), jobs[number]
+                    places = list(group)
+                    part, reduce = jobs[number]
                     first = ends[number] - len(part)
-                    result = reduce(hidden[index], None if mask is None else mask[index])
-                    results.append((number, [batch[place] - first for place in index], result))
+                    result = reduce(hidden[places], None if mask is None else mask[places])
+                    results.append((number, [batch[place] - first for place in places], result))
             return results
 
         results: list[BatchResults] = [[] for _ in jobs]

@@ -1,7 +1,7 @@
-"""The loaded models by name: each is loaded once for all threads, and the least recently used are evicted.
+"""The loaded models by name: each is loaded once for all threads, and the least recently used ones are evicted.
 
-The cache is bounded in number and in bytes; a larger model stays until the next one is loaded. Encoders and
-cross-encoders compute small requests of several threads in the same batches.
+The cache is bounded in number and in bytes. A model that is larger than the limit stays until the next one is loaded.
+Encoders and cross-encoders compute small requests of several threads in the same batches.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from training.sources.resolve import find_run, glove_folder, has_glove, model_fo
 
 M = TypeVar("M", bound=Model)
 
-# The packages whose objects are looked into for arrays; the rest of a model is small.
+# Only objects of these packages are searched for arrays, as everything else in a model is small.
 OWN_PACKAGES = ("training", "sbert_app")
 
 UNKNOWN = "of unknown size"
 
 
 class ModelCache:
-    """Thread-safe. Torch and transformers are imported when the first model is loaded."""
+    """Loads models and keeps them. Thread-safe. Torch and transformers are imported with the first model."""
 
     def __init__(
         self,
@@ -53,32 +53,33 @@ class ModelCache:
         """``capacity`` is a number of models. ``check_name`` raises InputError for a name that may not be loaded."""
         self.home = home
         self._check_name = check_name
-        # name -> model, bytes
+        # By name: the model and its bytes.
         self._models: LRUCache[ModelName, tuple[Model, int]] = LRUCache(max_bytes, itemgetter(1), capacity)
         self._locks: dict[ModelName, threading.Lock] = {}
-        # transformers is imported, and models are built, by one thread at a time.
+        # One thread at a time imports transformers and builds a model.
         self._loading = threading.Lock()
         self._last_use: dict[ModelName, float] = {}
-        # The megabytes of each download that are here, and in all.
+        # The megabytes of each download so far, and in total.
         self._downloads: dict[ModelName, tuple[float, float]] = {}
 
     def get(self, name: ModelName | str, type_: type[M], pooling: str | None = None, role: str | None = None) -> M:
-        """The model of that name; the poolings, dimensions and prompts of one model share its weights.
+        """The model of that name. Variants with other poolings, dimensions or prompts share its weights.
 
         Args:
-            name: of any model, with its settings.
-            type_: the type that it has to have: `Model` for any, `VectorModel`, `Encoder`, `PairModel`, …
-            pooling: in place of the one in the name; an endpoint pools for itself.
-            role: query or document, with the prompt that the model's folder has for it, unless ``name`` states one.
+            name: the name of any model, with its settings.
+            type_: the required type: `Model` for any, `VectorModel`, `Encoder`, `PairModel`, …
+            pooling: replaces the pooling in the name. Endpoints ignore it.
+            role: query or document, which selects a prompt of the model's folder, unless ``name`` states a prompt.
 
         Raises:
-            InputError: the model may not be loaded, cannot be opened, or is of another type.
+            InputError: the model may not be loaded, cannot be opened, or has another type.
         """
         settings = self.canonical(name)
         if settings.prompt_name == BY_ROLE:
             if role is None:
-                what = f"a prompt for each side ({BY_ROLE}) needs two sides"
-                raise InputError(f"{what}; name one prompt for {settings.weights}")
+                raise InputError(
+                    f"a prompt for each side ({BY_ROLE}) needs two sides; name one prompt for {settings.weights}"
+                )
             settings = replace(settings, prompt_name=None)
         model = required(self._open(settings.weights), type_)
         # Pages send a pooling with any model; an endpoint pools for itself.
@@ -91,10 +92,12 @@ class ModelCache:
 
     def cross_encoder_or_none(self, name: str | None) -> PairModel | None:
         """The cross-encoder of that name; None for no name and for "none"."""
-        return None if not name or name == "none" else self.get(name, PairModel)
+        if not name or name == "none":
+            return None
+        return self.get(name, PairModel)
 
     def canonical(self, name: ModelName | str) -> ModelName:
-        """The key of a model, with the id of a run. InputError if it may not be loaded, or there is no such run."""
+        """The name, in which a run has its id. InputError if the model may not be loaded, or there is no such run."""
         model = ModelName.parse(name)
         self._check_name(model.name)
         if model.run_id is None:
@@ -104,14 +107,15 @@ class ModelCache:
     def is_here(self, name: ModelName | str) -> bool:
         """Whether the model needs no download: it is loaded, a run, random weights, or in the home folder."""
         model = ModelName.parse(name)
-        is_loaded = model.name in SHIPPED or any(loaded.name == model.name for loaded in self._models)
+        if model.name in SHIPPED or any(loaded.name == model.name for loaded in self._models):
+            return True
         if model.name in WORD_ENCODERS or model.name == GLOVE:
-            return is_loaded or has_glove(self.home)
+            return has_glove(self.home)
         base = CROSS_ENCODERS.get(model.name, model.name)
-        return is_loaded or model.run_id is not None or model.is_scratch or (self.home / "models" / base).is_dir()
+        return model.run_id is not None or model.is_scratch or (self.home / "models" / base).is_dir()
 
     def missing(self, names: Iterable[ModelName | str], data: str = "") -> list[str]:
-        """The models, and the sets that ``data`` joins, that can be used after a download alone, with their sizes."""
+        """The models, and the data sets in ``data``, that have to be downloaded first, with their sizes."""
         sizes: dict[str, str] = {}
         for name in names:
             with suppress(InputError):
@@ -124,7 +128,7 @@ class ModelCache:
         return [f"{name} ({size})" for name, size in sizes.items() if size]
 
     def _download_size(self, model: ModelName) -> str:
-        """The size of what opening a model would download, by the Hub's listing; "" if nothing."""
+        """The size of the files that opening a model would download, as the Hub lists them; "" if there are none."""
         if self.is_here(model) or model.name in WITH_THE_APP or not is_repo_id(model.name):
             return ""
         with suppress(InputError):
@@ -133,9 +137,9 @@ class ModelCache:
         if model.name in DOWNLOADS:
             return DOWNLOADS[model.name]
         try:
-            megabytes = hub.to_download(hub.Repo(model.name, "model"), partial(hub.pick_model, model.name))[1]
+            _, megabytes = hub.to_download(hub.Repo(model.name, "model"), partial(hub.pick_model, model.name))
         except FileNotFoundError:
-            # Opening the model will say so.
+            # The error is raised when the model is opened.
             return ""
         except OSError:
             return UNKNOWN
@@ -147,7 +151,7 @@ class ModelCache:
             if self.is_here(name):
                 continue
             key = self.canonical(name).weights
-            # Another thread may download it, as the app does when it starts in an empty home folder.
+            # Another thread may be downloading it, as the app does when it starts in an empty home folder.
             lock = self._locks.setdefault(key, threading.Lock())
             while lock.locked():
                 watch.check()
@@ -170,43 +174,46 @@ class ModelCache:
             watch.report(0, f"Loading {key}")
 
     def own_pooling(self, name: ModelName | str) -> str | None:
-        """The pooling in a name, or else that of the model; None if only a download would tell it."""
+        """The pooling in a name, or else the model's own; None if the model has to be downloaded first."""
         model = ModelName.parse(name)
+        if not self.is_here(model):
+            return None
         try:
-            name = ModelName(model.name, pooling=model.pooling)
-            return self.get(name, VectorModel).pooling if self.is_here(model) else None
+            return self.get(ModelName(model.name, pooling=model.pooling), VectorModel).pooling
         except InputError:
             return None
 
     def has(self, name: ModelName | str) -> bool:
-        """Whether the model is loaded, so that a request does not wait for it."""
+        """Whether the model is loaded, so that a request for it does not wait."""
         return ModelName.parse(name).weights in self._models
 
     def forget(self, model: ModelName) -> None:
-        """Drop a model whose files have changed or are gone."""
+        """Drop a model whose files were changed or deleted."""
         self._models.remove(lambda key: key.name == model.name)
 
     def drop_idle(self, seconds: float) -> None:
-        """Drop the models that nobody has asked for since so many seconds."""
-        is_idle = {name for name, at in self._last_use.copy().items() if time.monotonic() - at > seconds}
+        """Drop the models that were not used for this many seconds."""
+        idle = {name for name, used in self._last_use.copy().items() if time.monotonic() - used > seconds}
         before = len(self._models)
-        self._models.remove(lambda name: name in is_idle)
+        self._models.remove(lambda name: name in idle)
         if len(self._models) < before:
-            # The modules of a model refer to each other.
+            # The modules of a model refer to each other in cycles.
             gc.collect()
 
     def _open(self, name: ModelName) -> Model:
         self._last_use[name] = time.monotonic()
         if name.endpoint and self._models.get(name) is None:
-            # A slow server holds up nobody but those who ask for it.
-            self._models.put(name, (model := find_opener(name, self.home)[0].open(name), model_bytes(model)))
+            # Opened without a lock, so that a slow server delays only requests to it.
+            opener, _ = find_opener(name, self.home)
+            model = opener.open(name)
+            self._models.put(name, (model, model_bytes(model)))
             return model
-        # Other threads that ask for the same model wait here while it is loaded.
+        # Other threads that request the same model wait here while it is loaded.
         with self._locks.setdefault(name, threading.Lock()):
             entry = self._models.get(name)
             if entry is not None:
                 return entry[0]
-            # Files are downloaded outside of the lock of all loading: a slow server holds up its model alone.
+            # Files are downloaded before the common lock is taken, so that a slow server delays only its own model.
             opener, folder = find_opener(name, self.home)
             if folder is not None and folder.base:
                 ModelFolder.of(folder.base, self.home)
@@ -216,13 +223,13 @@ class ModelCache:
                 model = _with_batches(opener.open(name, folder=folder, home=self.home))
             has_evicted = self._models.put(name, (model, model_bytes(model)))
         if has_evicted:
-            # The modules of a model refer to each other.
+            # The modules of a model refer to each other in cycles.
             gc.collect()
         return model
 
 
 def _with_batches(model: Model) -> Model:
-    """The model, whose requests share batches if its weights are on this machine."""
+    """The model. Small requests to a local transformer share batches."""
     from sbert_app.services.models.batching import BatchingRunner
     from training.models.cross_encoder import CrossEncoder
     from training.models.encoder import Encoder
@@ -233,19 +240,19 @@ def _with_batches(model: Model) -> Model:
 
 
 def model_bytes(model: Model) -> int:
-    """The bytes of all arrays and tensors of a model; those that it shares count once."""
+    """The bytes of all arrays and tensors of a model. Shared memory counts once."""
     return sum(dict(_storages(model, set())).values())
 
 
 def _storages(value: Any, visited: set[int]) -> Iterator[tuple[int, int]]:
-    """Yields the address and the bytes of each array below ``value``, without ``visited`` objects."""
+    """Yields the address and the bytes of each array that ``value`` refers to, except ``visited`` objects."""
     import torch
 
     if id(value) in visited:
         return
     visited.add(id(value))
     if isinstance(value, torch.Tensor):
-        # Packed for oneDNN, it has no storage of its own.
+        # A tensor that is packed for oneDNN has no storage.
         if value.is_mkldnn:
             yield id(value), value.numel() * value.element_size()
         else:

@@ -1,4 +1,4 @@
-"""Function words (articles, pronouns, …) of some languages, and which language a text is in."""
+"""The function words (articles, pronouns, …) of some languages, and the detection of the language of a text."""
 
 import json
 import math
@@ -10,7 +10,7 @@ import py3langid
 
 from training.catalogue import read_asset
 
-# The least share of function words of its language in a text; English prose has about 0.4.
+# The least share of function words by which a text counts as written in a language; English prose has about 0.4.
 LANGUAGE_FROM = 0.15
 
 
@@ -22,33 +22,33 @@ def function_words() -> dict[str, frozenset[str]]:
 
 
 def stop_words(words: Iterable[str]) -> frozenset[str]:
-    """The function words of the languages of a text, by its words in lower case."""
+    """The function words of all languages in a text, given its words in lower case."""
     counts = Counter(words)
     total = max(1, counts.total())
     stopped: frozenset[str] = frozenset()
-    for own in function_words().values():
-        if sum(counts[word] for word in own) >= LANGUAGE_FROM * total:
-            stopped |= own
+    for of_language in function_words().values():
+        if sum(counts[word] for word in of_language) >= LANGUAGE_FROM * total:
+            stopped |= of_language
     return stopped
 
 
-# A model for many languages has a vocabulary of 100,000 sub-words and more; one with a smaller vocabulary was trained
-# on one language, for the built-in models English. py3langid tells the language of a text, and the model has to split
-# its words more than English ones: names alone do not make a text foreign. Of 45,886 English sentences (STSb, STS 2012,
-# 2014, 2016, SNLI) 19 are taken for foreign with these limits.
+# A multilingual model has a vocabulary of 100,000 sub-words and more. A model with a smaller vocabulary was trained on
+# one language, which is English for the built-in models. py3langid detects the language of a text. In addition, the
+# model has to split its words more than English words, as names alone do not make a text foreign. With these limits, 19
+# of 45,886 English sentences (STSb, STS 2012, 2014, 2016, SNLI) are taken for foreign.
 LANGUAGES: dict[str, str] = json.loads(read_asset("examples/languages.json"))
 LEAST_PROBABILITY = 0.5
 MULTILINGUAL = "paraphrase-multilingual-MiniLM-L12-v2"
-# The least sub-words in the vocabulary of a model for many languages.
+# The least sub-words in the vocabulary of a multilingual model.
 MULTILINGUAL_FROM = 60_000
-# The least sub-words for each word of a foreign text; English sentences have about 1.1.
+# The least sub-words per word in a foreign text; English sentences have about 1.1.
 FOREIGN_SPLIT = 1.25
 
 
 def other_language(text: str, subwords: int, vocabulary: int) -> str:
-    """The language of a text that a model for English was not trained on; "" for English and if unsure.
+    """The language of a text in which an English model was not trained; "" for English, and if it is uncertain.
 
-    ``subwords`` is the number of sub-words of the text, ``vocabulary`` that of the model.
+    ``subwords`` is the number of sub-words of the text, ``vocabulary`` the number of sub-words that the model knows.
     """
     if vocabulary > MULTILINGUAL_FROM or subwords < FOREIGN_SPLIT * len(text.split()):
         return ""
@@ -57,7 +57,9 @@ def other_language(text: str, subwords: int, vocabulary: int) -> str:
     # The scores are sums over the text. Divided by the root of its length, they give comparable probabilities.
     length = math.sqrt(len(text.encode()) or 1)
     probability = 1 / (1 + sum(math.exp((score - best) / length) for _, score in others))
-    return "" if code == "en" or probability < LEAST_PROBABILITY else LANGUAGES[code]
+    if code == "en" or probability < LEAST_PROBABILITY:
+        return ""
+    return LANGUAGES[code]
 
 
 @cache

@@ -1,10 +1,10 @@
-"""A threshold for a model on labelled pairs, and what the threshold of another model becomes under it.
+"""A threshold for a model on labelled pairs, and the equivalent of another model's threshold.
 
     was = ModelThreshold.parse("all-mpnet-base-v2@0.82")
     advice = advise(ModelName.parse("all-MiniLM-L6-v2"), load_data("stsb:dev"), open_model, home, was=was)
     print(advice.carried_sentence)
 
-Both models score the same pairs: without those that one of them was trained on or cannot score.
+Both models score the same pairs, without pairs that one of them was trained on or cannot score.
 """
 
 import math
@@ -33,7 +33,7 @@ from training.evaluation.thresholds import (
 from training.models.model import Model
 from training.names import ModelName
 
-# The pairs for those who have none yet, and what they are.
+# Example pairs for users who have none yet.
 EXAMPLE = "stsb:dev"
 ABOUT_EXAMPLE = (
     "STS benchmark, dev: 1,500 pairs from news, image captions and forums, CC BY-SA 4.0. They are not your texts: "
@@ -49,7 +49,7 @@ class ModelThreshold(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """InputError if there is no model or no number."""
+        """Reads NAME@0.82. InputError if the model or the number is missing."""
         name, _, number = text.rpartition("@")
         try:
             threshold = float(number)
@@ -62,7 +62,7 @@ class ModelThreshold(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ThresholdAdvice:
-    """The thresholds of a model on ``data``; ``carried`` is that of the model before, if there was one."""
+    """The thresholds of a model on ``data``. ``carried`` is the threshold of the earlier model, if there was one."""
 
     model: ModelName
     data: str
@@ -73,10 +73,11 @@ class ThresholdAdvice:
 
     @property
     def carried_sentence(self) -> str:
-        """A sentence on the earlier threshold and the thresholds with the same effect; "" if there was none."""
-        if self.was is None or self.carried is None:
+        """A sentence on the earlier threshold and its equivalents; "" if there was no earlier model."""
+        carried = self.carried
+        if self.was is None or carried is None:
             return ""
-        before, carried = f"{self.was.threshold:g} under {self.was.model.label}", self.carried
+        before = f"{self.was.threshold:g} under {self.was.model.label}"
         if not carried.accepted:
             return f"{before} accepts none of these pairs, so that nothing can be said of it"
         value, low, high = (100 * figure for figure in carried.precision)
@@ -90,10 +91,15 @@ class ThresholdAdvice:
 
     def to_dict(self) -> dict[str, Any]:
         """The advice as plain values."""
-        was = None if self.was is None else {"model": str(self.was.model), "threshold": self.was.threshold}
-        carried = None if self.carried is None else self.carried.to_dict()
-        own = {"model": str(self.model), "data": self.data, "was": was, "carried": carried}
-        return {**own, **self.decision.to_dict(), "sentence": self.carried_sentence, "notes": list(self.notes)}
+        return {
+            "model": str(self.model),
+            "data": self.data,
+            "was": self.was and {"model": str(self.was.model), "threshold": self.was.threshold},
+            "carried": self.carried and self.carried.to_dict(),
+            **self.decision.to_dict(),
+            "sentence": self.carried_sentence,
+            "notes": list(self.notes),
+        }
 
 
 def advise(
@@ -107,12 +113,12 @@ def advise(
     watch: Watch = UNWATCHED,
     keep_unknown: bool = False,
 ) -> ThresholdAdvice:
-    """Scores the pairs with the model and with the one before, which ``load`` opens, and chooses thresholds.
+    """Scores the pairs with the model and the earlier one, which ``load`` opens, and chooses thresholds.
 
-    Pairs with a text of which a model knows no token, unless ``keep_unknown``, and pairs whose score is not finite are
-    left out. InputError if a criterion is none, the pairs say no matches, or a model cannot be opened.
+    Pairs whose score is not finite are left out, and pairs with a text without known tokens unless ``keep_unknown``.
+    InputError if a criterion cannot be read, the pairs do not say which of them match, or a model cannot be opened.
     """
-    # A mistake is reported before anything is scored.
+    # Checked first, so that a mistake is reported before anything is scored.
     parse_criteria(criteria)
     names = [model] if was is None or was.model == model else [model, was.model]
     notes = list[str]()
@@ -120,7 +126,8 @@ def advise(
         rows, more = unread_pairs(name, rows, home, match_from)
         notes += more
     matches, meaning = match_labels(rows, match_from)
-    scores, is_left_out = dict[ModelName, tuple[str, np.ndarray]](), np.zeros(len(rows), bool)
+    scores: dict[ModelName, tuple[str, np.ndarray]] = {}
+    is_left_out = np.zeros(len(rows), bool)
     for number, name in enumerate(names, start=1):
         step = watch.stage(f"{number} of {len(names)}: {name.label}")
         scorer = load(name)
@@ -129,7 +136,8 @@ def advise(
         scores[name] = (similarity, values)
         unknown, note = without_score(scorer, rows.columns, [{similarity: values}], keep_unknown)
         is_left_out |= unknown
-        notes += [note] if note else []
+        if note:
+            notes.append(note)
     is_scored = ~is_left_out
     if len(set(matches[is_scored].tolist())) < 2:
         raise InputError(f"{rows.name}: the pairs that are left are of one kind, so that no threshold can be chosen")
@@ -138,7 +146,7 @@ def advise(
     decision = decide(values[is_scored], matches[is_scored], criteria, keys=keys)
     carried = None
     if was is not None:
-        before = scores[was.model][1][is_scored]
-        carried = carry_threshold(values[is_scored], matches[is_scored], before, was.threshold, keys)
+        _, before = scores[was.model]
+        carried = carry_threshold(values[is_scored], matches[is_scored], before[is_scored], was.threshold, keys)
     on_data = DataDecision(similarity, meaning, decision)
     return ThresholdAdvice(model, rows.name, on_data, was, carried, tuple(notes))

@@ -1,34 +1,38 @@
 """Quality against the size of the vectors, for every number of dimensions and every precision.
 
-A model's vectors are computed once; the first 384, 256, … 32 numbers of each are scaled to length 1 and stored in
-float32, bfloat16, int8 and binary (`training.quantization`). Quality is Spearman's ρ of the cosine of
-the stored vectors with the gold scores; all resamples of the bootstrap draw the same pairs, so that differences have
-intervals too. The time is that of an exact search by FAISS for one query, in one thread.
+A model's vectors are computed once. Their first 384, 256, … 32 dimensions are scaled to length 1 and stored in float32,
+bfloat16, int8 and binary (`training.quantization`). Quality is Spearman's ρ between the cosine of the stored vectors
+and the gold scores. All sizes are resampled with the same pairs, so that differences have intervals too. The time is
+the time of an exact search by FAISS for one query, in one thread.
 """
 
+import math
 import os
 import platform
 import statistics
 import time
 from dataclasses import dataclass
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sbert_app.formats import format_count
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from training.catalogue import SCORED
 from training.data.dataset import Dataset
 from training.errors import InputError
-from training.evaluation.bootstrap import Estimate, Statistic, correlation, resamples_for, sentence_keys
+from training.evaluation.bootstrap import Estimate, Statistic, correlation, sentence_keys
 from training.evaluation.metrics import why_undefined
 from training.evaluation.scoring import without_score
 from training.models.model import Model, VectorModel
+from training.models.texts import first_positions
 from training.pooling import normalize_rows
 from training.quantization import PRECISIONS, bytes_per_vector, quantize, ranges, restore
 from training.similarities import cosine
 
-# The numbers of dimensions below the model's own that are tried.
+# The numbers of dimensions that are tried, if they are below the model's own.
 DIMENSIONS = (1024, 768, 512, 384, 256, 128, 64, 32)
 SEARCHED = 50_000
 QUERIES = 15
@@ -40,7 +44,7 @@ MAX_PAIRS = 20_000
 
 @dataclass(frozen=True)
 class Cell:
-    """One size of the vectors: ρ ×100, its change against all dimensions in float32, and the time of a search."""
+    """One size of the vectors: ρ ×100, its change from all dimensions in float32, and the time of a search."""
 
     dimension: int
     precision: str
@@ -54,7 +58,7 @@ class Cell:
 class CostTable:
     """Every size of the vectors of a model on one data set, the largest first.
 
-    int8 is calibrated on the distinct ``sentences``. ``note`` counts the rows that are left out; "" if there are none.
+    int8 is calibrated on the distinct ``sentences``. ``note`` states how many rows are left out; "" if there are none.
     """
 
     model: str
@@ -75,27 +79,29 @@ class CostTable:
         return list(dict.fromkeys(cell.dimension for cell in self.cells))
 
     def smallest_within(self, points: float) -> Cell | None:
-        """The smallest size that is shown to lose at most ``points`` of ρ ×100 against the full vectors.
+        """The smallest size that loses at most ``points`` of ρ ×100 to the full vectors, by a non-inferiority test.
 
-        Shown is what the 95% interval of the change lies above (non-inferiority). None where no smaller size is.
+        The 95% interval of its change lies above −``points``. None if this holds for no smaller size.
         """
         near = [cell for cell in self.cells[1:] if cell.change.low >= -points]
         return min(near, key=lambda cell: (cell.bytes, -cell.rho.value), default=None)
 
 
 def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostTable:
-    """Measure every size. InputError if the model has no dense vectors, the data no gold scores, or ρ is undefined."""
+    """Measure every size. InputError for a model without dense vectors, data without gold scores, or undefined ρ."""
     if not isinstance(model, VectorModel):
         raise InputError(f"{model.name} is a {model.kind}, without dense sentence vectors; choose a bi-encoder")
     if data.kind != SCORED:
         raise InputError(f"{data.name} holds {data.kind}; this needs a score or a label for each pair")
     if len(data) > MAX_PAIRS:
         data = data.select(range(MAX_PAIRS))
-    place = {text: i for i, text in enumerate(dict.fromkeys(text for column in data.columns for text in column))}
+    texts = list(chain.from_iterable(data.columns))
+    distinct, rows = np.unique(first_positions(texts), return_inverse=True)
     watch.report(0, "Encoding")
-    vectors = model.encode(list(place), None, watch.on_progress, watch.should_stop)
-    pairs = np.array([[place[text] for text in column] for column in data.columns])
-    is_left_out, note = without_score(model, data.columns, [{"": cosine(*(vectors[rows] for rows in pairs))}])
+    vectors = model.encode([texts[row] for row in distinct], None, watch.on_progress, watch.should_stop)
+    # The rows of both sentences of each pair: (2, N).
+    pairs = rows.reshape(2, -1)
+    is_left_out, note = without_score(model, data.columns, [{"": cosine(vectors[pairs[0]], vectors[pairs[1]])}])
     if note:
         data = data.select(np.flatnonzero(~is_left_out).tolist())
         used, pairs = np.unique(pairs[:, ~is_left_out], return_inverse=True)
@@ -103,8 +109,9 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
         pairs = pairs.reshape(2, -1)
     gold = np.asarray(data.scores, dtype=np.float64)
     full = vectors.shape[1]
-    sizes = [(d, name) for d in [full, *(d for d in DIMENSIONS if d < full)] for name in PRECISIONS]
-    cells = list[Cell]()
+    dimensions = [full, *(dimension for dimension in DIMENSIONS if dimension < full)]
+    sizes = list(product(dimensions, PRECISIONS))
+    cells = []
     keys = sentence_keys(data.columns)
     reference: Statistic | None = None
     for number, (dimension, precision) in enumerate(sizes):
@@ -113,32 +120,43 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
         shortened = normalize_rows(vectors[:, :dimension])
         calibration = ranges(shortened)
         codes = quantize(shortened, precision, calibration)
-        scores = cosine(*(restore(codes[rows], precision, calibration) for rows in pairs))
-        if reference is None and (why := why_undefined(scores, gold)):
-            raise InputError(f"the correlation of {model.name} on {data.name} is {why}")
+        first, second = (restore(codes[rows], precision, calibration) for rows in pairs)
+        scores = cosine(first, second)
+        if reference is None:
+            why = why_undefined(scores, gold)
+            if why:
+                raise InputError(f"the correlation of {model.name} on {data.name} is {why}")
         rho = correlation(scores, gold, resamples=resamples_for(len(gold)), keys=keys)
         reference = reference or rho
-        size = bytes_per_vector(dimension, precision)
-        change = (rho - reference).estimate(100)
-        milliseconds = _search_milliseconds(shortened, precision)
-        cells.append(Cell(dimension, precision, size, rho.estimate(100), change, milliseconds))
+        cell = Cell(
+            dimension,
+            precision,
+            bytes_per_vector(dimension, precision),
+            rho=rho.estimate(100),
+            change=(rho - reference).estimate(100),
+            milliseconds=_search_milliseconds(shortened, precision),
+        )
+        cells.append(cell)
     return CostTable(model.name, data.name, len(data), len(vectors), tuple(cells), SEARCHED, describe_processor(), note)
 
 
 def describe_processor() -> str:
     """The processor's name and the number of cores that this process may use."""
+    name = ""
     file = Path("/proc/cpuinfo")
-    lines = file.read_text(encoding="utf-8", errors="replace").split("\n") if file.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    if file.is_file():
+        for line in file.read_text(encoding="utf-8", errors="replace").split("\n"):
+            if line.startswith("model name"):
+                name = line.partition(":")[2].strip()
+                break
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    name = next(iter(names), "") or platform.processor() or platform.machine()
-    return f"{name}, {cores} {'core' if cores == 1 else 'cores'}"
+    return f"{name or platform.processor() or platform.machine()}, {format_count(cores, 'core')}"
 
 
 def _search_milliseconds(vectors: np.ndarray, precision: str) -> float:
     """The median time in which FAISS finds the nearest of `SEARCHED` vectors to one query, in one thread.
 
-    The vectors (N, D) are repeated until there are so many: an exact search takes the same time whatever they are.
+    The vectors (N, D) are repeated up to that number, as the time of an exact search does not depend on their values.
     """
     import faiss
 
@@ -146,8 +164,10 @@ def _search_milliseconds(vectors: np.ndarray, precision: str) -> float:
     dimension = stored.shape[1]
     queries = stored[:QUERIES]
     if precision == "ubinary":
-        index: Any = faiss.index_binary_factory(8 * (-(-dimension // 8)), "BFlat")
-        stored, queries = (quantize(array, precision, stored[:2]) for array in (stored, queries))
+        # A binary index takes whole bytes.
+        index: Any = faiss.index_binary_factory(8 * math.ceil(dimension / 8), "BFlat")
+        stored = quantize(stored, precision, stored[:2])
+        queries = stored[:QUERIES]
     else:
         index = faiss.index_factory(dimension, FAISS_NAMES[precision], faiss.METRIC_INNER_PRODUCT)
         index.train(stored)

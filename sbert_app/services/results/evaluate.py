@@ -1,8 +1,8 @@
-"""The evaluation of a model on any data by name: what `sbert-lab evaluate` and the endpoint `evaluate` answer.
+"""The evaluation of a model on any data by name, for `sbert-lab evaluate` and the endpoint `evaluate`.
 
     evaluate("all-MiniLM-L6-v2", "stsb:test", home, models.get).figures["spearman"]["cosine"]
 
-What is wrong with the data or the threshold is reported before a model is loaded.
+Mistakes in the data or the threshold are reported before a model is loaded.
 """
 
 import time
@@ -36,10 +36,10 @@ class Evaluation:
 
     Attributes:
         kind: PAIRS (or triplets), THRESHOLD, RETRIEVAL or MTEB.
-        figures: what `scoring.evaluate`, `DataDecision.to_dict` or `evaluate_task` returned, as plain values.
-        notes: sentences on the data, and on what the model has learned from them.
-        models: the models that were loaded, the first one first.
-        texts: the columns that they have read; of RETRIEVAL the queries, then the documents.
+        figures: the plain values that `scoring.evaluate`, `DataDecision.to_dict` or `evaluate_task` returned.
+        notes: sentences on the data, and on its overlap with the training data of the model.
+        models: the models that were loaded, in this order.
+        texts: the columns that they have read; for RETRIEVAL the queries and the documents.
     """
 
     kind: str
@@ -62,14 +62,14 @@ def evaluate(
     """Evaluate a model on a data set by name.
 
     Args:
-        model: a name; for retrieval data also one that `load_retriever` takes.
+        model: a name; for retrieval data, any name that `load_retriever` takes.
         load: opens a model by its name.
-        threshold: criteria, parted by commas, for the similarity from which pairs are matches. It is chosen on one half
-            of the pairs and measured on the other.
+        threshold: criteria, separated by commas, by which the similarity is chosen from which pairs match. It is chosen
+            on one half of the pairs and measured on the other.
         match_from: the gold score from which a pair is a match, or the grade from which a document is relevant.
-        keep_unknown: whether pairs count that have a text of which the model knows no token.
+        keep_unknown: whether pairs count that have a text without known tokens.
 
-    Raises InputError if the data cannot be used in that way, or the model cannot be opened.
+    Raises InputError if the data cannot be used like this, or the model cannot be opened.
     """
     name = DataName.parse(data)
     models: list[Model] = []
@@ -116,7 +116,12 @@ def evaluate(
         watch=watch,
         keep_unknown=keep_unknown,
     )
-    names = {"model": models[0].name, "pooling": models[0].pooling, "data": dataset.name}
-    seconds = round(time.perf_counter() - started, 3)
-    figures = {**names, **advice.decision.to_dict(), "notes": advice.notes, "seconds": seconds}
+    figures = {
+        "model": models[0].name,
+        "pooling": models[0].pooling,
+        "data": dataset.name,
+        **advice.decision.to_dict(),
+        "notes": advice.notes,
+        "seconds": round(time.perf_counter() - started, 3),
+    }
     return Evaluation(THRESHOLD, figures, advice.notes, models, dataset.columns)

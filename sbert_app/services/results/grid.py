@@ -1,16 +1,17 @@
 """A grid of models × data sets, filled result by result. A failure is recorded and the others continue.
 
     grid = make_grid(["all-MiniLM-L6-v2", "tfidf"], ["stsb:test", "mine.csv"])
-    evaluate_grid(grid, models, home, watch)     in a task; others read the grid meanwhile
+    evaluate_grid(grid, models, home, watch)     in a task, while other threads read the grid
     grid.estimate("tfidf", "stsb:test", Metric())                       69.12 (66.24, 72.00)
 
-A result of the same model on the same data comes from HOME/cache/evaluation, with the speed that was measured then, by
-the fingerprints of both. A name is not enough: a run continues training, a folder is replaced, a file is edited. So a
-model is identified by its files (names, sizes, modification times), a data set by its sentences and gold scores.
+Results are cached in HOME/cache/evaluation by the fingerprints of model and data, with the speed that was measured. A
+name is not enough: a run continues training, a folder is replaced, a file is edited. So a model is identified by its
+files (names, sizes, modification times), and a data set by its sentences and gold scores.
 """
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -48,10 +49,10 @@ WARM_UP = (["A man plays the guitar."], ["Someone is making music."])
 
 @dataclass(eq=False)
 class ResultGrid:
-    """Results that one thread fills and others read, by model and data.
+    """Results by model and data. One thread fills the grid while others read it.
 
-    ``sizes`` are the pairs of each data set that could be read, ``failures`` the reasons why there is no estimate, and
-    ``overlaps`` the parts of the data that a model was trained on, where that is known.
+    ``sizes`` are the numbers of pairs of the data sets that could be read, ``failures`` the reasons why there is no
+    estimate, and ``overlaps`` the parts of the data that a model was trained on, if that is known.
     """
 
     models: list[str]
@@ -67,7 +68,7 @@ class ResultGrid:
         return len(self.results) + len(self.failures)
 
     def estimate(self, model: str, data: str, metric: Metric, unread: bool = False) -> Estimate | None:
-        """The estimate of one result, or of the mean over a row; ``unread``: on pairs that no model was trained on."""
+        """The estimate of one result, or of the mean over a row; ``unread`` uses pairs that no model was trained on."""
         if data != AVERAGE and not unread:
             result = self.results.get((model, data))
             return None if result is None else result.estimate(metric)
@@ -75,49 +76,69 @@ class ResultGrid:
         return None if statistic is None else statistic.estimate(100)
 
     def unread(self, data: str) -> list[int] | None:
-        """The pairs that no model of the grid was trained on and all can score; None where that is all of them."""
-        read = set().union(*(overlap.read for (_, name), overlap in self.overlaps.items() if name == data))
-        read.update(*(result.left_out for (_, name), result in list(self.results.items()) if name == data))
-        return [row for row in range(self.sizes[data]) if row not in read] if read else None
+        """The pairs that no model of the grid was trained on and that all can score; None if these are all pairs."""
+        excluded = set[int]()
+        for (_, name), of_model in self.overlaps.items():
+            if name == data:
+                excluded.update(of_model.read)
+        for (_, name), result in list(self.results.items()):
+            if name == data:
+                excluded.update(result.left_out)
+        if not excluded:
+            return None
+        return [row for row in range(self.sizes[data]) if row not in excluded]
 
     @property
     def left_out(self) -> list[str]:
-        """A sentence on the pairs that a model cannot score, for each result that has some."""
-        return [
-            f"{ModelName.parse(model).label} on {data_label(name)}: {format_count(len(result.left_out), 'pair')} left "
-            "out, of which it knows no token of a text or gives no finite score"
-            for (model, name), result in list(self.results.items())
-            if result.left_out
-        ]
+        """A sentence for each result with pairs that the model cannot score."""
+        sentences = []
+        for (model, name), result in list(self.results.items()):
+            if result.left_out:
+                sentences.append(
+                    f"{ModelName.parse(model).label} on {data_label(name)}: "
+                    f"{format_count(len(result.left_out), 'pair')} left out, of which it knows no token of a text or "
+                    "gives no finite score"
+                )
+        return sentences
 
     def speed(self, model: str) -> float | None:
-        """Distinct sentences per second, over the row."""
-        row = [result for (name, _), result in list(self.results.items()) if name == model]
-        seconds = sum(result.seconds for result in row)
-        return sum(result.num_sentences for result in row) / seconds if seconds else None
+        """Distinct sentences per second, over all data sets."""
+        sentences = 0
+        seconds = 0.0
+        for (name, _), result in list(self.results.items()):
+            if name == model:
+                sentences += result.num_sentences
+                seconds += result.seconds
+        return sentences / seconds if seconds else None
 
     def difference(self, a: str, b: str, data: str, metric: Metric) -> Difference | None:
         """The lead of ``a`` over ``b`` on the pairs that no model of the grid was trained on; None if it is unknown."""
-        first, second = (self._statistic(model, data, metric, unread=True) for model in (a, b))
-        return None if first is None or second is None else Difference.of(first, second)
+        first = self._statistic(a, data, metric, unread=True)
+        second = self._statistic(b, data, metric, unread=True)
+        if first is None or second is None:
+            return None
+        return Difference.of(first, second)
 
     def _statistic(self, model: str, data: str, metric: Metric, unread: bool) -> Statistic | None:
         names = averaged([name for name in self.data if name in self.sizes]) if data == AVERAGE else [data]
-        results = [result for name in names if (result := self.results.get((model, name))) is not None]
-        if not results or len(results) < len(names):
-            return None
-        if unread:
-            rows = [self.unread(name) for name in names]
-            if any(part is not None and len(part) < 2 for part in rows):
+        statistics = []
+        for name in names:
+            result = self.results.get((model, name))
+            if result is None:
                 return None
-            parts = zip(results, rows, strict=True)
-            results = [result if part is None else result.select(part) for result, part in parts]
-        statistics = [result.statistic(metric) for result in results]
-        return Statistic.mean(statistics) if data == AVERAGE else statistics[0]
+            rows = self.unread(name) if unread else None
+            if rows is not None:
+                if len(rows) < 2:
+                    return None
+                result = result.select(rows)
+            statistics.append(result.statistic(metric))
+        if data == AVERAGE:
+            return Statistic.mean(statistics) if statistics else None
+        return statistics[0]
 
 
 def make_grid(models: list[str], data: list[str]) -> ResultGrid:
-    """An empty grid. Raises InputError if it has no rows or columns, is too large, or a model has no name."""
+    """An empty grid. Raises InputError if it has no rows or columns, is too large, or a name cannot be read."""
     models = list(dict.fromkeys(text.strip() for text in models if text.strip()))
     data = list(dict.fromkeys(text.strip() for text in data if text.strip()))
     if not models or not data:
@@ -132,7 +153,7 @@ def make_grid(models: list[str], data: list[str]) -> ResultGrid:
 
 
 def evaluate_grid(grid: ResultGrid, models: ModelCache, home: Path, watch: Watch) -> ResultGrid:
-    """Fill the grid, one model after another. `Stopped` leaves the results so far in it."""
+    """Fill the grid, one model after another. `StoppedError` leaves the results so far in it."""
     datasets = {}
     for name in grid.data:
         watch.report(0, f"Reading {data_label(name)}")
@@ -151,12 +172,14 @@ def evaluate_grid(grid: ResultGrid, models: ModelCache, home: Path, watch: Watch
                 grid.failures[model, name] = summary_of(error)
                 continue
             scored, _ = result.measured(data)
-            if why := why_undefined(next(iter(scored.scores.values())), scored.gold):
+            why = why_undefined(next(iter(scored.scores.values())), scored.gold)
+            if why:
                 grid.failures[model, name] = why
-            else:
-                grid.results[model, name] = result
-                if (overlap := overlap_with(ModelName.parse(model), data, home)) is not None:
-                    grid.overlaps[model, name] = overlap
+                continue
+            grid.results[model, name] = result
+            read = overlap_with(ModelName.parse(model), data, home)
+            if read is not None:
+                grid.overlaps[model, name] = read
     return grid
 
 
@@ -173,9 +196,9 @@ def load_scored_pairs(name: str, home: Path) -> Dataset:
 
 
 def with_scores(data: Dataset) -> Dataset:
-    """Turn labelled pairs into scored ones: 5 for a match, 2.5 for a neutral pair, 0 for any other.
+    """Turn labelled pairs into scored pairs: 5 for a match, 2.5 for a neutral pair, 0 for any other.
 
-    InputError if the labels do not say which pairs match (`match_labels`).
+    InputError if it is unclear which labels are matches (`match_labels`).
     """
     if data.kind != LABELLED:
         return data
@@ -190,21 +213,22 @@ def with_scores(data: Dataset) -> Dataset:
 def evaluate_one(spec: ModelName, data: Dataset, models: ModelCache, watch: Watch) -> EvalResult:
     """Evaluate one model on one data set, from the cache if possible. InputError if the model cannot be loaded.
 
-    Pairs with a text of which the model knows no token, or a score that is not finite, have NaN.
+    The score is NaN if the model knows no token of a text, or its score is not finite.
     """
     model_key = fingerprint(models.get(spec, VectorModel)) if spec.endpoint else model_fingerprint(spec, models.home)
     key = f"{model_key}-{data_fingerprint(data)}"
     cache = DiskCache(models.home / "cache" / "evaluation", MAX_BYTES)
-    arrays = cache.get_arrays(key)
-    # There may be more similarities by now.
-    if arrays is not None and any({"gold", "cost", *names} == set(arrays) for names in ([SCORE], SIMILARITIES)):
-        gold, (count, seconds) = arrays.pop("gold"), arrays.pop("cost").tolist()
+    arrays = cache.get_arrays(key) or {}
+    # An entry of an earlier version may lack a similarity.
+    if set(arrays) in ({"gold", "cost", SCORE}, {"gold", "cost", *SIMILARITIES}):
+        gold = arrays.pop("gold")
+        count, seconds = arrays.pop("cost").tolist()
         return EvalResult(arrays, gold, int(count), seconds, from_cache=True, keys=sentence_keys(data.columns))
     model = models.get(spec, Model)
     result = timed_scores(model, data, watch)
     is_left_out, _ = without_score(model, data.columns, [result.scores])
     scores = {name: np.where(is_left_out, np.float32(np.nan), values) for name, values in result.scores.items()}
-    # A failure of an endpoint may pass.
+    # Scores that are not finite are not cached: an endpoint may fail only for a while.
     if all(np.isfinite(values).all() for values in result.scores.values()):
         cost = np.array([result.num_sentences, result.seconds])
         cache.put_arrays(key, {**scores, "gold": result.gold, "cost": cost})
@@ -223,7 +247,7 @@ def timed_scores(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> EvalR
     return EvalResult(scores, gold, report.sentences, report.seconds, keys=sentence_keys(data.columns))
 
 
-# Increase it when the same model would give other scores, such as after a change of a baseline's tokens.
+# Increased when the same model gives other scores, such as after a change of a baseline's tokens.
 VERSION = "2"
 # About 2,000 results.
 MAX_BYTES = 100 << 20
@@ -237,52 +261,65 @@ def model_fingerprint(model: ModelName, home: Path) -> str:
 
 def data_fingerprint(data: Dataset) -> str:
     """The key of the sentences and the gold scores."""
-    return digest([*(text for column in data.columns for text in column), *map(repr, data.scores or ())])
+    return digest([*chain.from_iterable(data.columns), *map(repr, data.scores or ())])
 
 
 def _files(model: ModelName, home: Path) -> list[str]:
-    """A text for each file of a model; none where the code alone decides."""
+    """A text for each file of a model; none if the model has no files."""
     _, folder = find_opener(model, home)
     if folder is not None:
-        return [*_stat(folder.path), *(_stat(ModelFolder.of(folder.base, home).path) if folder.base else ())]
-    # The name alone says what the model is, such as a file of word vectors, or a path after a prefix.
-    paths = [glove_folder(home).path] if model.name == GLOVE else [Path(model.name), Path(model.name.partition(":")[2])]
-    return next((_stat(path) for path in map(Path.expanduser, paths) if path.name and path.exists()), [])
+        stats = _stat(folder.path)
+        if folder.base:
+            stats += _stat(ModelFolder.of(folder.base, home).path)
+        return stats
+    # The model may be a file, such as one of word vectors, with or without a prefix before its path.
+    paths = [Path(model.name), Path(model.name.partition(":")[2])]
+    if model.name == GLOVE:
+        paths = [glove_folder(home).path]
+    for path in map(Path.expanduser, paths):
+        if path.name and path.exists():
+            return _stat(path)
+    return []
 
 
 def _stat(path: Path) -> list[str]:
-    """The names, sizes and modification times of a folder's files, or of a file and those that share its stem."""
+    """The names, sizes and modification times of a folder's files, or of a file and others with the same stem."""
+    stats = []
     try:
-        same_stem = (file for file in path.parent.iterdir() if file.name.startswith(path.stem))
-        files = path.rglob("*") if path.is_dir() else same_stem
-        stats = [(file, file.stat()) for file in sorted(files) if file.is_file()]
+        folder = path if path.is_dir() else path.parent
+        for file in sorted(folder.rglob("*") if path.is_dir() else folder.iterdir()):
+            if file.is_file() and (path.is_dir() or file.name.startswith(path.stem)):
+                stat = file.stat()
+                stats.append(f"{file.name} {stat.st_size} {stat.st_mtime_ns}")
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
-    return [f"{file.name} {stat.st_size} {stat.st_mtime_ns}" for file, stat in stats]
+    return stats
 
 
 def trained_on(model: ModelName, home: Path) -> list[Dataset]:
-    """The rows that a model has learned from, with those of the runs that it started from.
+    """The training data of a model, and of the runs that it started from.
 
-    Built-in cross-encoders state them, runs have them in their configs, and there are none for other models. Sets of
-    the Hub and deleted files are left out.
+    It is known for built-in cross-encoders and for runs; other models have none. Data from the Hub and deleted files
+    are left out.
     """
     rows: list[Dataset] = []
     ids = set[str]()
-    # Configs that someone has edited may form a ring.
+    # Edited configs may form a cycle.
     while model.run_id is not None and (run_id := find_run(model.run_id, home)) not in ids:
         ids.add(run_id)
         config = RunStore(home).get(run_id).config
         names = DataName.parse_joined(config.train_data)
         if not any(name.hub_parts or (name.built_in and name.built_in.repo) for name in names):
-            # It may be an upload that was deleted.
+            # An upload may have been deleted.
             with suppress(UserFacingError):
                 rows[:0] = [training_data(*part, config.seed, home) for part in config.parts]
         model = ModelName.parse(config.base)
-    return [training_data("stsb:train", "regression", home=home), *rows] if model.name in CROSS_ENCODERS else rows
+    if model.name in CROSS_ENCODERS:
+        rows.insert(0, training_data("stsb:train", "regression", home=home))
+    return rows
 
 
 def overlap_with(model: ModelName, data: Dataset, home: Path) -> Overlap | None:
-    """The part of ``data`` that a model has learned from; None where that is unknown."""
+    """The part of ``data`` that a model was trained on; None if its training data is unknown."""
     rows = trained_on(model, home)
     return overlap(data, rows, default_encode(home)) if rows else None

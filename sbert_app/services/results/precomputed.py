@@ -1,9 +1,9 @@
-"""The tables that ship: models in ``assets/evaluation.json``, systems made here in ``assets/systems.json``, and the
-figures of Reimers & Gurevych (EMNLP 2019) in ``assets/paper.json``.
+"""The tables that ship: models in ``assets/evaluation.json``, our own systems in ``assets/systems.json``, and the
+results of Reimers & Gurevych (EMNLP 2019) in ``assets/paper.json``.
 
 Correlations are ×100. Differences are of Spearman ρ under the cosine, each pair of models once, in table order.
-`scripts/measure_evaluation.py` writes the first from a `ResultGrid`, as the page would measure it, and
-`scripts/measure_systems.py` the second, whose models do not ship.
+`scripts/measure_evaluation.py` writes the first table from a `ResultGrid`, as the page would measure it, and
+`scripts/measure_systems.py` writes the second, whose models do not ship.
 """
 
 import statistics
@@ -36,14 +36,14 @@ Numbers = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class PrecomputedResults:
-    """Results that a file has in place of a `ResultGrid`.
+    """Results from a file, with the methods of a `ResultGrid`.
 
     Attributes:
-        sizes: the pairs of each data set.
+        sizes: the number of pairs of each data set.
         speeds: distinct sentences of STSb test per second, by model.
         figures: estimates by model, data set, statistic and similarity.
         differences: a `Difference` by data set, first and second model.
-        measured: the day, ISO 8601.
+        measured: the day of the measurement, ISO 8601.
     """
 
     sizes: Annotated[Mapping[str, int], Field(validation_alias="data")]
@@ -73,7 +73,7 @@ class PrecomputedResults:
         return self.speeds.get(model)
 
     def difference(self, a: str, b: str, data: str, metric: Metric) -> Difference | None:
-        """The difference of two models, which the file has for Spearman ρ under the cosine only."""
+        """The difference of two models, which the file has only for Spearman ρ under the cosine."""
         stored = self.differences.get(data, {}) if metric == Metric() else {}
         if b in stored.get(a, {}):
             return Difference(*stored[a][b])
@@ -84,16 +84,17 @@ class PrecomputedResults:
 def shipped_scores(home: Path) -> tuple[Dataset, dict[ModelName, EvalResult], str]:
     """The pairs of `SCORED_DATA`, results of a few models, and when and where `scripts/measure_examples.py` made them.
 
-    The speed of a model is that of the table that ships, so that each page states the same.
-    InputError if the data cannot be loaded.
+    The speed of a model is taken from the table that ships, so that all pages state the same. InputError if the data
+    cannot be loaded.
     """
     data = load_data(SCORED_DATA, home)
     speeds = read_document(SHIPPED, PrecomputedResults).speeds
     with np.load(SHIPPED_SCORES) as arrays:
         scores_of: dict[str, dict[str, np.ndarray]] = {}
-        for key in (key for key in arrays if "/" in key):
-            model, _, name = key.rpartition("/")
-            scores_of.setdefault(model, {})[name] = arrays[key]
+        for key, array in arrays.items():
+            model, slash, name = key.rpartition("/")
+            if slash:
+                scores_of.setdefault(model, {})[name] = array
         origin = str(arrays["made"])
     gold = np.asarray(data.scores, dtype=np.float64)
     results = {}
@@ -109,12 +110,12 @@ def shipped_scores(home: Path) -> tuple[Dataset, dict[ModelName, EvalResult], st
 
 @dataclass(frozen=True)
 class System:
-    """A system of ours or of the paper.
+    """One of our own systems or of the paper's.
 
     Attributes:
         figures: Spearman ρ ×100 of the cosine by data set, one for each seed in the same order.
-        made_of: the data that a system of ours was trained on, in words.
-        std: the deviation over ten seeds that the paper states, whose figures are means.
+        made_of: the training data of one of our own systems, in words.
+        std: the standard deviation over ten seeds that the paper states for its means.
         speed: sentences per second.
     """
 
@@ -129,7 +130,7 @@ class System:
         return statistics.fmean(self._by_seed(data))
 
     def deviation(self, data: Iterable[str]) -> float | None:
-        """The standard deviation over seeds; of a single figure the one that is stated, if any."""
+        """The standard deviation over seeds; for a single figure the stated one, if there is one."""
         values = self._by_seed(data)
         return statistics.stdev(values) if len(values) > 1 else self.std
 
@@ -138,7 +139,8 @@ class System:
         return len(next(iter(self.figures.values())))
 
     def _by_seed(self, data: Iterable[str]) -> list[float]:
-        return [statistics.fmean(figures) for figures in zip(*(self.figures[name] for name in data), strict=True)]
+        figures = [self.figures[name] for name in data]
+        return [statistics.fmean(of_seed) for of_seed in zip(*figures, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -158,15 +160,17 @@ PAPER_COLUMNS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb:test", "sick
 PAPER_SIZES = {"sts12": 3_108, "sts13": 1_500, "sts14": 3_750, "sts15": 3_000, "sts16": 1_186, "stsb:test": 1_379}
 
 
-# Table 1 has models without STS training data on the test sets of STS12–16, STSb and SICK-R. Table 2 has STSb test
-# alone, and some models that were trained on STSb. The speeds are those of Table 7 on an Intel i7-5820K, the fastest.
+# Table 1 has models without STS training data on the test sets of STS12–16, STSb and SICK-R. Table 2 has only STSb
+# test, and some models that were trained on STSb. The speeds are the highest of Table 7, on an Intel i7-5820K.
 TABLE_1, TABLE_2 = read_document(asset("paper.json"), dict[str, list[System]]).values()
 FIRST = "Table 1"
 PAPER_TABLES = {"none": [], FIRST: TABLE_1, "Tables 1 and 2": TABLE_1 + TABLE_2}
 
 
 def paper_column(data: str, size: int | None) -> str | None:
-    """The column of the paper for a data set, by its name, or by the name and size of a file; else None."""
-    named = next((column for column in PAPER_COLUMNS if data in (column, f"{column}:test")), None)
+    """The column of the paper for a data set, by its name, or by the name and size of a file; None if there is none."""
+    for column in PAPER_COLUMNS:
+        if data in (column, f"{column}:test"):
+            return column
     stem = data.replace("\\", "/").rpartition("/")[2].partition(".")[0].lower()
-    return named or (stem if PAPER_SIZES.get(stem) == size is not None else None)
+    return stem if size is not None and PAPER_SIZES.get(stem) == size else None

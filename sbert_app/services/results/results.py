@@ -3,8 +3,9 @@
 `EvalResult` is one model on one data set: the scores of every pair, and correlations with their intervals. `AVERAGE` is
 an additional column, the mean over the data sets without the development sets (STSb train and dev).
 
-A ranking tests all pairs of systems by Holm's procedure (1979) at 5% together: the probability that any claim is false
-stays below that. A system lies below all that are significantly better, and above all that are significantly worse.
+A ranking tests all pairs of systems at a family-wise error rate of 5%, by Holm's procedure (1979): the probability that
+any of its claims is false is at most 5%. A system ranks below all systems that are significantly better, and above all
+that are significantly worse.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ STATISTICS = {"spearman": "Spearman ρ", "pearson": "Pearson r"}
 
 
 class Metric(NamedTuple):
-    """A key of `SIMILARITIES`, and one of `STATISTICS`, the correlations with the gold scores."""
+    """A key of `SIMILARITIES`, and a key of `STATISTICS`, the correlation with the gold scores."""
 
     similarity: str = "cosine"
     statistic: str = "spearman"
@@ -34,10 +35,10 @@ class Metric(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class EvalResult:
-    """The scores of N pairs under each similarity, float32 (N,); a cross-encoder has `SCORE` alone.
+    """The scores of N pairs under each similarity, float32 (N,); a cross-encoder has only `SCORE`.
 
-    The model read ``num_sentences`` distinct sentences in so many ``seconds``. Intervals allow for sentences that pairs
-    share by the ``keys`` of the pairs (`sentence_keys`).
+    The model read ``num_sentences`` distinct sentences in ``seconds``. The ``keys`` of the pairs (`sentence_keys`) let
+    intervals take into account that pairs share sentences.
     """
 
     scores: dict[str, np.ndarray]
@@ -50,12 +51,14 @@ class EvalResult:
 
     @cached_property
     def left_out(self) -> list[int]:
-        """The pairs without a score, NaN: the model knows no token of a text, or gives no finite number."""
+        """The pairs whose score is NaN: the model knows no token of a text, or its score is not finite."""
         return np.flatnonzero(np.isnan(next(iter(self.scores.values())))).tolist()
 
     def measured(self, data: Dataset) -> tuple[EvalResult, Dataset]:
-        """The result and its pairs without those that have no score."""
-        return (self._scored, data.select(self._rows)) if self.left_out else (self, data)
+        """The result and the data without pairs that have no score."""
+        if not self.left_out:
+            return self, data
+        return self._scored, data.select(self._rows)
 
     @cached_property
     def _rows(self) -> list[int]:
@@ -72,13 +75,13 @@ class EvalResult:
         return replace(self, scores=scores, gold=self.gold[rows], keys=keys, _statistics={})
 
     def scores_by(self, similarity: str) -> np.ndarray:
-        """The scores under a similarity; a cross-encoder's only scores under any. (N,) float32."""
-        return self.scores[similarity] if similarity in self.scores else self.scores[SCORE]
+        """The scores under a similarity, float32 (N,); the only scores of a cross-encoder under any similarity."""
+        return self.scores[similarity if similarity in self.scores else SCORE]
 
     def statistic(self, metric: Metric) -> Statistic:
-        """The correlation in -1..1, NaN where the scores or the gold scores are constant.
+        """The correlation from -1 to 1; NaN if the scores or the gold scores are constant.
 
-        Resample r is the same for every model. Pairs without a score are left out.
+        Resamples draw the same pairs for every model. Pairs without a score are left out.
         """
         if self.left_out:
             return self._scored.statistic(metric)
@@ -98,7 +101,7 @@ class EvalResult:
             return statistic.estimate(100)
         scores = self.scores_by(metric.similarity)
         interval = bootstrap_interval(scores, self.gold, metric.statistic, keys=self.keys)
-        return Estimate(*(100 * figure for figure in (statistic.value, interval.low, interval.high)))
+        return Estimate(100 * statistic.value, 100 * interval.low, 100 * interval.high)
 
 
 AVERAGE = "average"
@@ -106,18 +109,18 @@ DEVELOPMENT_SETS = ("stsb:train", "stsb:dev")
 
 
 def averaged(data: Sequence[str]) -> list[str]:
-    """The data sets that enter the average; none if fewer than two would."""
+    """The data sets that enter the average; none if there are fewer than two."""
     test_sets = [name for name in data if name not in DEVELOPMENT_SETS]
     return test_sets if len(test_sets) > 1 else []
 
 
 def data_label(name: str) -> str:
-    """The name in tables; a path without its folders."""
+    """The name in tables, in which a path has no folders."""
     return DataName.parse(name).label
 
 
 class Standing(NamedTuple):
-    """The bounds of the rank of a system, from 1. A ``tied`` system cannot be told apart from the first."""
+    """The bounds of the rank of a system, from 1. A ``tied`` system does not differ significantly from the first."""
 
     name: str
     tied: bool
@@ -126,10 +129,11 @@ class Standing(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """Standings, best first, with the confidence that row > column, which is None where two cannot be compared.
+    """Standings, best first, and the confidence that the system of a row is better than the system of a column.
 
-    The confidence is 1 − p / 2 of a two-sided test, not the probability that one run is better than one of the other.
-    ``p_values`` are corrected by Holm's procedure over all pairs of systems; the better system comes first.
+    The confidence is 1 − p / 2 of a two-sided test, not the probability that a single run is better; None if the two
+    cannot be compared. ``p_values`` are corrected by Holm's procedure over all pairs of systems, and have the better
+    system first.
     """
 
     standings: list[Standing]
@@ -138,42 +142,57 @@ class Ranking(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether any two can be compared."""
+        """Whether any two systems can be compared."""
         return any(value is not None for row in self.above for value in row)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Each standing, with the confidence that it is above each other system."""
+        """Each standing as JSON values, with the confidence that it is better than each other system."""
         names = [standing.name for standing in self.standings]
-        rows = zip(self.standings, self.above, strict=True)
-        return [{**standing._asdict(), "above": dict(zip(names, row, strict=True))} for standing, row in rows]
+        values = []
+        for standing, row in zip(self.standings, self.above, strict=True):
+            values.append({**standing._asdict(), "above": dict(zip(names, row, strict=True))})
+        return values
 
 
 def rank(names: Sequence[str], compare: Callable[[str, str], tuple[float, float] | None]) -> Ranking:
-    """The standing of each of ``names``, which are best first.
+    """The ranking of ``names``, which are sorted by quality, best first.
 
-    ``compare`` gives the lead of the first of two over the second, and the two-sided p-value.
+    ``compare`` returns the lead of one system over another, and the two-sided p-value; None if it is unknown.
     """
-    comparisons = {pair: result for pair in combinations(names, 2) if (result := compare(*pair))}
-    p_values = holm({pair: p_value for pair, (_, p_value) in comparisons.items()})
-    better = {
-        pair if comparisons[pair][0] > 0 else pair[::-1] for pair, p_value in p_values.items() if p_value <= ALPHA
-    }
-    standings = [
-        Standing(
+    leads = {}
+    raw_p_values = {}
+    confidences = {}
+    for a, b in combinations(names, 2):
+        comparison = compare(a, b)
+        if comparison is None:
+            continue
+        lead, p_value = comparison
+        leads[a, b] = lead
+        raw_p_values[a, b] = p_value
+        confidence = 1 - p_value / 2 if lead > 0 else p_value / 2
+        confidences[a, b] = confidence
+        confidences[b, a] = 1 - confidence
+    p_values = holm(raw_p_values)
+    # The pairs (better, worse) that differ significantly.
+    better = set()
+    for (a, b), p_value in p_values.items():
+        if p_value <= ALPHA:
+            better.add((a, b) if leads[a, b] > 0 else (b, a))
+    standings = []
+    for name in names:
+        standing = Standing(
             name,
-            (names[0], name) not in better,
-            1 + sum((other, name) in better for other in names),
-            len(names) - sum((name, other) in better for other in names),
+            tied=(names[0], name) not in better,
+            highest=1 + sum((other, name) in better for other in names),
+            lowest=len(names) - sum((name, other) in better for other in names),
         )
-        for name in names
-    ]
-    above = {pair: 1 - p_value / 2 if lead > 0 else p_value / 2 for pair, (lead, p_value) in comparisons.items()}
-    above |= {pair[::-1]: 1 - confidence for pair, confidence in above.items()}
-    return Ranking(standings, [[above.get((row, column)) for column in names] for row in names], p_values)
+        standings.append(standing)
+    above = [[confidences.get((row, column)) for column in names] for row in names]
+    return Ranking(standings, above, p_values)
 
 
 def holm(p_values: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
-    """The p-values that Holm's procedure corrects, from the least on: p · (number left), and none below one before."""
+    """The p-values, corrected by Holm's procedure: the i-th least of n by the factor n − i, and never decreasing."""
     corrected = dict[tuple[str, str], float]()
     least = 0.0
     for pair in sorted(p_values, key=lambda pair: p_values[pair]):

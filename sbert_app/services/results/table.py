@@ -1,7 +1,7 @@
-"""The table: a row for each model, a column for each data set; below them systems made here, and the paper's rows.
+"""The table: a row for each model, a column for each data set, followed by our own systems and the rows of the paper.
 
-It is shown on the page, and a text to paste: Markdown, LaTeX, CSV. The best are in bold, and rows below them state
-their source.
+The table is shown on the page, and can be copied as Markdown, LaTeX or CSV. The best values are bold, and rows from
+elsewhere state their source.
 """
 
 import csv
@@ -29,7 +29,7 @@ from training.names import ModelName
 from training.similarities import SIMILARITIES
 
 SEMEVAL = ("sts12", "sts13", "sts14", "sts15", "sts16")
-# Stands after an estimate on pairs from the model's training data.
+# Marks an estimate on pairs from the model's training data.
 MARK = "†"
 Results = ResultGrid | PrecomputedResults
 
@@ -46,8 +46,8 @@ class TableRow:
 
     Attributes:
         trained_on: the columns with pairs from the model's training data.
-        deviations: those over seeds, by column.
-        made_of: the training data of a system of our own.
+        deviations: the standard deviation over seeds, by column.
+        made_of: the training data of one of our own systems.
     """
 
     model: str
@@ -64,8 +64,8 @@ class TableRow:
 class ResultTable:
     """A table of results.
 
-    ``best`` has the models with the highest printed value of each column, without those that were trained on it. The
-    systems and the paper's rows take no part. ``overlaps`` are sentences on the data that models have read.
+    ``best`` has, for each column, the models with the highest printed value among those that were not trained on it.
+    Systems and the paper's rows are not compared. ``overlaps`` are sentences on the data that models have read.
     """
 
     metric: Metric
@@ -78,38 +78,41 @@ class ResultTable:
 
 
 def tabulate(results: Results, metric: Metric, papers: str = FIRST) -> ResultTable:
-    """The table of results under one metric; under Spearman ρ of the cosine also systems and the paper's rows."""
-    names = [*results.data, *([AVERAGE] if averaged_of(results) else [])]
+    """The table of results under one metric. For Spearman ρ of the cosine it includes systems and the paper's rows."""
+    names = [*results.data]
+    if averaged_of(results):
+        names.append(AVERAGE)
     columns = [TableColumn(name, data_label(name), results.sizes.get(name)) for name in names]
-    rows = [
-        TableRow(
+    rows = []
+    for model in results.models:
+        row = TableRow(
             model,
             ModelName.parse(model).label,
-            {name: results.estimate(model, name, metric) for name in names},
-            {name: reason for name in names if (reason := results.failures.get((model, name)))},
-            results.speed(model),
+            estimates={name: results.estimate(model, name, metric) for name in names},
+            failures={name: results.failures[model, name] for name in names if (model, name) in results.failures},
+            speed=results.speed(model),
             trained_on=frozenset(name for name in names if _was_trained_on(results, model, name)),
         )
-        for model in results.models
-    ]
-    best: dict[str, set[str]] = {}
-    for name in names:
-        unseen = [row.model for row in rows if name not in row.trained_on]
-        estimates = ((model, results.estimate(model, name, metric, unread=True)) for model in unseen)
-        values = {model: round(x.value, 2) for model, x in estimates if x and not isnan(x.value)}
-        best[name] = {model for model, value in values.items() if len(rows) > 1 and value == max(values.values())}
-    overlaps = [
-        f"{ModelName.parse(model).label}: {overlap}"
-        for (model, _), overlap in results.overlaps.items()
-        if overlap.shared or overlap.near
-    ]
-    if metric != Metric():
-        return ResultTable(metric, columns, rows, [], [], best, overlaps)
+        rows.append(row)
+    best: dict[str, set[str]] = {name: set() for name in names}
+    if len(rows) > 1:
+        for name in names:
+            values = {}
+            for row in rows:
+                estimate = results.estimate(row.model, name, metric, unread=True)
+                if name not in row.trained_on and estimate and not isnan(estimate.value):
+                    values[row.model] = round(estimate.value, 2)
+            best[name] = {model for model, value in values.items() if value == max(values.values())}
+    overlaps = []
+    for (model, _), overlap in results.overlaps.items():
+        if overlap.shared or overlap.near:
+            overlaps.append(f"{ModelName.parse(model).label}: {overlap}")
+    system_rows = []
+    paper_rows = []
     paper = PAPER_TABLES[papers]
-    systems = shipped_systems() if paper else []
-    system_rows, paper_rows = (
-        [row for system in part if (row := _reported_row(results, system)).estimates] for part in (systems, paper)
-    )
+    if metric == Metric() and paper:
+        system_rows = _reported_rows(results, shipped_systems())
+        paper_rows = _reported_rows(results, paper)
     return ResultTable(metric, columns, rows, system_rows, paper_rows, best, overlaps)
 
 
@@ -124,18 +127,27 @@ def _was_trained_on(results: Results, model: str, name: str) -> bool:
     return any(paper_column(data, results.sizes.get(data)) in SEMEVAL for data in sets)
 
 
-def _reported_row(results: Results, system: System) -> TableRow:
-    """A row of other measurements under our columns, with an average only if it has all data sets."""
-    own = {name: paper_column(name, results.sizes.get(name)) or name for name in results.data}
-    columns = {name: [key] for name, key in own.items() if key in system.figures}
+def _reported_rows(results: Results, systems: Sequence[System]) -> list[TableRow]:
+    """The rows of systems that were measured elsewhere. They have an average only if they have all data sets."""
+    keys = {name: paper_column(name, results.sizes.get(name)) or name for name in results.data}
     names = averaged_of(results)
-    if names and all(name in columns for name in names):
-        columns[AVERAGE] = [own[name] for name in names]
-    deviations = {name: system.deviation(keys) for name, keys in columns.items()}
-    estimates = {name: Estimate(system.mean(keys), nan, nan) for name, keys in columns.items()}
-    label = system.label
-    made_of = system.made_of
-    return TableRow(label, label, estimates, {}, system.speed, deviations=deviations, made_of=made_of)
+    rows = []
+    for system in systems:
+        columns = {name: [key] for name, key in keys.items() if key in system.figures}
+        if names and all(name in columns for name in names):
+            columns[AVERAGE] = [keys[name] for name in names]
+        if columns:
+            row = TableRow(
+                system.label,
+                system.label,
+                estimates={name: Estimate(system.mean(of_name), nan, nan) for name, of_name in columns.items()},
+                failures={},
+                speed=system.speed,
+                deviations={name: system.deviation(of_name) for name, of_name in columns.items()},
+                made_of=system.made_of,
+            )
+            rows.append(row)
+    return rows
 
 
 def averaged_of(results: Results) -> list[str]:
@@ -145,12 +157,17 @@ def averaged_of(results: Results) -> list[str]:
 
 def rank_models(results: Results, data: str, metric: Metric, models: Sequence[str] | None = None) -> Ranking:
     """The ranking of models on a data set, or on average, by the paired bootstrap on pairs that none was trained on."""
-    estimates = {model: results.estimate(model, data, metric, unread=True) for model in models or results.models}
-    values = {model: estimate.value for model, estimate in estimates.items() if estimate and not isnan(estimate.value)}
+    values = {}
+    for model in models or results.models:
+        estimate = results.estimate(model, data, metric, unread=True)
+        if estimate and not isnan(estimate.value):
+            values[model] = estimate.value
 
     def compare(a: str, b: str) -> tuple[float, float] | None:
         difference = results.difference(a, b, data, metric)
-        return None if difference is None else (difference.points, difference.p_value)
+        if difference is None:
+            return None
+        return difference.points, difference.p_value
 
     return rank(sorted(values, key=lambda name: -values[name]), compare)
 
@@ -164,10 +181,15 @@ _LATEX = str.maketrans(
 def markdown(table: ResultTable) -> str:
     """A GitHub table with the metric and the intervals."""
     heads = [_plain(column.label) for column in table.columns]
-    lines = [f"| {_metric(table)} | {' | '.join(heads)} | sentences/s |", "|---" + "|---:" * (len(heads) + 1) + "|"]
+    lines = [
+        f"| {_metric(table)} | {' | '.join(heads)} | sentences/s |",
+        "|---" + "|---:" * (len(heads) + 1) + "|",
+    ]
     for row, source in _rows(table):
         cells = [_with_interval(row, name, table, "**{}**", " ({:.1f}–{:.1f})") for name in _names(table)]
-        label = _plain(row.label) + (f" *({_plain(source)})*" if source else "")
+        label = _plain(row.label)
+        if source:
+            label += f" *({_plain(source)})*"
         lines.append(f"| {label} | {' | '.join(cells)} | {_speed(row)} |")
     return "\n".join(lines)
 
@@ -175,8 +197,13 @@ def markdown(table: ResultTable) -> str:
 def latex(table: ResultTable) -> str:
     """A booktabs tabular."""
     heads = " & ".join(_tex(column.label) for column in table.columns)
-    lines = [f"% {_metric(table)}; in brackets the 95% interval", rf"\begin{{tabular}}{{l{'r' * len(table.columns)}r}}"]
-    lines += [r"\toprule", rf"Model & {heads} & sentences/s \\", r"\midrule"]
+    lines = [
+        f"% {_metric(table)}; in brackets the 95% interval",
+        rf"\begin{{tabular}}{{l{'r' * len(table.columns)}r}}",
+        r"\toprule",
+        rf"Model & {heads} & sentences/s \\",
+        r"\midrule",
+    ]
     heading = ""
     for row, source in _rows(table):
         if source != heading:
@@ -190,16 +217,20 @@ def latex(table: ResultTable) -> str:
 
 
 def as_csv(table: ResultTable) -> str:
-    """A line for each model; three columns for each data set: value, low, high."""
+    """A line for each model, with three columns for each data set: value, low, high."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    labels = [column.label + end for column in table.columns for end in ("", " low", " high")]
-    writer.writerow(["model", "source", *map(without_formula, labels), "sentences per second"])
+    head = ["model", "source"]
+    for column in table.columns:
+        label = without_formula(column.label)
+        head += [label, f"{label} low", f"{label} high"]
+    writer.writerow([*head, "sentences per second"])
     for row, source in _rows(table):
-        estimates = [row.estimates.get(name) or Estimate(nan, nan, nan) for name in _names(table)]
-        numbers = ["" if isnan(number) else f"{number:.2f}" for estimate in estimates for number in estimate]
-        speed = "" if row.speed is None else f"{row.speed:.0f}"
-        writer.writerow([without_formula(row.label), source or "measured", *numbers, speed])
+        cells = [without_formula(row.label), source or "measured"]
+        for name in _names(table):
+            for number in row.estimates.get(name) or Estimate(nan, nan, nan):
+                cells.append("" if isnan(number) else f"{number:.2f}")
+        writer.writerow([*cells, "" if row.speed is None else f"{row.speed:.0f}"])
     return out.getvalue().rstrip("\n")
 
 
@@ -207,12 +238,11 @@ FORMATS: dict[str, Callable[[ResultTable], str]] = {"Markdown": markdown, "LaTeX
 
 
 def _rows(table: ResultTable) -> list[tuple[TableRow, str]]:
-    """Every row and its source, which is "" for those that were measured."""
-    return [
-        *((row, "") for row in table.rows),
-        *((row, f"SBERT Lab, trained on {row.made_of}") for row in table.system_rows),
-        *((row, PAPER) for row in table.paper_rows),
-    ]
+    """Every row and its source; "" for rows that were measured."""
+    rows = [(row, "") for row in table.rows]
+    rows += [(row, f"SBERT Lab, trained on {row.made_of}") for row in table.system_rows]
+    rows += [(row, PAPER) for row in table.paper_rows]
+    return rows
 
 
 def _names(table: ResultTable) -> list[str]:
@@ -228,9 +258,13 @@ def _with_interval(row: TableRow, name: str, table: ResultTable, bold: str, boun
     if estimate is None or isnan(estimate.value):
         return "–"
     value = f"{estimate.value:.2f}"
-    value += MARK if name in row.trained_on else ""
-    value = bold.format(value) if row.model in table.best[name] and row in table.rows else value
-    return value if isnan(estimate.low) else value + bounds.format(estimate.low, estimate.high)
+    if name in row.trained_on:
+        value += MARK
+    if row.model in table.best[name] and row in table.rows:
+        value = bold.format(value)
+    if not isnan(estimate.low):
+        value += bounds.format(estimate.low, estimate.high)
+    return value
 
 
 def _speed(row: TableRow) -> str:

@@ -5,8 +5,8 @@ stratified k-fold cross-validation, as in the paper (SentEval has test sets for 
 strength (1/C) is selected on the training part of each fold, never on the rows that are scored. The features of a pair
 of sentences are |u − v| and u * v.
 
-The data are a file with labels, the genres of the STS benchmark (news, captions, forums), or the training splits of the
-tasks of section 5 on the Hub.
+The data is a file with labels, the genres of the STS benchmark (news, captions, forums), or the training split of a
+task of section 5 on the Hub.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,10 +42,9 @@ from training.sources.resolve import stsb_folder
 if TYPE_CHECKING:
     from training.models.model import Vectors
 
-
 FOLDS = 10
 SEED = 0
-# The mean squared norm of the features, about 1 for each dimension of a small encoder.
+# The mean squared norm of the features, about 1 per dimension of a small encoder.
 MEAN_SQUARED_NORM = 400.0
 C_VALUES = (0.01, 0.1, 1.0)
 MAX_ROWS = 50_000
@@ -53,9 +53,9 @@ MAX_CLASSES = 100
 
 @dataclass(frozen=True)
 class ClassificationData:
-    """Sentences, in one column, or pairs of sentences, in two, each with a class.
+    """Sentences in one column, or pairs of sentences in two, each with a class.
 
-    ``pairs`` are rows that are related, such as the two sentences of a pair.
+    ``pairs`` are pairs of related rows, such as the two sentences of a pair.
     """
 
     name: str
@@ -73,16 +73,16 @@ class ClassificationData:
 
     @property
     def groups(self) -> np.ndarray:
-        """The group of each row, int (N,): that of related rows and of rows that share a sentence."""
+        """The group of each row, int (N,). Related rows, and rows that share a sentence, are in one group."""
         return sentence_groups(self.columns, self.pairs)
 
 
 @dataclass(frozen=True)
 class TransferScore:
-    """The accuracies of the folds in 0–1.
+    """The accuracies of the folds, from 0 to 1.
 
     ``majority`` is the accuracy of always predicting the largest class. ``seconds`` are the times to encode, and to fit
-    and score. ``note`` counts the rows that are left out; "" if there are none.
+    and score. ``note`` states how many rows are left out; "" if there are none.
     """
 
     model: str
@@ -114,37 +114,42 @@ def read_labelled(path: Path | str) -> ClassificationData:
 
 
 def _labelled(reading: TableReading, cells: dict[str, list[Any]], label: str | None = None) -> ClassificationData:
-    """The rows of a table in memory; the ``label`` is the column that the reading says by default."""
-    name, texts, label = reading.name, reading.sentences, label or reading.target
-    if not texts or label not in cells:
+    """The labelled rows of a table in memory. The ``label`` column is the target of the reading by default."""
+    name = reading.name
+    label = label or reading.target
+    if not reading.sentences or label not in cells:
         raise InputError(f"{name} has the columns {', '.join(cells)}; it needs sentence and label, or a pair and label")
-    columns = [["" if cell is None else str(cell).strip() for cell in cells[column]] for column in (*texts, label)]
-    # Each row is its texts and, last, its class.
+    columns = []
+    for column in (*reading.sentences, label):
+        columns.append(["" if cell is None else str(cell).strip() for cell in cells[column]])
+    # Each row has its texts, followed by its class.
     rows = list(zip(*columns, strict=True))
     complete = [row for row in rows if all(row) and row[-1].lower() not in (*MISSING, "-1")]
-    dropped = len(rows) - len(complete)
-    notes = [f"{format_count(dropped, 'row')} without text or label left out"] if dropped else []
+    notes = []
+    if len(complete) < len(rows):
+        notes.append(f"{format_count(len(rows) - len(complete), 'row')} without text or label left out")
     if len(complete) > MAX_ROWS:
         notes.append(f"the first {MAX_ROWS:,} of {len(complete):,} rows")
         complete = complete[:MAX_ROWS]
     sizes = Counter(row[-1] for row in complete)
     if len(sizes) > MAX_CLASSES:
         raise InputError(f"{name} has {len(sizes):,} different labels; at most {MAX_CLASSES} can be classes")
-    if single := sorted(label for label, size in sizes.items() if size < 2):
+    single = sorted(label for label, size in sizes.items() if size < 2)
+    if single:
         notes.append(f"classes with a single row left out: {', '.join(single[:5])}")
     if len(sizes) - len(single) < 2:
         raise InputError(f"{name} does not have two classes of at least two rows each, which a classifier needs")
     usable = [row for row in complete if row[-1] not in single]
-    *text_columns, labels = (list(column) for column in zip(*usable, strict=True))
+    *text_columns, labels = map(list, zip(*usable, strict=True))
     return ClassificationData(name, tuple(text_columns), labels, tuple(notes))
 
 
 def score_transfer(model: Model, data: ClassificationData, watch: Watch = UNWATCHED) -> TransferScore:
     """Cross-validate a model on a task. There are fewer folds than `FOLDS` if a class has fewer rows.
 
-    Rows of one group (`ClassificationData.groups`) are in one fold: a near-duplicate of a test row among the training
-    rows would make the task one of recognition. Rows of which the model knows no token, or gives no numbers, are left
-    out. InputError if the model has no sentence vectors, or fewer than two classes of two rows remain.
+    Rows of one group (`ClassificationData.groups`) are in one fold, as a near-duplicate of a test row in the training
+    data would make the task easier. Rows without known tokens, or with vectors that are not finite, are left out.
+    InputError if the model has no sentence vectors, or fewer than two classes of two rows remain.
     """
     if not isinstance(model, VectorModel | SparseModel):
         raise InputError(f"a {model.kind} has no sentence embeddings")
@@ -153,7 +158,7 @@ def score_transfer(model: Model, data: ClassificationData, watch: Watch = UNWATC
     encoded = time.perf_counter()
     classes, targets = np.unique(np.array(data.labels)[is_usable], return_inverse=True)
     sizes = np.bincount(targets)
-    # A classifier that is fitted without one of two classes has nothing to tell apart.
+    # A classifier cannot be fitted to a single class.
     if (sizes >= 2).sum() < 2:
         raise InputError(f"fewer than two classes of two rows remain: {note}")
     folds = max(2, min(FOLDS, int(sizes.min())))
@@ -171,26 +176,26 @@ def score_transfer(model: Model, data: ClassificationData, watch: Watch = UNWATC
 
 
 def _splits(targets: np.ndarray, groups: np.ndarray, folds: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields rows to train and rows to test, stratified by class and without dividing a group."""
+    """Yields the training and the test rows of each fold, stratified by class and without dividing a group."""
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
-    # Without groups the folds are the same, and made many times faster.
+    # Without groups the folds are the same, and are made many times faster.
     is_grouped = len(np.unique(groups)) < len(groups)
-    splitter = (StratifiedGroupKFold if is_grouped else StratifiedKFold)(folds, shuffle=True, random_state=SEED)
-    return splitter.split(targets, targets, groups if is_grouped else None)
+    kind = StratifiedGroupKFold if is_grouped else StratifiedKFold
+    return kind(folds, shuffle=True, random_state=SEED).split(targets, targets, groups if is_grouped else None)
 
 
 def _features(
     model: VectorModel | SparseModel, data: ClassificationData, watch: Watch
 ) -> tuple[Vectors, np.ndarray, str]:
-    """(N, D) of sentences, (N, 2D) of pairs, scaled by one factor to a mean squared norm of ``MEAN_SQUARED_NORM``.
+    """The features of usable rows, which rows are usable, bool (rows,), and a sentence on the other rows.
 
-    They are those of the usable rows, bool (rows,), which are returned with a sentence on the others.
+    Features are (N, D) for sentences and (N, 2D) for pairs, scaled to a mean squared norm of ``MEAN_SQUARED_NORM``.
     """
     from scipy import sparse
 
     watch.report(0.0, "Encoding")
-    texts = [text for column in data.columns for text in column]
+    texts = list(chain.from_iterable(data.columns))
     vectors = sentence_vectors(model, texts, on_progress=watch.on_progress, should_stop=watch.should_stop)
     if len(data.columns) == 2:
         u = vectors[: len(data)]
@@ -215,9 +220,12 @@ def _fit(features: Vectors, targets: np.ndarray) -> Any:
     has_rows = np.bincount(targets[~held_out], minlength=int(targets.max()) + 1) > 0
     best = C_VALUES[1]
     if held_out.any() and has_rows.all():
-        inside = (features[~held_out], targets[~held_out])
-        outside = (features[held_out], targets[held_out])
-        best = max(C_VALUES, key=lambda c: LogisticRegression(C=c, max_iter=300).fit(*inside).score(*outside))
+
+        def accuracy(c: float) -> float:
+            classifier = LogisticRegression(C=c, max_iter=300).fit(features[~held_out], targets[~held_out])
+            return float(classifier.score(features[held_out], targets[held_out]))
+
+        best = max(C_VALUES, key=accuracy)
     return LogisticRegression(C=best, max_iter=300).fit(features, targets)
 
 
@@ -247,7 +255,7 @@ def load_task(name: str, home: Path) -> ClassificationData:
     if name not in TRANSFER_TASKS:
         raise InputError(f"there is no task {name!r}; choose {', '.join(TRANSFER_TASKS)}")
     task = TRANSFER_TASKS[name]
-    # Cross-validation makes its own test rows from the training split.
+    # Cross-validation takes its test rows from the training split.
     columns = read_dataset(task.repo, (), "train", list, home).columns
     reading = TableReading.of(task.title, {column: cells[:HEAD_ROWS] for column, cells in columns.items()})
     return _labelled(reading, columns, task.label)
@@ -263,7 +271,7 @@ SECOND = 6
 def sentences_by_genre(home: Path) -> ClassificationData:
     """The distinct sentences of STSb dev, each with its genre. Sentences that occur in two genres are left out.
 
-    The sentences of a pair are related rows: many are near-duplicates.
+    The sentences of a pair are related rows, as many of them are near-duplicates.
     """
     genres: dict[str, set[str]] = {}
     rows = _rows(home)
@@ -271,8 +279,11 @@ def sentences_by_genre(home: Path) -> ClassificationData:
         for sentence in (row[FIRST], row[SECOND]):
             genres.setdefault(sentence, set()).add(NAMES[row[GENRE]])
     genre_of = {sentence: names.pop() for sentence, names in genres.items() if len(names) == 1}
-    place = {sentence: i for i, sentence in enumerate(genre_of)}
-    pairs = [(place[row[FIRST]], place[row[SECOND]]) for row in rows if {row[FIRST], row[SECOND]} <= place.keys()]
+    place = {sentence: number for number, sentence in enumerate(genre_of)}
+    pairs = []
+    for row in rows:
+        if row[FIRST] in place and row[SECOND] in place:
+            pairs.append((place[row[FIRST]], place[row[SECOND]]))
     return ClassificationData("STSb dev by genre", (list(genre_of),), list(genre_of.values()), pairs=tuple(pairs))
 
 

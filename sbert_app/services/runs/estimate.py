@@ -2,7 +2,7 @@
 
 Combinations that cannot work are rejected, with the nearest alternative. Data on this machine is loaded and transformed
 for the objective, so that the number of rows is exact and the notes describe the transformation. The size of a data set
-of the Hub is that in `training.catalogue`.
+on the Hub is taken from `training.catalogue`.
 
 The duration follows from the newest run of the same kind on this machine. Without such a run it is unknown until the
 run itself has made some steps (`training.progress`).
@@ -29,12 +29,20 @@ from training.objectives.base import HELD_OUT, hold_out
 from training.sources.resolve import find_run, has_glove
 from training.trainer.config import Part, RunConfig
 
-# The time to load data and model, where a run has not recorded it.
+# The time to load data and model, for a run that has not recorded it.
 STARTING_SECONDS = 3.0
-# The settings of runs of the same kind.
+# The settings that runs of the same kind have in common.
 SETTINGS_OF_SPEED = (
-    *("base", "objective", "train_data", "eval_data", "mine_negatives"),
-    *("max_length", "dtype", "head", "mini_batch_size", "lora_rank"),
+    "base",
+    "objective",
+    "train_data",
+    "eval_data",
+    "mine_negatives",
+    "max_length",
+    "dtype",
+    "head",
+    "mini_batch_size",
+    "lora_rank",
 )
 
 
@@ -43,10 +51,10 @@ class RunEstimate:
     """The estimate of a run.
 
     Attributes:
-        rows: the number of rows, as ``steps`` None if the data has to be downloaded first.
+        rows: the number of rows; None, as ``steps``, if the data has to be downloaded first.
         columns: the number of sentences in a row.
         kind: the form of the rows: scored pairs, triplets …
-        rows_of_parts: the rows of each part of the config, where they are known.
+        rows_of_parts: the number of rows of each part of the config, if it is known.
     """
 
     config: RunConfig
@@ -58,34 +66,38 @@ class RunEstimate:
 
     @property
     def steps(self) -> int | None:
-        if self.config.max_steps is not None or self.rows is None:
-            return self.config.max_steps
-        batches = [math.ceil(rows / self.config.batch_size) for rows in self.rows_of_parts or (self.rows,)]
-        return self.config.total_steps(sum(self.config.steps_of_parts(batches)))
+        config = self.config
+        if config.max_steps is not None or self.rows is None:
+            return config.max_steps
+        batches = [math.ceil(rows / config.batch_size) for rows in self.rows_of_parts or (self.rows,)]
+        return config.total_steps(sum(config.steps_of_parts(batches)))
 
 
 def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
     """The estimate of a run. Raises InputError if its data or its base cannot be used, with an alternative."""
     home = store.home
     objective = config.objective_class
-    runs: dict[str, Run] = {}
-    for model in filter(None, (config.base, config.teacher)):
-        if (run_id := ModelName.parse(model).run_id) is not None:
-            runs[model] = store.get(find_run(run_id, home))
-            if not runs[model].has_model:
-                raise InputError(f"{model} has no model yet; let it run until its first evaluation, or choose another")
-    if config.base in runs and runs[config.base].is_cross_encoder and not objective.scores_pairs:
-        raise InputError(
-            f"{config.base} is a cross-encoder, which {config.objective} cannot train; choose a bi-encoder"
-        )
+    for model in (config.base, config.teacher):
+        run_id = ModelName.parse(model).run_id if model else None
+        if run_id is None:
+            continue
+        run = store.get(find_run(run_id, home))
+        if not run.has_model:
+            raise InputError(f"{model} has no model yet; let it run until its first evaluation, or choose another")
+        if model == config.base and run.is_cross_encoder and not objective.scores_pairs:
+            raise InputError(f"{model} is a cross-encoder, which {config.objective} cannot train; choose a bi-encoder")
     dev_names = _pair_sets(config.eval_data)
     for name in dev_names:
         form, _ = _open(name, home, "dev")
         if objective.scores_pairs:
             objective.rows.check(str(name), form, objective.name)
-    parts = [_estimate_part(part, config, home) for part in config.parts]
-    notes = [note for part in parts for note in part.notes]
-    names = [name for part in config.parts for name in DataName.parse_joined(part.data)]
+    parts = []
+    notes: list[str] = []
+    names: list[DataName] = []
+    for part in config.parts:
+        parts.append(_estimate_part(part, config, home))
+        notes += parts[-1].notes
+        names += DataName.parse_joined(part.data)
     # The overlap with a set that has yet to be downloaded is unknown.
     if not any(map(is_on_hub, names)):
         stamps = tuple(map(_stamp, (*dev_names, *names)))
@@ -95,54 +107,66 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
     if config.mine_negatives:
         columns = 3
         kind = TRIPLETS
-    # A cross-encoder reads a row's sentences as one.
-    columns = 1 if objective.scores_pairs else columns
+    if objective.scores_pairs:
+        # A cross-encoder reads the sentences of a row as one.
+        columns = 1
     rows = tuple(part.rows for part in parts if part.rows is not None)
     total = sum(rows) if len(rows) == len(parts) else None
     return RunEstimate(config, total, columns, kind, (*notes, *_preparation(config, home)), rows)
 
 
 def _estimate_part(part: Part, config: RunConfig, home: Path) -> RunEstimate:
-    """The transformed rows of one part of the config.
+    """The estimate of one part of the config.
 
-    The size of a set on the Hub is known for a whole training split of which each row is used.
+    The number of rows of a set on the Hub is known only if the objective uses each row of a whole split.
     """
-    names = DataName.parse_joined(part.data)
-    # Rows are held out of the first set.
-    held_out = [config.eval_data == HELD_OUT and part == config.parts[0] and name == names[0] for name in names]
-    opened = [_transformed(name, part, config.seed, home, held) for name, held in zip(names, held_out, strict=True)]
-    sets = [data for _, data in opened if data is not None]
-    if len(sets) == len(names):
-        data = join(sets)
-        prefix = f"{data.name}, by {part.objective}: " if len(config.parts) > 1 else ""
-        notes = tuple(prefix + note for note in data.notes)
-        return RunEstimate(config, len(data), len(data.columns), data.kind, notes)
-    rows = [len(data) for data in sets]
-    remote = [(name, form) for name, (form, data) in zip(names, opened, strict=True) if data is None]
-    for name, form in remote:
-        size = name.built_in and name.built_in.splits[name.split or next(iter(name.built_in.splits))].rows
-        rows += [size] if size and part.facts.rows.example(form)[1] else []
-    note = "is downloaded from the Hub when the run starts, unless it was before"
-    notes = tuple(f"{name} {note}" for name, _ in remote)
-    kind = remote[0][1]
-    total = sum(rows) if len(rows) == len(names) else None
-    return RunEstimate(config, total, part.facts.rows.example(kind)[0], kind, notes)
+    sets = []
+    sizes: list[int | None] = []
+    notes = []
+    remote_form = ""
+    # Rows are held out of the first set of the first part.
+    is_held_out = config.eval_data == HELD_OUT and part == config.parts[0]
+    for name in DataName.parse_joined(part.data):
+        form, data = _transformed(name, part, config.seed, home, is_held_out and not sizes)
+        if data is not None:
+            sets.append(data)
+            sizes.append(len(data))
+            continue
+        remote_form = remote_form or form
+        notes.append(f"{name} is downloaded from the Hub when the run starts, unless it was before")
+        _, uses_all_rows = part.facts.rows.example(form)
+        size = None
+        if name.built_in and uses_all_rows:
+            size = name.built_in.splits[name.split or next(iter(name.built_in.splits))].rows or None
+        sizes.append(size)
+    if remote_form:
+        known = [size for size in sizes if size is not None]
+        rows = sum(known) if len(known) == len(sizes) else None
+        columns, _ = part.facts.rows.example(remote_form)
+        return RunEstimate(config, rows, columns, remote_form, tuple(notes))
+    data = join(sets)
+    prefix = f"{data.name}, by {part.objective}: " if len(config.parts) > 1 else ""
+    return RunEstimate(config, len(data), len(data.columns), data.kind, tuple(prefix + note for note in data.notes))
 
 
 def _preparation(config: RunConfig, home: Path) -> list[str]:
-    """Notes on the work of a run before its first step, which is not part of the estimated time."""
-    needs_glove = config.base in WORD_ENCODERS and not has_glove(home)
-    notes = {
-        f"{config.base} takes its word vectors from GloVe, 76 MB from the package index when the run starts; without "
-        "it they are random": needs_glove,
-        f"hard negatives are mined by {config.base} before the first step; rows without one are left out, so there may "
-        "be fewer": config.mine_negatives,
-        f"the teacher {config.teacher} computes the targets before the first step": config.teacher,
-        f"each evaluation encodes all documents of {config.eval_data}, which is not part of the estimate": (
-            DataName.parse(config.eval_data or "").is_retrieval
-        ),
-    }
-    return [note for note, is_due in notes.items() if is_due]
+    """Notes on work of the run that is not part of the estimated time."""
+    notes = []
+    if config.base in WORD_ENCODERS and not has_glove(home):
+        notes.append(
+            f"{config.base} takes its word vectors from GloVe, 76 MB from the package index when the run starts; "
+            "without it they are random"
+        )
+    if config.mine_negatives:
+        notes.append(
+            f"hard negatives are mined by {config.base} before the first step; rows without one are left out, so there "
+            "may be fewer"
+        )
+    if config.teacher:
+        notes.append(f"the teacher {config.teacher} computes the targets before the first step")
+    if DataName.parse(config.eval_data or "").is_retrieval:
+        notes.append(f"each evaluation encodes all documents of {config.eval_data}, which is not part of the estimate")
+    return notes
 
 
 @lru_cache(maxsize=64)
@@ -151,22 +175,30 @@ def _overlaps(
 ) -> list[str]:
     """Notes on the overlap of each evaluation set with the training data, all of which is on this machine.
 
-    A form asks at each change of a setting, so that the result is cached until the ``stamps`` of the files change.
+    The form asks at every change of a setting, so the result is cached until the ``stamps`` of the files change.
     """
-    sets = [_transformed(name, part, seed, home)[1] for part in parts for name in DataName.parse_joined(part.data)]
-    learned = [data for data in sets if data is not None]
-    return [str(overlap(data, learned)) for data in dev_data(eval_data, home)]
+    training = []
+    for part in parts:
+        for name in DataName.parse_joined(part.data):
+            _, data = _transformed(name, part, seed, home)
+            if data is not None:
+                training.append(data)
+    return [str(overlap(data, training)) for data in dev_data(eval_data, home)]
 
 
 def is_on_hub(name: DataName) -> bool:
-    """Whether a set is a built-in one of the Hub."""
+    """Whether a data set is one of the built-in ones that come from the Hub."""
     return bool(name.built_in and name.built_in.repo)
 
 
 def dev_data(eval_data: str | None, home: Path) -> list[Dataset]:
     """The parts of the evaluation data that are on this machine."""
-    sets = [_open(name, home, "dev")[1] for name in _pair_sets(eval_data)]
-    return [data for data in sets if data is not None]
+    sets = []
+    for name in _pair_sets(eval_data):
+        _, data = _open(name, home, "dev")
+        if data is not None:
+            sets.append(data)
+    return sets
 
 
 def _pair_sets(eval_data: str | None) -> tuple[DataName, ...]:
@@ -179,7 +211,7 @@ def _pair_sets(eval_data: str | None) -> tuple[DataName, ...]:
 def _transformed(
     name: DataName, part: Part, seed: int, home: Path, held_out: bool = False
 ) -> tuple[str, Dataset | None]:
-    """The form of a set, and its rows for the objective, less those held out. InputError if there can be none."""
+    """The form of a set, and its rows for the objective without held-out ones. InputError if they do not fit it."""
     form, data = _open(name, home, "train")
     part.facts.rows.check(str(name), form, part.facts.name)
     if data is not None and held_out:
@@ -188,7 +220,7 @@ def _transformed(
 
 
 def _open(name: DataName, home: Path, split: str) -> tuple[str, Dataset | None]:
-    """The form of a set in words, and its rows; None for one on the Hub. InputError if there is no such set."""
+    """The form of a set in words, and its rows; None if it is on the Hub. InputError if there is no such set."""
     if name.built_in and is_on_hub(name):
         check_split(name, name.built_in)
         return name.built_in.form, None
@@ -197,18 +229,21 @@ def _open(name: DataName, home: Path, split: str) -> tuple[str, Dataset | None]:
 
 
 def _stamp(name: DataName) -> float:
-    """The modification time of a file; 0 for a set."""
+    """The modification time of a file; 0 for a named set."""
     return name.path.stat().st_mtime if name.path.is_file() else 0.0
 
 
 @lru_cache(maxsize=8)
 def _load(name: DataName, home: Path, split: str, stamp: float) -> Dataset:
-    """Load a set, or a file again when its ``stamp`` has changed."""
+    """Load a set. A file is loaded again when its ``stamp`` has changed."""
     return load_one(name, home, split)
 
 
 class TrainingRate(NamedTuple):
-    """The speed of training on this machine, its ``source`` in words, and the time of the start and of the test."""
+    """The speed of training on this machine, and its ``source`` in words.
+
+    ``other_seconds`` is the time until the first step and for the final test.
+    """
 
     sentences_per_second: float
     evaluation_seconds: float
@@ -233,9 +268,10 @@ def known_rate(config: RunConfig, runs: Sequence[Run]) -> TrainingRate | None:
     its batches are at most twice as large or small.
     """
     for run in runs:
+        if any(getattr(run.config, name) != getattr(config, name) for name in SETTINGS_OF_SPEED):
+            continue
         rates = [event["sentences_per_second"] for event in run.events if event["kind"] == "train"]
-        is_same_kind = all(getattr(run.config, name) == getattr(config, name) for name in SETTINGS_OF_SPEED)
-        if is_same_kind and 0.5 <= run.config.batch_size / config.batch_size <= 2 and len(rates) > 1:
+        if 0.5 <= run.config.batch_size / config.batch_size <= 2 and len(rates) > 1:
             evaluations = [event["seconds"] for event in run.events if event["kind"] == "eval"]
             source = f"the rate of “{run.name}”, {median(rates):,.0f} sentences/s on {run.progress.device}"
             return TrainingRate(median(rates), median(evaluations), source, _other_seconds(run))
@@ -245,7 +281,10 @@ def known_rate(config: RunConfig, runs: Sequence[Run]) -> TrainingRate | None:
 def _other_seconds(run: Run) -> float:
     """The seconds of a run besides steps and evaluations: until its first step, and for the test of its best model."""
     times = {event.get("state") or event["kind"]: event.get("t") or 0.0 for event in run.events}
-    test = times["test"] - times["eval"] if {"test", "eval"} <= times.keys() else 0.0
-    running = times.get(State.RUNNING)
     started = run.record.started
-    return test + (STARTING_SECONDS if running is None or started is None else max(0.0, running - started))
+    seconds = STARTING_SECONDS
+    if State.RUNNING in times and started is not None:
+        seconds = max(0.0, times[State.RUNNING] - started)
+    if "test" in times and "eval" in times:
+        seconds += times["test"] - times["eval"]
+    return seconds

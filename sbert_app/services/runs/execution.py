@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("sbert_lab.run")
 
-# It writes only to log.txt, as the command line prints one line.
+# The traceback goes only to log.txt, as the command line prints a single line.
 _traceback_log = logging.getLogger("run")
 
 
@@ -33,11 +33,11 @@ def execute(
     should_end: Callable[[], bool] = lambda: False,
     states: Collection[str] = QUEUED,
 ) -> RunResult:
-    """Train by the config of a run, which is in one of ``states``, from its checkpoint if it has one.
+    """Train with the config of a run that is in one of ``states``, from its checkpoint if it has one.
 
-    When ``should_end`` says that this process has to end, the run writes a checkpoint and is interrupted. RunError if
-    the run is in another state, or another process works on it; InputError if its config, base or data cannot be used,
-    so that it has failed.
+    When ``should_end`` returns True, the run writes a checkpoint and is interrupted. RunError if the run is in another
+    state, or another process works on it. InputError if its config, base or data cannot be used; the run has failed
+    then.
     """
     with store.lease(run_id, states) as lease, _log_to(lease.run.folder / "log.txt"):
         stop = lease.run.folder / "stop"
@@ -47,7 +47,7 @@ def execute(
             on_event(event)
 
         try:
-            # It imports torch, which takes seconds.
+            # The import of torch takes seconds.
             from training.trainer.train import train
 
             result = train(
@@ -78,7 +78,7 @@ def execute(
 
 @contextmanager
 def _log_to(file: Path) -> Iterator[None]:
-    """Write all log records of the block to ``file`` too."""
+    """Also write all log records of the block to ``file``."""
     handler = logging.FileHandler(file, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", "%Y-%m-%d %H:%M:%S"))
     app_logger = logging.getLogger("sbert_lab")
@@ -95,7 +95,7 @@ def _log_to(file: Path) -> Iterator[None]:
 
 
 def _log_event(event: Event) -> None:
-    """Log a line for each evaluation and for the start; the training steps are only in the events."""
+    """Log the start and each evaluation in one line; training steps are only in the events."""
     state = event.get("state")
     if event["kind"] == "train" or state not in (None, State.RUNNING):
         return

@@ -1,10 +1,10 @@
 """Runs on Ray: `execute` does the work of `runs.execution.execute` on any machine of a cluster.
 
-An actor gets the config, its files and models that only this home folder has, and the last checkpoint. It executes the
-run in a temporary folder of its node, as ``worker --once`` does. Twice a second this process fetches its news into the
-run's folder, which stays the truth: events and log as they grow, checkpoint and model when they are new. Nothing else
-is shared. If the actor dies, alone or with its node, the run is submitted again from the checkpoint that has arrived,
-and its curve goes on.
+An actor receives the config, the last checkpoint, and the files and models that only this home folder has. It executes
+the run in a temporary folder of its node, as ``worker --once`` does. Twice a second this process fetches what has
+changed into the folder of the run, which stays the truth: events and log as they grow, checkpoint and model when they
+are new. Nothing else is shared. If the actor dies, alone or with its node, the run is submitted again from the last
+checkpoint that arrived, and its curve goes on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from zipfile import ZipFile
 
 from sbert_app.process import configure_process
-from sbert_app.services.background.ray_cluster import Lost, RayCluster, ray_errors
+from sbert_app.services.background.ray_cluster import ActorLostError, RayCluster, ray_errors
 from sbert_app.services.background.watch import State
 from sbert_app.services.runs.execution import execute as execute_here
 from sbert_app.services.runs.record import QUEUED, Event, Run, RunRecord
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from training.trainer.train import RunResult
 
 LOG = "log.txt"
-# The checkpoint refers to what follows, so it is read first and written last.
+# The checkpoint refers to the other files, so it is read first and written last.
 FILES = ("checkpoint", "model", "negatives.jsonl", "events.jsonl", LOG)
-# A run that has lost so many actors may be the cause.
+# The number of dead actors after which the run itself may be the cause.
 MOST_DEATHS = 3
 POLL_SECONDS = 0.5
 
-# The new bytes of files, and of folders as archives, with their start, by name; and at last the end of the run.
-News = tuple[dict[str, tuple[int, bytes]], "RunResult | None"]
+# By name: the position of new bytes of a file, and the bytes; 0 and an archive for a folder.
+Changes = dict[str, tuple[int, bytes]]
 
 
 def executor(cluster: RayCluster | None) -> Callable[..., RunResult]:
@@ -58,32 +58,32 @@ def executor(cluster: RayCluster | None) -> Callable[..., RunResult]:
 
 
 class RemoteRun:
-    """An actor on a node that executes one run after the other."""
+    """An actor on a node. It executes one run after another."""
 
     def __init__(self) -> None:
         configure_process()
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-    def start(self, run: Run, luggage: bytes, home: Path, is_offline: bool) -> News:
-        """Begin a run, whose config names files and models of ``luggage`` (`_packed`).
+    def start(self, run: Run, inputs: bytes, home: Path, is_offline: bool) -> tuple[Changes, RunResult | None]:
+        """Start a run, whose config names files and models of the archive ``inputs`` (`_packed`).
 
-        The home folder is that of the user, if the nodes share it, or else that of this machine.
+        ``home`` is used if the nodes share it, or else the home folder of this node.
         """
         self._scratch = tempfile.TemporaryDirectory(prefix="sbert-lab-")
         scratch = Path(self._scratch.name)
         if is_offline:
             set_offline(True)
-        _unpack(luggage, scratch)
+        _unpack(inputs, scratch)
         self.store = RunStore(home if home.is_dir() else home_folder(), scratch / "runs")
         self.folder = self.store.folder / run.id
         self.folder.mkdir(parents=True, exist_ok=True)
         config = _renamed(run.config, lambda name, _: str(scratch / name) if (scratch / name).exists() else name)
         write_text(self.folder / "config.json", config.to_json() + "\n")
         write_text(self.folder / "name.txt", run.name)
-        # A run that has a time of its start continues from its checkpoint, if there is one.
+        # With a start time, the run continues from its checkpoint, if there is one.
         RunRecord(State.QUEUED, time.time(), started=time.time()).write(self.folder)
         self._should_end = threading.Event()
-        # The inode of each file, or the time of a folder, and the size of the file, when they were sent last.
+        # What was sent last: the inode and the size of a file, or the modification time of a folder and 0.
         self._sent = dict[str, tuple[int, int]]()
         _note(self.folder, f"executed on {socket.gethostname()}")
         self._outcome: Future[RunResult] = ThreadPoolExecutor(1).submit(
@@ -91,38 +91,48 @@ class RemoteRun:
         )
         return self.poll(None)
 
-    def poll(self, end: State | None) -> News:
-        """The news of half a second, or the error of the run, which is to end in the state ``end`` if there is one."""
+    def poll(self, end: State | None) -> tuple[Changes, RunResult | None]:
+        """The changes of the next half second, and at last the result. Raises the error of the run.
+
+        The run ends in the state ``end``, if there is one.
+        """
         if end == State.STOPPED:
             (self.folder / "stop").touch()
         elif end == State.INTERRUPTED:
             self._should_end.set()
         wait([self._outcome], POLL_SECONDS)
-        # This comes first, so that everything that the run has written is read after it.
+        # Asked before the files are read, so that nothing is missed that the run wrote at its end.
         has_ended = self._outcome.done()
-        changes = {name: change for name in FILES if (change := self._change(self.folder / name))}
+        changes = {}
+        for name in FILES:
+            change = self._change(self.folder / name)
+            if change is not None:
+                changes[name] = change
         if changes or not has_ended:
             return changes, None
         self._scratch.cleanup()
         return {}, self._outcome.result()
 
     def _change(self, path: Path) -> tuple[int, bytes] | None:
-        """The news of a file or folder, unless the trainer is replacing the folder."""
+        """The change of a file or folder; None if there is none, or the trainer is just replacing the folder."""
         before, size = self._sent.get(path.name, (0, 0))
         with suppress(FileNotFoundError):
             if path.is_dir():
-                time_ns = path.stat().st_mtime_ns
-                archive = b"" if time_ns == before else _pack({path: "."})
-                if archive and path.stat().st_mtime_ns == time_ns:
-                    self._sent[path.name] = time_ns, 0
-                    return 0, archive
-                return None
+                modified = path.stat().st_mtime_ns
+                if modified == before:
+                    return None
+                archive = _pack({path: "."})
+                if path.stat().st_mtime_ns != modified:
+                    return None
+                self._sent[path.name] = (modified, 0)
+                return 0, archive
             with path.open("rb") as file:
                 inode = os.fstat(file.fileno()).st_ino
                 start = file.seek(size if inode == before else 0)
                 content = file.read()
-            self._sent[path.name] = inode, start + len(content)
-            return (start, content) if content or inode != before else None
+            self._sent[path.name] = (inode, start + len(content))
+            if content or inode != before:
+                return start, content
         return None
 
 
@@ -136,13 +146,13 @@ def execute(
 ) -> RunResult:
     """Execute a run on the cluster, as `runs.execution.execute` does in this process.
 
-    InputError also if there is no cluster, or it is gone. The run has then failed, and can be resumed.
+    InputError also if the cluster cannot be reached, or is gone. The run has then failed, and can be resumed.
     """
     with store.lease(run_id, states) as lease:
         for _ in range(MOST_DEATHS + 1):
             try:
                 return lease.end(_submit(store, lease.run, cluster, on_event, should_end))
-            except Lost as error:
+            except ActorLostError as error:
                 _note(lease.run.folder, f"lost: {error}")
                 reason = error
         raise InputError(f"Ray has lost the run {MOST_DEATHS + 1} times ({reason}): resume it to try again")
@@ -151,11 +161,11 @@ def execute(
 def _submit(
     store: RunStore, run: Run, cluster: RayCluster, on_event: Callable[[Event], object], should_end: Callable[[], bool]
 ) -> RunResult:
-    """Execute a run by one actor, as long as that lives."""
+    """Execute a run on one actor. ActorLostError if the actor dies."""
     from training.trainer.train import RunResult
 
     def end() -> State | None:
-        """The state in which the run is to end; None while it may go on."""
+        """The state in which the run has to end; None while it may go on."""
         if (run.folder / "stop").exists():
             return State.STOPPED
         return State.INTERRUPTED if should_end() else None
@@ -176,7 +186,8 @@ def _submit(
                         _note(run.folder, "ended before there was room for it")
                         path = str(run.folder / "model") if run.has_model else None
                         return RunResult(run.id, State.STOPPED, store.get(run.id).progress.step, 0.0, path=path)
-                (changes, result), has_begun = ray.get(answer), True
+                changes, result = ray.get(answer)
+                has_begun = True
                 for name, (start, content) in reversed(changes.items()):
                     _write(run.folder / name, start, content)
                 for event in store.events(run.id, reported):
@@ -193,7 +204,7 @@ def _submit(
 
 
 def _write(path: Path, start: int, content: bytes) -> None:
-    """Write the news of a file or folder. The log of the actor is added to that of this process."""
+    """Write a change of a file or folder. The log of the actor is appended to the log of this process."""
     if not path.suffix:
         with replace_folder(path) as fresh:
             _unpack(content, fresh)
@@ -210,9 +221,12 @@ def _note(folder: Path, line: str) -> None:
 
 
 def _packed(run: Run, home: Path) -> tuple[Run, bytes]:
-    """A run whose config has the names in an archive, and this archive of its folder and of local files and models."""
-    paths = (run.folder / name for name in FILES[:-1])
-    packed = {path: f"runs/{run.id}/{path.name}" for path in paths if path.exists()}
+    """A run whose config names files of an archive, and this archive of its folder and of local files and models."""
+    packed = {}
+    for name in FILES:
+        path = run.folder / name
+        if name != LOG and path.exists():
+            packed[path] = f"runs/{run.id}/{name}"
 
     def pack(name: str, is_model: bool) -> str:
         run_id = ModelName(name).run_id
@@ -228,29 +242,33 @@ def _packed(run: Run, home: Path) -> tuple[Run, bytes]:
 
 
 def _renamed(config: RunConfig, rename: Callable[[str, bool], str]) -> RunConfig:
-    """The config with other names of files and models, by a function of a name and whether it is a model's."""
+    """The config with other names of files and models. ``rename`` gets a name and whether it is the name of a model."""
     names = {}
-    for key in filter(config.to_dict().get, ("train_data", "eval_data")):
-        parts = DataName.parse_joined(getattr(config, key))
-        names[key] = "+".join(str(replace(part, name=rename(part.name, False))) for part in parts)
-    for key in filter(config.to_dict().get, ("base", "teacher")):
-        model = ModelName.parse(getattr(config, key))
-        names[key] = str(replace(model, name=rename(model.name, True)))
+    for key in ("train_data", "eval_data"):
+        if data := getattr(config, key):
+            parts = DataName.parse_joined(data)
+            names[key] = "+".join(str(replace(part, name=rename(part.name, False))) for part in parts)
+    for key in ("base", "teacher"):
+        if name := getattr(config, key):
+            model = ModelName.parse(name)
+            names[key] = str(replace(model, name=rename(model.name, True)))
     return config.replace(**names)
 
 
 def _pack(paths: Mapping[Path, str]) -> bytes:
-    """A ZIP archive of files and folders under other names, with what their links lead to."""
-    archive = io.BytesIO()
-    with ZipFile(archive, "w", strict_timestamps=False) as files:
+    """A ZIP archive of files and folders under other names. Links are followed."""
+    buffer = io.BytesIO()
+    with ZipFile(buffer, "w", strict_timestamps=False) as archive:
         for path, name in paths.items():
-            inside = [Path(folder, file) for folder, _, names in os.walk(path, followlinks=True) for file in names]
-            for file in inside or [path]:
-                files.write(file, PurePosixPath(name, file.relative_to(path)))
-    return archive.getvalue()
+            if path.is_file():
+                archive.write(path, name)
+            for folder, _, files in os.walk(path, followlinks=True):
+                for file in files:
+                    archive.write(Path(folder, file), PurePosixPath(name, Path(folder, file).relative_to(path)))
+    return buffer.getvalue()
 
 
 def _unpack(archive: bytes, folder: Path) -> None:
-    """Write the files of an archive into a folder and never outside it."""
+    """Write the files of an archive into a folder, and never outside it."""
     with ZipFile(io.BytesIO(archive)) as files:
         files.extractall(folder)

@@ -1,13 +1,13 @@
-"""A run on disk: its record, its events and the progress that they describe; and presets to start from.
+"""A run on disk: its record, its events, and its progress. `runs.store` reads and changes these values.
 
-`runs.store` reads and changes these plain values. The messages of the errors are shown to users.
+Presets, from which a run can start, are here too. The messages of the errors are shown to users.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
@@ -33,11 +33,11 @@ class RunError(UserFacingError):
     """A run cannot be used for this purpose."""
 
 
-class RunNotFound(RunError):  # noqa: N818 - reads as a state
-    """There is no such run, or it was deleted meanwhile."""
+class RunNotFoundError(RunError):
+    """The run does not exist, or was deleted."""
 
 
-class RunBusy(RunError):  # noqa: N818
+class RunBusyError(RunError):
     """Another process is working on the run."""
 
 
@@ -47,7 +47,7 @@ class RunStateError(RunError):
 
 @dataclass(frozen=True)
 class RunRecord:
-    """``run.json``, which only the holder of the run's lock writes. Times are seconds since 1970."""
+    """The file ``run.json``. Only the holder of the run's lock writes it. Times are seconds since 1970."""
 
     state: State
     created: Timestamp
@@ -57,13 +57,13 @@ class RunRecord:
 
     @classmethod
     def read(cls, folder: Path) -> RunRecord:
-        """Read the record of a folder. RunNotFound if it does not exist or is damaged."""
+        """Read the record of a folder. RunNotFoundError if it does not exist or is damaged."""
         try:
             return read_document(folder / "run.json", cls)
         except FileNotFoundError as error:
-            raise RunNotFound(f"there is no run {folder.name!r}; `runs list` shows them all") from error
+            raise RunNotFoundError(f"there is no run {folder.name!r}; `runs list` shows them all") from error
         except InputError as error:
-            raise RunNotFound(error, error.public) from error
+            raise RunNotFoundError(error, error.public) from error
 
     def write(self, folder: Path) -> None:
         """Write the record atomically. Raises OSError if the disk is full."""
@@ -74,7 +74,7 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class Run:
-    """A run as it was when it was read. Users can change its ``name``; ``progress`` sums up the events."""
+    """The state of a run when it was read. Users can change its ``name``; ``progress`` sums up the events."""
 
     id: str
     folder: Path
@@ -90,7 +90,7 @@ class Run:
 
     @property
     def reason(self) -> str:
-        """The reason why the run ended early, for visitors; "" if it did not."""
+        """The reason why the run ended early, without paths; "" if it did not."""
         return without_folders(self.record.reason or "")
 
     @cached_property
@@ -99,7 +99,7 @@ class Run:
 
     @property
     def waited(self) -> float:
-        """The seconds since its state has changed."""
+        """The seconds since its state last changed."""
         return time.time() - (self.folder / "run.json").stat().st_mtime
 
     @property
@@ -133,24 +133,25 @@ def default_name(config: RunConfig) -> str:
 
 
 def newest_first(folders: Iterable[Path]) -> list[str]:
-    """The ids of runs by the times in their records; those without a record come last."""
-    return [folder.name for folder in sorted(folders, key=lambda folder: (_created(folder), folder.name), reverse=True)]
+    """The ids of runs by the times in their records. Runs whose record cannot be read come last."""
+
+    def age(folder: Path) -> tuple[float, str]:
+        created = 0.0
+        with suppress(UserFacingError, OSError):
+            created = _created(folder)
+        return created, folder.name
+
+    return [folder.name for folder in sorted(folders, key=age, reverse=True)]
 
 
-def _created(folder: Path) -> float:
-    try:
-        return _recorded_time(folder)
-    except (UserFacingError, OSError):
-        return 0.0
-
-
+# Exceptions are not cached, so a record that is repaired is read again.
 @lru_cache(maxsize=100_000)
-def _recorded_time(folder: Path) -> float:
+def _created(folder: Path) -> float:
     return RunRecord.read(folder).created
 
 
 def stamp_of(folder: Path) -> object:
-    """A value that changes with the folder of a run that is not at work."""
+    """A value that changes whenever the folder of an idle run does."""
     stats = []
     for name in ("run.json", "name.txt", "events.jsonl", "model"):
         # A file that cannot be read is reported by its reader.
@@ -167,9 +168,9 @@ NLI = ("nli", "snli", "mnli", "all-nli")
 class Preset:
     """A starting point of a run (``assets/presets.json``): fields of a `RunConfig`, and what it teaches.
 
-    The recipes of the paper (sections 3.1 and 4) start from a raw BERT of the Hub. Presets start from the model that
-    ships, which was already trained on sentence pairs, so that they work anywhere and the curves rise less; each states
-    the base of the paper.
+    The recipes of the paper (sections 3.1 and 4) start from a raw BERT, which has to be downloaded. Presets start from
+    the model that ships, so that they work offline. It was already trained on sentence pairs, so the curves rise less.
+    The lesson of each preset states the base of the paper.
     """
 
     group: str
@@ -181,7 +182,7 @@ class Preset:
         return RunConfig(**self.fields())
 
     def fields(self) -> dict[str, Any]:
-        """A value for each field of a run, except data that the user has to select."""
+        """A value for each field of a config, except data that the user has to select."""
         return RunConfig("regression", pooling="mean").to_dict() | self.values
 
 
@@ -199,11 +200,11 @@ def two_stage_base(runs: Iterable[Run]) -> str:
 
 
 class EventReader:
-    """The events of a file ``events.jsonl`` that another process may be writing. Not thread-safe.
+    """Reads ``events.jsonl`` while another process may be writing it. Not thread-safe.
 
-    Each call reads only new lines; an incomplete last line waits for the next call, and a line that a crash truncated
-    is skipped. A run that is resumed withdraws events (`training.trainer.events`): its file is then another one or
-    shorter, and is read again from its beginning.
+    Each call reads only new lines. An incomplete last line waits for the next call, and a line that a crash truncated
+    is skipped. A resumed run withdraws events (`training.trainer.events`). Its file is then a new one, or shorter, and
+    is read again from its beginning.
     """
 
     def __init__(self, path: Path) -> None:
@@ -213,9 +214,9 @@ class EventReader:
         self._inode = 0
 
     def read(self) -> list[Event]:
-        """All events, the oldest first; none while there is no file. InputError if it cannot be read."""
+        """All events, the oldest first; none if there is no file yet. InputError if it cannot be read."""
         if self._path.exists() and not self._path.is_file():
-            raise unreadable(self._path, "it is no file")
+            raise unreadable(self._path, "it is not a file")
         try:
             with self._path.open("rb") as file:
                 status = fstat(file.fileno())
@@ -227,7 +228,7 @@ class EventReader:
             self._restart(0)
             return self._events
         except OSError as error:
-            # It may be a link to itself.
+            # For example a link to itself.
             raise unreadable(self._path, error) from None
         self._position += len(complete) + len(newline)
         self._events += parse_events(complete)
@@ -241,15 +242,15 @@ class EventReader:
 
 @dataclass(frozen=True)
 class RunProgress:
-    """The progress of a run by its events. Figures are None until an event has them.
+    """The progress of a run according to its events. Figures are None until an event has them.
 
     Attributes:
-        memory_gb: the most memory of a GPU so far.
-        notes: the transformations of the data.
-        baseline, latest, best: evaluations before the first step, at last, and the best after the first step.
-        warnings: those of `training.trainer.run_metrics`.
+        memory_gb: the peak memory of a GPU.
+        notes: how the data was transformed.
+        baseline, latest, best: the evaluation before the first step, the last one, and the best after the first step.
+        warnings: see `training.trainer.run_metrics.warnings`.
         test: the evaluation of the best model on the test split of the dev data.
-        collapsed, undefined: the reasons, if the last evaluation found a collapse, or no Spearman's correlation.
+        collapsed, undefined: the reason, if the last evaluation found a collapse, or no Spearman's correlation.
     """
 
     step: int = 0
@@ -273,22 +274,48 @@ class RunProgress:
 
     @classmethod
     def from_events(cls, events: Sequence[Event]) -> RunProgress:
-        start = _last(events, "state", lambda event: event.get("state") == State.RUNNING) or {}
-        train = _last(events, "train") or {}
-        timed = _last(events, None, lambda event: event.get("seconds_left") is not None) or {}
-        latest = _last(events, "eval") or {}
+        start: Event = {}
+        train: Event = {}
+        baseline = None
+        latest: Event = {}
+        best = None
+        test = None
+        seconds_left = None
+        for event in events:
+            match event["kind"]:
+                case "state" if event.get("state") == State.RUNNING:
+                    start = event
+                case "train":
+                    train = event
+                case "eval":
+                    latest = event
+                    if event["step"] == 0:
+                        baseline = baseline or event
+                    elif event.get("best"):
+                        best = event
+                case "test":
+                    test = event
+            if event.get("seconds_left") is not None:
+                seconds_left = event["seconds_left"]
         return cls(
             step=events[-1].get("step", 0) if events else 0,
-            **{key: start.get(key) for key in ("steps", "rows", "device", "dtype", "pooling")},
-            **{key: train.get(key) for key in ("loss", "sentences_per_second", "memory_gb")},
-            seconds_left=timed.get("seconds_left"),
+            steps=start.get("steps"),
+            loss=train.get("loss"),
+            sentences_per_second=train.get("sentences_per_second"),
+            seconds_left=seconds_left,
+            rows=start.get("rows"),
+            device=start.get("device"),
+            memory_gb=train.get("memory_gb"),
+            dtype=start.get("dtype"),
+            pooling=start.get("pooling"),
             notes=tuple(start.get("notes") or ()),
-            baseline=next((event for event in events if event["kind"] == "eval" and event["step"] == 0), None),
+            baseline=baseline,
             latest=latest or None,
-            **{key: latest.get(key) for key in ("collapsed", "undefined")},
-            best=_last(events, "eval", lambda event: bool(event.get("best")) and event["step"] > 0),
-            test=_last(events, "test"),
+            best=best,
             warnings=tuple(warnings(events)),
+            test=test,
+            collapsed=latest.get("collapsed"),
+            undefined=latest.get("undefined"),
         )
 
     @property
@@ -297,12 +324,8 @@ class RunProgress:
         return main_metric(self.latest or {})
 
     def figure(self, event: Event | None) -> float | None:
-        """The metric of one evaluation on the scale of pages (ρ ×100)."""
-        value = (event or {}).get(self.measure or "")
-        return None if value is None else value * RUN_METRICS[self.measure or "loss"].factor
-
-
-def _last(
-    events: Sequence[Event], kind: str | None, matches: Callable[[Event], bool] = lambda event: True
-) -> Event | None:
-    return next((event for event in reversed(events) if kind in (None, event["kind"]) and matches(event)), None)
+        """The main metric of one evaluation, on the scale that pages show (ρ ×100)."""
+        measure = self.measure
+        if measure is None or event is None or event.get(measure) is None:
+            return None
+        return event[measure] * RUN_METRICS[measure].factor

@@ -5,15 +5,15 @@
                    run.json        state, reason, times; written only by the holder of the lock
                    events.jsonl    the figures, step by step (see `training.trainer.events`)
                    log.txt         what was done, and the traceback of an error
-                   checkpoint/     from which it can be resumed
+                   checkpoint/     the state of training, from which the run can be resumed
                    model/          its best model so far
-                   ray             there while it is queued for Ray
+                   ray             exists while the run is queued for Ray
                    lock, stop      see below
 
     queued -> running -> finished | failed | stopped | interrupted
 
-The process that works on a run holds a file lock on ``lock``, which the operating system releases when the process
-ends in any way. A run whose state is "running" and whose lock is free was interrupted. Any process may create the file
+The process that works on a run holds a file lock on ``lock``. The operating system releases the lock however the
+process ends, so a run whose state is "running" and whose lock is free was interrupted. Any process may create the file
 ``stop``, which ends the training loop.
 """
 
@@ -38,8 +38,8 @@ from sbert_app.services.runs.record import (
     Event,
     EventReader,
     Run,
-    RunBusy,
-    RunNotFound,
+    RunBusyError,
+    RunNotFoundError,
     RunProgress,
     RunRecord,
     RunStateError,
@@ -60,21 +60,21 @@ if TYPE_CHECKING:
 
 PROCESS_ENDED = "its process was asked to end; it can be resumed"
 PROCESS_LOST = "its process ended unexpectedly: killed, out of memory, or the machine went down"
-# So many bytes of the disk are held while a run is running, to record its end on a full disk.
+# Disk space that is reserved while a run is running, so that its end can be recorded on a full disk.
 RESERVED_BYTES = 64 * 1024
-# In the folder of a run that is queued for Ray.
+# The file that marks a run that is queued for Ray.
 FOR_RAY = "ray"
-# The runs of a page of the list, and of a picker.
+# The number of runs on a page of the list, and in a picker.
 PAGE = 50
 PICKED = 200
-# Runs at work that another process has begun are looked for so often.
+# How often `recent` looks for runs that another process has started.
 SCAN_SECONDS = 20.0
 
 
 class RunStore:
     """All runs of a home folder. Thread-safe; any number of processes may use the same folder.
 
-    Methods that take a run's id raise `RunNotFound` if there is no such run.
+    Methods that take a run's id raise `RunNotFoundError` if there is no such run.
     """
 
     def __init__(self, home: Path, folder: Path | None = None) -> None:
@@ -84,26 +84,25 @@ class RunStore:
         self._configs: dict[str, RunConfig] = {}
         self._reading = threading.Lock()
         self._damaged: Sequence[UserFacingError] = ()
-        # The time when the folder was last changed, and the ids of its runs, the newest first.
+        # The modification time of the folder, and the ids of its runs, the newest first.
         self._order: tuple[float | None, Sequence[str]] = (None, ())
-        # The runs that are not at work, with the `stamp_of` their folders.
+        # The runs that are not at work, with the stamps of their folders (`stamp_of`).
         self._ended: dict[str, tuple[object, Run]] = {}
-        # The files run.json of runs that are not at work, as `ids` has read them.
+        # The stamps of run.json of the runs that are not at work, so that `ids` does not read these files again.
         self._quiet: dict[str, tuple[int, int]] = {}
-        # The ids of all runs when those at work were last looked for, the time, and the ids of those at work.
+        # The result of the last search for runs at work: the ids of all runs then, the time, the ids of those at work.
         self._at_work: tuple[Sequence[str], float, Sequence[str]] = ((), 0.0, ())
 
     def get(self, run_id: str) -> Run:
         folder = self._run_folder(run_id)
         config = self._config(run_id, folder)
         record = self._current_record(folder)
-        name = ""
         events = self.events(run_id)
-        # A name that cannot be read makes no run useless.
-        with suppress(OSError):
-            name = (folder / "name.txt").read_bytes().decode(errors="replace")
         first_name = config.name or default_name(config)
-        name = name or first_name
+        name = first_name
+        # A run is usable without its name.
+        with suppress(OSError):
+            name = (folder / "name.txt").read_bytes().decode(errors="replace") or first_name
         if name != first_name:
             RENAMED_RUNS[run_id] = name
         else:
@@ -111,41 +110,42 @@ class RunStore:
         return Run(run_id, folder, name, config, record, events, RunProgress.from_events(events))
 
     def state(self, run_id: str) -> State | None:
-        """The state of a run, or None if there is none of that id. It is quicker than `get`."""
+        """The state of a run, or None if there is no such run. Quicker than `get`."""
         try:
             return self._current_record(self._run_folder(run_id)).state
-        except RunNotFound:
+        except RunNotFoundError:
             return None
 
     def list(self, limit: int | None = None, cursor: str = "") -> list[Run]:
-        """Runs, the newest first: all of them, or ``limit``, and those that are older than the run ``cursor``.
+        """The newest ``limit`` runs, or all, the newest first; with ``cursor`` those that are older than this run.
 
-        RunNotFound if there is no such run.
+        RunNotFoundError if ``cursor`` is not the id of a run.
         """
         ids = self._ids()
         if cursor:
             self._run_folder(cursor)
             ids = ids[ids.index(cursor) + 1 :]
-        return [*self._read(ids if limit is None else ids[:limit])]
+        return [*self._read(ids[:limit])]
 
     def recent(self, also: Collection[str] = (), limit: int = PICKED) -> Sequence[Run]:
-        """The newest runs, those at work, and ``also``, the newest first: quick with any number of runs."""
+        """The newest runs, all runs at work, and ``also``, the newest first. Quick with any number of runs."""
         ids = self._ids()
-        if self._at_work[0] is not ids or time.monotonic() - self._at_work[1] > SCAN_SECONDS:
+        scanned, scan_time, _ = self._at_work
+        if scanned is not ids or time.monotonic() - scan_time > SCAN_SECONDS:
             self.ids(State.QUEUED)
-        ids_of_page = {*ids[:limit], *self._at_work[2], *also}
-        return self._read([run_id for run_id in ids if run_id in ids_of_page])
+        selected = {*ids[:limit], *self._at_work[2], *also}
+        return self._read([run_id for run_id in ids if run_id in selected])
 
     def count(self) -> int:
         """The number of runs."""
         return len(self._ids())
 
     def damaged(self) -> Sequence[UserFacingError]:
-        """The errors of the runs that the last `list` has left out."""
+        """The errors of the runs that the last `list` left out."""
         return self._damaged
 
     def _ids(self) -> Sequence[str]:
-        """The ids of all runs, the newest first. They are read again when a run has come or gone."""
+        """The ids of all runs, the newest first. They are read again when a run was created or deleted."""
         try:
             changed = self.folder.stat().st_mtime
         except FileNotFoundError:
@@ -153,8 +153,9 @@ class RunStore:
         if self._order[0] != changed:
             ids = newest_first(folder for folder in self.folder.iterdir() if not folder.name.startswith("."))
             self._ended = {run_id: self._ended[run_id] for run_id in ids if run_id in self._ended}
-            # Folders of the same instant may have come after it was read.
-            self._order = changed if time.time() - changed > 1 else None, ids
+            # Within the resolution of the time, another run may be created after this reading.
+            is_settled = time.time() - changed > 1
+            self._order = (changed if is_settled else None, ids)
         return self._order[1]
 
     def _read(self, ids: Sequence[str]) -> Sequence[Run]:
@@ -171,22 +172,22 @@ class RunStore:
                     self._ended[run_id] = stamp, run
                 runs.append(run)
             except (UserFacingError, OSError) as error:
-                # It may have been deleted meanwhile.
+                # Unless the run was deleted in the meantime, it is damaged.
                 if os.path.lexists(folder / "run.json"):
                     damaged.append(error if isinstance(error, UserFacingError) else unreadable(folder, error))
         self._damaged = damaged
         return runs
 
     def ids(self, state: State) -> Sequence[str]:
-        """The ids of the runs in this state, one of those at work, the one that has been in it the longest first.
+        """The ids of the runs in a state, QUEUED or RUNNING; the run that has been in it the longest comes first.
 
-        It is quicker than `list`.
+        Quicker than `list`.
         """
         ids = self._ids()
         entries = []
         at_work = list[str]()
         for run_id in ids:
-            # A damaged run cannot be executed, and others may be deleted meanwhile.
+            # Damaged runs cannot be executed, and others may be deleted while this loop runs.
             with suppress(UserFacingError, OSError):
                 status = os.stat(f"{self.folder}/{run_id}/run.json")  # noqa: PTH116 - of 20,000 runs
                 stamp = status.st_ino, status.st_ctime_ns
@@ -199,7 +200,7 @@ class RunStore:
                 self._config(run_id, self.folder / run_id)
                 at_work.append(run_id)
                 if record.state == state:
-                    # Its record was written when it came into this state.
+                    # The record was last written when the run entered this state.
                     entries.append((status.st_mtime_ns, record.created, run_id))
         self._at_work = ids, time.monotonic(), at_work
         return [run_id for *_, run_id in sorted(entries)]
@@ -209,7 +210,8 @@ class RunStore:
         folder = self._run_folder(run_id)
         with self._reading:
             events = self._event_readers.setdefault(run_id, EventReader(folder / "events.jsonl")).read()
-            return events[since if since <= len(events) else 0 :]
+            start = since if since <= len(events) else 0
+            return events[start:]
 
     def log(self, run_id: str, lines: int = 200) -> str:
         file = self._run_folder(run_id) / "log.txt"
@@ -220,16 +222,19 @@ class RunStore:
             return "\n".join(log.read().decode("utf-8", errors="replace").rstrip("\n").split("\n")[-lines:])
 
     def create(self, config: RunConfig, queue: bool = True) -> Run:
-        """Create a run. Its id is date, time and a few words: 20261121-034512-regression-mean.
+        """Create a run. Its id is made of date, time and a few words: 20261121-034512-regression-mean.
 
-        It is queued for any worker, or stopped, for the caller to execute. InputError if the disk is full or the home
-        folder is not writable, and for a config with objects of another program.
+        The run is queued for any worker, or else stopped, so that the caller can execute it. InputError if the disk is
+        full or the home folder is not writable, and for a config with Python objects of another process.
         """
         check_queueable(config)
-        # Another run may be called as one of these is by its name, this run for one.
-        models = {key: ModelName.parse(name) for key in ("base", "teacher") if (name := getattr(config, key))}
-        by_id = {key: RUN + find_run(model.run_id, self.home) for key, model in models.items() if model.run_id}
-        config = config.replace(**{key: str(replace(models[key], name=name)) for key, name in by_id.items()})
+        # A run that is named by its title is stored by its id, as another run may be given the same title.
+        for key in ("base", "teacher"):
+            name = getattr(config, key)
+            model = ModelName.parse(name) if name else None
+            if model and model.run_id:
+                by_id = replace(model, name=RUN + find_run(model.run_id, self.home))
+                config = config.replace(**{key: str(by_id)})
         text = check_text(config.to_json() + "\n", "the config")
         folder = None
         try:
@@ -260,16 +265,16 @@ class RunStore:
         if state not in AT_WORK:
             raise RunStateError(f"run {run_id} is {state}; there is nothing to stop")
         (folder / "stop").touch()
-        with suppress(RunBusy), self._lock(folder, "its process will see the file"):
+        with suppress(RunBusyError), self._lock(folder, "its process will see the file"):
             record = self._locked_record(folder)
             if record.state == State.QUEUED:
                 replace(record, state=State.STOPPED, ended=time.time()).write(folder)
         return self.get(run_id)
 
     def requeue(self, run_id: str) -> Run:
-        """Queue a run again that failed, was stopped or interrupted. RunBusy or RunStateError for any other.
+        """Queue a run again that failed, was stopped or interrupted. RunBusyError or RunStateError for any other.
 
-        InputError if it has objects of the program that started it.
+        InputError if it has Python objects of the program that started it.
         """
         folder = self._run_folder(run_id)
         check_queueable(self._config(run_id, folder), folder)
@@ -282,7 +287,7 @@ class RunStore:
         return self.get(run_id)
 
     def assign(self, run_id: str, to_ray: bool) -> None:
-        """Note whether a run, once it is queued, waits for Ray or for this machine."""
+        """Record whether a run waits for Ray or for this machine once it is queued."""
         marker = self._run_folder(run_id) / FOR_RAY
         if to_ray:
             marker.touch()
@@ -294,24 +299,24 @@ class RunStore:
 
     @contextmanager
     def claim(self, run_id: str) -> Iterator[None]:
-        """Keep other workers from a queued run inside the block. RunBusy if another worker has it."""
+        """Keep other workers from taking a queued run inside the block. RunBusyError if another worker has it."""
         folder = self._run_folder(run_id)
         with self._lock(folder, f"run {run_id} is taken by another worker", timeout=0, name="worker"):
             yield
 
     def delete(self, run_id: str) -> None:
-        """Remove a run and its model. Raises RunBusy while it is running."""
+        """Remove a run and its model. Raises RunBusyError while it is running."""
         folder = self._run_folder(run_id)
         with self._lock(folder, f"run {run_id} is running; stop it before you delete it"):
             deleted = self.folder / f".deleted-{run_id}"
-            # The run is gone at once, however long the removal takes.
+            # Renamed first, so that the run disappears at once, however long the removal takes.
             folder.rename(deleted)
         shutil.rmtree(deleted, ignore_errors=True)
         self._event_readers.pop(run_id, None)
         self._configs.pop(run_id, None)
 
     def sweep(self) -> None:
-        """Remove what a killed deletion or restoration has left."""
+        """Remove what an interrupted deletion or restoration left behind."""
         for leftover in self.folder.glob(".*"):
             with suppress(OSError):
                 is_old = time.time() - leftover.stat().st_mtime > LEFTOVER_SECONDS
@@ -320,10 +325,10 @@ class RunStore:
 
     @contextmanager
     def lease(self, run_id: str, states: Collection[str] = QUEUED) -> Iterator[RunLease]:
-        """Work on a run in one of ``states``, which is running inside the block and has ended after it.
+        """Work on a run that is in one of ``states``. It is running inside the block, and has ended after it.
 
-        After an exception in the block it has failed, or is interrupted by KeyboardInterrupt and SystemExit.
-        RunStateError if it is in another state; RunBusy if another process works on it.
+        An exception in the block makes it failed; KeyboardInterrupt and SystemExit make it interrupted. RunStateError
+        if the run is in another state; RunBusyError if another process works on it.
         """
         folder = self._run_folder(run_id)
         with self._lock(folder, f"run {run_id} is being worked on by another process", timeout=2):
@@ -331,7 +336,7 @@ class RunStore:
             if record.state not in states:
                 raise RunStateError(f"run {run_id} is {record.state}, not {' or '.join(sorted(states))}")
             if record.state != State.QUEUED:
-                # It may be left from the last time.
+                # The file may be left over from the last time.
                 (folder / "stop").unlink(missing_ok=True)
             lease = RunLease(self.get(run_id), resume=record.started is not None)
             record = replace(record, state=State.RUNNING, started=time.time(), ended=None, reason=None)
@@ -348,15 +353,15 @@ class RunStore:
                 replace(record, state=lease.state, reason=lease.reason, ended=time.time()).write(folder)
 
     def _current_record(self, folder: Path) -> RunRecord:
-        """The record, after a running run whose lock is free has become interrupted."""
+        """The record of a run. A run that is recorded as running but whose lock is free becomes interrupted."""
         record = RunRecord.read(folder)
         if record.state == State.RUNNING:
-            with suppress(RunBusy), self._lock(folder, "it is running", timeout=0):
+            with suppress(RunBusyError), self._lock(folder, "it is running", timeout=0):
                 return self._locked_record(folder)
         return record
 
     def _locked_record(self, folder: Path) -> RunRecord:
-        """The record for the holder of the lock, as whom nobody else works on the run, whatever its state."""
+        """The record, for the holder of the lock: no other process works on the run, whatever its state says."""
         record = RunRecord.read(folder)
         if record.state == State.RUNNING:
             record = replace(record, state=State.INTERRUPTED, reason=PROCESS_LOST, ended=time.time())
@@ -366,13 +371,13 @@ class RunStore:
 
     @contextmanager
     def _lock(self, folder: Path, message: str, timeout: float = 0.1, name: str = "lock") -> Iterator[None]:
-        """Hold a lock of the run. Raises RunBusy with ``message`` if another process holds it for so many seconds."""
+        """Hold a lock of the run. RunBusyError with ``message`` if another process keeps it for ``timeout`` seconds."""
         try:
             lock = FileLock(folder / name, thread_local=False).acquire(timeout=timeout, poll_interval=0.02)
         except Timeout as error:
-            raise RunBusy(message) from error
+            raise RunBusyError(message) from error
         with lock:
-            # It was deleted meanwhile, and the lock has created its folder anew.
+            # If the run was deleted in the meantime, acquiring the lock has created its folder again.
             if not os.path.lexists(folder / "run.json"):
                 shutil.rmtree(folder, ignore_errors=True)
             self._run_folder(folder.name)
@@ -382,7 +387,7 @@ class RunStore:
         folder = self.folder / run_id
         if not is_id(run_id) or not os.path.lexists(folder / "run.json"):
             missing = f"there is no run {run_id[:100]!r}; `runs list` shows them all"
-            raise RunNotFound(missing, missing)
+            raise RunNotFoundError(missing, missing)
         return folder
 
     def _config(self, run_id: str, folder: Path) -> RunConfig:
@@ -397,7 +402,7 @@ class RunStore:
 
 @dataclass
 class RunLease:
-    """A run that this process works on, and that ends with ``state`` and ``reason``.
+    """A run that this process works on. It ends with ``state`` and ``reason``.
 
     ``resume`` says that a process has worked on it before.
     """
@@ -408,7 +413,7 @@ class RunLease:
     reason: str | None = None
 
     def end(self, result: RunResult) -> RunResult:
-        """End the run with a result. Without the file ``stop`` its process was asked to end, and it is interrupted."""
+        """End the run with a result. A run that stopped without the file ``stop`` was interrupted."""
         self.state = State(result.status)
         self.reason = result.reason
         if self.state == State.STOPPED and not (self.run.folder / "stop").exists():

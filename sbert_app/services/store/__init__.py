@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 
 class HomeEntry(NamedTuple):
-    """A folder or file of the home folder, with patterns of its files, in which * is also a slash.
+    """A folder or file of the home folder, with patterns of its files, in which * also matches a slash.
 
     Attributes:
-        is_work: whether it is people's work, and not rebuilt or fetched again.
+        is_work: whether it is people's work, which cannot be rebuilt or fetched again.
     """
 
     name: str
@@ -26,8 +26,18 @@ HOME = (
         "runs/",
         "a folder each: config.json, events.jsonl, log.txt, checkpoint/, model/",
         (
-            *("*/config.json", "*/run.json", "*/own.json", "*/negatives.jsonl", "*/checkpoint/*", "*/model/*"),
-            *("*/name.txt", "*/events.jsonl", "*/log.txt", "*/tensorboard/*", "*/stop", "*/reserve"),
+            "*/config.json",
+            "*/run.json",
+            "*/own.json",
+            "*/negatives.jsonl",
+            "*/checkpoint/*",
+            "*/model/*",
+            "*/name.txt",
+            "*/events.jsonl",
+            "*/log.txt",
+            "*/tensorboard/*",
+            "*/stop",
+            "*/reserve",
         ),
         is_work=True,
     ),
@@ -56,7 +66,7 @@ HOME = (
 
 
 def home_entry(path: str) -> HomeEntry | None:
-    """The part of the home folder that a file belongs to, by its path there; None for files of others."""
+    """The part of the home folder to which a file belongs, by its relative path; None for unknown files."""
     for entry in HOME:
         if path.startswith(entry.name):
             rest = path.removeprefix(entry.name)

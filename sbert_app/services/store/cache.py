@@ -31,12 +31,13 @@ V = TypeVar("V")
 class DiskCache:
     """Arrays in a folder, one file for each key. Safe for several threads and processes.
 
-    Arrays are stored by name as KEY.npz, with checksums. Files are written atomically and never unpickled. A file that
-    cannot be read or written (damaged, disk full, no permission) is logged and counts as absent, and a new one replaces
-    it.
+    Arrays are stored by name in KEY.npz, with checksums. Files are written atomically and never unpickled. A file that
+    cannot be read or written (damaged, disk full, no permission) is logged and counts as absent, and will be replaced.
 
-    ``folder`` is created with the first entry; ``shipped`` is a second one that is only read. A larger entry than
-    ``max_bytes``, the total size of the files, is not stored.
+    Args:
+        folder: the folder of the files, which the first entry creates.
+        max_bytes: the most bytes of all files together. A larger entry is not stored.
+        shipped: a second folder, which is only read.
     """
 
     def __init__(self, folder: Path, max_bytes: int = MAX_BYTES, shipped: Path | None = None) -> None:
@@ -45,14 +46,16 @@ class DiskCache:
         self.shipped = shipped
 
     def get(self, key: str) -> np.ndarray | None:
-        return (self.get_arrays(key) or {}).get(SINGLE)
+        arrays = self.get_arrays(key) or {}
+        return arrays.get(SINGLE)
 
     def put(self, key: str, array: np.ndarray) -> None:
         self.put_arrays(key, {SINGLE: array})
 
     def get_or_compute(self, key: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """The array of a key, which is computed and stored if there is none."""
-        if (array := self.get(key)) is None:
+        """The array of a key. It is computed and stored if it is absent."""
+        array = self.get(key)
+        if array is None:
             array = compute()
             self.put(key, array)
         return array
@@ -68,10 +71,10 @@ class DiskCache:
                     os.utime(folder / name)
             except FileNotFoundError:
                 continue
-            except Exception as error:  # noqa: BLE001 - a damaged file, of which numpy and zipfile make many errors
+            except Exception as error:  # noqa: BLE001 - numpy and zipfile raise many errors for damaged files
                 log.warning("%s cannot be read and is computed anew: %s", folder / name, error)
                 if isinstance(error, IsADirectoryError) and folder == self.folder:
-                    # A file would be written over.
+                    # A folder, unlike a file, could not be overwritten.
                     shutil.rmtree(folder / name, ignore_errors=True)
                 continue
             return arrays
@@ -91,10 +94,10 @@ class DiskCache:
 
 
 def remove_least_used(files: Iterable[Path], max_bytes: int, spared: Path | None = None) -> None:
-    """Remove the least recently used files, but not ``spared``, until all together have at most ``max_bytes``."""
+    """Remove the least recently used files, but not ``spared``, until at most ``max_bytes`` remain."""
     entries = []
     for file in files:
-        # Another process may have evicted it.
+        # Another process may have removed it.
         with suppress(FileNotFoundError):
             stat = file.stat()
             entries.append((stat.st_mtime_ns, stat.st_size, file))
@@ -106,7 +109,7 @@ def remove_least_used(files: Iterable[Path], max_bytes: int, spared: Path | None
 
 
 class LRUCache(Generic[K, V]):
-    """Objects in memory up to a total size and number. Thread-safe. The newest entry stays even if it is larger.
+    """Objects in memory, limited in total size and number. Thread-safe. The newest entry stays even if it is larger.
 
     By default the size of each object is 1.
     """
@@ -121,7 +124,7 @@ class LRUCache(Generic[K, V]):
         self._lock = threading.Lock()
 
     def get(self, key: K) -> V | None:
-        """The object of a key, which is now the most recently used; None if there is none."""
+        """The object of a key, which becomes the most recently used; None if it is absent."""
         with self._lock:
             if key not in self._entries:
                 return None
@@ -134,11 +137,13 @@ class LRUCache(Generic[K, V]):
             self._entries[key] = value
             self._entries.move_to_end(key)
             before = len(self._entries)
-            while len(self._entries) > 1 and (
-                len(self._entries) > self.max_count or sum(map(self._size_of, self._entries.values())) > self.max_size
-            ):
+            while len(self._entries) > 1 and self._is_too_large():
                 self._entries.popitem(last=False)
             return len(self._entries) < before
+
+    def _is_too_large(self) -> bool:
+        size = sum(map(self._size_of, self._entries.values()))
+        return len(self._entries) > self.max_count or size > self.max_size
 
     def __iter__(self) -> Iterator[K]:
         """Yields the current keys, the least recently used first."""

@@ -1,14 +1,14 @@
-"""Records on disk: a JSON file each, of one dataclass or pydantic model, in a folder of their own.
+"""Records on disk: JSON files of one dataclass or pydantic model in a folder.
 
     projects = DocumentStore(home / "annotations", ProjectInfo, "/project.json", what="project")
-    projects.get(key)                                an error of one sentence if there is none, or it is damaged
+    projects.get(key)                                one sentence as error if it is missing or damaged
     projects.change(key, lambda project: ...)        read, changed and written by one process at a time
     projects.create("20261121-news", project)        under an id that no other process gets
-    projects.list()                                  every record that can be read, and an error for each other
+    projects.list()                                  all records that can be read, and an error for each of the others
 
-A file is written atomically: a killed process leaves the old record or the new one. A damaged file is one `InputError`
-that names it and says what to do; it is never written over, and hides no other. Unknown fields are ignored, and missing
-ones have their defaults.
+Files are written atomically: a killed process leaves the old record or the new one. A damaged file leads to an
+`InputError` that names it and says what to do. It is never overwritten, and other records can still be read. Unknown
+fields are ignored, and missing fields have their defaults.
 """
 
 import os
@@ -16,7 +16,6 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
@@ -38,9 +37,9 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = lru_cache(maxsize=64)(TypeAdapter)
 def read_document(path: Path, kind: type[Document]) -> Document:
     """The record in a file. FileNotFoundError if there is no file, InputError if it cannot be read."""
     try:
-        # A pipe would block.
+        # Reading a pipe would block.
         if not path.is_file() and path.exists():
-            raise unreadable(path, "it is no file")
+            raise unreadable(path, "it is not a file")
         return _adapter(kind).validate_json(path.read_bytes())
     except FileNotFoundError as error:
         if not path.is_symlink():
@@ -50,11 +49,12 @@ def read_document(path: Path, kind: type[Document]) -> Document:
         raise unreadable(path, error) from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise unreadable(path, ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))) from error
+        place = ".".join(map(str, first["loc"]))
+        raise unreadable(path, f"{place}: {first['msg']}" if place else first["msg"]) from error
 
 
 def write_document(path: Path, document: object) -> None:
-    """Write a record atomically, in place of an older one. InputError if it cannot be written."""
+    """Write a record atomically. It replaces an older one. InputError if it cannot be written."""
     try:
         write_bytes(path, _adapter(type(document)).dump_json(document, indent=1) + b"\n")
     except OSError as error:
@@ -65,7 +65,7 @@ def write_document(path: Path, document: object) -> None:
 
 
 def check_text(text: str, what: str) -> str:
-    """Returns a text that is to be saved as ``what``. InputError for a lone surrogate, which no file can hold."""
+    """Returns a text that will be saved as ``what``. InputError for a lone surrogate, which cannot be encoded."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -74,9 +74,9 @@ def check_text(text: str, what: str) -> str:
 
 
 def read_lines(path: Path, kind: type[Document]) -> Iterator[tuple[int, Document | None]]:
-    r"""Yields number and record of each line of a JSON Lines file, which "\n" alone ends; None for a damaged line.
+    r"""Yields number and record of each line of a JSON Lines file; None for a damaged line. Only "\n" ends a line.
 
-    Raises InputError if there is no such file, or it cannot be read.
+    Raises InputError if the file does not exist or cannot be read.
     """
     try:
         lines = path.read_bytes().split(b"\n")
@@ -98,25 +98,20 @@ class Listing(NamedTuple, Generic[Document]):
 
 
 class DocumentStore(Generic[Document]):
-    """Records of one kind in a folder, which is created with the first. Safe for several threads and processes.
+    """Records of one kind in a folder, which the first record creates. Safe for several threads and processes.
 
-    ``kind`` is a dataclass or a pydantic model, ``what`` one record in words. ``suffix`` is the end of a file after its
-    id: ".json", or "/job.json" where each record has a folder. ``default`` stands for a record that does not exist.
+    Args:
+        folder: the folder of the records.
+        kind: a dataclass or a pydantic model.
+        suffix: the path of a record after its id: ".json", or "/job.json" if each record has a folder.
+        what: the word for a record in messages.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        kind: type[Document],
-        suffix: str = ".json",
-        what: str = "record",
-        default: Document | None = None,
-    ) -> None:
+    def __init__(self, folder: Path, kind: type[Document], suffix: str = ".json", what: str = "record") -> None:
         self.folder = folder
         self.kind = kind
         self.suffix = suffix
         self.what = what
-        self.default = default
 
     def path(self, key: str) -> Path:
         """The file of a record. InputError if no record can have that id."""
@@ -125,16 +120,14 @@ class DocumentStore(Generic[Document]):
         return self.folder / f"{key}{self.suffix}"
 
     def get(self, key: str) -> Document:
-        """The record of that id, or the default. InputError if it is damaged, or there is neither."""
+        """The record of that id. InputError if it does not exist, or is damaged."""
         try:
             return read_document(self.path(key), self.kind)
         except FileNotFoundError:
-            if self.default is None:
-                raise InputError(f"there is no {self.what} {key!r:.82}") from None
-            return self.default
+            raise InputError(f"there is no {self.what} {key!r:.82}") from None
 
     def list(self) -> Listing[Document]:
-        """All records, without those that are deleted meanwhile."""
+        """All records, except records that are deleted at the same time."""
         documents = {}
         damaged = []
         for key in self.ids():
@@ -149,13 +142,16 @@ class DocumentStore(Generic[Document]):
     def create(self, stem: str, document: Document) -> str:
         """Store a new record under the id ``stem``, ``stem``-2, … and return the id. InputError as `put`."""
         with self.locked():
-            names = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
-            key = next(name for name in names if not os.path.lexists(self._place(self.path(name))))
+            key = stem
+            number = 1
+            while os.path.lexists(self._place(self.path(key))):
+                number += 1
+                key = f"{stem}-{number}"
             self.put(key, document)
         return key
 
     def put(self, key: str, document: Document) -> None:
-        """Store a record in place of the one of that id. InputError if the disk is full or not writable."""
+        """Store a record under an id. It replaces an older one. InputError if the disk is full or not writable."""
         path = self.path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -173,14 +169,14 @@ class DocumentStore(Generic[Document]):
     def delete(self, key: str) -> None:
         """Remove a record, and its folder if it has one."""
         path = self.path(key)
-        # The file goes first, as the rest of a folder is no record.
+        # The file first, as a folder without it is not a record.
         path.unlink(missing_ok=True)
         if self._place(path) != path:
             shutil.rmtree(self._place(path), ignore_errors=True)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep all other threads and processes from creating or changing records. Not reentrant."""
+        """Prevent other threads and processes from creating or changing records. Not reentrant."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with FileLock(self.folder / ".lock"):
@@ -193,7 +189,7 @@ class DocumentStore(Generic[Document]):
         return self.folder / path.relative_to(self.folder).parts[0]
 
     def ids(self) -> Iterator[str]:
-        """Yields the ids of all records in order, also of damaged ones. InputError if the folder cannot be read."""
+        """Yields the ids of all records in order, including damaged ones. InputError if the folder cannot be read."""
         file_suffix, _, inner = self.suffix.partition("/")
         try:
             names = sorted(path.name for path in self.folder.iterdir())

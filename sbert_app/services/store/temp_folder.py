@@ -1,4 +1,4 @@
-"""The folder of uploads and results, with a limit of its size and of the age of its parts.
+"""The folder of uploads and results, whose size and the age of its parts are limited.
 
 A part is an upload, a scored file with its record and its results, or a file for a download. It is removed as a whole,
 a day after the last of its files was written, so that nothing in use loses a file.
@@ -20,66 +20,72 @@ log = logging.getLogger("sbert_lab.services")
 
 RESULTS = ("scored", "explore", "corpora", "handover", "label", "exports", "taken")
 KEPT_SECONDS = 24 * 3600.0
-# An older half-written file belongs to a process that has ended.
+# An incomplete file that was not written for this long belongs to a process that has ended.
 UNTOUCHED_SECONDS = 300.0
 
 
 class TempFolder:
-    """A folder and the bytes that it may hold. Uploads and results are refused when it is full."""
+    """A folder with at most ``most`` bytes. Uploads and results are refused when it is full."""
 
     def __init__(self, path: Path, most: float = math.inf) -> None:
         self.path = path
         self.most = most
 
     def check_room(self, more: int = 0) -> None:
-        """Raises InputError if so many more bytes do not fit."""
+        """Raises InputError if ``more`` bytes do not fit."""
         if more + folder_size(self.path) > self.most:
             raise InputError(is_full(self.most))
 
     def results(self, kind: str) -> Path:
-        """The folder of one kind of `RESULTS`. InputError if there is no room for more of them."""
+        """The folder of one kind of `RESULTS`. InputError if the folder is full."""
         if kind not in RESULTS:
             raise ValueError(kind)
         self.check_room()
         return self.path / kind
 
     def new_folder(self, kind: str) -> Path:
-        """Create a folder for one result, whose name nobody guesses. InputError as `results`."""
+        """Create a folder for one result, with a name that cannot be guessed. InputError as `results`."""
         folder = self.results(kind) / token_hex(8)
         folder.mkdir(parents=True)
         return folder
 
     def clean(self) -> None:
-        """Remove uploads and results that are older than a day, and half-written files of ended processes."""
-        for folder in (*(self.path / kind for kind in RESULTS), self.path):
-            if folder.is_dir():
-                for thing in folder.iterdir():
-                    if folder != self.path or thing.name not in RESULTS:
-                        _remove_unused(thing)
-                sweep(folder, UNTOUCHED_SECONDS)
+        """Remove uploads and results that are older than a day, and incomplete files of processes that have ended."""
+        for kind in (*RESULTS, ""):
+            folder = self.path / kind
+            if not folder.is_dir():
+                continue
+            for part in folder.iterdir():
+                if kind or part.name not in RESULTS:
+                    _remove_unused(part)
+            sweep(folder, UNTOUCHED_SECONDS)
 
 
-def _remove_unused(thing: Path) -> None:
-    """Remove a part after a day. One that cannot be removed, as on a read-only disk, is logged and stays."""
+def _remove_unused(part: Path) -> None:
+    """Remove a part after a day. If it cannot be removed, as on a read-only disk, this is logged."""
     try:
-        is_folder = thing.is_dir() and not thing.is_symlink()
-        parts = [thing, *(thing.rglob("*") if is_folder else [])]
-        if max(part.lstat().st_mtime for part in parts) >= time.time() - KEPT_SECONDS:
-            for folder in (part for part in parts if part.is_dir() and not part.is_symlink()):
+        is_folder = _is_folder(part)
+        files = [part, *part.rglob("*")] if is_folder else [part]
+        if max(file.lstat().st_mtime for file in files) >= time.time() - KEPT_SECONDS:
+            for folder in filter(_is_folder, files):
                 sweep(folder, UNTOUCHED_SECONDS)
         elif is_folder:
-            shutil.rmtree(thing)
+            shutil.rmtree(part)
         else:
-            thing.unlink()
+            part.unlink()
     except FileNotFoundError:
-        # Somebody else has removed it, or one of its files is being written.
+        # Another process has removed it, or one of its files is being written.
         return
     except OSError as error:
-        log.warning("%s is old and cannot be removed: %s", thing, error.strerror or error)
+        log.warning("%s is old and cannot be removed: %s", part, error.strerror or error)
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def keep_copy(source: Path, target: Path) -> Path:
-    """Link a visitor's file, which takes no room, or else copy it. InputError if neither is possible."""
+    """Link a visitor's file, which takes no space, or else copy it. InputError if neither is possible."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:

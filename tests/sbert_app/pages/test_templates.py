@@ -8,7 +8,7 @@ from markupsafe import Markup
 from sbert_app.pages.components.messages import error_message, error_of, progress_bar, sentence_case
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.background.tasks import TaskProgress
-from sbert_app.services.runs.record import RunNotFound
+from sbert_app.services.runs.record import RunNotFoundError
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_an_error_for_the_user_begins_with_a_capital_letter_unless_with_a_name_a
         assert sentence_case(text) == text
 
     def fail():
-        raise RunNotFound("there is no run x")
+        raise RunNotFoundError("there is no run x")
 
     assert "There is no run x" in error_of(fail)
     assert error_of(lambda: "a result") == ""

@@ -29,7 +29,7 @@ from sbert_app.server.endpoint import (
 )
 from sbert_app.server.errors import HANDLERS
 from sbert_app.server.workarounds import WholeSteps
-from training.errors import InputError, Stopped, unwritable
+from training.errors import InputError, StoppedError, unwritable
 
 SERVICES: Any = SimpleNamespace(settings=SimpleNamespace(root_path=""))
 
@@ -227,6 +227,6 @@ def test_where_one_request_is_computed_at_a_time_each_visitor_has_a_turn():
 
 def test_what_is_stopped_as_the_app_ends_is_a_503():
     def stopped(call: Call, body: SearchBody) -> Found:
-        raise Stopped
+        raise StoppedError
 
     assert served(stopped).post("/api/search", json={"query": "q"}).status_code == 503

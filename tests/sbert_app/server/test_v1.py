@@ -26,7 +26,7 @@ from sbert_app.services.access import REGISTRY
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 from training.data.load import load_data
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.evaluation.mteb_tasks import find_task, give_data
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
@@ -300,7 +300,7 @@ def address(services) -> Iterator[str]:
 )
 def test_what_nobody_waits_for_is_not_computed(services, request_: Body):
     compute = rerank if isinstance(request_, RerankBody) else embeddings
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         compute(Call(services, should_stop=lambda: True), request_)
 
 
@@ -311,7 +311,7 @@ def test_a_client_that_goes_ends_its_computation_within_a_second(request, monkey
         begun.set()
         wait_until(call.should_stop)
         stopped.set()
-        raise Stopped
+        raise StoppedError
 
     monkeypatch.setattr(v1, "embeddings", slow)
     body = b'{"model": "m", "input": "x"}'

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from training import parallel
 from training.data.load import load_data
-from training.errors import Stopped
+from training.errors import StoppedError
 from training.evaluation.metrics import spearman
 from training.inference import layers
 from training.inference.fused_bert import supports_fused
@@ -169,7 +169,7 @@ def test_each_sentence_comes_once_and_nothing_needs_no_batch(model: nn.Module):
 def test_stop_gives_what_is_under_way_and_says_so(bert: nn.Module):
     answers = itertools.chain([False, False], itertools.repeat(True))
     done: list[int] = []
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         for rows, _ in build_runner(bert, torch.float32, 0).map(
             sentences([64] * 200), lambda *_: None, lambda: next(answers)
         ):

@@ -13,7 +13,7 @@ from tiny_models import make_model
 
 from training.catalogue import asset
 from training.data.load import load_data
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.evaluation.metrics import spearman
 from training.models import model as module
 from training.models.cross_encoder import CrossEncoder
@@ -87,7 +87,7 @@ def test_repeated_pairs_are_scored_once_progress_ends_at_all_of_them_and_it_can_
     assert steps == sorted(steps)
     assert steps[-1] == (len(PAIRS), len(PAIRS))
     np.testing.assert_allclose(whole, [adapter.predict([pair])[0] for pair in PAIRS], atol=1e-5)
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         adapter.predict(PAIRS, should_stop=lambda: True)
 
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from test_reference import BERT, make
 from tiny_models import make_model
 
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.models.encoder import Encoder, ReadReport
 from training.models.model import VectorModel
 
@@ -225,7 +225,7 @@ def test_what_is_too_long_is_cut_counted_and_logged_and_what_just_fits_is_not(
 def test_stop_is_asked_before_each_batch_and_a_stopped_stream_keeps_the_chunks_before(encoder: Encoder):
     steps: list[int] = []
     answers = iter([False, True])
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         encoder.encode(
             ["the cat " * 30 + str(i) for i in range(60)],
             on_progress=lambda done, _: steps.append(done),
@@ -235,7 +235,7 @@ def test_stop_is_asked_before_each_batch_and_a_stopped_stream_keeps_the_chunks_b
     questions = count()
     stream = encoder.encode_stream(iter(SENTENCES), chunk=2, should_stop=lambda: next(questions) >= 1)
     assert next(stream).shape == (2, encoder.dimension)
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         next(stream)
 
 

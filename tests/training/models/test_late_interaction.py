@@ -16,7 +16,7 @@ from torch import nn
 
 from training.data.dataset import Dataset
 from training.data.load import RetrievalData
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.evaluation.retrieval import evaluate_retrieval
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
@@ -194,7 +194,7 @@ def test_it_is_symmetric_between_minus_1_and_1_and_0_without_tokens(untrained: L
     assert untrained.predict([("the cat", "the cat")])[0] == pytest.approx(1)
     assert untrained.predict([("", "the cat"), ("", "")]).tolist() == [0, 0]
     assert untrained.predict([]).shape == (0,)
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         untrained.predict(PAIRS, should_stop=lambda: True)
 
 

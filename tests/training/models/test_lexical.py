@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from training.catalogue import BASELINES, CROSS_ENCODERS, ENCODERS
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.evaluation.scoring import evaluate
 from training.models.lexical import TfIdf
 from training.models.model import VectorModel, open_model, opener_of
@@ -112,7 +112,7 @@ def test_progress_is_reported_and_work_can_be_stopped():
     TfIdf().encode(["a"] * 5_000, on_progress=lambda done, total: reported.append((done, total)))
     assert reported == [(4_096, 5_000), (5_000, 5_000)]
     for encoder in (TfIdf(), WordVectors("mine", ["a"], np.ones((1, 2), dtype=np.float32))):
-        with pytest.raises(Stopped):
+        with pytest.raises(StoppedError):
             encoder.encode(["a"], should_stop=lambda: True)
 
 

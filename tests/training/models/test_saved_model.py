@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.models.model import open_model, opener_of
 
 DIMENSION = 6
@@ -64,7 +64,7 @@ def test_it_is_evaluated_stops_and_reports_progress(tf, tmp_path):
     reported: list[tuple[int, int | None]] = []
     encoder.encode([f"{i} cats" for i in range(100)], on_progress=lambda done, total: reported.append((done, total)))
     assert reported == [(64, 100), (100, 100)]
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         encoder.encode(SENTENCES, should_stop=lambda: True)
     with pytest.raises(InputError, match="pools nothing; leave the pooling out"):
         open_model(encoder.name, "mean")

@@ -15,7 +15,7 @@ from tiny_models import WORDS, make_model
 
 from training.data.dataset import Dataset
 from training.data.load import RetrievalData
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.evaluation.retrieval import evaluate_retrieval
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
@@ -105,7 +105,7 @@ def test_dense_and_sparse_are_the_same_and_it_can_be_stopped(encoder: SparseEnco
     lengths = np.linalg.norm(encoder.encode(SENTENCES), axis=1)
     np.testing.assert_allclose(lengths, 1, rtol=1e-5)
     assert encoder.encode_sparse([]).shape == (0, encoder.dimension)
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         encoder.encode_sparse(SENTENCES, should_stop=lambda: True)
 
 

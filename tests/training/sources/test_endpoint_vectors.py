@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from embedding_server import embedding_server, vectors
 
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.names import Endpoint, ModelName
 from training.sources import endpoint as source
 from training.sources.endpoint import KEY, fetch_vectors
@@ -66,7 +66,7 @@ def test_a_busy_server_is_asked_again(status):
 
 def test_waiting_for_a_busy_server_can_be_stopped(monkeypatch):
     monkeypatch.setattr(source, "DELAYS", (60.0,))
-    with embedding_server(lambda path, body: (503, {}, b"")) as server, pytest.raises(Stopped):
+    with embedding_server(lambda path, body: (503, {}, b"")) as server, pytest.raises(StoppedError):
         fetch_vectors(named(server.url), TEXTS, should_stop=lambda: True)
 
 

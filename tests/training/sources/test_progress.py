@@ -6,7 +6,7 @@ import pytest
 from remote import make_wheel, visible
 
 from training import progress
-from training.errors import Stopped
+from training.errors import StoppedError
 from training.progress import listening, watch
 from training.sources import package_index
 
@@ -45,6 +45,6 @@ def test_a_stop_ends_the_download_and_leaves_nothing(alone, tmp_path, monkeypatc
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
     wheel = make_wheel(tmp_path / "index", "large", {"in/a": "1"})
     bundle = package_index.Bundle((wheel,), inside="in", files=("a",), megabytes=1)
-    with listening(lambda *_: None, should_stop=lambda: True), pytest.raises(Stopped):
+    with listening(lambda *_: None, should_stop=lambda: True), pytest.raises(StoppedError):
         package_index.fetch(bundle, alone / "data/large")
     assert visible(alone) == []

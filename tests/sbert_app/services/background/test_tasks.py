@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from sbert_app.services.background.tasks import Superseded, TaskProgress, TaskResult, TaskRunner, run_apart
+from sbert_app.services.background.tasks import SupersededError, TaskProgress, TaskResult, TaskRunner, run_apart
 from sbert_app.services.background.watch import Watch
 from training import progress
-from training.errors import Stopped
+from training.errors import StoppedError
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_what_a_task_downloads_is_a_stage_of_it_and_ends_when_it_is_stopped(task
         (tmp_path / "half").write_bytes(bytes(2_000_000))
         try:
             progress.watch("a model", tmp_path, 8.0, threading.Event().wait)
-        except Stopped:
+        except StoppedError:
             ended.set()
             raise
 
@@ -69,7 +69,7 @@ def test_what_a_task_downloads_is_a_stage_of_it_and_ends_when_it_is_stopped(task
     event = next(event for event in events if event.description != "Loading")
     assert (event.description, event.total) == ("Downloading a model, 8 MB", 8.0)
     tasks.stop("me")
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         list(events)
     assert ended.wait(timeout=60)
 
@@ -77,7 +77,7 @@ def test_what_a_task_downloads_is_a_stage_of_it_and_ends_when_it_is_stopped(task
 def test_stop_ends_the_iteration_at_once_and_the_work_soon_after(tasks):
     work = Endless()
     threading.Thread(target=lambda: (work.started.wait(), tasks.stop("me tab"))).start()
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         list(tasks.run("me tab", "Counting", work))
     assert work.ended.wait(60)
 
@@ -98,7 +98,7 @@ def test_a_task_that_is_kept_goes_on_without_a_reader_and_has_any_number_of_them
 def test_a_stage_that_does_not_listen_is_left_alone_after_a_stop():
     loaded = threading.Event()
     stops = iter([False, True])
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         run_apart(Watch(should_stop=lambda: next(stops)), "Loading", lambda _: loaded.wait(5))
     loaded.set()
     assert run_apart(Watch(), "Loading", lambda _: 7) == 7
@@ -126,7 +126,7 @@ def test_a_new_task_stops_the_one_before_of_its_owner_which_is_told_from_a_stopp
     next(first)
     [result] = tasks.run("me map", "second", lambda *_: 2)
     assert result.value == 2
-    with pytest.raises(Superseded):
+    with pytest.raises(SupersededError):
         list(first)
     assert work.ended.wait(60)
 
@@ -140,9 +140,9 @@ def test_a_task_that_has_ended_after_a_stop_is_told_so_even_if_somebody_else_beg
     while tasks.at_work():
         time.sleep(0.01)
     list(tasks.run("you map", "another", lambda *_: 2))
-    with pytest.raises(Stopped) as raised:
+    with pytest.raises(StoppedError) as raised:
         list(stopped)
-    assert not isinstance(raised.value, Superseded)
+    assert not isinstance(raised.value, SupersededError)
 
 
 def test_the_rate_and_the_time_left_unless_it_is_too_early_and_more_than_was_expected_is_all_of_it():

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from training.errors import Stopped
+from training.errors import StoppedError
 
 
 @pytest.fixture
@@ -41,11 +41,11 @@ def test_progress_of_an_unknown_total_is_what_is_done(watch, told):
 def test_stages_parts_and_who_waits_for_a_lock_stop_with_the_whole():
     watch = Watch(should_stop=lambda: True)
     for each in (watch, watch.stage("a"), watch.part(0, 0.5)):
-        with pytest.raises(Stopped):
+        with pytest.raises(StoppedError):
             each.check()
     UNWATCHED.check()
     lock, stops = threading.Lock(), iter([False, True])
-    with Watch().holding(lock), pytest.raises(Stopped), Watch(should_stop=lambda: next(stops)).holding(lock):
+    with Watch().holding(lock), pytest.raises(StoppedError), Watch(should_stop=lambda: next(stops)).holding(lock):
         pass
     assert lock.acquire(blocking=False)
 

@@ -14,7 +14,7 @@ from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.maps.projection import MapSettings
 from sbert_app.services.store.cache import DiskCache
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 
 TOPICS = ("cats sleep on mats", "stocks fell on monday", "dogs bark at night")
 SENTENCES = [f"{TOPICS[n % 3]} {n}" for n in range(90)]
@@ -59,7 +59,7 @@ def test_every_sentence_has_its_point_its_cluster_and_its_neighbours_and_what_is
     # The map is in the cache now.
     begun = []
     watch = Watch(lambda done, text=None, total=1.0, /: begun.append(text == "Writing"), lambda: any(begun))
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         export(tmp_path / "second.parquet", watch=watch)
     assert {path.name for path in tmp_path.iterdir()} == {"home", "atlas.parquet"}
     with pytest.raises(InputError, match=r"has to end with \.parquet"):

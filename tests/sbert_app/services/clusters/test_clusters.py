@@ -20,7 +20,7 @@ from sbert_app.services.clusters.summary import describe_clusters, keywords, wor
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import encode
 from sbert_app.services.store.cache import DiskCache
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 
 TOPICS = {
     "animals": "dog cat horse barks meows gallops fur paw tail",
@@ -99,7 +99,7 @@ class TestTree:
         assert np.array_equal(linkage_tree(embedded, cache), joined)
 
     def test_it_can_be_stopped_and_too_many_sentences_are_refused_with_a_way_out(self, cache, monkeypatch):
-        with pytest.raises(Stopped):
+        with pytest.raises(StoppedError):
             linkage_tree(encode(corpus_of(5), BagEncoder()), cache, watch=Watch(should_stop=lambda: True))
         monkeypatch.setattr(clustering, "MAX_TREE_SENTENCES", 10)
         with pytest.raises(InputError, match=r"10 sentences are the most; this corpus has 15\. Choose HDBSCAN"):

@@ -14,7 +14,7 @@ from sbert_app.services.corpus.neighbours import neighbours
 from sbert_app.services.store.cache import DiskCache
 from training import search as search_module
 from training.data.dataset import Dataset
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.models.encoder import Encoder
 
 
@@ -89,7 +89,7 @@ class TestEncode:
         assert (first.seconds > 0, second.seconds) == (True, 0)
 
     def test_a_stop_leaves_nothing_and_the_fingerprint_knows_pooling_and_weights(self, tmp_path):
-        with pytest.raises(Stopped):
+        with pytest.raises(StoppedError):
             encode(Corpus("c", ["a", "b"]), BagEncoder(), DiskCache(tmp_path), watch=Watch(should_stop=lambda: True))
         assert list(tmp_path.iterdir()) == []
         encoder = Encoder.load("scratch:1x32")
@@ -114,7 +114,7 @@ class TestNeighbours:
         assert rows[:, 0].tolist() == list(range(100))
         assert all(len(set(row)) == 5 for row in rows.tolist())
         assert distances.max() < 1e-5
-        with pytest.raises(Stopped):
+        with pytest.raises(StoppedError):
             neighbours(unit(10), 3, watch=Watch(should_stop=lambda: True))
 
     def test_a_large_corpus_is_searched_approximately_and_deterministically(self, monkeypatch):

@@ -9,7 +9,7 @@ from bag_encoder import AnyModel, BagEncoder
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.open_corpora import EmbeddingCache
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 
 SENTENCES = ["A man sleeps.", "A dog barks.", "A man is asleep."]
 
@@ -25,7 +25,7 @@ class SlowEncoder(BagEncoder):
         self.begun.set()
         while not self.go.wait(0.01):
             if should_stop is not None and should_stop():
-                raise Stopped
+                raise StoppedError
         return super().encode(sentences, normalize, on_progress)
 
 
@@ -101,7 +101,7 @@ class TestSpaces:
         first = threading.Thread(target=embeddings.embed, args=(key, "bag"))
         first.start()
         slow.begun.wait()
-        with pytest.raises(Stopped):
+        with pytest.raises(StoppedError):
             embeddings.embed(key, "bag", watch=Watch(should_stop=lambda: True))
         slow.go.set()
         first.join()

@@ -22,7 +22,7 @@ from sbert_app.services.corpus.open_corpora import EmbeddingCache
 from sbert_app.services.corpus.search import search
 from sbert_app.services.store.cache import remove_least_used
 from training.data.dataset import Dataset
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 
 SENTENCES = [f"word{n % 7} topic{n % 3} sentence{n}" for n in range(100)]
 SMALL = CorpusLimits(sentences=80, in_memory=20, map_points=30, clustered=40)
@@ -43,7 +43,7 @@ class TestVectorFile:
     def test_after_a_stop_only_what_is_missing_is_encoded_and_a_half_written_row_again(self, tmp_path):
         path = tmp_path / "k.f32"
         encoder = BagEncoder()
-        with pytest.raises(Stopped):
+        with pytest.raises(StoppedError):
             encode_to_file(path, SENTENCES, encoder, Watch(should_stop=lambda: len(encoder.seen) > 60), chunk=30)
         part = path.with_name(path.name + INCOMPLETE)
         assert (part.stat().st_size, path.exists()) == (60 * 64 * 4, False)
@@ -133,7 +133,7 @@ class TestClusters:
         labels = k_means(vectors, 3, UNWATCHED, rows=100)
         assert len({(int(a), int(b)) for a, b in zip(labels, kinds, strict=True)}) == 3
         np.testing.assert_array_equal(labels, k_means(vectors, 3, UNWATCHED, rows=100))
-        with pytest.raises(Stopped):
+        with pytest.raises(StoppedError):
             k_means(vectors, 3, Watch(should_stop=lambda: True))
 
     def test_the_others_join_the_clusters_of_their_neighbours_and_keywords_have_every_label(self, blobs):

@@ -10,7 +10,7 @@ from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.neighbours import find_unusual
 from sbert_app.services.corpus.search import nearest_in
 from sbert_app.services.store.cache import DiskCache
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 
 
 def embedded(vectors, name="mine", key="key"):
@@ -51,5 +51,5 @@ def test_the_topics_of_a_map_are_nested_and_named_by_their_own_words():
     assert all(any(word in name for name in fine.names.values()) for word in ("purr", "lend", "rain", "goals"))
     assert all(coarse.names.values())
     assert set(find_topics(points[:20], ["a"] * 20)[0].names.values()) == {""}
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         find_topics(points, ["a"] * len(points), Watch(should_stop=lambda: True))

@@ -14,7 +14,7 @@ from sbert_app.services.experiments.defects import COMBINATIONS, DEFECTS, NOTEBO
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import RunStore
 from training.catalogue import read_asset
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.trainer.run_metrics import ALIKE, TOLERANCE
 
 
@@ -86,5 +86,5 @@ def test_one_visitor_trains_at_a_time_and_a_stop_is_no_result(home):
     context = Context(ModelCache(home), RunStore(home))
     with learned_nothing._training, pytest.raises(InputError, match="somebody else is training"):
         learned_nothing.show(context, [], True)
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         train_with((), 0, 12, home, should_stop=lambda: True)

@@ -15,7 +15,7 @@ from sbert_app.services.background.watch import Watch
 from sbert_app.services.files.encode import encode_file, open_sentences
 from sbert_app.services.files.writers import VECTORS, check_output
 from training.data.tables.cells import NO_TEXT
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.models.encoder import Encoder
 
 STOP = Watch(should_stop=lambda: True)
@@ -83,7 +83,7 @@ def test_a_column_called_embedding_keeps_its_name(tmp_path: Path, encoder: Encod
 @pytest.mark.parametrize("suffix", [".npy", ".parquet"])
 def test_stop_leaves_nothing_behind(tmp_path: Path, encoder: Encoder, suffix: str):
     (tmp_path / "x.txt").write_text("the cat\nthe dog\n")
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         encode_file(*open_sentences(tmp_path / "x.txt"), tmp_path / f"out{suffix}", encoder, watch=STOP)
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.txt"]
 

@@ -15,7 +15,7 @@ from sbert_app.services.background.watch import Watch
 from sbert_app.services.files.matches import MatchOutputs, apply_threshold
 from sbert_app.services.files.score import score_file
 from training.data.tables.columns import PairColumns
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 
 # d-e-f are connected through e; b has the same text in two rows; a row without text has no score.
 ROWS = [("a", "x", 0.1), ("d", "e", 0.9), ("b", "c", 0.95), ("e", "f", 0.8), ("b", "g", 0.2), ("h", "", None)]
@@ -99,7 +99,7 @@ def test_groups_are_those_of_scipy(tmp_path_factory, rows):
 
 
 def test_stop_and_a_folder_that_does_not_exist_leave_nothing(scored):
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         stopped = Watch(should_stop=lambda: True)
         apply_threshold(scored, PairColumns("left", "right"), "cosine", 0.8, outputs(scored.parent), stopped)
     with pytest.raises(InputError, match="There is no folder"):

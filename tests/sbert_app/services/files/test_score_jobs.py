@@ -15,7 +15,7 @@ from sbert_app.services.files.jobs import MOST_OF_ONE, ScoreJobs, ScoreRequest
 from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.store.temp_folder import TempFolder
 from training.data.tables.table import open_table
-from training.errors import InputError, NotFoundError, Stopped
+from training.errors import InputError, NotFoundError, StoppedError
 
 
 class Models(AnyModel):
@@ -39,7 +39,7 @@ class SlowEncoder(BagEncoder):
     def encode(self, sentences, normalize=True, on_progress=None, should_stop=None, report=None):
         for _ in sentences:
             if should_stop():
-                raise Stopped
+                raise StoppedError
             time.sleep(0.003)
         return super().encode(sentences)
 
@@ -130,7 +130,7 @@ def test_stop_does_not_wait_for_a_model_that_loads_nor_for_a_place(pairs, tmp_pa
     wait_until(lambda: sorted(jobs.get(job).state for job in waiting) == ["queued"] * 2 + ["running"] * 2)
     for job in reversed(waiting):
         jobs.stop(job)
-        with pytest.raises(Stopped):
+        with pytest.raises(StoppedError):
             list(jobs.follow(job))
     assert {jobs.get(job).state for job in waiting} == {"stopped"}
     jobs._models.ready.set()

@@ -17,7 +17,7 @@ from sbert_app.services.background.watch import Watch
 from sbert_app.services.files.blocks import FILE_ROWS, Block, ShardJob, find_files, read_blocks
 from sbert_app.services.files.score import score_file
 from sbert_app.services.files.shards import OutputFolder, compute_here, run_job
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.models.encoder import Encoder
 
 ROWS = (70, 1, 25)  # of three files
@@ -103,7 +103,7 @@ def test_the_parts_hold_what_one_file_would(inputs: Path, job: ShardJob, model: 
 
 def test_a_stopped_job_goes_on_where_it_stopped(inputs: Path, job: ShardJob, tmp_path: Path):
     stops = iter([False] * 12 + [True] * 100)
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         run_job(job, str(inputs), watch=Watch(should_stop=lambda: next(stops)))
     first = {name: (Path(job.output) / name).stat().st_mtime_ns for name in parts(job.output)}
     assert 0 < len(first) < 7

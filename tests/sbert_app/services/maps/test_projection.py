@@ -31,7 +31,7 @@ from sbert_app.services.maps.projection import (
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.store.cache import DiskCache
 from training.catalogue import DEFAULT_MODEL
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.names import ModelName
 
 QUICK = MapSettings(epochs=50)
@@ -84,7 +84,7 @@ class TestOneMap:
         assert 0.3 < shares[-1] <= 1
         watch = Watch.of(lambda done, _: shares.append(done), lambda: shares[-1] > 0.3)
         shares.append(0.0)
-        with pytest.raises(Stopped):
+        with pytest.raises(StoppedError):
             draw([vectors], MapSettings(epochs=100_000_000), home, watch)
         assert draw([vectors], QUICK, home)[0].shape == (400, 2)
 

@@ -15,7 +15,7 @@ from waiting import wait_until
 
 from sbert_app.services.models.batching import SMALL_JOB_TOKENS, BatchingRunner, DynamicBatcher
 from sbert_app.services.models.cache import ModelCache
-from training.errors import Stopped
+from training.errors import StoppedError
 from training.inference.runner import InferenceRunner, build_runner
 
 
@@ -98,7 +98,7 @@ def test_large_jobs_are_planned_as_without_batching(runner: InferenceRunner):
 
 @pytest.mark.parametrize("count", [1, 100])
 def test_jobs_of_any_size_can_be_stopped(runner: InferenceRunner, count: int):
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         list(BatchingRunner(runner).map(token_ids([60] * count), lambda hidden, mask: None, lambda: True))
 
 

@@ -12,7 +12,7 @@ from sbert_app.services.results import cost
 from sbert_app.services.results.cost import measure_cost
 from training.data.dataset import Dataset
 from training.data.load import load_data
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.evaluation.bootstrap import Estimate, correlation, sentence_keys
 from training.models.encoder import Encoder
 from training.models.lexical import TfIdf
@@ -81,5 +81,5 @@ def test_models_without_vectors_and_data_without_scores_are_refused(encoder, pai
         measure_cost(TfIdf(), pairs)
     with pytest.raises(InputError, match="needs a score or a label"):
         measure_cost(encoder, Dataset("mine", (["a"], ["b"])))
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         measure_cost(encoder, pairs, Watch(should_stop=lambda: True))

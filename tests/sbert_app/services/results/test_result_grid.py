@@ -44,7 +44,7 @@ from sbert_app.services.store.documents import read_document
 from training.data.dataset import Dataset
 from training.data.load import load_data
 from training.data.overlap import Overlap
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.evaluation.bootstrap import Difference
 from training.evaluation.scoring import evaluate
 from training.models.model import open_model
@@ -143,7 +143,7 @@ def test_fingerprints_depend_on_data_pooling_and_files(own_home, tmp_path):
 def test_a_stop_keeps_the_results_so_far(own_home, small, tmp_path):
     other = write(tmp_path / "other.csv", ROWS[::-1])
     grid = make_grid(["tfidf"], [small, other])
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         evaluate_grid(grid, ModelCache(own_home), own_home, Watch(should_stop=lambda: bool(grid.results)))
     assert list(grid.results) == [("tfidf", small)]
 

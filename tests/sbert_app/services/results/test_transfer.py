@@ -18,7 +18,7 @@ from sbert_app.services.results.transfer import (
     score_transfer,
     sentences_by_genre,
 )
-from training.errors import InputError, Stopped
+from training.errors import InputError, StoppedError
 from training.models.model import VectorModel
 from training.names import ModelName
 
@@ -73,7 +73,7 @@ def test_a_small_class_gives_fewer_folds_a_second_time_the_same_figures_and_a_st
     first, second = (score_transfer(Fixed(noise), data) for _ in range(2))
     assert len(first.accuracies) == 3
     assert first.accuracies == second.accuracies
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         score_transfer(Fixed(noise), data, watch=Watch(should_stop=lambda: True))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from sbert_app.cli import main
 from sbert_app.services.annotations.project import ChosenPair, ProjectInfo, Projects
-from sbert_app.services.runs.archives import back_up, files_of, restore
+from sbert_app.services.runs.backup import back_up, files_of, restore
 from sbert_app.services.runs.store import RunStore
 from training.errors import InputError
 from training.trainer.config import RunConfig

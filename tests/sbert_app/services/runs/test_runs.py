@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sbert_app.services.results.grid import trained_on
 from sbert_app.services.runs.archives import export
-from sbert_app.services.runs.record import EventReader, RunBusy, RunNotFound, RunProgress, RunStateError
+from sbert_app.services.runs.record import EventReader, RunBusyError, RunNotFoundError, RunProgress, RunStateError
 from sbert_app.services.runs.store import PROCESS_LOST, RunStore
 from training.errors import InputError, UserFacingError
 from training.names import ModelName
@@ -84,7 +84,7 @@ def test_the_list_has_pages_the_newest_first_and_what_is_recent_has_the_runs_at_
     newest = [run.id for run in reversed(runs)]
     pages = [store.list(5), store.list(5, newest[4]), store.list(5, newest[9])]
     assert [run.id for page in pages for run in page] == newest == [run.id for run in RunStore(store.home).list()]
-    with pytest.raises(RunNotFound):
+    with pytest.raises(RunNotFoundError):
         store.list(5, "20200101-000000-gone")
     listed = [run.id for run in store.recent([newest[-1]], limit=2)]
     assert listed == [run_id for run_id in newest if run_id in {*newest[:2], runs[2].id, newest[-1]}]
@@ -123,7 +123,7 @@ def test_an_id_that_is_none_is_said_so(tmp_path_factory, run_id):
     store = RunStore(tmp_path_factory.mktemp("home"))
     (store.home / "run.json").write_text("{}")
     for act in (store.get, store.stop, store.requeue, store.delete, store.log, store.events):
-        with pytest.raises(RunNotFound, match="there is no run"):
+        with pytest.raises(RunNotFoundError, match="there is no run"):
             act(run_id)
 
 
@@ -147,7 +147,7 @@ def test_a_claimed_run_is_running_and_ends_as_its_process_says_or_by_an_exceptio
 
 def test_a_run_is_taken_once_and_after_a_reboot_nobody_works_on_it(store):
     run = store.create(CONFIG)
-    with store.lease(run.id), pytest.raises(RunBusy, match="worked on by another"), store.lease(run.id):
+    with store.lease(run.id), pytest.raises(RunBusyError, match="worked on by another"), store.lease(run.id):
         pass
     with pytest.raises(RunStateError, match="is interrupted, not queued"), store.lease(run.id):
         pass
@@ -209,7 +209,7 @@ def test_a_new_name_does_not_touch_the_state_and_half_a_character_is_refused_or_
 
 def test_a_deleted_run_is_gone_whoever_has_read_it_keeps_its_events_and_one_at_work_stays(store):
     run, other = store.create(CONFIG), store.create(CONFIG)
-    with store.lease(run.id), pytest.raises(RunBusy, match="stop it before you delete it"):
+    with store.lease(run.id), pytest.raises(RunBusyError, match="stop it before you delete it"):
         store.delete(run.id)
     say(store, run.id, {"kind": "train", "step": 1, "loss": 0.5})
     before = store.get(run.id)
@@ -329,7 +329,7 @@ def test_an_export_is_one_folder_with_the_model_its_card_and_the_settings(store,
     (run.folder / "model/1_Pooling").mkdir(parents=True)
     for name in ("modules.json", "README.md", "1_Pooling/config.json"):
         (run.folder / "model" / name).write_text(name)
-    with pytest.raises(RunBusy, match="is queued; export it when it has ended"):
+    with pytest.raises(RunBusyError, match="is queued; export it when it has ended"):
         export(store, run.id, tmp_path)
     store.stop(run.id)
     file = export(store, run.id, tmp_path)

@@ -9,7 +9,7 @@ from paths import linked_home
 from waiting import wait_until
 
 from sbert_app.cli import main
-from sbert_app.services.background.ray_cluster import Lost, RayCluster
+from sbert_app.services.background.ray_cluster import ActorLostError, RayCluster
 from sbert_app.services.background.watch import State
 from sbert_app.services.jobs import worker as worker_module
 from sbert_app.services.jobs.queue import RunQueue, has_worker
@@ -79,7 +79,7 @@ def test_a_run_that_its_nodes_die_of_is_given_up(store: RunStore, tiny: Any, mon
 
     def dies(store: RunStore, run: Run, *_: Any) -> None:
         begun.append(run)
-        raise Lost("the node has died")
+        raise ActorLostError("the node has died")
 
     monkeypatch.setattr(on_ray, "_submit", dies)
     monkeypatch.setattr(RayCluster, "connect", lambda self: None)

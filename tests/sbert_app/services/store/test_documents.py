@@ -123,9 +123,6 @@ def test_an_id_leads_out_of_no_folder_and_what_does_not_exist_or_cannot_be_writt
     assert store.get("b") == NOTE
     with pytest.raises(InputError, match="there is no note 'd'"):
         store.get("d")
-    empty = DocumentStore(store.folder, Note, store.suffix, default=Note(""))
-    assert empty.get("d") == Note("")
-    assert empty.change("d", lambda note: Note(note.text + "x")) == store.get("d") == Note("x")
 
 
 def test_a_full_disk_and_a_folder_that_is_none_are_one_sentence(store, monkeypatch):

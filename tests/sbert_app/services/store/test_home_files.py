@@ -28,7 +28,8 @@ from sbert_app.services.experiments.groups import run_groups
 from sbert_app.services.files.jobs import ScoreRequest
 from sbert_app.services.files.uploads import keep_upload
 from sbert_app.services.results.grid import evaluate_one
-from sbert_app.services.runs.archives import export, files_of
+from sbert_app.services.runs.archives import export
+from sbert_app.services.runs.backup import files_of
 from sbert_app.services.runs.execution import execute
 from sbert_app.services.runs.store import RunStore
 from sbert_app.services.store import HOME, HomeEntry, home_entry
