@@ -89,8 +89,9 @@ def word_map(exact: Attribution) -> go.Figure:
     }
     has_numbers = len(words_b) <= 9 and len(words_a) <= 14
     figure = _heatmap(
-        parts.matrix.round(5),
+        parts.matrix,
         bound,
+        decimals=5,
         gap=2,
         hover="%{customdata[0]} × %{customdata[1]}: %{z:+.4f}",
         digits=3 if has_numbers else None,
@@ -117,8 +118,9 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
         digits = 2
         ticks = {"tick0": 1, "dtick": 1}
     figure = _heatmap(
-        np.round(matrix, 3),
+        matrix,
         bound=1,
+        decimals=3,
         gap=1 if n <= 60 else 0,
         hover=hover,
         digits=digits,
@@ -133,9 +135,9 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
 
 
 def _heatmap(
-    values: np.ndarray, bound: float, gap: int, hover: str, digits: int | None = None, **options: Any
+    values: np.ndarray, bound: float, decimals: int, gap: int, hover: str, digits: int | None, **options: Any
 ) -> go.Figure:
-    """A heat map whose colours range from -bound to bound, with ``gap`` pixels between its cells.
+    """A heat map of rounded values whose colours range from -bound to bound, with ``gap`` pixels between its cells.
 
     With ``digits`` the cells have numbers. Plotly's own format would have a hyphen as minus sign.
     """
@@ -143,7 +145,7 @@ def _heatmap(
         options["text"] = [[format_number(value, digits) for value in row] for row in values]
         options["texttemplate"] = "%{text}"
     heatmap = go.Heatmap(
-        z=values.tolist(),
+        z=values.round(decimals).tolist(),
         zmin=-bound,
         zmax=bound,
         colorscale=DIVERGING,
