@@ -19,7 +19,7 @@ from sbert_app.services.container import Services
 from sbert_app.services.experiments.ablations import precomputed
 from sbert_app.services.experiments.groups import matches, run_groups
 from sbert_app.services.runs.archives import export, push
-from sbert_app.services.runs.record import Run
+from sbert_app.services.runs.record import Run, RunNotFoundError
 from sbert_app.services.runs.store import PAGE
 from training.catalogue import read_asset
 from training.errors import UserFacingError

@@ -23,7 +23,7 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from training.catalogue import SCORED
 from training.data.dataset import Dataset
 from training.errors import InputError
-from training.evaluation.bootstrap import Estimate, Statistic, correlation, sentence_keys
+from training.evaluation.bootstrap import Estimate, Statistic, correlation, resamples_for, sentence_keys
 from training.evaluation.metrics import why_undefined
 from training.evaluation.scoring import without_score
 from training.models.model import Model, VectorModel
