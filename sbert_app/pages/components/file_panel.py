@@ -100,7 +100,7 @@ def places(reading: TableReading) -> list[Place]:
     are_pairs = len(reading.sentences) == 2
     on_pairs = [BULK, *([THRESHOLD] if reading.target else [])] if are_pairs else []
     listed_places = [*on_pairs, MAP, DUPLICATES, TRAINING]
-    return listed_places if reading.form == FORMS[0] else [*listed_places, LABELLING]
+    return listed_places if reading.form == FORMS[3] else [*listed_places, LABELLING]
 
 
 # The columns of sentence 1, of sentence 2 and of the judgement; "" without one. All are "" where the reading decides.
@@ -109,7 +109,7 @@ Chosen = tuple[str, str, str]
 
 def columns_of(reading: TableReading) -> Chosen:
     """The columns of a reading; those of triplets cannot be named so."""
-    if reading.form == FORMS[0]:
+    if reading.form == FORMS[3]:
         return "", "", ""
     first, second, *_ = *reading.sentences, "", ""
     return first, second, reading.target or ""

@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 from sbert_app.formats import format_count
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from training.atomic import open_atomic
-from training.data.gold import MISSING
+from training.data.tables.cells import UNSURE
 from training.data.tables.reading import TableReading, requested_columns
 from training.data.tables.rows import HEAD_ROWS
 from training.data.tables.table import open_table
@@ -121,7 +121,7 @@ def _labelled(reading: TableReading, cells: dict[str, list[Any]], label: str | N
     columns = [["" if cell is None else str(cell).strip() for cell in cells[column]] for column in (*texts, label)]
     # Each row is its texts and, last, its class.
     rows = list(zip(*columns, strict=True))
-    complete = [row for row in rows if all(row) and row[-1].lower() not in (*MISSING, "-1")]
+    complete = [row for row in rows if all(row) and row[-1].lower() not in UNSURE | {"-1"}]
     dropped = len(rows) - len(complete)
     notes = [f"{format_count(dropped, 'row')} without text or label left out"] if dropped else []
     if len(complete) > MAX_ROWS:
