@@ -74,8 +74,8 @@ def label_text(cell: Any) -> str:
 
 def matching_labels(labels: Iterable[str]) -> tuple[frozenset[str], str]:
     """The labels that are matches, and a sentence on them; no labels if their names do not say it."""
-    matches = []
-    rest = []
+    matches: list[str] = []
+    rest: list[str] = []
     for label in labels:
         side = side_of(label)
         if side is None and (parse_number(label) is not None or any(map(side_of, label.split()))):
@@ -126,10 +126,10 @@ def parse_labels(text: str) -> dict[str, float]:
     for part in filter(str.strip, text.split(",")):
         label, _, value = part.rpartition(":")
         values[label_text(label)] = parse_number(value)
-    known = {label: value for label, value in values.items() if label and value is not None}
-    if not known or len(known) < len(values):
+    labels = {label: value for label, value in values.items() if label and value is not None}
+    if not labels or len(labels) < len(values):
         raise InputError(f"{text[:60]!r} names no labels; write each with its value, such as similar:1,different:0")
-    return known
+    return labels
 
 
 def parse_reading(text: str | None) -> tuple[str | None, str | None]:

@@ -92,7 +92,7 @@ def _flat(batch: Any) -> Any:
     return pa.RecordBatch.from_arrays(columns, schema=table.schema)
 
 
-def _class_names(schema: Any, columns: Sequence[str]) -> dict[str, Sequence[str]]:
+def _class_names(schema: Any, columns: Sequence[str]) -> dict[str, list[str]]:
     """The names of class labels by column, as the metadata of the library datasets have them."""
     import pyarrow as pa
 
