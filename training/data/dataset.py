@@ -21,10 +21,21 @@ import numpy as np
 
 from training.catalogue import LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS
 from training.data.gold import NUMBER, label_text
-from training.data.judgements import JOINED, judge, rejected_rows
-from training.data.tables.cells import as_text
+from training.data.judgements import JOINED, Judged, judge, rejected_rows
+from training.data.tables.cells import as_text, flat, rows_to_columns
 from training.data.tables.columns import is_usual_name, listed
-from training.data.tables.reading import FORMS, RATING, SPLIT, SPLIT_NAMES, TableReading, requested_columns
+from training.data.tables.reading import (
+    FORMS,
+    LABEL,
+    RATING,
+    SCORE,
+    SENTENCE1,
+    SENTENCE2,
+    SPLIT,
+    SPLIT_NAMES,
+    TableReading,
+    requested_columns,
+)
 from training.data.tables.rows import HEAD_ROWS, OpenedTable
 from training.errors import InputError
 
@@ -32,8 +43,11 @@ NOTEBOOK_ROWS = 5
 LONGEST_NAME = 60
 # The beginning of the note on columns that are not used.
 NOT_READ = "not read"
-# The first rows of a data set of the datasets library, by which its columns are judged.
+# The number of rows of a data set of the datasets library that show what its columns are.
 LOOKED_AT = 100
+# Short texts that stand in place of sentences, in characters, and how often they occur at least.
+LONGEST_PLACEHOLDER = 4
+LEAST_REPEATED = 2
 
 # The data that `as_dataset` takes. The libraries datasets and pandas may not be installed.
 Data = Any
@@ -86,8 +100,12 @@ class Dataset:
         """Pairs of sentences, with gold scores or labels if there are any. Rules and errors as `from_columns`."""
         if scores is not None and labels is not None:
             raise InputError(f"{name} have scores or labels, not both; leave one out")
-        columns = {"sentence1": sentences1, "sentence2": sentences2, "score": scores, "label": labels}
-        return cls.from_columns({column: cells for column, cells in columns.items() if cells is not None}, name)
+        columns: dict[str, Iterable[Any]] = {SENTENCE1: sentences1, SENTENCE2: sentences2}
+        if scores is not None:
+            columns[SCORE] = scores
+        if labels is not None:
+            columns[LABEL] = labels
+        return cls.from_columns(columns, name)
 
     @classmethod
     def from_columns(
@@ -98,7 +116,7 @@ class Dataset:
         Names are recognised (text_a is sentence1, similarity is score), rows with an empty sentence or score are left
         out, scores are rescaled to 0–5 by the scale that they seem to have; the notes state all of this. ``columns``
         names the columns as in `from_file`.
-        InputError if no form of data has these columns, they differ in length, or a score is no number; and with a
+        InputError if no form of data has these columns, they differ in length, or a score is not a number; and with a
         question where several columns may be the judgement.
         """
         lists, reading = read_cells(cells, name, columns)
@@ -118,8 +136,7 @@ class Dataset:
         negative); a text alone is a sentence.
         """
         named = [_by_column(row, number) for number, row in enumerate(rows, start=1)]
-        names = dict.fromkeys(chain.from_iterable(named))
-        return cls.from_columns({column: [row.get(column) for row in named] for column in names}, name, columns)
+        return cls.from_columns(rows_to_columns(named), name, columns)
 
     @classmethod
     def from_pandas(cls, frame: Any, name: str = "DataFrame", columns: str | None = None) -> Dataset:
@@ -136,12 +153,12 @@ class Dataset:
 
         if isinstance(rows, dict):
             raise InputError(f"{name} has the splits {', '.join(rows)}; give one of them")
-        head = list(rows.take(LOOKED_AT))
-        first = {column: [row[column] for row in head] for column in (head[0] if head else {})}
-        reading = TableReading.of(name, flat_columns(first))
+        head = rows_to_columns(list(rows.take(LOOKED_AT)))
+        reading = TableReading.of(name, flat_columns(head))
         reading = reading.with_columns(requested_columns(columns, reading))
         check_form(reading)
-        used = [column for column in first if any(f"{name}.".startswith(f"{column}.") for name in reading.used)]
+        # A column of objects is read if one of its fields is used.
+        used = [column for column in head if any(f"{part}.".startswith(f"{column}.") for part in reading.used)]
         cells, more = read_columns(rows, lambda names: used)
         data = parse_dataset(name, flat_columns(cells), "memory", reading=reading)
         return data.with_note(f"only the first {MOST_ROWS:,} rows are read") if more else data
@@ -161,14 +178,15 @@ class Dataset:
         """A file of CSV, TSV, JSON Lines or Parquet or a workbook, perhaps with .gz; InputError as `from_columns`.
 
         Args:
-            encoding: that of its text, such as windows-1251; None to find out.
+            encoding: the encoding of its text, such as windows-1251; None to find out.
             columns: the column of sentences, the two of pairs, or the three of triplets and of scored or labelled
                 pairs: "left,right,gold", "left,right,-" for pairs without a judgement; None to go by the evidence.
-            split: the rows to take of a file that has a column of splits; None for all.
+            split: the split to read, of a file that has a column of splits; None for all rows.
             scale: the lowest and the highest gold score: "1-7"; None to find out.
             labels: the values of labels: "similar:1,different:0"; None to go by their names.
-            raters: those that count, of a file with a column of raters or a column for each: "r1,r2"; None for all.
-            sheet: that of a workbook; None for the one with the most rows of sentences.
+            raters: the raters that count, of a file with a column of raters or a column for each: "r1,r2"; None for
+                all.
+            sheet: the sheet of a workbook; None for the one with the most rows of sentences.
         """
         from training.data.tables.table import opened_file
 
@@ -196,22 +214,14 @@ class Dataset:
             raise InputError(f"{name} has no column of splits; leave out ?split=")
         faults: dict[int, str] = {}
         cells = table.in_memory(reading.used, faults)
-        first = min(faults, default=0)
-        marked = [f"{len(faults):,} rows are marked, the first is row {first:,}: {faults[first]}"] if faults else []
-        notes = (*table.remarks, *marked)
+        notes = list(table.remarks)
+        if faults:
+            first = min(faults)
+            notes.append(f"{len(faults):,} rows are marked, the first is row {first:,}: {faults[first]}")
         data = parse_dataset(name, cells, str(table.path), notes, reading, scale, labels, raters)
         if unread := _unread(reading, data):
             data = data.with_note(f"{NOT_READ}: {listed(unread)}; ?columns= says which columns are")
-        if splits is None:
-            return data
-        of_rows = [label_text(cells[splits][row - 1]) for row in data.rows]
-        if split is None:
-            counts = ", ".join(f"{count:,} {value}" for value, count in Counter(of_rows).items())
-            return data.with_note(f"the column {splits} holds {counts}: all rows are read; ?split= takes one")
-        rows = [at for at, value in enumerate(of_rows) if value in (split.lower(), *SPLIT_NAMES.get(split.lower(), ()))]
-        if not rows:
-            raise InputError(f"{name} has no rows of the split {split!r}; it has {', '.join(dict.fromkeys(of_rows))}")
-        return data.select(rows, f"only the {len(rows):,} rows of the split {split} are read")
+        return data if splits is None else _of_split(data, splits, cells[splits], split)
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -241,54 +251,58 @@ class Dataset:
 
     def _by_name(self) -> dict[str, list[Any]]:
         """The columns by their names."""
-        cells: dict[str, list[Any]] = dict(zip(FORMS[3 - len(self.columns)], self.columns, strict=True))
+        cells: dict[str, list[Any]] = dict(zip(FORMS[len(self.columns)], self.columns, strict=True))
         if self.scores is not None:
-            cells["score"] = self.scores
+            cells[SCORE] = self.scores
         if self.labels is not None:
-            cells["label"] = [self.label_names[label] for label in self.labels]
+            cells[LABEL] = [self.label_names[label] for label in self.labels]
         return cells
 
     def __repr__(self) -> str:
-        name = self.name if len(self.name) <= LONGEST_NAME else f"{self.name[: LONGEST_NAME - 1]}…"
+        name = self.name
+        if len(name) > LONGEST_NAME:
+            name = name[: LONGEST_NAME - 1] + "…"
         return f"Dataset({name!r}, {len(self):,} {self.kind})"
 
     def _repr_html_(self) -> str:
-        cells: dict[str, Iterable[object]] = {**self._by_name()}
+        cells = self._by_name()
         if self.scores is not None:
-            cells["score"] = (f"{score:g}" for score in self.scores)
-        caption = f"{self!r}; {'; '.join(self.notes)}" if self.notes else repr(self)
-        return html_table(tuple(cells), islice(zip(*cells.values(), strict=True), NOTEBOOK_ROWS), caption)
+            cells[SCORE] = [f"{score:g}" for score in self.scores[:NOTEBOOK_ROWS]]
+        rows = islice(zip(*cells.values(), strict=False), NOTEBOOK_ROWS)
+        return html_table(tuple(cells), rows, "; ".join((repr(self), *self.notes)))
 
     @property
     def kind(self) -> str:
         """The form in words: sentences, pairs, scored pairs, labelled pairs or triplets."""
-        if len(self.columns) != 2:
-            return SENTENCES if len(self.columns) == 1 else TRIPLETS
+        if len(self.columns) == 1:
+            return SENTENCES
+        if len(self.columns) == 3:
+            return TRIPLETS
         if self.scores is not None:
             return SCORED
         return LABELLED if self.labels is not None else PAIRS
 
     def select(self, keep: Iterable[int], *notes: str) -> Dataset:
         """The rows at these positions, in this order, with ``notes`` added."""
-        keep = list(keep)
+        places = list(keep)
         return replace(
             self,
-            columns=tuple([column[i] for i in keep] for column in self.columns),
-            scores=None if self.scores is None else [self.scores[i] for i in keep],
-            labels=None if self.labels is None else [self.labels[i] for i in keep],
-            rows=[self.rows[i] for i in keep],
+            columns=tuple(_at(column, places) for column in self.columns),
+            scores=None if self.scores is None else _at(self.scores, places),
+            labels=None if self.labels is None else _at(self.labels, places),
+            rows=_at(self.rows, places),
             notes=(*self.notes, *notes),
         )
 
-    def with_note(self, note: str) -> Dataset:
-        """The data with one more note."""
-        return replace(self, notes=(*self.notes, note))
+    def with_note(self, *notes: str) -> Dataset:
+        """The data with one more note, or several."""
+        return replace(self, notes=(*self.notes, *notes))
 
 
 def read_cells(
     cells: Mapping[str, Iterable[Any]], name: str, columns: str | None
 ) -> tuple[dict[str, list[Any]], TableReading]:
-    """The columns of cells as lists, and what they are; the arguments are those of `Dataset.from_columns`."""
+    """The columns of cells as lists, and what they are; for the arguments see `Dataset.from_columns`."""
     lists = {}
     for column, part in cells.items():
         values: Any = part
@@ -297,7 +311,7 @@ def read_cells(
             raise InputError(f"{column} is one text; give a list of them")
         lists[column] = values.tolist() if hasattr(values, "tolist") else list(values)
     lists = flat_columns(lists)
-    reading = TableReading.of(name, {column: values[:HEAD_ROWS] for column, values in lists.items()})
+    reading = _reading_of(name, lists)
     return lists, reading.with_columns(requested_columns(columns, reading))
 
 
@@ -312,8 +326,9 @@ def as_dataset(data: Data, name: str) -> Dataset:
         "tuple": Dataset.from_list,
         "dict": Dataset.from_columns,
     }
-    library, kind = type(data).__module__.partition(".")[0], type(data).__name__
-    make = makers.get(library if library == "datasets" else kind)
+    kind = type(data).__name__
+    is_of_datasets = type(data).__module__.startswith("datasets.")
+    make = makers.get("datasets" if is_of_datasets else kind)
     if make is None:
         raise InputError(
             f"{name} is a {kind}; give a Dataset, one of the datasets library, a DataFrame or a list of tuples"
@@ -332,30 +347,38 @@ def join(parts: Sequence[Dataset]) -> Dataset:
                 f"{first.name} holds {first.kind} and {other.name} {other.kind}; join sets of the same form"
             )
         if other.label_names != first.label_names:
-            one, two = ", ".join(first.label_names), ", ".join(other.label_names)
-            raise InputError(f"the labels of {first.name} are {one}, those of {other.name} {two}")
+            raise InputError(
+                f"the labels of {first.name} are {', '.join(first.label_names)}, those of {other.name} "
+                f"{', '.join(other.label_names)}"
+            )
+    columns = zip(*(part.columns for part in parts), strict=True)
+    notes = []
+    for part in parts:
+        notes += [f"{part.name}: {note}" for note in (*part.notes, f"{len(part):,} rows")]
     return Dataset(
         name="+".join(part.name for part in parts),
-        columns=tuple([s for part in parts for s in part.columns[i]] for i in range(len(first.columns))),
-        scores=list(chain.from_iterable(part.scores or () for part in parts)) if first.scores is not None else None,
-        labels=list(chain.from_iterable(part.labels or () for part in parts)) if first.labels is not None else None,
+        columns=tuple(list(chain.from_iterable(column)) for column in columns),
+        scores=None if first.scores is None else [score for part in parts for score in part.scores or ()],
+        labels=None if first.labels is None else [label for part in parts for label in part.labels or ()],
         label_names=first.label_names,
         source="; ".join(dict.fromkeys(part.source for part in parts)),
-        notes=tuple(f"{part.name}: {note}" for part in parts for note in (*part.notes, f"{len(part):,} rows")),
+        notes=tuple(notes),
         rows=[row for part in parts for row in part.rows],
         question=next((part.question for part in parts if part.question), ""),
     )
 
 
 def folded(text: str) -> str:
-    """The text without differences of case and white space, by which texts count as equal."""
+    """The text in one case and with single spaces: texts count as equal if these are equal."""
     return " ".join(text.casefold().split())
 
 
-# ---------------------------------------------------------------- columns to a data set
+def folded_rows(data: Dataset) -> list[tuple[str, ...]]:
+    """The sentences of each row, `folded`."""
+    return [tuple(map(folded, row)) for row in zip(*data.columns, strict=True)]
 
-# A text that stands in place of sentences is at most so long, and occurs as often.
-LONGEST_PLACEHOLDER, LEAST_REPEATED = 4, 2
+
+# ---------------------------------------------------------------- columns to a data set
 
 
 def parse_dataset(
@@ -371,62 +394,76 @@ def parse_dataset(
     """The clean `Dataset` of cells by column, as the ``reading`` says, which is made of the names and cells if None.
 
     Rows with an empty sentence, an empty score or an unknown label (-1, "-", empty) are left out, and counted
-    in the notes, after those of the source. ``scale``, ``labels`` and ``raters`` as in `Dataset.from_file`. InputError
-    if no form fits, a score is no number, or nothing is left; and with a question where the reading is in doubt.
+    in the notes, after the notes on the source. ``scale``, ``labels`` and ``raters`` as in `Dataset.from_file`.
+    InputError if no form fits, a score is not a number, or nothing is left; and with a question where the reading is
+    in doubt.
     """
-    reading = reading or TableReading.of(name, {column: values[:HEAD_ROWS] for column, values in cells.items()})
+    reading = reading or _reading_of(name, cells)
     check_form(reading)
-    header = reading.sentences
-    notes = [*notes, *reading.notes]
-    texts = [[(as_text(cell) or "").strip() for cell in cells[column]] for column in header]
-    pairs = list(zip(*texts, strict=True))
-    headers = {i for i, row in enumerate(pairs) if row == header and len(row) > 1}
-    wrong = {
-        "equal to the header": headers,
-        "with an empty sentence": {i for column in texts for i, text in enumerate(column) if not text},
+    texts = [[(as_text(cell) or "").strip() for cell in cells[column]] for column in reading.sentences]
+    rows = list(zip(*texts, strict=True))
+    left_out = {
+        "equal to the header": {at for at, row in enumerate(rows) if len(row) > 1 and row == reading.sentences},
+        "with an empty sentence": {at for at, row in enumerate(rows) if "" in row},
         "rejected, discarded or cancelled": rejected_rows(reading, cells),
     }
-    left_out = set[int]().union(*wrong.values())
-    judged = judge(reading, cells, pairs, left_out, scale, labels, raters) if len(texts) == 2 else None
-    if judged is None and (scale or labels):
+    judged = None
+    if len(texts) == 2:
+        judged = judge(reading, cells, rows, set[int]().union(*left_out.values()), scale, labels, raters)
+    if judged is not None:
+        left_out |= judged.left_out
+    elif scale or labels:
         raise InputError(f"{name} has no column of scores or labels; leave out ?scale= and ?labels=")
-    remarks: list[str] = []
-    left_out = set()
-    for why, which in (wrong | (judged.left_out if judged else {})).items():
-        if (new := which - left_out) and why != JOINED:
-            remarks.append(f"{len(new):,} row{'s' * (len(new) > 1)} {why} left out")
-        left_out |= which
-    keep = [i for i in range(len(pairs)) if i not in left_out]
+
+    notes = [*notes, *reading.notes]
+    remarks = []
+    keep = set(range(len(rows)))
+    for reason, without in left_out.items():
+        count = len(keep & without)
+        if count and reason != JOINED:
+            remarks.append(f"{count:,} row{'s' * (count > 1)} {reason} left out")
+        keep -= without
     if not keep:
         nested = [column for column in cells if any(isinstance(cell, dict | list) for cell in cells[column])]
         if nested:
             remarks.append(f"objects or lists are in {listed(nested)}: write one text or number into each cell")
-        raise InputError(f"{name} holds no usable row" + "".join(f"; {remark}" for remark in (*remarks, *notes)))
-    remarks += _placeholders(texts, keep)
+        raise InputError("; ".join((f"{name} holds no usable row", *remarks, *notes)))
+
     question = next((reading.question(doubt) for doubt in reading.doubts), "")
-    data = Dataset(name, tuple(texts), source=source, question=question)
-    if judged is None:
-        return data.select(keep, *notes, *remarks)
+    data = Dataset(name, tuple(texts), source=source, question=question).select(sorted(keep), *notes, *remarks)
+    data = data.with_note(*_placeholders(data.columns))
+    return data if judged is None else _with_judgements(data, judged)
+
+
+def _with_judgements(data: Dataset, judged: Judged) -> Dataset:
+    """The data with its scores or labels. InputError if one of them is not understood."""
     gold = judged.gold
     if judged.bad:
         row, problem = next(iter(judged.bad.items()))
         raise InputError(
-            f"{name}, row {row + 1:,}, {problem}; write a number, or leave the cell empty; ?labels= gives words their "
-            "values"
+            f"{data.name}, row {row + 1:,}, {problem}; write a number, or leave the cell empty; ?labels= gives words "
+            "their values"
         )
-    if not gold.is_sure:
-        remarks.append(f"read as: {gold.read_as}")
-    values = [judged.values[i] for i in keep]
+    values = [judged.values[row - 1] for row in data.rows]
+    notes = [] if gold.is_sure else [f"read as: {gold.read_as}"]
     if len(values) > 1 and len(set(values)) == 1:
-        remarks.append(f"the judgement of all {len(values):,} rows is {values[0]}: is it the right column?")
+        notes.append(f"the judgement of all {len(values):,} rows is {values[0]}: is it the right column?")
     joined = {row + 1: [other + 1 for other in others] for row, others in judged.joined.items()}
-    data = replace(data.select(keep, *notes, *remarks, *judged.notes), joined=joined)
+    data = replace(data, joined=joined).with_note(*notes, *judged.notes)
     if gold.kind == NUMBER:
         return replace(data, scores=gold.gold(np.array(values)).tolist())
-    data = replace(data, unclear_as_no=gold.with_others_as_no(judged.unclear))
-    label_names = gold.label_names(values)
-    number = {label: at for at, label in enumerate(label_names)}
-    return replace(data, labels=[number[label] for label in values], label_names=label_names)
+    names = gold.label_names(values)
+    number = {name: at for at, name in enumerate(names)}
+    return replace(
+        data,
+        labels=[number[value] for value in values],
+        label_names=names,
+        unclear_as_no=gold.with_others_as_no(judged.unclear),
+    )
+
+
+def _reading_of(name: str, cells: Mapping[str, Sequence[Any]]) -> TableReading:
+    return TableReading.of(name, {column: values[:HEAD_ROWS] for column, values in cells.items()})
 
 
 def check_form(reading: TableReading) -> None:
@@ -442,56 +479,79 @@ def check_form(reading: TableReading) -> None:
 
 
 def flat_columns(cells: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-    """The columns with those of objects taken apart: labels becomes labels.label and labels.real-label."""
-    flat: dict[str, list[Any]] = {}
+    """The columns, with a column of objects taken apart: labels becomes labels.label and labels.real-label."""
+    parts: dict[str, list[Any]] = {}
     for column, values in cells.items():
-        keys = dict.fromkeys(key for value in values if isinstance(value, dict) for key in value)
-        if not keys:
-            flat[column] = values
-            continue
-        parts = {f"{column}.{key}": [value and value.get(key) for value in values] for key in keys}
-        flat |= flat_columns(parts)
-    return flat
+        if any(isinstance(value, dict) for value in values):
+            parts |= rows_to_columns([{} if value is None else flat({column: value}) for value in values])
+        else:
+            parts[column] = values
+    return parts
+
+
+def _of_split(data: Dataset, column: str, cells: Sequence[Any], split: str | None) -> Dataset:
+    """The rows of a split by the cells of the column of splits. InputError if there are none."""
+    of_rows = [label_text(cells[row - 1]) for row in data.rows]
+    counts = Counter(of_rows)
+    if split is None:
+        some = ", ".join(f"{count:,} {value}" for value, count in counts.items())
+        return data.with_note(f"the column {column} holds {some}: all rows are read; ?split= takes one")
+    names = (split.lower(), *SPLIT_NAMES.get(split.lower(), ()))
+    places = [at for at, value in enumerate(of_rows) if value in names]
+    if not places:
+        raise InputError(f"{data.name} has no rows of the split {split!r}; it has {', '.join(counts)}")
+    return data.select(places, f"only the {len(places):,} rows of the split {split} are read")
 
 
 def _unread(reading: TableReading, data: Dataset) -> list[str]:
-    """The columns that a user may miss: any without a gold score, beside one those of usual names."""
+    """The columns that a user may miss: all of them without a gold score, beside one the columns of usual names."""
     has_gold = data.scores is not None or data.labels is not None
-    read = {*reading.sentences, *reading.all(SPLIT, RATING)} | ({reading.judgement} if has_gold else set())
-    others = [column for column in reading.columns if column.name not in read]
+    roles = [*reading.form, SPLIT, RATING]
     if has_gold:
-        return [column.name for column in others if is_usual_name(column.name)]
-    return [column.name for column in others]
+        roles += [SCORE, LABEL]
+    read = reading.all(*roles)
+    names = [column.name for column in reading.columns if column.name not in read]
+    return [name for name in names if is_usual_name(name) or not has_gold]
 
 
-def _placeholders(texts: Sequence[Sequence[str]], keep: Sequence[int]) -> list[str]:
+def _placeholders(columns: Sequence[Sequence[str]]) -> list[str]:
     """A remark on short texts that repeat where sentences should be, such as NS for a translation that is missing."""
-    counts = Counter(column[i] for column in texts for i in keep if len(column[i]) <= LONGEST_PLACEHOLDER)
-    repeated = {text: count for text, count in counts.items() if count >= LEAST_REPEATED and text.upper() == text}
-    long = sum(len(column[i]) > 4 * LONGEST_PLACEHOLDER for column in texts for i in keep)
-    if not repeated or 2 * long < len(keep) * len(texts):
+    texts = list(chain.from_iterable(columns))
+    counts = Counter(text for text in texts if len(text) <= LONGEST_PLACEHOLDER and text.upper() == text)
+    repeated = [f"{text} ({count:,} times)" for text, count in counts.items() if count >= LEAST_REPEATED]
+    long = sum(len(text) > 4 * LONGEST_PLACEHOLDER for text in texts)
+    if not repeated or 2 * long < len(texts):
         return []
-    words = ", ".join(f"{text} ({count:,} times)" for text, count in list(repeated.items())[:3])
-    return [f"a placeholder seems to stand for sentences: {words}; leave these rows out"]
+    return [f"a placeholder seems to stand for sentences: {', '.join(repeated[:3])}; leave these rows out"]
+
+
+def _at(values: Sequence[Any], places: Sequence[int]) -> list[Any]:
+    return [values[place] for place in places]
 
 
 def _by_column(row: Mapping[str, Any] | Sequence[Any] | str, number: int) -> dict[str, Any]:
     """The cells of a row by column. InputError if the row has none of the forms that `Dataset.from_list` lists."""
     if isinstance(row, Mapping):
         return {str(column): cell for column, cell in row.items()}
-    cells = (row,) if isinstance(row, str) else tuple(row) if isinstance(row, Iterable) else ()
-    names: dict[int, tuple[str, ...]] = {1: FORMS[2], 2: FORMS[1]}
-    names[3] = FORMS[0] if isinstance([None, *cells][-1], str) else (*FORMS[1], "score")
-    if len(cells) not in names:
+    cells: tuple[Any, ...] = ()
+    if isinstance(row, str):
+        cells = (row,)
+    elif isinstance(row, Iterable):
+        cells = tuple(row)
+    names = FORMS.get(len(cells), ())
+    if not names:
         raise InputError(f"row {number} has {len(cells)} cells; a row is a dictionary, a pair, or a pair and its score")
-    return dict(zip(names[len(cells)], cells, strict=True))
+    if len(cells) == 3 and not isinstance(cells[2], str):
+        names = (SENTENCE1, SENTENCE2, SCORE)
+    return dict(zip(names, cells, strict=True))
 
 
 def html_table(header: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:
     """An HTML table with a caption above it."""
-    head = "".join(f"<th style='text-align:left'>{escape(name)}</th>" for name in header)
-    body = "".join(
-        "<tr>" + "".join(f"<td style='text-align:left'>{escape(str(cell))}</td>" for cell in row) + "</tr>"
-        for row in rows
-    )
-    return f"<p>{escape(caption)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    body = "".join(_html_row("td", row) for row in rows)
+    return f"<p>{escape(caption)}</p><table><thead>{_html_row('th', header)}</thead><tbody>{body}</tbody></table>"
+
+
+def _html_row(tag: str, cells: Iterable[object]) -> str:
+    parts = [f"<{tag} style='text-align:left'>{escape(str(cell))}</{tag}>" for cell in cells]
+    return f"<tr>{''.join(parts)}</tr>"

@@ -1,7 +1,7 @@
-"""The judgements of pairs: several of one pair, by several people, become one.
+"""The judgements of pairs: the judgements of one pair by several people become one.
 
 A pair may be judged in columns rater_1, rater_2, …, in a list in one cell, or in a row for each rater. The score of a
-pair is the mean of its scores, its label that of the majority; a pair on which labels are divided equally has none.
+pair is the mean of its scores, and its label the label of the majority. A pair without a majority has no label.
 Rows that were rejected or discarded do not count. `Judged.notes` says how many people agreed how far.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any
@@ -19,15 +19,19 @@ import numpy as np
 from training.agreement import krippendorff_alpha
 from training.data.gold import NUMBER, GoldColumn, label_text
 from training.data.tables.cells import REJECTED, as_text, judgement_of
-from training.data.tables.reading import RATER, RATING, STATUS, TableReading
+from training.data.tables.reading import LABEL, RATER, RATING, SCORE, STATUS, TableReading
 from training.errors import InputError
 
-# The share of pairs that are judged in several rows from which on these are rows of raters.
+# If more than this share of the pairs is judged in several rows, each row is the judgement of a rater.
 SEVERAL = 0.5
-# Fewer pairs say nothing of that.
+# The fewest pairs on which this is decided.
 FEW_PAIRS = 3
 # In place of a reason: the row is joined to an earlier one.
 JOINED = ""
+
+# The cells of a table by column, and the judgements of pairs by the first row of each.
+Columns = Mapping[str, Sequence[Any]]
+Judgements = Mapping[int, Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -36,36 +40,36 @@ class Judged:
 
     Attributes:
         gold: how a judgement is read.
-        values: the score of each row that has one, or the text of its label.
-        left_out: the rows without one of their own, by the reason.
+        values: the scores of rows, or the texts of their labels.
+        left_out: the rows without a score or label of their own, by the reason.
         notes: how many people judged the pairs, and how well they agree.
-        bad: for each row a judgement that is not understood.
-        joined: for each row those that judge the same pair.
+        bad: the faults of judgements that are not understood, by row.
+        joined: the further rows that judge the same pair, by the first row.
         unclear: the words of rows without a judgement, such as "maybe", the most frequent first.
     """
 
     gold: GoldColumn
     values: dict[int, Any]
     left_out: dict[str, set[int]]
-    notes: tuple[str, ...]
+    notes: list[str]
     bad: dict[int, str]
     joined: dict[int, list[int]]
-    unclear: tuple[str, ...]
+    unclear: list[str]
 
 
-def rejected_rows(reading: TableReading, cells: Mapping[str, Sequence[Any]]) -> set[int]:
+def rejected_rows(reading: TableReading, cells: Columns) -> set[int]:
     """The rows whose status says that they do not count."""
-    return {
-        at
-        for column in reading.all(STATUS)
-        for at, cell in enumerate(cells.get(column, ()))
-        if str(cell).strip().lower() in REJECTED
-    }
+    rows = set()
+    for column in reading.all(STATUS):
+        for at, cell in enumerate(cells.get(column, ())):
+            if str(cell).strip().lower() in REJECTED:
+                rows.add(at)
+    return rows
 
 
 def judge(
     reading: TableReading,
-    cells: Mapping[str, Sequence[Any]],
+    cells: Columns,
     pairs: Sequence[tuple[str, ...]],
     left_out: Collection[int],
     scale: str | None = None,
@@ -77,114 +81,150 @@ def judge(
     ``left_out`` are rows that are not used anyway. ``raters`` are the raters, or their columns, that count, separated
     by commas. InputError as `GoldColumn.of`, and if nobody has such a name.
     """
-    columns = list(reading.all(RATING)) or [name for name in [reading.judgement] if name]
+    columns = reading.all(RATING) or reading.all(SCORE, LABEL)
     if not columns:
         if scale or labels or raters:
             raise InputError(
                 f"{reading.name} has no column of scores or labels; leave out ?scale=, ?labels= and ?raters="
             )
         return None
+    by_row = _judgements(reading, cells, columns, len(pairs), raters)
+    used = (judgements for at, judgements in enumerate(by_row) if at not in left_out)
+    gold = GoldColumn.of(columns[0], chain.from_iterable(used), reading.sentences, scale, labels)
+    valid = [[value for value in judgements if not gold.is_missing(value)] for judgements in by_row]
+    without = {at for at, judgements in enumerate(valid) if not judgements}
+    unclear = _words(by_row[at] for at in without.difference(left_out))
+
+    groups = _groups(reading, pairs, without.union(left_out))
+    joined: dict[int, list[Any]] = {}
+    further: dict[int, list[int]] = {}
+    for first, *others in groups:
+        joined[first] = list(chain.from_iterable(valid[at] for at in (first, *others)))
+        if others:
+            further[first] = others
+    values: dict[int, Any] = {}
+    divided: set[int] = set()
+    bad: dict[int, str] = {}
+    if gold.kind == NUMBER:
+        values, bad = _means(gold, joined)
+    else:
+        values, divided = _majorities(gold, joined)
+    notes = []
+    most = max(map(len, joined.values()), default=0)
+    if most > 1:
+        rater = reading.first(RATER)
+        people = len({str(cells[rater][at]) for rows in groups for at in rows}) if rater else most
+        notes.append(f"{len(values):,} pairs by {people:,} raters, {_agreement(gold, joined, most)}")
+    return Judged(
+        gold,
+        values,
+        left_out={
+            _why_missing(gold, unclear): without,
+            JOINED: set(chain.from_iterable(further.values())),
+            "with a label on which raters are equally divided": divided,
+        },
+        notes=notes,
+        bad=bad,
+        joined=further,
+        unclear=[word for word, _ in unclear.most_common()],
+    )
+
+
+def _judgements(
+    reading: TableReading, cells: Columns, columns: Sequence[str], rows: int, raters: str | None
+) -> list[list[Any]]:
+    """The judgements of each row by the raters that count. InputError if nobody has the name of one of them."""
     rater = reading.first(RATER)
-    named_raters = {name.strip() for name in (raters or "").split(",") if name.strip()}
+    names = {name.strip() for name in (raters or "").split(",")} - {""}
     people = {str(cell) for cell in cells[rater]} if rater else set(columns)
-    if unknown := named_raters - people:
+    if unknown := names - people:
         raise InputError(f"{reading.name} has no rater {min(unknown)!r}; it has {', '.join(sorted(people)[:10])}")
-    if named_raters and not rater:
-        columns = [name for name in columns if name in named_raters]
-    of_rows: list[list[Any]] = [[] for _ in pairs]
+    by_row: list[list[Any]] = [[] for _ in range(rows)]
     for column in columns:
+        if names and not rater and column not in names:
+            continue
         # Argilla writes the states of a list of responses beside it.
         states = cells.get(f"{column}.status", repeat(None))
-        for judgements, cell, state in zip(of_rows, cells[column], states, strict=False):
+        for judgements, cell, state in zip(by_row, cells[column], states, strict=False):
             judgements += _counting(judgement_of(cell), state)
-    if named_raters and rater:
-        of_rows = [part if str(cell) in named_raters else [] for part, cell in zip(of_rows, cells[rater], strict=True)]
-    used = (part for at, part in enumerate(of_rows) if at not in left_out)
-    gold = GoldColumn.of(columns[0], chain.from_iterable(used), reading.sentences, scale, labels)
-    valid = [[value for value in part if not gold.is_missing(value)] for part in of_rows]
-    without = {at for at, part in enumerate(valid) if not part}
-    unclear = _words_of(of_rows, without - set(left_out))
-    wrong = {_why_missing(gold, unclear): without}
-    groups = _groups(reading, cells, pairs, without.union(left_out))
-    wrong[JOINED] = {at for rows in groups for at in rows[1:]}
-    joined = {rows[0]: [value for at in rows for value in valid[at]] for rows in groups}
-    values, divided, bad = _join(gold, joined)
-    wrong["with a label on which raters are equally divided"] = divided
-    most = max(map(len, joined.values()), default=0)
-    notes: tuple[str, ...] = ()
-    if most > 1:
-        used_rows = {at for rows in groups for at in rows}
-        count = len({str(cells[rater][at]) for at in used_rows}) if rater else most
-        notes = (f"{len(values):,} pairs by {count:,} raters, {_agreement(gold, joined, most)}",)
-    further = {rows[0]: rows[1:] for rows in groups if rows[1:]}
-    return Judged(gold, values, wrong, notes, bad, further, tuple(word for word, _ in unclear.most_common()))
+    if names and rater:
+        for judgements, cell in zip(by_row, cells[rater], strict=True):
+            if str(cell) not in names:
+                judgements.clear()
+    return by_row
 
 
 def _counting(judgements: list[Any], states: Any) -> list[Any]:
-    """The judgements without those whose state says that they do not count."""
+    """The judgements that count by their states."""
     if not isinstance(states, list) or len(states) != len(judgements):
         return judgements
     pairs = zip(judgements, states, strict=True)
     return [value for value, state in pairs if str(state).lower() not in REJECTED]
 
 
-def _words_of(of_rows: Sequence[Sequence[Any]], rows: Collection[int]) -> Counter[str]:
-    values = (as_text(value) or "" for at in rows for value in of_rows[at])
-    return Counter(value for value in values if value[:1].isalpha())
+def _words(judgements: Iterable[Sequence[Any]]) -> Counter[str]:
+    """The judgements that begin with a letter, such as "maybe"."""
+    texts = [as_text(value) for values in judgements for value in values]
+    return Counter(text for text in texts if text and text[0].isalpha())
 
 
 def _why_missing(gold: GoldColumn, words: Counter[str]) -> str:
-    words_in_brackets = f" ({', '.join(f'{word}: {count:,}' for word, count in words.most_common(3))})" if words else ""
-    return f"without a {'score' if gold.kind == NUMBER else 'gold label'}{words_in_brackets}"
+    what = "score" if gold.kind == NUMBER else "gold label"
+    some = ", ".join(f"{word}: {count:,}" for word, count in words.most_common(3))
+    return f"without a {what} ({some})" if some else f"without a {what}"
 
 
-def _groups(
-    reading: TableReading, cells: Mapping[str, Sequence[Any]], pairs: Sequence[tuple[str, ...]], unused: Collection[int]
-) -> list[list[int]]:
+def _groups(reading: TableReading, pairs: Sequence[tuple[str, ...]], unused: Collection[int]) -> list[list[int]]:
     """The rows that judge the same pair. Only rows of raters are joined; equal rows of other data are not."""
     by_pair: dict[tuple[str, ...], list[int]] = {}
     for at, pair in enumerate(pairs):
         if at not in unused:
             by_pair.setdefault(pair, []).append(at)
-    several = sum(len(rows) > 1 for rows in by_pair.values())
-    are_repeated = len(by_pair) >= FEW_PAIRS and several > SEVERAL * len(by_pair)
-    are_of_raters = reading.first(RATER) is not None or are_repeated
     groups = list(by_pair.values())
-    return groups if are_of_raters else [[at] for rows in groups for at in rows]
+    repeated = sum(len(rows) > 1 for rows in groups)
+    are_of_raters = len(groups) >= FEW_PAIRS and repeated > SEVERAL * len(groups)
+    if are_of_raters or reading.first(RATER):
+        return groups
+    return [[at] for rows in groups for at in rows]
 
 
-def _join(gold: GoldColumn, joined: Mapping[int, Sequence[Any]]) -> tuple[dict[int, Any], set[int], dict[int, str]]:
-    """The score or the label of each row, the rows whose labels are equally divided, and those not understood."""
-    values: dict[int, Any] = {}
-    divided: set[int] = set()
-    bad: dict[int, str] = {}
-    if gold.kind == NUMBER:
-        numbers, wrong = gold.read([value for part in joined.values() for value in part])
-        counts = np.array([len(part) for part in joined.values()], dtype=np.int64)
-        ends = np.cumsum(counts)
-        means = np.add.reduceat(numbers, ends - counts) / counts if len(counts) else numbers
-        values = dict(zip(joined, means.tolist(), strict=True))
-        rows = list(joined)
-        bad = {rows[int(np.searchsorted(ends, place, side="right"))]: why for place, why in wrong.items()}
-        return values, divided, bad
-    for at, part in joined.items():
-        votes = Counter(gold.names[label_text(value)] for value in part)
+def _means(gold: GoldColumn, joined: Judgements) -> tuple[dict[int, float], dict[int, str]]:
+    """The mean score of each row, and the judgements that are not understood."""
+    rows = list(joined)
+    counts = np.array([len(judgements) for judgements in joined.values()], dtype=np.int64)
+    places = np.repeat(np.arange(len(rows)), counts)  # (judgements,)
+    numbers, wrong = gold.read(list(chain.from_iterable(joined.values())))  # (judgements,)
+    means = np.bincount(places, numbers) / counts  # (rows,)
+    bad = {rows[places[at]]: why for at, why in wrong.items()}
+    return dict(zip(rows, means.tolist(), strict=True)), bad
+
+
+def _majorities(gold: GoldColumn, joined: Judgements) -> tuple[dict[int, str], set[int]]:
+    """The label of each row, and the rows whose labels are equally divided."""
+    values = {}
+    divided = set()
+    for row, judgements in joined.items():
+        votes = Counter(gold.names[label_text(value)] for value in judgements)
         (label, most), *others = votes.most_common(2)
         if others and others[0][1] == most:
-            divided.add(at)
+            divided.add(row)
         else:
-            values[at] = label
-    return values, divided, bad
+            values[row] = label
+    return values, divided
 
 
-def _agreement(gold: GoldColumn, joined: Mapping[int, Sequence[Any]], most: int) -> str:
-    level = "interval" if gold.kind == NUMBER else "nominal"
-    names = {name: number for number, name in enumerate(sorted(set(gold.names.values())))}
+def _agreement(gold: GoldColumn, joined: Judgements, most: int) -> str:
+    """Krippendorff's α in words; ``most`` is the number of judgements of a row at most."""
+    numbers = {name: number for number, name in enumerate(sorted(set(gold.names.values())))}
     ratings = np.full((most, len(joined)), math.nan)
-    for item, part in enumerate(joined.values()):
-        read = gold.read(part)[0] if gold.kind == NUMBER else [names[gold.names[label_text(value)]] for value in part]
-        ratings[: len(part), item] = read
+    for at, judgements in enumerate(joined.values()):
+        if gold.kind == NUMBER:
+            values, _ = gold.read(judgements)
+        else:
+            values = np.array([numbers[gold.names[label_text(value)]] for value in judgements])
+        ratings[: len(judgements), at] = values
+    level = "interval" if gold.kind == NUMBER else "nominal"
     alpha = krippendorff_alpha(ratings, level)
-    joined_by = "means" if gold.kind == NUMBER else "majorities"
     alpha_in_words = "without variation" if math.isnan(alpha) else f"α {alpha:.2f}"
+    joined_by = "means" if gold.kind == NUMBER else "majorities"
     return f"{alpha_in_words} ({level}); their {joined_by} are read"

@@ -67,7 +67,8 @@ def megabytes_to_fetch(name: DataName, home: str | Path | None = None) -> float 
     """The megabytes, at most, that `load_one` fetches from the Hub, None if unknown. InputError if that has no such."""
     from training.sources import hub_dataset
 
-    if (source := name.built_in) is not None and source.repo:
+    source = name.built_in
+    if source is not None and source.repo:
         split = check_split(name, source) or next(iter(source.splits))
         return hub_dataset.megabytes_to_fetch(source.repo, (source.config, source.splits[split].hub_name), home)
     if name.hub_parts is None:
@@ -92,17 +93,11 @@ def load_one(name: DataName | str, home: str | Path | None = None, split: str = 
     file = DataName.parse(name)
     if file.objective is not None:
         raise InputError(f"{name} states an objective, as only training data does; leave out ={file.objective}")
-    if file.is_set and any(file.read_as[1:]):
-        key = next(key for key, value in zip(READ_AS[1:], file.read_as[1:], strict=True) if value)
-        raise InputError(f"{file.name} is a set and no file, whose {key} is known; leave out ?{key}=")
-    if (source := file.built_in) is not None:
-        head = file.name.partition(":")[0]
-        split = check_split(file, source) or (split if split in source.splits else next(iter(source.splits)))
-        if not source.repo:
-            return _load_stsb(split, home)
-        hub_name = source.splits[split].hub_name
-        data = _load_from_hub(source.repo, (source.config, hub_name), hub_name, home, source.labels)
-        return replace(data, name=f"{head}:{split}")
+    for key, value in zip(READ_AS[1:], file.read_as[1:], strict=True):
+        if file.is_set and value:
+            raise InputError(f"{file.name} is a set and no file, whose {key} is known; leave out ?{key}=")
+    if file.built_in is not None:
+        return _load_built_in(file, file.built_in, split, home)
     if file.hub_parts is not None:
         repo_id, *selectors = file.hub_parts
         return _load_from_hub(repo_id, selectors, split, home)
@@ -134,6 +129,19 @@ def check_split(name: DataName, source: DataSet) -> str:
         head = name.name.partition(":")[0]
         raise InputError(f"{head} has no split {name.split!r}; choose {', '.join(source.splits)}")
     return name.split
+
+
+def _load_built_in(name: DataName, source: DataSet, split: str, home: str | Path | None) -> Dataset:
+    """A split of a built-in set: the split in its name, else ``split``, else the first that it has."""
+    split = check_split(name, source) or split
+    if split not in source.splits:
+        split = next(iter(source.splits))
+    if not source.repo:
+        return _load_stsb(split, home)
+    hub_name = source.splits[split].hub_name
+    data = _load_from_hub(source.repo, (source.config, hub_name), hub_name, home, source.labels)
+    head, _, _ = name.name.partition(":")
+    return replace(data, name=f"{head}:{split}")
 
 
 def _load_stsb(split: str, home: str | Path | None) -> Dataset:
@@ -192,7 +200,9 @@ def _load_saved(name: DataName, split: str) -> Dataset:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{name.path.name} is a damaged folder of save_to_disk: {first_line(error)}") from error
     if isinstance(data, datasets.DatasetDict):
-        part = name.rows or (split if split in data else next(iter(data), ""))
+        part = name.rows or split
+        if not name.rows and split not in data:
+            part = next(iter(data), "")
         if part not in data:
             raise InputError(f"{name.path.name} has no split {part!r}; it has {', '.join(data)}")
         data = data[part]
@@ -243,30 +253,37 @@ class RetrievalData:
         Grades are optional; a document with a grade of 0 or less is not relevant. Queries without a relevant one are
         left out, as a note says. InputError if a judgement names what is not there, or no query is left.
         """
-        graded = {
-            query: dict(documents) if isinstance(documents, Mapping) else dict.fromkeys(documents, 1.0)
-            for query, documents in relevant_docs.items()
-        }
-        for what, keys, texts in (("query", graded, queries), ("document", chain(*graded.values()), corpus)):
-            if unknown := sorted(set(keys) - texts.keys()):
-                more = f" and {len(unknown) - 1:,} more" if len(unknown) > 1 else ""
-                raise InputError(f"the judgements of {name} name the {what} {unknown[0]!r}{more}, which is not there")
+        graded: dict[str, Mapping[str, float]] = {}
+        for query, judged in relevant_docs.items():
+            graded[query] = judged if isinstance(judged, Mapping) else dict.fromkeys(judged, 1.0)
+        _check_ids(name, "query", graded, queries)
+        _check_ids(name, "document", chain.from_iterable(graded.values()), corpus)
         ids = sorted(corpus)
         row = {document: number for number, document in enumerate(ids)}
-        relevant = {
-            query: rows
-            for query in queries
-            if (rows := {row[document]: grade for document, grade in graded.get(query, {}).items() if grade > 0})
-        }
-        if not relevant:
+        texts = []
+        relevant = []
+        for query, text in queries.items():
+            grades = graded.get(query, {})
+            rows = {row[document]: grade for document, grade in grades.items() if grade > 0}
+            if rows:
+                texts.append(text)
+                relevant.append(rows)
+        if not texts:
             raise InputError(f"{name} has no query with a relevant document")
-        left_out = len(queries) - len(relevant)
+        left_out = len(queries) - len(texts)
         notes = (f"{left_out:,} queries without a relevant document are left out",) if left_out else ()
-        documents = [corpus[key] for key in ids]
-        return cls(name, [queries[key] for key in relevant], documents, list(relevant.values()), notes)
+        return cls(name, texts, [corpus[key] for key in ids], relevant, notes)
 
     def __repr__(self) -> str:
         return f"RetrievalData({self.name!r}, {len(self.queries):,} queries, {len(self.documents):,} documents)"
+
+
+def _check_ids(name: str, what: str, ids: Iterable[str], texts: Mapping[str, str]) -> None:
+    """Raises InputError if the judgements name an id that has no text."""
+    unknown = sorted(set(ids) - texts.keys())
+    if unknown:
+        more = f" and {len(unknown) - 1:,} more" if len(unknown) > 1 else ""
+        raise InputError(f"the judgements of {name} name the {what} {unknown[0]!r}{more}, which is not there")
 
 
 def load_retrieval(name: DataName | str, home: str | Path | None = None) -> RetrievalData:
@@ -278,22 +295,25 @@ def load_retrieval(name: DataName | str, home: str | Path | None = None) -> Retr
     if name.name.startswith(NANOBEIR):
         return _read_nano(name, home)
     source, split = name.judged
+    is_file = source.path.is_file()
     # Of a file the encoding and the columns may be named, of a folder nothing.
-    if source.exists and any(source.read_as[2 if source.path.is_file() else 0 :]):
+    if source.exists and any(source.read_as[2 if is_file else 0 :]):
         raise InputError(f"{name} holds judgements, which have no such settings; leave them out")
     if source.path.is_dir():
         return _read_folder(str(name), source.path, split)
-    if source.path.is_file():
+    others: list[str] = []
+    if is_file:
         columns = split_names(source.columns) or ("query", "document", "relevance")
         if len(columns) != 3:
             raise InputError(f"{name} has to name three columns: the query, the document and the relevance")
-        judgements, others = _by_query(_judgements(source.path, columns, source.encoding)), list[str]()
+        judgements = _by_query(_judgements(source.path, columns, source.encoding))
     else:
         data = load_one(source, home, split="test")
-        pairs = transform_for(data, POSITIVE_ROWS, "retrieval").columns[:2]
-        judgements, others = _by_query((*pair, 1.0) for pair in zip(*pairs, strict=True)), data.columns[1]
-    texts = (judgements, chain(others, *judgements.values()))
-    queries, corpus = ({text: text for text in part} for part in texts)
+        firsts, seconds, *_ = transform_for(data, POSITIVE_ROWS, "retrieval").columns
+        judgements = _by_query(zip(firsts, seconds, repeat(1.0), strict=False))
+        others = data.columns[1]
+    queries = {query: query for query in judgements}
+    corpus = {text: text for text in chain(others, *judgements.values())}
     return RetrievalData.from_dicts(queries, corpus, judgements, str(name))
 
 
@@ -303,7 +323,8 @@ def _read_folder(name: str, folder: Path, split: str) -> RetrievalData:
     if split not in splits:
         others = f"; choose {', '.join(splits)}" if splits else ", which BEIR's layout has"
         raise InputError(f"{folder} has no judgements qrels/{split}.tsv{others}")
-    queries, corpus = _texts(folder / "queries.jsonl"), _texts(folder / "corpus.jsonl", "title")
+    queries = _texts(folder / "queries.jsonl")
+    corpus = _texts(folder / "corpus.jsonl", "title")
     judgements = _by_query(_judgements(splits[split], ("query-id", "corpus-id", "score")))
     return RetrievalData.from_dicts(queries, corpus, judgements, name)
 
@@ -317,7 +338,8 @@ def _read_nano(name: DataName, home: str | Path | None) -> RetrievalData:
         cells = read_dataset(NANO_REPO, (config, split), split, lambda _: columns, home).columns
         return zip(*(cells[column] for column in columns), strict=True)
 
-    corpus, queries = (dict(rows(config, "_id", "text")) for config in ("corpus", "queries"))
+    queries = dict(rows("queries", "_id", "text"))
+    corpus = dict(rows("corpus", "_id", "text"))
     judgements = _by_query((*pair, 1.0) for pair in rows("qrels", "query-id", "corpus-id"))
     return RetrievalData.from_dicts(queries, corpus, judgements, str(name))
 
@@ -333,9 +355,10 @@ def _texts(file: Path, *before: str) -> dict[str, str]:
 
 
 def _judgements(file: Path, columns: tuple[str, ...], encoding: str | None = None) -> Iterator[tuple[Any, ...]]:
-    """Each query, document and grade of a file. InputError for a grade that is no number."""
+    """Yields each query, document and grade of a file. InputError for a grade that is not a number."""
     for number, query, document, cell in _rows(file, columns, encoding=encoding):
-        if (grade := parse_number(cell)) is None:
+        grade = parse_number(cell)
+        if grade is None:
             raise InputError(f"{file.name}, {bad_number(columns[-1], cell, number)}")
         yield str(query), str(document), grade
 
@@ -343,7 +366,8 @@ def _judgements(file: Path, columns: tuple[str, ...], encoding: str | None = Non
 def _by_query(judgements: Iterable[tuple[str, str, float]]) -> dict[str, dict[str, float]]:
     grades: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for query, document, grade in judgements:
-        if (other := grades[query].setdefault(document, grade)) != grade:
+        other = grades[query].setdefault(document, grade)
+        if other != grade:
             what = f"{quoted(document)} is judged twice for the query {quoted(query)}"
             raise InputError(f"{what}, with the grades {other:g} and {grade:g}; keep one")
     return grades
@@ -352,17 +376,20 @@ def _by_query(judgements: Iterable[tuple[str, str, float]]) -> dict[str, dict[st
 def _rows(
     file: Path, keys: tuple[str, ...], others: tuple[str, ...] = (), encoding: str | None = None
 ) -> Iterator[tuple[Any, ...]]:
-    """The number of each row, its cells of ``keys``, none of which is empty, and those of ``others``."""
+    """Yields the number of each row and its cells of ``keys`` and ``others``. InputError if a key is empty."""
     table = open_table(file, encoding)
-    names = {normalize_name(column): column for column in table.columns}
-    places = {column: names.get(normalize_name(column)) for column in (*keys, *others)}
-    if needed := [column for column, place in places.items() if place is None and column not in ABSENT]:
+    by_key = {normalize_name(column): column for column in table.columns}
+    columns = {name: by_key.get(normalize_name(name)) for name in (*keys, *others)}
+    needed = [name for name, column in columns.items() if column is None and name not in ABSENT]
+    if needed:
         raise InputError(f"{file.name} has {listed(table.columns)}; it needs {', '.join(needed)} too")
     for batch in table.batches():
-        cells = [repeat(ABSENT[name]) if place is None else batch.rows[place] for name, place in places.items()]
+        cells = [batch.rows[column] if column else repeat(ABSENT[name]) for name, column in columns.items()]
         # A repeated value has no end.
         for at, row in enumerate(zip(*cells, strict=False)):
-            if empty := [key for key, cell in zip(keys, row, strict=False) if as_text(cell) is None]:
-                why = f" ({batch.notes[at]})" if at in batch.notes else ""
-                raise InputError(f"{file.name}, row {batch.first_row + at:,} has no {empty[0]}{why}")
-            yield batch.first_row + at, *row
+            number = batch.first_row + at
+            for key, cell in zip(keys, row, strict=False):
+                if as_text(cell) is None:
+                    why = f" ({batch.notes[at]})" if at in batch.notes else ""
+                    raise InputError(f"{file.name}, row {number:,} has no {key}{why}")
+            yield number, *row

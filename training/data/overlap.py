@@ -1,4 +1,4 @@
-"""The share of the evaluation data that is in the training data, on which a model's results are too good.
+"""The share of the evaluation data that is in the training data: on these rows a model's results are too good.
 
 Equal rows and shared sentences are counted by their text. The search for nearly equal rows has two steps, so that it
 takes seconds and not minutes: rows that have half of their rarer words in common, and of these the rows whose sentences
@@ -15,14 +15,16 @@ from typing import Any
 import numpy as np
 
 from training.catalogue import DEFAULT_MODEL
-from training.data.dataset import Dataset, folded
+from training.data.dataset import Dataset, folded_rows
 
 # The cosine above which two sentences are nearly equal.
 NEAR = 0.95
-# A word of more rows than both does not make two of them alike.
-COMMON_ROWS, COMMON_SHARE = 50, 0.05
-# Training rows, and pairs of rows to encode, beyond which nearly equal rows are not counted.
-MOST_ROWS, MOST_PAIRS = 200_000, 20_000
+# A word that is in more rows than this, and in a larger share of them, does not make two rows alike.
+COMMON_ROWS = 50
+COMMON_SHARE = 0.05
+# Nearly equal rows are counted up to this many training rows, and pairs of rows to encode.
+MOST_ROWS = 200_000
+MOST_PAIRS = 20_000
 
 Row = tuple[str, ...]
 # A function from different sentences to their vectors (n, D), of length 1.
@@ -67,24 +69,26 @@ class Overlap:
 def overlap(data: Dataset, training: Sequence[Dataset], encode: Encode | None = None) -> Overlap:
     """Compares the rows of ``data`` with those of all the ``training`` data.
 
-    ``encode`` is that of the default model; without it nearly equal rows are not counted.
+    ``encode`` encodes with the default model; without it nearly equal rows are not counted.
     """
-    rows = [row for part in training for row in _rows(part)]
+    rows = [row for part in training for row in folded_rows(part)]
     equal = {frozenset(part) for row in rows for part in combinations(row, len(data.columns))}
-    sentences, evaluated = set(chain.from_iterable(rows)), _rows(data)
+    sentences = set(chain.from_iterable(rows))
+    evaluated = folded_rows(data)
     others = [place for place, row in enumerate(evaluated) if frozenset(row) not in equal]
-    shared = sum(not sentences.isdisjoint(row) for row in evaluated)
     near = None
     if encode is not None:
         near = _near(list(dict.fromkeys(rows)), [evaluated[place] for place in others], encode)
-    near_rows = {others[i] for i in near or ()}
-    read = frozenset(range(len(evaluated))) - (set(others) - near_rows)
-    counted = None if near is None else len(near)
-    return Overlap(data.name, data.kind, len(data), len(evaluated) - len(others), shared, counted, read)
-
-
-def _rows(data: Dataset) -> list[Row]:
-    return [tuple(map(folded, row)) for row in zip(*data.columns, strict=True)]
+    unread = [place for i, place in enumerate(others) if not near or i not in near]
+    return Overlap(
+        data.name,
+        data.kind,
+        rows=len(data),
+        equal=len(evaluated) - len(others),
+        shared=sum(not sentences.isdisjoint(row) for row in evaluated),
+        near=None if near is None else len(near),
+        read=frozenset(range(len(evaluated))).difference(unread),
+    )
 
 
 def _near(training: list[Row], evaluated: list[Row], encode: Encode) -> set[int] | None:
@@ -97,14 +101,17 @@ def _near(training: list[Row], evaluated: list[Row], encode: Encode) -> set[int]
     texts = list(dict.fromkeys(text for i, j in pairs for text in (*evaluated[i], *training[j])))
     if not texts:
         return set()
-    vectors, place = encode(texts), {text: i for i, text in enumerate(texts)}
-
-    def is_near(row: Row, other: Row) -> bool:
-        u, v = (vectors[[place[text] for text in texts]] for texts in (row, other))
+    vectors = dict(zip(texts, encode(texts), strict=True))
+    near = set()
+    for i, j in pairs:
+        u = np.stack([vectors[text] for text in evaluated[i]])
+        v = np.stack([vectors[text] for text in training[j]])
         cosines = u @ v.T  # (sentences of one row, of the other)
-        return any(min(cosines[range(len(row)), order]) > NEAR for order in permutations(range(len(other)), len(row)))
-
-    return {i for i, j in pairs if is_near(evaluated[i], training[j])}
+        # Each sentence of the one row has another sentence of the other.
+        orders = permutations(range(len(v)), len(u))
+        if any(min(cosines[range(len(u)), order]) > NEAR for order in orders):
+            near.add(i)
+    return near
 
 
 def _alike(training: list[Row], evaluated: list[Row]) -> list[tuple[int, int]]:
@@ -117,9 +124,11 @@ def _alike(training: list[Row], evaluated: list[Row]) -> list[tuple[int, int]]:
     column: dict[str, int] = {}
     rare = [[column.setdefault(word, len(column)) for word in row if frequent[word] <= most] for row in words]
     ends = np.cumsum([0, *map(len, rare)])
-    has = csr_array((np.ones(ends[-1], np.float32), list(chain.from_iterable(rare)), ends), (len(rare), len(column)))
-    shared, sizes = (has[len(training) :] @ has[: len(training)].T).tocoo(), np.diff(ends)
+    places = list(chain.from_iterable(rare))
+    has = csr_array((np.ones(len(places), np.float32), places, ends), (len(rare), len(column)))  # (rows, words)
+    shared = (has[len(training) :] @ has[: len(training)].T).tocoo()  # (evaluated, training)
     i, j = shared.coords
+    sizes = np.diff(ends)
     union = sizes[len(training) + i] + sizes[j] - shared.data
     is_alike = 2 * shared.data >= union
     return list(zip(i[is_alike].tolist(), j[is_alike].tolist(), strict=True))

@@ -78,8 +78,8 @@ def thirds(data: Dataset, draw: random.Random) -> Dataset:
     """Labels from scores: the thirds of 0–5."""
     labels = [min(2, int(score / TOP_SCORE * 3)) for score in data.scores or ()]
     counts = ", ".join(f"{labels.count(i):,} {name}" for i, name in enumerate(THIRDS))
-    note = f"labels are the thirds of the gold scores 0–5: {counts}"
-    return replace(data, scores=None, labels=labels, label_names=THIRDS, notes=(*data.notes, note))
+    labelled = replace(data, scores=None, labels=labels, label_names=THIRDS)
+    return labelled.with_note(f"labels are the thirds of the gold scores 0–5: {counts}")
 
 
 def positives_from_scores(data: Dataset, draw: random.Random) -> Dataset:
@@ -109,17 +109,18 @@ def triplets_from_labels(data: Dataset, draw: random.Random) -> Dataset:
     """Triplets of a premise, its entailment and its contradiction; the contradictions of a premise take turns."""
     positive, negative = positive_and_negative(data)
     premises, hypotheses = data.columns
-    negatives: dict[str, list[str]] = defaultdict(list)
-    for premise, hypothesis, label in zip(premises, hypotheses, data.labels or (), strict=True):
+    labels = data.labels or ()
+    contradictions: dict[str, list[str]] = defaultdict(list)
+    for premise, hypothesis, label in zip(premises, hypotheses, labels, strict=True):
         if label == negative:
-            negatives[premise].append(hypothesis)
-    turns = {premise: cycle(contradictions) for premise, contradictions in negatives.items()}
-    keep = [i for i, label in enumerate(data.labels or ()) if label == positive and premises[i] in turns]
-    third = [next(turns[premises[i]]) for i in keep]
+            contradictions[premise].append(hypothesis)
+    turns = {premise: cycle(texts) for premise, texts in contradictions.items()}
+    keep = [i for i, label in enumerate(labels) if label == positive and premises[i] in turns]
+    negatives = [next(turns[premises[i]]) for i in keep]
     names = data.label_names
     roles = f"a sentence, its {names[positive]} and its {names[negative]}"
     pairs = data.select(keep, f"{len(keep):,} triplets from {len(data):,} pairs: {roles}")
-    return replace(pairs, columns=(*pairs.columns, third), labels=None, label_names=())
+    return replace(pairs, columns=(*pairs.columns, negatives), labels=None, label_names=())
 
 
 def positives_from_labels(data: Dataset, draw: random.Random) -> Dataset:
@@ -134,7 +135,7 @@ def positives_from_labels(data: Dataset, draw: random.Random) -> Dataset:
 
 
 def scores_from_labels(data: Dataset, draw: random.Random) -> Dataset:
-    """Scores whose order is that of the labels: the positive one 5, neutral 2.5, the negative one 0."""
+    """Scores in the order of the labels: 5 for the positive one, 2.5 for neutral, 0 for the negative one."""
     positive, negative = positive_and_negative(data)
     scores = {positive: TOP_SCORE, negative: 0.0}
     if data.label_names == NLI_LABELS:
@@ -155,16 +156,19 @@ def contrastive_from_labels(data: Dataset, draw: random.Random) -> Dataset:
     if not matches:
         raise _unclear(data)
     others = [name for name in data.label_names if name not in (*matches, "neutral")]
-    together = dict.fromkeys(matches, True) | dict.fromkeys(others, False)
-    sides = [together.get(data.label_names[label]) for label in data.labels or ()]
-    return _contrastive(data, sides, " or ".join(sorted(matches)), " or ".join(others))
+    is_match = dict.fromkeys(matches, True) | dict.fromkeys(others, False)
+    together = [is_match.get(data.label_names[label]) for label in data.labels or ()]
+    return _contrastive(data, together, " or ".join(sorted(matches)), " or ".join(others))
 
 
 def contrastive_from_scores(data: Dataset, draw: random.Random) -> Dataset:
     """Contrastive pairs: together from a score of 4 on, apart up to 1.5; the pairs between are left out."""
-    together = [None if NEGATIVE_TO < score < POSITIVE_FROM else score >= POSITIVE_FROM for score in data.scores or ()]
-    positive, negative = f"a gold score of at least {POSITIVE_FROM:g}", f"of at most {NEGATIVE_TO:g}"
-    return _contrastive(data, together, positive, negative)
+    together: list[bool | None] = []
+    for score in data.scores or ():
+        is_between = NEGATIVE_TO < score < POSITIVE_FROM
+        together.append(None if is_between else score >= POSITIVE_FROM)
+    positive = f"a gold score of at least {POSITIVE_FROM:g}"
+    return _contrastive(data, together, positive, f"of at most {NEGATIVE_TO:g}")
 
 
 def contrastive_from_triplets(data: Dataset, draw: random.Random) -> Dataset:
@@ -188,9 +192,9 @@ def sentences_twice(data: Dataset, draw: random.Random) -> Dataset:
     for column in data.columns:
         for sentence, row in zip(column, data.rows, strict=True):
             row_of.setdefault(sentence, row)
-    notes = (*data.notes, f"{len(row_of):,} different sentences, without scores or labels")
-    distinct, rows = list(row_of), list(row_of.values())
-    return Dataset(data.name, (distinct, distinct), source=data.source, notes=notes, rows=rows)
+    distinct = list(row_of)
+    twice = Dataset(data.name, (distinct, distinct), source=data.source, notes=data.notes, rows=list(row_of.values()))
+    return twice.with_note(f"{len(distinct):,} different sentences, without scores or labels")
 
 
 def distinct_sentences(data: Dataset, draw: random.Random) -> Dataset:
@@ -203,15 +207,18 @@ def distinct_sentences(data: Dataset, draw: random.Random) -> Dataset:
 
 def without_target(data: Dataset, draw: random.Random) -> Dataset:
     """The sentences without scores and labels, as a teacher gives the target."""
-    left_out = "gold scores" if data.scores is not None else "labels" if data.labels is not None else ""
-    notes = (*data.notes, f"the {left_out} are not used: the teacher gives the target") if left_out else data.notes
-    return replace(data, scores=None, labels=None, label_names=(), notes=notes)
+    sentences = replace(data, scores=None, labels=None, label_names=())
+    if data.scores is not None:
+        return sentences.with_note("the gold scores are not used: the teacher gives the target")
+    if data.labels is not None:
+        return sentences.with_note("the labels are not used: the teacher gives the target")
+    return sentences
 
 
 def _contrastive(data: Dataset, together: list[bool | None], positive: str, negative: str) -> Dataset:
     """Labelled pairs of the rows where ``together`` is not None."""
-    keep = [i for i, side in enumerate(together) if side is not None]
-    labels = [int(bool(together[i])) for i in keep]
+    keep = [i for i, is_match in enumerate(together) if is_match is not None]
+    labels = [int(is_match) for is_match in together if is_match is not None]
     note = (
         f"{labels.count(1):,} pairs belong together ({positive}), {labels.count(0):,} do not ({negative}); "
         f"{len(data) - len(keep):,} of {len(data):,} are left out"
@@ -221,10 +228,9 @@ def _contrastive(data: Dataset, together: list[bool | None], positive: str, nega
 
 def positive_and_negative(data: Dataset) -> tuple[int, int]:
     """The indices of the positive and of the negative label. InputError if their names do not tell both."""
-    sides = list(map(side_of, data.label_names))
-    positive, negative = ([i for i, side in enumerate(sides) if side is which] for which in (True, False))
-    if len(positive) == 1 and len(negative) == 1:
-        return positive[0], negative[0]
+    sides = [side_of(name) for name in data.label_names]
+    if sides.count(True) == 1 and sides.count(False) == 1:
+        return sides.index(True), sides.index(False)
     raise _unclear(data)
 
 
@@ -254,22 +260,24 @@ def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.n
             raise InputError(f"a match is to begin at the gold score {match_from:g}; it must be above 0, up to 5")
         matches = np.asarray(data.scores) >= match_from
         note = f"a gold score of at least {match_from:g} (of 5) is a match"
+    elif data.question:
+        raise InputError(data.question)
     else:
-        needs = f"{data.name} holds {data.kind}; a threshold needs pairs with labels or gold scores"
-        raise InputError(data.question or needs)
-    if matches.all() or not matches.any():
-        raise InputError(
-            f"{data.name} has {'only' if matches.all() else 'no'} matches ({note}); a threshold needs both"
-        )
+        raise InputError(f"{data.name} holds {data.kind}; a threshold needs pairs with labels or gold scores")
+    if matches.all():
+        raise InputError(f"{data.name} has only matches ({note}); a threshold needs both")
+    if not matches.any():
+        raise InputError(f"{data.name} has no matches ({note}); a threshold needs both")
     return matches, note
 
 
 def _triplets(positives: Dataset, negatives: dict[str, list[str]], pool: list[str], draw: random.Random) -> Dataset:
-    """Positive pairs, each with one of the anchor's ``negatives``, else one of ``pool`` that is no positive of it."""
+    """Adds a negative to positive pairs: one of the anchor's ``negatives``, else one of ``pool`` but its positives."""
     positives_of: dict[str, set[str]] = defaultdict(set)
     for anchor, positive in zip(*positives.columns, strict=True):
         positives_of[anchor].add(positive)
-    third, hard = [], 0
+    third = []
+    hard = 0
     candidates = list(dict.fromkeys(pool))
     for anchor in positives.columns[0]:
         own = [text for text in negatives.get(anchor, ()) if text not in positives_of[anchor]]
@@ -280,12 +288,13 @@ def _triplets(positives: Dataset, negatives: dict[str, list[str]], pool: list[st
         forbidden = positives_of[anchor] | {anchor}
         if len(candidates) <= len(forbidden) and forbidden.issuperset(candidates):
             raise InputError("there are too few different sentences to draw a negative from; add more pairs")
-        while (negative := draw.choice(candidates)) in forbidden:
-            pass
+        negative = draw.choice(candidates)
+        while negative in forbidden:
+            negative = draw.choice(candidates)
         third.append(negative)
     source = f"{hard:,} with a gold score of at most {NEGATIVE_TO:g}, " if negatives else ""
-    note = f"{len(third):,} triplets; negatives: {source}{len(third) - hard:,} drawn at random"
-    return replace(positives, columns=(*positives.columns, third), notes=(*positives.notes, note))
+    triplets = replace(positives, columns=(*positives.columns, third))
+    return triplets.with_note(f"{len(third):,} triplets; negatives: {source}{len(third) - hard:,} drawn at random")
 
 
 CLASS_ROWS = Rows("Pairs", "pairs with a label or a score", {LABELLED: as_it_is, SCORED: thirds})
@@ -305,7 +314,7 @@ JUDGED_ROWS = Rows(
         SCORED: as_it_is,
         LABELLED: contrastive_from_labels,
         TRIPLETS: contrastive_from_triplets,
-        # Each anchor also gets a sentence of another pair, with which it does not belong together.
+        # Each anchor also gets a sentence of another pair, which does not belong to it.
         PAIRS: lambda data, draw: contrastive_from_triplets(triplets_from_pairs(data, draw), draw),
     },
 )
@@ -332,7 +341,8 @@ NEAREST_FORM = {
 }
 
 # Three rows of each form: a positive pair, a neutral one, and a negative one with the first's anchor.
-_ONE, _OTHER = ["a", "e", "a"], ["b", "c", "d"]
+_ONE = ["a", "e", "a"]
+_OTHER = ["b", "c", "d"]
 EXAMPLES = {
     SENTENCES: Dataset("example", (_OTHER,)),
     PAIRS: Dataset("example", (_ONE, _OTHER)),
@@ -351,20 +361,27 @@ def sentence_groups(columns: Sequence[Sequence[str]], related: Iterable[tuple[in
     from scipy.sparse.csgraph import connected_components
 
     n = len(columns[0])
-    first: dict[str, int] = {}
-    same = [(row, first.setdefault(text, row)) for column in columns for row, text in enumerate(column)]
-    links = np.array([*same, *related], dtype=np.int64).reshape(-1, 2)
-    graph = coo_array((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(n, n))
-    return connected_components(graph, directed=False)[1]
+    first_row: dict[str, int] = {}
+    links = list(related)
+    for column in columns:
+        for row, text in enumerate(column):
+            links.append((row, first_row.setdefault(text, row)))
+    rows, others = np.array(links, dtype=np.int64).reshape(-1, 2).T
+    graph = coo_array((np.ones(len(links)), (rows, others)), shape=(n, n))
+    _, groups = connected_components(graph, directed=False)
+    return groups
 
 
 def sentence_folds(columns: Sequence[Sequence[str]], k: int, seed: int = 0) -> np.ndarray:
     """The number of the fold of each row, int (N,): k random folds of about equal size that share no sentence."""
-    generator, groups = np.random.default_rng(seed), sentence_groups(columns)
+    groups = sentence_groups(columns)
     sizes = np.bincount(groups)
-    fold_of, filled = np.empty(len(sizes), dtype=np.int64), np.zeros(k, dtype=np.int64)
-    # Groups of equal size are in random order.
-    for group in sorted(generator.permutation(len(sizes)), key=lambda group: -sizes[group]):
+    # The largest groups come first, groups of equal size in random order.
+    order = np.random.default_rng(seed).permutation(len(sizes))
+    order = order[np.argsort(-sizes[order], kind="stable")]
+    fold_of = np.empty(len(sizes), dtype=np.int64)
+    filled = np.zeros(k, dtype=np.int64)
+    for group in order:
         fold_of[group] = filled.argmin()
         filled[fold_of[group]] += sizes[group]
     return fold_of[groups]

@@ -110,7 +110,7 @@ def places(reading: TableReading) -> list[Place]:
 
 def is_triplets(reading: TableReading) -> bool:
     """Whether the sentences are triplets, whose columns a person cannot choose."""
-    return reading.form == FORMS[0]
+    return reading.form == FORMS[3]
 
 
 # The columns of sentence 1, sentence 2 and the judgement; "" without one. All are "" if the reading decides.

@@ -184,11 +184,12 @@ class Project:
 
     def ratings(self) -> dict[str, dict[int, int]]:
         """The scores of each rater by pair; raters without any are left out."""
-        scores = {
-            rater: {pair: score for pair, score in judgements.items() if score is not None}
-            for rater, judgements in self.judgements().items()
-        }
-        return {rater: by_pair for rater, by_pair in scores.items() if by_pair}
+        ratings = {}
+        for rater, judgements in self.judgements().items():
+            scores = {pair: score for pair, score in judgements.items() if score is not None}
+            if scores:
+                ratings[rater] = scores
+        return ratings
 
     def judgements(self) -> dict[str, dict[int, int | None]]:
         """The scores of each rater by pair; None for a pair that the rater cannot judge."""
@@ -221,7 +222,9 @@ class Project:
     def _lines(self, name: str, kind: type[Line]) -> Iterator[Line]:
         file = self.folder / name
         damaged = 0
-        for _, line in read_lines(file, kind) if file.exists() else ():
+        if not file.exists():
+            return
+        for _, line in read_lines(file, kind):
             if line is None or (isinstance(line, _Rating) and not self._is_complete(line)):
                 damaged += 1
             else:
@@ -230,7 +233,10 @@ class Project:
             log.warning("%d damaged lines of %s/%s count as not written", damaged, self.id, name)
 
     def _is_complete(self, line: _Rating) -> bool:
-        return line.undo or ((line.cannot or line.score is not None) and 0 <= line.pair < len(self.pairs))
+        if line.undo:
+            return True
+        has_judgement = line.cannot or line.score is not None
+        return has_judgement and 0 <= line.pair < len(self.pairs)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -62,7 +62,7 @@ class Agreement:
         alpha: Krippendorff's, for intervals, which of yes and no is the nominal one; NaN where it is undefined.
         equal: the percentage of equal answers among the ratings of a pair by two raters, of a yes/no project.
         between: Spearman's ρ of each two raters, and the number of pairs that both have judged.
-        confusion: int (6, 6), the pairs to which one rater gave the row's score and a later one the column's.
+        confusion: int (6, 6), the number of pairs with the row's score by one rater and the column's by a later one.
     """
 
     judged: dict[str, int]
@@ -140,7 +140,7 @@ def agreement(project: Project) -> Agreement:
 
 
 def _equal_answers(project: Project, table: np.ndarray) -> Estimate | None:
-    """The percentage of equal answers among those of two raters to a pair, with Wilson's interval over the pairs."""
+    """The percentage of equal answers of two raters to a pair, with Wilson's interval over the pairs."""
     raters = (~np.isnan(table)).sum(axis=0)
     rows = np.flatnonzero(raters >= 2)
     if not len(rows):
@@ -151,7 +151,7 @@ def _equal_answers(project: Project, table: np.ndarray) -> Estimate | None:
     share = float(equal.mean())
     pairs = [project.pairs[row] for row in rows]
     keys = sentence_keys([[pair.first for pair in pairs], [pair.second for pair in pairs]])
-    # As many independent pairs as these, some of which share sentences.
+    # Pairs that share sentences are worth fewer independent ones.
     independent = len(rows) / dependence(equal - share, keys) ** 2
     low, high, _ = wilson_interval(share * independent, independent)
     return percent(Estimate(share, low, high))
@@ -181,7 +181,7 @@ def ceiling(project: Project) -> Estimate | None:
 
     The reliability of the mean of k ratings with the correlation r of two raters is k r / (1 + (k − 1) r) (Spearman and
     Brown 1910). k is the harmonic mean over the pairs, as the error of a mean is that of one rating divided by k. The
-    interval is that of r. None where no two raters share ten pairs, or they do not agree.
+    interval follows from the interval of r. None where no two raters share ten pairs, or they do not agree.
     """
     ratings = project.ratings()
     correlations = []
@@ -190,7 +190,8 @@ def ceiling(project: Project) -> Estimate | None:
         shared = [pair for pair in first if pair in second]
         if len(shared) < FEWEST_JUDGED:
             continue
-        one, other = (np.array([rating[pair] for pair in shared]) for rating in (first, second))
+        one = np.array([first[pair] for pair in shared])
+        other = np.array([second[pair] for pair in shared])
         between = correlation(one, other, resamples=1)
         if np.isnan(between.value):
             continue
@@ -214,9 +215,15 @@ def rater_correlations(project: Project) -> dict[str, float]:
     ratings = project.ratings()
     correlations = {}
     for rater, own in ratings.items():
-        rest = {i: [scores[i] for name, scores in ratings.items() if name != rater and i in scores] for i in own}
-        shared = [i for i, others in rest.items() if others]
-        rho = spearman(np.array([own[i] for i in shared]), np.array([np.mean(rest[i]) for i in shared]))
+        others = [scores for name, scores in ratings.items() if name != rater]
+        shared = []
+        means = []
+        for pair, score in own.items():
+            rest = [scores[pair] for scores in others if pair in scores]
+            if rest:
+                shared.append(score)
+                means.append(np.mean(rest))
+        rho = spearman(np.array(shared), np.array(means))
         if len(shared) >= FEWEST_JUDGED and not np.isnan(rho):
             correlations[rater] = 100 * rho
     return correlations
@@ -231,12 +238,17 @@ def joint_ratings(project: Project) -> dict[int, float]:
     for scores in project.ratings().values():
         for pair, score in scores.items():
             by_pair.setdefault(pair, []).append(score)
-    by_pair |= {pair: [score] for pair, score in project.agreed().items()}
+    for pair, score in project.agreed().items():
+        by_pair[pair] = [score]
     means = {pair: float(np.mean(by_pair[pair])) for pair in sorted(by_pair)}
-    half = HIGHEST / 2
     if not project.info.is_binary:
         return means
-    return {pair: float(HIGHEST if mean > half else LOWEST) for pair, mean in means.items() if mean != half}
+    half = HIGHEST / 2
+    answers = {}
+    for pair, mean in means.items():
+        if mean != half:
+            answers[pair] = float(HIGHEST if mean > half else LOWEST)
+    return answers
 
 
 def model_quality(project: Project, models: ModelCache, model: str) -> Quality:
@@ -255,9 +267,10 @@ def answer_quality(project: Project, models: ModelCache, model: str) -> dict[str
     parts = {"all judged pairs": np.full(len(gold), True)}
     if is_random.sum() >= FEWEST_JUDGED and np.ptp(gold[is_random]):
         parts["drawn at random"] = is_random
-    return {
-        name: decide(scores[rows], gold[rows] == HIGHEST, [BEST_F1], keys=keys[rows]) for name, rows in parts.items()
-    }
+    decisions = {}
+    for name, rows in parts.items():
+        decisions[name] = decide(scores[rows], gold[rows] == HIGHEST, [BEST_F1], keys=keys[rows])
+    return decisions
 
 
 def _scored(project: Project, models: ModelCache, model: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -302,13 +315,13 @@ class BeforeAfter:
 
 
 def expected_margin(pairs: int) -> float:
-    """Half the 95% interval of a Spearman ρ of 80 (×100) on so many pairs, by Bonett and Wright's formula (2000)."""
+    """Half the 95% interval of a Spearman ρ of 80 (×100) on this number of pairs (Bonett and Wright 2000)."""
     rho = 0.8
     return 100 * 1.96 * (1 - rho**2) * ((1 + rho**2 / 2) / max(pairs - 3, 1)) ** 0.5
 
 
 def agreement_margin(pairs: int) -> float:
-    """Half the 95% interval of an agreement of 80% on so many pairs, in points."""
+    """Half the 95% interval of an agreement of 80% on this number of pairs, in points."""
     low, high, _ = wilson_interval(0.8 * pairs, pairs)
     return 50 * (high - low)
 

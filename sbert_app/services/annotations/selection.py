@@ -16,9 +16,9 @@ from sbert_app.services.models.cache import ModelCache
 from training.catalogue import SENTENCES, TRIPLETS
 from training.data.dataset import Dataset
 from training.data.load import load_data
-from training.data.tables.cells import UNSURE, as_text
+from training.data.tables.cells import UNSURE
 from training.data.tables.columns import side_of
-from training.data.tables.reading import LABEL, TableReading
+from training.data.tables.reading import LABEL, Cells, TableReading
 from training.errors import InputError
 from training.models.model import Model, VectorModel
 from training.names import ModelName
@@ -47,9 +47,10 @@ def says_yes_or_no(reading: TableReading) -> bool:
     target = reading.target
     if target is None or len(reading.sentences) != 2:
         return False
-    words = {text.strip().lower() for cell in reading.rows[target] if (text := as_text(cell))} - UNSURE
-    is_label = target in reading.all(LABEL)
-    return {side_of(word) for word in words} == {True, False} or (is_label and len(words) <= 2)
+    words = Cells.of(reading.rows[target]).texts - UNSURE
+    if {side_of(word) for word in words} == {True, False}:
+        return True
+    return target in reading.all(LABEL) and len(words) <= 2
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,11 @@ def _candidates(
         pairs = _pairs_of_sentences(data.columns[0], request.model, models, random, watch)
     else:
         pairs = list(zip(data.columns[0], data.columns[1], strict=True))
-    pairs = list(dict.fromkeys((a[:LONGEST], b[:LONGEST]) for a, b in pairs if a.strip() and b.strip() and a != b))
+    distinct: dict[tuple[str, str], None] = {}
+    for first, second in pairs:
+        if first.strip() and second.strip() and first != second:
+            distinct[first[:LONGEST], second[:LONGEST]] = None
+    pairs = list(distinct)
     if len(pairs) < FEWEST_PAIRS:
         raise InputError(f"{data.name} has {len(pairs)} different pairs; at least {FEWEST_PAIRS} are needed")
     if len(pairs) > MOST_CANDIDATES:

@@ -1,4 +1,4 @@
-"""A sharded job, its files, and the blocks of rows in which they are read. A block becomes one part of the output.
+"""A sharded job, its files, and their blocks of rows. A block becomes one part of the output.
 
 The part of block 12 of file 3 is part-00003-00012.parquet, whoever computes it and whenever, so that a job is resumed
 by the names of its parts.
@@ -30,8 +30,8 @@ class ShardJob:
     """The scoring of pairs or the encoding of sentences, as plain data for another machine.
 
     ``kind`` is score or encode. ``columns`` are the two (or three) of pairs, or the one of sentences; by default the
-    names in each file decide. ``encoding`` is that of text files; None detects it. ``keep_unknown`` scores sentences of
-    which the model knows no token.
+    names in each file decide. ``encoding`` is the encoding of text files; None detects it. ``keep_unknown`` also scores
+    sentences of unknown tokens only.
     """
 
     kind: str
@@ -72,9 +72,9 @@ class BlockTable(OpenedTable):
 
 @dataclass
 class Block:
-    """Consecutive rows of a file with their ids; or the ``error`` by which the file cannot be read on.
+    """Consecutive rows of a file with their ids; or the ``error`` that ends the reading of the file.
 
-    ``picked`` are the columns of pairs, or the one of sentences. ``row_estimate`` is that of the whole file. A computed
+    ``picked`` are the columns of pairs, or the one of sentences. ``row_estimate`` is for the whole file. A computed
     block has no ``table`` but the number of its rows, ``done``.
     """
 
@@ -147,8 +147,7 @@ def _cut(table: OpenedTable, block_rows: int, first_id: int | None) -> Iterator[
 def find_files(source: str) -> list[str]:
     """The files that a path, a folder, a glob or a URL of any of these names, sorted by name.
 
-    A folder stands for all tables in it and below it, but names that begin with . or _ are no data. InputError if there
-    is no file.
+    A folder stands for all tables in it and below it, except names that begin with . or _. InputError if there is none.
     """
     files, name, is_local = filesystem(source)
     try:
@@ -183,7 +182,7 @@ def _local_copy(file: str) -> Iterator[Path]:
 
 
 def filesystem(url: str) -> tuple[Any, str, bool]:
-    """The fsspec file system of a path or URL, the name in it, and whether it is that of this machine.
+    """The fsspec file system of a path or URL, the name in it, and whether it is on this machine.
 
     InputError if no package that is installed can open it.
     """

@@ -3,15 +3,15 @@
     findings = examine(load_data("pairs.csv"), encoder, {"stsb:test": load_data("stsb:test")})
     clean(open_table(Path("pairs.csv")), Path("clean.csv"), findings, dataset)
 
-Texts are equal if they differ in case and white space alone, as mteb's cleaning has it. Pairs are so in either order,
-unless their labels are those of inference.
+Texts are equal if they differ only in case and white space, as in mteb's cleaning. Pairs are equal in either order,
+unless their labels are labels of inference.
 """
 
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations, compress
 from pathlib import Path
 
 from sbert_app.formats import format_count
@@ -19,14 +19,14 @@ from sbert_app.services.files.layout import Layout
 from sbert_app.services.files.writers import open_writers
 from sbert_app.services.models.function_words import other_language
 from training.catalogue import LABELLED, NLI_LABELS, SCORED, SENTENCES, TRIPLETS
-from training.data.dataset import Dataset, folded
+from training.data.dataset import Dataset, folded_rows
 from training.data.gold import TOP_SCORE
 from training.data.tables.rows import OpenedTable
 from training.models.model import Model
 
 # Gold scores of equal pairs that are further apart are in conflict.
 MOST_APART = TOP_SCORE / 5
-# The share of the largest class from which on classes are out of balance.
+# Classes are out of balance if the largest has at least this share.
 IMBALANCE = 0.9
 EXAMPLES = 5
 MARKUP = re.compile(r"&(?:[a-z]+|#\d+);|</?[a-z]+[ >]", re.I)
@@ -57,55 +57,34 @@ def examine(data: Dataset, model: Model | None = None, others: Mapping[str, Data
     """The faults of a data set.
 
     Args:
-        model: by which text is unknown or cut; None leaves both out.
-        others: data to evaluate on, of which the data should have no row, by its name.
+        model: the model whose unknown and cut texts are faults; None leaves both out.
+        others: evaluation data by name, whose rows should not be in the data.
     """
-    # It brings torch, which takes seconds, and the pages are built without it.
-
-    rows = [tuple(map(folded, row)) for row in zip(*data.columns, strict=True)]
-    targets = data.scores if data.scores is not None else data.labels
-    places: dict[Collection[str], list[int]] = defaultdict(list)
-    is_ordered = data.kind == TRIPLETS or data.label_names == NLI_LABELS
-    for at, row in enumerate(rows):
-        places[row if is_ordered else frozenset(row)].append(at)
-    conflicts: list[int] = []
-    repeated: list[int] = []
-    for same in places.values():
-        values = [targets[at] for at in same] if targets else [0]
-        if max(values) - min(values) > (MOST_APART if data.kind == SCORED else 0):
-            conflicts += same
-        else:
-            repeated += same[1:]
-    noun = "sentence" if data.kind == SENTENCES else "row"
-    target = "score" if data.kind == SCORED else "label"
-    faults = {
-        f"equal to others that have another {target}": conflicts,
-        "equal to an earlier one": repeated,
-        "a sentence and itself": [at for at, row in enumerate(rows) if len(set(row)) < len(row)],
-    }
+    rows = folded_rows(data)
+    faults = _repetitions(data, rows)
     for name, other in (others or {}).items():
-        evaluated = {frozenset(map(folded, row)) for row in zip(*other.columns, strict=True)}
+        evaluated = set(map(frozenset, folded_rows(other)))
         # Two sentences of a triplet are a pair.
-        parts = (map(frozenset, combinations(row, len(other.columns))) for row in rows)
+        parts = [map(frozenset, combinations(row, len(other.columns))) for row in rows]
         faults[f"also in {name}"] = [at for at, part in enumerate(parts) if not evaluated.isdisjoint(part)]
+    texts = list(dict.fromkeys(chain.from_iterable(data.columns)))
     if model is not None:
-        texts = list(dict.fromkeys(text for column in data.columns for text in column))
-        unknown = {text for text, is_unknown in zip(texts, model.is_unknown(texts), strict=True) if is_unknown}
+        unknown = set(compress(texts, model.is_unknown(texts)))
         faults[f"text of which {model.name} knows no token"] = _rows_with(data, unknown)
-    findings = [
-        Finding(what, [data.rows[at] for at in sorted(places)], noun=noun) for what, places in faults.items() if places
-    ]
-    symbols = {text for column in data.columns for text in column if not any(map(str.isalnum, text))}
-    markup = {text for column in data.columns for text in column if MARKUP.search(text)}
-    remarks = {"text without a letter or digit": symbols, "tags or entities": markup}
+    noun = "sentence" if data.kind == SENTENCES else "row"
+    findings = []
+    for what, places in faults.items():
+        if places:
+            findings.append(Finding(what, [data.rows[at] for at in sorted(places)], noun=noun))
+    remarks = {
+        "text without a letter or digit": {text for text in texts if not any(map(str.isalnum, text))},
+        "tags or entities": {text for text in texts if MARKUP.search(text)},
+    }
     if model is not None and model.vocabulary_size:
-        _, cut = model.read_tokens(texts)
         if model.max_length:
+            _, cut = model.read_tokens(texts)
             remarks[f"longer than {model.name} reads ({model.max_length:,} tokens)"] = {texts[at] for at in cut}
-        some = texts[:LANGUAGE_TEXTS]
-        # A special token stands at each end.
-        subwords = model.read_tokens(some)[0] - 2 * len(some)
-        if language := other_language(" ".join(some), subwords, model.vocabulary_size):
+        if language := language_of(texts[:LANGUAGE_TEXTS], model):
             findings.append(Finding(f"the texts look like {language}; {model.name} was trained on English", [], False))
     for what, cells in remarks.items():
         if numbers := [data.rows[at] for at in _rows_with(data, cells)]:
@@ -115,6 +94,40 @@ def examine(data: Dataset, model: Model | None = None, others: Mapping[str, Data
         if count >= IMBALANCE * len(data):
             findings.append(Finding(f"{count:,} of {len(data):,} labels are {data.label_names[label]}", [], False))
     return findings
+
+
+def language_of(texts: list[str], model: Model) -> str:
+    """The language of texts, if the model was trained on another one; "" also where that is unknown."""
+    # A model whose tokens are not here, such as an endpoint, says nothing of its language.
+    if not texts or not model.vocabulary_size:
+        return ""
+    # A special token stands at each end.
+    subwords = model.read_tokens(texts)[0] - 2 * len(texts)
+    return other_language(" ".join(texts), subwords, model.vocabulary_size)
+
+
+def _repetitions(data: Dataset, rows: list[tuple[str, ...]]) -> dict[str, list[int]]:
+    """The places of rows that are in conflict with another, or equal to another or in themselves."""
+    is_ordered = data.kind == TRIPLETS or data.label_names == NLI_LABELS
+    places: dict[Collection[str], list[int]] = defaultdict(list)
+    for at, row in enumerate(rows):
+        places[row if is_ordered else frozenset(row)].append(at)
+    targets = data.scores if data.scores is not None else data.labels
+    most_apart = MOST_APART if data.kind == SCORED else 0
+    conflicts: list[int] = []
+    repeated: list[int] = []
+    for same in places.values():
+        values = [targets[at] for at in same] if targets else [0]
+        if max(values) - min(values) > most_apart:
+            conflicts += same
+        else:
+            repeated += same[1:]
+    target = "score" if data.kind == SCORED else "label"
+    return {
+        f"equal to others that have another {target}": conflicts,
+        "equal to an earlier one": repeated,
+        "a sentence and itself": [at for at, row in enumerate(rows) if len(set(row)) < len(row)],
+    }
 
 
 def clean(table: OpenedTable, output: Path, data: Dataset, findings: list[Finding]) -> int:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from training.pooling import is_finite
 class EncodeSummary:
     """An encoded file: its rows, and how many of them have no text, were cut, or say nothing to the model.
 
-    ``unknown`` counts those of which the model knows no token, ``not_finite`` those for which it gives no numbers.
+    ``unknown`` counts rows of unknown tokens only, ``not_finite`` rows with NaN or infinite numbers in their vectors.
     """
 
     input: str
@@ -85,9 +86,16 @@ def encode_file(
         watch.report(done, None, max(done, table.row_estimate))
 
     name = free_name("embedding", table.columns if all_columns else [column])
-    fields, added = (table.fields(), {}) if all_columns else ([], {column: "string"})
-    formats = PARQUET if all_columns else VECTORS
-    with open_writers([output], table.path, fields, {**added, name: encoder.dimension}, formats) as [writer]:
+    fields: list[Any] = []
+    added: dict[str, str | int] = {}
+    formats = VECTORS
+    if all_columns:
+        fields = table.fields()
+        formats = PARQUET
+    else:
+        added[column] = "string"
+    added[name] = encoder.dimension
+    with open_writers([output], table.path, fields, added, formats) as [writer]:
         for vectors in encoder.encode_stream(
             texts(), normalize=normalize, on_progress=on_progress, should_stop=watch.should_stop, report=report
         ):
@@ -104,8 +112,8 @@ def encode_file(
                 else:
                     readable = [text and text.encode("utf-8", "replace").decode() for text in sentences]
                     writer.write(RowBatch(1, {}), {column: readable, name: own})
-                start = start + len(rows)
-                missing = missing + len(absent)
+                start += len(rows)
+                missing += len(absent)
     return EncodeSummary(
         input=str(table.path),
         output=str(output),

@@ -45,11 +45,11 @@ from training.names import is_id
 
 log = logging.getLogger("sbert_lab.services")
 
-# The most jobs that are computed at the same time, that are computed or wait, and of these those of one visitor.
+# The most jobs that run at the same time, that run or wait, and that one visitor may have of these.
 AT_ONCE = 2
 MOST_WAITING = 50
 MOST_OF_ONE = 20
-# The results of a file may take so many times its size.
+# The results of a file may take this many times its size.
 COPIES = 2
 FAULT = "this failed because of a fault in the app; its log has the details"
 
@@ -204,7 +204,7 @@ class ScoreJobs:
         """The job as it is now. InputError if there is none."""
         job = self._record(job_id)
         if job.state in AT_WORK and job_id not in self._tasks.at_work():
-            # It may have begun or ended meanwhile.
+            # The job may have started or finished since its record was read.
             with self._starting:
                 job = self._record(job_id)
                 if job.state in AT_WORK and job_id not in self._tasks.at_work():
@@ -249,7 +249,7 @@ class ScoreJobs:
             raise InputError("Score the file first.")
         self._check_copies(job)
         if job_id == self._adopted:
-            # Others read it meanwhile, perhaps with another threshold.
+            # All visitors share the job that ships, so the threshold is applied to a copy.
             job = self._copy(job.folder, job.path)
         table = open_table(job.path, job.encoding, job.sheet)
         own = next((path.suffix for path in map(Path, summary.outputs) if path.suffix != ".parquet"), ".csv")
@@ -312,7 +312,7 @@ class ScoreJobs:
 
         outputs = [job.folder / f"{request.path.stem}-scored{suffix}" for suffix in request.formats]
         with watch.holding(self._places):
-            # Those that were computed meanwhile have taken some room.
+            # Jobs that finished in the meantime have taken some room.
             self._check_copies(job)
             self._save(job.but(state=State.RUNNING))
             encoder, cross_encoder = run_apart(watch, f"Loading {request.model} …", load)
@@ -334,6 +334,6 @@ class ScoreJobs:
             )
 
     def _save(self, job: ScoreJob) -> None:
-        """Save a record, unless the job was deleted meanwhile, or ends with the process and is interrupted."""
+        """Save a record, unless the job has been deleted, or ends with the process and is interrupted."""
         if job.folder.is_dir() and (job.state in (State.RUNNING, State.FINISHED) or not self._is_closing):
             self._records.put(job.id, job)

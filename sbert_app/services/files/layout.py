@@ -31,7 +31,8 @@ class Layout:
     @classmethod
     def of(cls, table: OpenedTable) -> Layout:
         """The layout of a text file; the usual one for other formats."""
-        encoding = "utf-8-sig" if isinstance(table, TextTable) and table.text.encoding not in WITHOUT_MARK else "utf-8"
+        needs_mark = isinstance(table, TextTable) and table.text.encoding not in WITHOUT_MARK
+        encoding = "utf-8-sig" if needs_mark else "utf-8"
         if not isinstance(table, DelimitedTable) or table.delimiter not in DELIMITERS:
             return cls(encoding=encoding)
         cells = (cell for column in table.sample.values() for cell in column)
@@ -48,4 +49,6 @@ def suffix_like(table: OpenedTable) -> str:
         return suffix_like(table.inner)
     if isinstance(table, DelimitedTable) and table.delimiter == "\t":
         return ".tsv"
-    return ".xlsx" if isinstance(table, WorkbookTable) else ".jsonl" if isinstance(table, JsonTable) else ".csv"
+    if isinstance(table, WorkbookTable):
+        return ".xlsx"
+    return ".jsonl" if isinstance(table, JsonTable) else ".csv"

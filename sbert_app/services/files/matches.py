@@ -62,7 +62,7 @@ class MatchSummary:
         pairs: the number of rows with a score, ``matches`` of them with at least the threshold.
         sentences: the number of distinct ones, ``remaining`` of them without the duplicates.
         groups: the number of groups of at least two sentences.
-        false: the number of matching rows that are no matches by their gold score or label; None without any.
+        false: the number of matching rows that should not match by their gold score or label; None without any.
         false_pairs: the row and the sentences of the first of them.
     """
 
@@ -110,7 +110,7 @@ def apply_threshold(
 ) -> MatchSummary:
     """Write the outputs for a file of `score_file`, whose rows match if the column ``score`` is at least the threshold.
 
-    ``gold`` is the reading of its gold column, by which false matches are counted; None to find out.
+    ``gold`` is the reading of its gold column, which shows the false matches; None to find out.
     InputError if an output cannot be written.
     """
     sentences = (columns.sentence1, columns.sentence2)
@@ -141,7 +141,12 @@ def apply_threshold(
     is_match = np.concatenate(together)
     graph = _Graph(np.concatenate(keys), is_match)
     largest = _write_lists(table, sentences, graph, outputs, watch)
+    false = None
+    false_pairs = []
     wrong = None if gold is None else _false_matches(gold, np.concatenate(values), is_match)
+    if wrong is not None:
+        false = int(wrong.sum())
+        false_pairs = [pair for pair in first_matches if wrong[pair[0] - 1]]
     return MatchSummary(
         threshold=threshold,
         score=score,
@@ -152,14 +157,14 @@ def apply_threshold(
         groups=int((graph.sizes > 1).sum()),
         remaining=len(graph.sizes),
         largest=largest,
-        false=None if wrong is None else int(wrong.sum()),
-        false_pairs=[] if wrong is None else [pair for pair in first_matches if wrong[pair[0] - 1]][:EXAMPLES],
+        false=false,
+        false_pairs=false_pairs[:EXAMPLES],
         outputs=[str(path) for path in (*outputs.matched, outputs.groups, outputs.deduplicated) if path],
     )
 
 
 def _false_matches(gold: GoldColumn, values: np.ndarray, is_match: np.ndarray) -> np.ndarray | None:
-    """The matching rows that are no matches by their gold values, bool (rows,); None where these do not tell."""
+    """The matching rows that should not match by their gold values, bool (rows,); None where these do not tell."""
     has_gold = ~np.isnan(values)
     gold_matches = gold.matches(values[has_gold])
     if gold_matches is None:
@@ -173,7 +178,8 @@ class _Graph:
     """The distinct sentences of a file and their groups.
 
     ``first`` is the place of each sentence's first occurrence, and ``group_of`` its group. ``sizes`` are the numbers of
-    sentences of the groups, and ``places`` those of their first sentences. Groups are ordered by size, then by place.
+    sentences of the groups, and ``places`` the places of their first sentences. Groups are ordered by size, then by
+    place.
     """
 
     def __init__(self, keys: np.ndarray, together: np.ndarray) -> None:
@@ -216,10 +222,11 @@ def _write_lists(
     names = [free_name(name, table.columns) for name in ("sentence", "row", "group", "stands_for")]
     kinds = dict(zip(names, ("string", "int64", "int64", "int64"), strict=True))
     columns = {"group": "int64", "size": "int64", "sentence": "string"}
-    lists, rests = ([path] if path else [] for path in (outputs.groups, outputs.deduplicated))
+    groups = [outputs.groups] if outputs.groups else []
+    deduplicated = [outputs.deduplicated] if outputs.deduplicated else []
     with (
-        open_writers(lists, table.path, [], columns, layout=outputs.layout) as of_groups,
-        open_writers(rests, table.path, table.fields(), kinds, layout=outputs.layout) as of_singles,
+        open_writers(groups, table.path, [], columns, layout=outputs.layout) as of_groups,
+        open_writers(deduplicated, table.path, table.fields(), kinds, layout=outputs.layout) as of_singles,
     ):
         for batch, occurrences in _first_occurrences(table, sentences, graph, watch):
             singles: list[tuple[str, int, int | None, int]] = []
@@ -239,12 +246,11 @@ def _write_lists(
             cells = map(list, zip(*rows, strict=True))
             for writer in of_groups:
                 writer.write(RowBatch(1, {}), dict(zip(columns, cells, strict=True)))
-    return [
-        DuplicateGroup(
-            int(graph.sizes[group]), tuple([text for number, _, text in members if number == group][:EXAMPLE_SENTENCES])
-        )
-        for group in range(min(EXAMPLES, int((graph.sizes > 1).sum())))
-    ]
+    largest = []
+    for group in range(min(EXAMPLES, int((graph.sizes > 1).sum()))):
+        texts = [text for number, _, text in members if number == group]
+        largest.append(DuplicateGroup(int(graph.sizes[group]), tuple(texts[:EXAMPLE_SENTENCES])))
+    return largest
 
 
 def _first_occurrences(

@@ -69,7 +69,7 @@ class ScoreReport:
 
     Attributes:
         decision: the threshold of the cosine, where the gold column says which rows match.
-        by_label: for labels, the rows in each hundredth of the cosine: those that match, and the others.
+        by_label: for labels, the number of matches and of other rows in each hundredth of the cosine.
         low_matches: for labels, the matches with the lowest cosines.
         high_others: for labels, the other rows with the highest cosines.
     """
@@ -249,10 +249,10 @@ class ScoreSummary:
     Attributes:
         added: the names in the outputs of the columns cosine, cross_encoder and note.
         malformed: the rows that the reader repaired.
-        unknown: the rows with a sentence in which the model knows no token.
+        unknown: the rows with a sentence of unknown tokens only.
         unscored: the rows that have text and no score, because a sentence is unknown or its vector not finite.
         truncated: the rows with a sentence whose end a model has not read.
-        language: that of the first rows, if the model was made for another one.
+        language: the language of the first rows, if the model was made for another one.
         encoded: the sentences that went through the encoder, without repeated ones.
         guarded: the cells of the CSV that got an apostrophe, as a spreadsheet would run them.
         stopped_at: the last row that was scored, if the task was stopped.

@@ -25,14 +25,14 @@ from typing import Any
 import numpy as np
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
+from sbert_app.services.files.doctor import language_of
 from sbert_app.services.files.layout import Layout
 from sbert_app.services.files.report import ReportBuilder, ScoreSummary
 from sbert_app.services.files.writers import Writer, cell_text, numbers, open_writers
-from sbert_app.services.models.function_words import other_language
 from training.data.dataset import Dataset
 from training.data.gold import NUMBER, TOP_SCORE, GoldColumn
 from training.data.tables.cells import as_text
-from training.data.tables.columns import PairColumns, free_name
+from training.data.tables.columns import PairColumns, free_name, join_names
 from training.data.tables.reading import RATER, RATING, SPLIT, TableReading
 from training.data.tables.rows import EMPTY_LINE, OpenedTable, RowBatch
 from training.data.tables.table import open_table
@@ -87,7 +87,7 @@ def score_file(
         scale: the lowest and the highest gold score: "1-7"; None to find out.
         labels: the values of labels: "similar:1,different:0"; None to go by their names.
         keep_unknown: whether sentences without a token that the encoder knows have scores.
-        raters: those that count, separated by commas; None for all.
+        raters: the raters that count, separated by commas; None for all.
 
     Raises:
         InputError: the file cannot be used, or an output cannot be written. If the file is damaged in the middle, or
@@ -97,7 +97,7 @@ def score_file(
     # A block can be read only once, and its columns are known.
     reading = None if is_block else table.reading.with_columns(_names(columns))
     pair_columns = columns if isinstance(columns, PairColumns) else (reading or table.reading).pair()
-    judged = _judged(table, reading, scale, labels, raters) if reading else None
+    judged = _judged(table, reading, scale, labels, raters) if reading else _Gold(None)
     kinds = ("cosine", "note") if cross_encoder is None else ("cosine", "cross_encoder", "note")
     summary = ScoreSummary(
         source=table.path.name,
@@ -107,17 +107,17 @@ def score_file(
         cross_encoder=None if cross_encoder is None else cross_encoder.name,
         added={kind: free_name(kind, table.columns) for kind in kinds},
         remarks=list(table.remarks),
-        gold=judged.gold if judged else None,
+        gold=judged.gold,
     )
     if summary.gold and summary.gold.note:
         summary.remarks.append(f"{summary.gold.note}.")
-    summary.remarks += judged.notes if judged else ()
+    summary.remarks += judged.notes
     if reading and (splits := reading.first(SPLIT)):
         summary.remarks.append(f"The column {splits} names parts of the file: the rows of all are scored and measured.")
     types = {name: "string" if what == "note" else "float" for what, name in summary.added.items()}
     with open_writers(outputs, table.path, table.fields(), types, layout=Layout.of(table)) as writers:
         scorer = PairScorer(encoder, cross_encoder, keep_unknown)
-        scoring = _Scoring(table, scorer, summary, writers, watch, judged.by_row if judged else None)
+        scoring = _Scoring(table, scorer, summary, writers, watch, judged.by_row)
         damage = scoring.run(None if is_block else outputs[0].parent, criteria)
     if summary.report and summary.report.cosine_gold:
         summary.remarks += remarks_on_correlation(summary.report.cosine_gold.spearman)
@@ -148,7 +148,7 @@ def _judged(
     """The judgements of a file's pairs. InputError as `Dataset.from_table`."""
     if not reading.all(RATING, RATER):
         return _Gold(GoldColumn.in_table(table, reading.pair(), scale, labels))
-    columns = ",".join(name.replace(",", "\\,") for name in reading.pair().names)
+    columns = join_names(reading.pair().names)
     data = Dataset.from_table(table, columns, scale=scale, labels=labels, raters=raters)
     notes = tuple(f"{note}." for note in data.notes if "raters" in note)
     if data.scores is not None:
@@ -211,16 +211,10 @@ class _Scoring:
 
     def _language(self) -> str:
         """The language of the first rows, if the model was trained on another one; "" also where that is unknown."""
-        encoder = self.scorer.encoder
         columns = self.summary.columns
         cells = [self.summary.head.get(name, []) for name in (columns.sentence1, columns.sentence2)]
         texts = [text for column in cells for text in column if text.strip()]
-        # A model whose tokens are not here, such as an endpoint, says nothing of its language.
-        if not texts or not encoder.vocabulary_size:
-            return ""
-        # A special token stands at each end.
-        subwords = encoder.read_tokens(texts)[0] - 2 * len(texts)
-        return other_language(" ".join(texts), subwords, encoder.vocabulary_size)
+        return language_of(texts, self.scorer.encoder)
 
     def _chunks(self) -> Iterator[RowBatch]:
         """Yields the rows of the table, about ``chunk_rows`` at a time; a batch is split into equal parts."""
@@ -242,7 +236,10 @@ class _Scoring:
         for row in sorted(set(range(len(chunk))).difference(complete)):
             missing = [name for name, texts in zip(names, (first, second), strict=True) if texts[row] is None]
             _add_note(notes, row, f"no text in {' and '.join(missing)}")
-        gold, bad_gold = (None, {}) if summary.gold is None else summary.gold.read(self._gold_cells(chunk))
+        gold: np.ndarray | None = None
+        bad_gold: dict[int, str] = {}
+        if summary.gold is not None:
+            gold, bad_gold = summary.gold.read(self._gold_cells(chunk))
         for row, note in bad_gold.items():
             _add_note(notes, row, note)
 
@@ -300,6 +297,11 @@ def _add_note(notes: dict[int, str], row: int, note: str) -> None:
     notes[row] = f"{notes[row]}; {note}" if row in notes else note
 
 
+def _sides(is_side: np.ndarray) -> str:
+    """The sentences of a pair for which something is true, in words."""
+    return " and ".join(f"sentence {number}" for number, is_one in enumerate(is_side, 1) if is_one)
+
+
 class PairScorer:
     """Scores pairs by the cosine of an encoder's embeddings and, if there is one, by a cross-encoder."""
 
@@ -318,7 +320,7 @@ class PairScorer:
     ) -> tuple[np.ndarray, np.ndarray | None, dict[int, str], int]:
         """The cosines and the cross-encoder's scores, float32 (N,), notes by the number of the pair, unknown pairs.
 
-        NaN are the scores of pairs with an unknown sentence, and of those whose vectors or scores are not finite.
+        A score is NaN if a sentence is unknown, or a vector or the score is not finite.
         """
         encoding = watch if self.cross_encoder is None else watch.part(0, 0.5)
         positions: dict[str, int] = {}
@@ -338,21 +340,22 @@ class PairScorer:
         v = embeddings[rows[len(firsts) :]]
         cosine = np.clip(np.einsum("nd,nd->n", u[:, :-1], v[:, :-1]), -1, 1).astype(np.float32, copy=False)
         notes: dict[int, str] = {}
-        for state, words in ((UNKNOWN, "no known token"), (CUT, f"cut at {self.encoder.max_length or 0:,} tokens")):
-            for at in np.flatnonzero((u[:, -1] == state) | (v[:, -1] == state)).tolist():
-                sides = " and ".join(
-                    f"sentence {side}" for side, vectors in enumerate((u, v), 1) if vectors[at, -1] == state
-                )
-                _add_note(notes, at, f"{sides} {words}" if state == CUT else f"{words} in {sides}")
+        states = np.stack([u[:, -1], v[:, -1]])  # (2, N)
+        for at in np.flatnonzero(states.any(axis=0)).tolist():
+            if unknown := _sides(states[:, at] == UNKNOWN):
+                _add_note(notes, at, f"no known token in {unknown}")
+            if cut := _sides(states[:, at] == CUT):
+                _add_note(notes, at, f"{cut} cut at {self.encoder.max_length or 0:,} tokens")
         for at in np.flatnonzero(~np.isfinite(cosine)).tolist():
-            refusals = (
-                f"{self.encoder.sent_to} refuses sentence {number}: {refused[text]}"
-                for number, text in enumerate((firsts[at], seconds[at]), 1)
-                if text in refused
-            )
+            refusals = []
+            for number, text in enumerate((firsts[at], seconds[at]), 1):
+                if text in refused:
+                    refusals.append(f"{self.encoder.sent_to} refuses sentence {number}: {refused[text]}")
             _add_note(notes, at, "; ".join(refusals) or "the model gives no finite vector")
-        is_unknown = (u[:, -1] == UNKNOWN) | (v[:, -1] == UNKNOWN)
-        is_left_out = ~np.isfinite(cosine) | (is_unknown & (not self.keep_unknown))
+        is_unknown = (states == UNKNOWN).any(axis=0)
+        is_left_out = ~np.isfinite(cosine)
+        if not self.keep_unknown:
+            is_left_out |= is_unknown
         cosine[is_left_out] = np.nan
         if self.cross_encoder is None:
             return cosine, None, notes, int(is_unknown.sum())
@@ -360,8 +363,9 @@ class PairScorer:
         report = ReadReport(cut=set())
         pairs = list(zip(firsts, seconds, strict=True))
         scores = self.cross_encoder.predict(pairs, predicting.on_progress, watch.should_stop, report)
-        for at in (at for at, pair in enumerate(pairs) if pair in (report.cut or ())):
-            _add_note(notes, at, "cut for the cross-encoder")
+        for at, pair in enumerate(pairs):
+            if pair in (report.cut or ()):
+                _add_note(notes, at, "cut for the cross-encoder")
         for at in np.flatnonzero(~np.isfinite(scores)).tolist():
             _add_note(notes, at, "the cross-encoder gives no finite score")
         scores = np.where(is_left_out | ~np.isfinite(scores), np.float32(np.nan), scores)

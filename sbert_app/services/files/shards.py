@@ -29,7 +29,8 @@ from sbert_app.services.background.ray_cluster import RayCluster, disconnect
 from sbert_app.services.background.tasks import Task
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.blocks import Block, ShardJob, filesystem, find_files, parts_of, read_blocks
-from sbert_app.services.files.encode import encode_file
+from sbert_app.services.files.encode import EncodeSummary, encode_file
+from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.files.score import score_file
 from training.atomic import sweep, write_text
 from training.data.tables.rows import changed_while_read
@@ -77,7 +78,7 @@ class OutputFolder:
 
     @contextmanager
     def part(self, name: str) -> Iterator[Path]:
-        """The path to which the block writes a part whole. A remote part is uploaded after the block."""
+        """The path where the block of a with statement writes a part. A remote part is uploaded afterwards."""
         if self._is_local:
             yield Path(self._path) / name
             return
@@ -95,7 +96,7 @@ class OutputFolder:
             self._files.rm_file(f"{self._path}/{name}")
 
     def count(self) -> tuple[int, int]:
-        """The number of finished parts, and that of their rows."""
+        """The number of finished parts, and the number of their rows."""
         names = [name for name in self._names() if name.startswith("part-")]
         rows = [pq.read_metadata(f"{self._path}/{name}", filesystem=self._files).num_rows for name in names]
         return len(names), sum(rows)
@@ -125,27 +126,37 @@ class Worker:
             return outcome
         try:
             self._models = self._models or self.load(job)
-            (encoder, cross_encoder), picked, keep = self._models, block.picked, job.keep_unknown
+            encoder, cross_encoder = self._models
+            picked = block.picked
+            summary: EncodeSummary | ScoreSummary
             with OutputFolder(job.output).part(block.part) as path:
                 if isinstance(picked, str):
-                    done = encode_file(table, picked, path, encoder, job.normalize, watch, all_columns=True).rows
+                    summary = encode_file(table, picked, path, encoder, job.normalize, watch, all_columns=True)
                 else:
-                    done = score_file(
-                        table, [path], encoder, cross_encoder, picked, watch, is_block=True, keep_unknown=keep
-                    ).rows
+                    summary = score_file(
+                        table,
+                        [path],
+                        encoder,
+                        cross_encoder,
+                        picked,
+                        watch,
+                        is_block=True,
+                        keep_unknown=job.keep_unknown,
+                    )
         except InputError as error:
             return replace(outcome, error=str(error))
-        return replace(outcome, done=done)
+        return replace(outcome, done=summary.rows)
 
     def load(self, job: ShardJob) -> tuple[VectorModel, PairModel | None]:
         """The models of a job."""
-
         if job.offline:
             set_offline(True)
-        opened = job.cross_encoder and open_model(job.cross_encoder, None, job.dtype, job.device, job.home)
-        cross_encoder = required(opened, PairModel) if opened else None
+        cross_encoder = None
+        if job.cross_encoder:
+            model = open_model(job.cross_encoder, None, job.dtype, job.device, job.home)
+            cross_encoder = required(model, PairModel)
         model = open_model(job.model, job.pooling, job.dtype, job.device, job.home)
-        return required(model, VectorModel), cross_encoder or None
+        return required(model, VectorModel), cross_encoder
 
 
 # A function of the job, its files, the names of the finished parts, and a watch for the rows of the current block.
@@ -161,14 +172,15 @@ def compute_here(job: ShardJob, files: list[str], finished: Collection[str], wat
     for number, file in enumerate(files):
         for block in read_blocks(job, number, file, finished):
             yield block
-            yield (outcome := worker.compute(block, watch))
+            outcome = worker.compute(block, watch)
+            yield outcome
             if outcome.error:
                 break
 
 
 @dataclass
 class JobResult:
-    """A job that has ended: the rows of all parts, and those that this start computed in so many seconds."""
+    """A job that has ended: the rows of all parts, the rows that this start computed, and the seconds it took."""
 
     output: str
     kind: str
@@ -196,7 +208,7 @@ def run_job(job: ShardJob, source: str, engine: Engine = compute_here, watch: Wa
 
     The engine yields the computed blocks in any order. A stop loses only the current block. InputError if there is no
     file, the output belongs to another job, or a model cannot be loaded; and after all other files are finished, if
-    some could not be read or were changed meanwhile.
+    some could not be read or changed while they were read.
     """
     started = time.perf_counter()
     files = find_files(source)
@@ -220,22 +232,34 @@ def run_job(job: ShardJob, source: str, engine: Engine = compute_here, watch: Wa
             if block.error == changed_while_read(Path(block.file).name):
                 output.remove(files.index(block.file))
             continue
-        file_rows[block.file], computed = block.row_estimate, computed + block.done
+        file_rows[block.file] = block.row_estimate
+        computed += block.done
         report(0)
     if errors:
-        others = f" The others are finished in {job.output}: repair or remove it and start again."
-        which = f" ({len(errors):,} of {len(files):,} files could not be read; this is the first)"
-        first = next(iter(errors.values())) + (which if len(errors) > 1 else "")
-        raise InputError(first + (others if len(errors) < len(files) else ""))
+        problem = next(iter(errors.values()))
+        if len(errors) > 1:
+            problem += f" ({len(errors):,} of {len(files):,} files could not be read; this is the first)"
+        if len(errors) < len(files):
+            problem += f" The others are finished in {job.output}: repair or remove it and start again."
+        raise InputError(problem)
     seconds = time.perf_counter() - started
-    rates = round(seconds, 3), round(computed / max(seconds, 1e-9), 1)
     parts, rows = output.count()
-    return JobResult(job.output, job.kind, len(files), parts, len(finished), rows, computed, *rates)
+    return JobResult(
+        job.output,
+        job.kind,
+        files=len(files),
+        blocks=parts,
+        resumed=len(finished),
+        rows=rows,
+        computed=computed,
+        seconds=round(seconds, 3),
+        rows_per_second=round(computed / max(seconds, 1e-9), 1),
+    )
 
 
 # Workers in a row that may die while they start, as with their node.
 INIT_DEATHS = 3
-# Seconds in which workers end that have lost their node.
+# Workers that have lost their node end within this many seconds.
 END_SECONDS = 10.0
 
 

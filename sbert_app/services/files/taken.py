@@ -20,7 +20,8 @@ from training.errors import InputError
 class TakenFile:
     """``file.json``: an upload and the choices that a person has made for it.
 
-    ``columns`` are those of sentence 1, sentence 2 and the judgement, as the panel of files holds them; "" without one.
+    ``columns`` names the columns of sentence 1, sentence 2 and the judgement, as the panel of files holds them; "" for
+    none.
     """
 
     path: str

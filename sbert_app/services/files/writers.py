@@ -130,11 +130,12 @@ class DelimitedWriter(Writer):
         texts = [value if type(value) is str else cell_text(value) for value in values]
         # csv.writer would leave a carriage return unquoted, and a reader would take it for the end of the row.
         for at, text in enumerate(texts):
-            if (safe := without_formula(text)) is not text:
-                texts[at] = text = safe
+            safe = without_formula(text)
+            if safe is not text:
                 self.guarded += 1
-            if self._special.search(text):
-                texts[at] = '"' + text.replace('"', '""') + '"'
+            if self._special.search(safe):
+                safe = '"' + safe.replace('"', '""') + '"'
+            texts[at] = safe
         return texts
 
 
@@ -151,7 +152,7 @@ class JsonLinesWriter(Writer):
 
 
 class ParquetWriter(Writer):
-    """Parquet with the types of the input; a dimension is that of float32 vectors."""
+    """Parquet with the types of the input; a new column with a dimension holds float32 vectors."""
 
     def _open(self, temporary: Path) -> None:
         import pyarrow as pa
@@ -308,10 +309,12 @@ def save_table(path: Path, columns: Mapping[str, Column]) -> Path:
 
     InputError if the disk is full or not writable.
     """
-    types = {}
+    types = dict.fromkeys(columns, "string")
     for name, values in columns.items():
-        is_whole = len(values) > 0 and all(type(value) is int for value in values)
-        types[name] = "float" if isinstance(values, np.ndarray) else "int64" if is_whole else "string"
+        if isinstance(values, np.ndarray):
+            types[name] = "float"
+        elif values and all(type(value) is int for value in values):
+            types[name] = "int64"
     with open_writers([path], Path(), [], types) as [writer]:
         if any(map(len, columns.values())):
             writer.write(RowBatch(1, {}), columns)
@@ -320,8 +323,10 @@ def save_table(path: Path, columns: Mapping[str, Column]) -> Path:
 
 def with_file_columns(columns: Mapping[str, Column], from_file: Mapping[str, Column]) -> dict[str, Column]:
     """Add the columns of the user's file; one whose name is taken is renamed to "NAME (file)"."""
-    renamed = {f"{name} (file)" if name in columns else name: values for name, values in from_file.items()}
-    return {**columns, **renamed}
+    together = dict(columns)
+    for name, values in from_file.items():
+        together[f"{name} (file)" if name in columns else name] = values
+    return together
 
 
 def numbers(values: np.ndarray) -> list[str]:

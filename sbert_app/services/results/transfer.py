@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 from sbert_app.formats import format_count
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from training.atomic import open_atomic
-from training.data.gold import MISSING
+from training.data.tables.cells import UNSURE
 from training.data.tables.reading import TableReading, requested_columns
 from training.data.tables.rows import HEAD_ROWS
 from training.data.tables.table import open_table
@@ -124,7 +124,7 @@ def _labelled(reading: TableReading, cells: dict[str, list[Any]], label: str | N
         columns.append(["" if cell is None else str(cell).strip() for cell in cells[column]])
     # Each row has its texts, followed by its class.
     rows = list(zip(*columns, strict=True))
-    complete = [row for row in rows if all(row) and row[-1].lower() not in (*MISSING, "-1")]
+    complete = [row for row in rows if all(row) and row[-1].lower() not in UNSURE | {"-1"}]
     notes = []
     if len(complete) < len(rows):
         notes.append(f"{format_count(len(rows) - len(complete), 'row')} without text or label left out")

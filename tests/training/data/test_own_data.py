@@ -45,6 +45,11 @@ def test_rows_of_a_list_are_texts_tuples_or_dictionaries():
     assert named.notes[0] == "1 row with an empty sentence left out"
 
 
+def test_cells_may_be_texts_in_some_rows_and_objects_in_others():
+    rows = [{"text1": "a", "text2": "b", "by": "anna"}, {"text1": "c", "text2": "d", "by": {"name": "boris"}}]
+    assert Dataset.from_list(rows).columns == (["a", "c"], ["b", "d"])
+
+
 def test_frames_and_the_datasets_library_and_files_give_the_same(tmp_path):
     cells = {"sentence1": FIRST, "sentence2": SECOND, "score": [5.0, 4.0, 0.5]}
     frame = pd.DataFrame(cells)

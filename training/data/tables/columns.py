@@ -6,64 +6,62 @@ Names are compared without case, spaces, dots, dashes and underscores: ``Sentenc
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 
 from training.catalogue import NEGATIVE_LABELS, POSITIVE_LABELS
 from training.data.tables.cells import UNSEEN, parse_number, quoted
 from training.errors import InputError
 
-PAIR_COLUMN_NAMES = (
-    *(("sentence1", "sentence2"), ("sentencea", "sentenceb"), ("sent1", "sent2"), ("sent0", "sent1")),
-    *(("sentence0", "sentence1"), ("text0", "text1"), ("question0", "question1"), ("questiona", "questionb")),
-    *(("1string", "2string"), ("senta", "sentb"), ("text1", "text2"), ("texta", "textb"), ("s1", "s2")),
-    *(("premise", "hypothesis"), ("question1", "question2"), ("q1", "q2"), ("anchor", "positive")),
-    *(("anchor", "positives"), ("query", "positive"), ("query", "positives"), ("query", "pos")),
-    *(("query", "positivepassages"), ("question", "positivectxs"), ("query", "passage"), ("query", "document")),
-    *(("query", "text"), ("question", "answer"), ("question", "passage"), ("source", "target")),
-    *(("query", "answer"), ("query", "response"), ("sentence", "paraphrase"), ("question", "sentence")),
-    *(("query", "doc"), ("query", "content"), ("query", "context"), ("question", "context"), ("question", "document")),
-    *(("question", "text"), ("claim", "evidence"), ("context", "hypothesis")),
-    # The second of two columns of one name, as it is called here, and in pandas.
-    *((name, f"{name}{number}") for name in ("sentence", "text", "question") for number in (2, 1)),
-    ("a", "b"),
-)
-# Of numbered ones the first is read.
-NEGATIVES = (
-    *("negative", "hardnegative", "neg", "hardneg", "negatives", "hardnegatives", "negativepassages"),
-    *("hardnegativectxs", "negative0", "negative1", "neg0", "neg1", "hardnegative1"),
-)
-SCORES = (
-    *("score", "similarityscore", "similarity", "goldscore", "gold", "goldsimilarity", "relatednessscore"),
-    *("relatedness", "rating", "relevance", "relevancescore", "grade", "sim", "humanscore", "avgscore", "averagescore"),
-    *("meanscore", "goldstandard", "similarityrating"),
-    *("ähnlichkeit", "bewertung", "similarité", "similitud", "puntuación", "somiglianza", "punteggio", "similaridade"),
-    *("benzerlik", "podobieństwo", "сходство", "оценка", "相似度", "分数", "得分", "類似度", "スコア", "유사도"),
-    "점수",
-)
-LABELS = (
-    # The words of a label come before its number.
-    *("labeltext", "labelname", "label", "goldlabel", "isduplicate", "labels", "duplicate", "ismatch", "isparaphrase"),
-    *("quality", "class"),
-    *("category", "entailment", "entailmentlabel", "entailmentjudgment", "issimilar", "isequivalent", "isrelevant"),
-    *("etikett", "étiquette", "etiqueta", "etichetta", "etykieta", "метка", "标签", "標籤", "ラベル", "라벨", "레이블"),
-)
-GOLD = frozenset((*SCORES, *LABELS))
-# Names of judgements that are read as such where the cells are numbers of a scale or judging words.
-_JUDGEMENTS = (
-    "match similar same related target matches matched issame samemeaning isrelated equal equivalent paraphrase "
-    "paraphrases humanrating meanrating avgrating averagerating ratingmean humanscore humansimilarity similaritymean "
-    "similarityavg simscore stsscore sts overall mean average avg medianrating median groundtruth truth gt y "
-    "annotation annotations judgement judgment assessment verdict decision agreement answer response responses rate "
-    "points value evaluation opinion relation closeness likeness semanticsimilarity semanticrelatedness "
-    "goldlabelscore goldrating finalscore finallabel consensus majority majorityvote reallabel binarylabel "
-    "gleich identique igual"
-)
+# The names of two columns of sentences, the usual ones first.
+_PAIRS = """
+    sentence1 sentence2, sentencea sentenceb, sent1 sent2, sent0 sent1, sentence0 sentence1, text0 text1,
+    question0 question1, questiona questionb, 1string 2string, senta sentb, text1 text2, texta textb, s1 s2,
+    premise hypothesis, question1 question2, q1 q2, anchor positive, anchor positives,
+    query positive, query positives, query pos, query positivepassages, question positivectxs,
+    query passage, query document, query text, question answer, question passage, source target,
+    query answer, query response, sentence paraphrase, question sentence,
+    query doc, query content, query context, question context, question document, question text,
+    claim evidence, context hypothesis,
+    sentence sentence2, sentence sentence1, text text2, text text1, question question2, question question1, a b
+"""
+PAIR_COLUMN_NAMES = tuple(tuple(pair.split()) for pair in _PAIRS.split(","))
+# If negatives are numbered, the first is read.
+_NEGATIVES = """
+    negative hardnegative neg hardneg negatives hardnegatives negativepassages
+    hardnegativectxs negative0 negative1 neg0 neg1 hardnegative1
+"""
+NEGATIVES = tuple(_NEGATIVES.split())
+_SCORES = """
+    score similarityscore similarity goldscore gold goldsimilarity relatednessscore
+    relatedness rating relevance relevancescore grade sim humanscore avgscore averagescore
+    meanscore goldstandard similarityrating
+    ähnlichkeit bewertung similarité similitud puntuación somiglianza punteggio similaridade
+    benzerlik podobieństwo сходство оценка 相似度 分数 得分 類似度 スコア 유사도 점수
+"""
+SCORES = tuple(_SCORES.split())
+# The words of a label come before its number.
+_LABELS = """
+    labeltext labelname label goldlabel isduplicate labels duplicate ismatch isparaphrase quality class
+    category entailment entailmentlabel entailmentjudgment issimilar isequivalent isrelevant
+    etikett étiquette etiqueta etichetta etykieta метка 标签 標籤 ラベル 라벨 레이블
+"""
+LABELS = tuple(_LABELS.split())
+# Columns with these names are judgements if their cells are numbers of a scale or judging words.
+_JUDGEMENTS = """
+    match similar same related target matches matched issame samemeaning isrelated equal equivalent paraphrase
+    paraphrases humanrating meanrating avgrating averagerating ratingmean humanscore humansimilarity similaritymean
+    similarityavg simscore stsscore sts overall mean average avg medianrating median groundtruth truth gt y
+    annotation annotations judgement judgment assessment verdict decision agreement answer response responses rate
+    points value evaluation opinion relation closeness likeness semanticsimilarity semanticrelatedness
+    goldlabelscore goldrating finalscore finallabel consensus majority majorityvote reallabel binarylabel
+    gleich identique igual
+"""
 JUDGEMENTS = tuple(_JUDGEMENTS.split())
 SENTENCES = ("sentence", "text", "sentences", "texts", "sentence1", "document", "passage", "query", "question")
-USUAL_NAMES = frozenset(chain(*PAIR_COLUMN_NAMES, NEGATIVES, GOLD, SENTENCES))
+USUAL_NAMES = frozenset(chain(*PAIR_COLUMN_NAMES, NEGATIVES, SCORES, LABELS, SENTENCES))
 # The labels 0, 1, 2 of this pair are classes, not a scale.
 NLI_PAIR = ("premise", "hypothesis")
 MOST_COLUMNS = 2_000
@@ -71,20 +69,14 @@ MOST_LISTED = 20
 # The most characters of a name: a header does not hold whole sentences.
 LONG_NAME = 80
 
-# What stands for a letter in a web page.
-_ENTITY = re.compile(r"&(?:amp|quot|lt|gt|nbsp|#\d{2,5});")
-# Chinese, Japanese, Thai and the like.
-_LETTERS = re.compile("[\u0e01-\u0e5b\u3041-\u30ff\u4e00-\u9fff]{3}")
 # A number, a date or a time.
 _NUMERIC = re.compile(r"(?=\D*\d)[\d\s.,:/+T-]{1,40}(?:[AP]M)?(?:\s?(?:GMT|UTC).{0,9}|Z)?")
 # The cells of the ids that Qualtrics writes below names and questions.
 _IMPORT_ID = '{"ImportId":'
 # What SurveyMonkey writes below the questions of answers.
-_SURVEY_CELLS = ("Response", "Open-Ended Response")
+_SURVEY_CELLS = frozenset(("Response", "Open-Ended Response"))
 # A scale at the end of a name: "score (0-5)".
 NAMED_SCALE = re.compile(r"[(\[]\s*([+-]?[\d.]+\s*(?:-|–|\.\.|to)\s*[+-]?[\d.]+)\s*[)\]]\s*$")
-# A number or a code without a space, such as the id of a text.
-_ID = re.compile(r"[!-~]*\d[!-~]*")
 _NEGATED = re.compile(r"(?:not|non|no|un|dis)(..+)")
 
 
@@ -97,23 +89,31 @@ class PairColumns:
     score: str | None = None
     label: str | None = None
     negative: str | None = None
-    # Those of several raters, in place of a score or a label.
+    # The columns of several raters, in place of a score or a label.
     ratings: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns as a user would name them: the sentences and, last, the judgement or "-"."""
-        third = self.score or self.label or self.negative or "-"
-        return (self.sentence1, self.sentence2) if self.ratings else (self.sentence1, self.sentence2, third)
+        sentences = (self.sentence1, self.sentence2)
+        if self.ratings:
+            return sentences
+        return (*sentences, self.score or self.label or self.negative or "-")
 
 
 def split_names(text: str | None, existing: Collection[str] = ()) -> tuple[str, ...]:
-    """The names in "a,b". A name may hold a comma if it is written \\, or if the whole text is an existing name."""
+    """Splits "a,b" into names. A name has a comma if it is written \\, or if the whole text is an existing name."""
     if text is None:
         return ()
     if text in existing:
         return (text,)
-    return tuple(name.strip().replace("\0", ",") for name in text.replace("\\,", "\0").split(","))
+    names = text.replace("\\,", "\0").split(",")
+    return tuple(name.strip().replace("\0", ",") for name in names)
+
+
+def join_names(names: Iterable[str]) -> str:
+    """The names as a user types them, which `split_names` splits again."""
+    return ",".join(name.replace(",", "\\,") for name in names)
 
 
 def normalize_name(name: str) -> str:
@@ -124,10 +124,11 @@ def normalize_name(name: str) -> str:
 def side_of(label: str) -> bool | None:
     """Whether the name of a label says that two sentences are a match or not; None where it says neither."""
     key = normalize_name(label) if label != "-1" else label
-    if key in POSITIVE_LABELS or key in NEGATIVE_LABELS:
-        return key in POSITIVE_LABELS
+    if key in POSITIVE_LABELS:
+        return True
     negated = _NEGATED.fullmatch(key)
-    return False if negated and negated[1] in POSITIVE_LABELS else None
+    is_negative = key in NEGATIVE_LABELS or (negated and negated[1] in POSITIVE_LABELS)
+    return False if is_negative else None
 
 
 def is_usual_name(name: str) -> bool:
@@ -136,15 +137,19 @@ def is_usual_name(name: str) -> bool:
 
 
 def looks_like_data(first: Sequence[str]) -> bool:
-    """Whether a table's first line is a row and no header: it has a number or a whole sentence, and no usual name.
+    """Whether a table's first line is a row and not a header: it has a number or a whole sentence, and no usual name.
 
-    More sentences than such names are a row, and 0, 1, 2 are names, as pandas writes them.
+    A line with more sentences than usual names is a row. 0, 1, 2 are names, as pandas writes them.
     """
     cells = [cell for cell in first if cell]
-    names, are_numbered = sum(map(is_usual_name, cells)), cells[1:] and cells == [str(at) for at in range(len(cells))]
-    if (names and names >= sum(map(_is_sentence, cells))) or are_numbered:
+    numbers = [str(at) for at in range(len(cells))]
+    if len(cells) > 1 and cells == numbers:
         return False
-    return any(parse_number(cell) is not None or _is_sentence(cell) for cell in first)
+    names = sum(map(is_usual_name, cells))
+    sentences = sum(map(_is_sentence, cells))
+    if names and names >= sentences:
+        return False
+    return sentences > 0 or any(parse_number(cell) is not None for cell in first)
 
 
 def unique_names(names: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
@@ -168,13 +173,13 @@ def header_row(rows: Sequence[Sequence[str]]) -> int:
     The header is the first row of several cells, or one below it with more cells and usual names.
     """
     widths = [sum(bool(cell.strip()) for cell in row) for row in rows]
-    at = next((at for at, width in enumerate(widths) if width > 1), 0)
     names = [sum(map(is_usual_name, row)) for row in rows]
+    header = next((at for at, width in enumerate(widths) if width > 1), 0)
     wider = (at for at, count in enumerate(names) if count > 1 and widths[at] > max(widths[:at], default=0))
+    header = max(wider, key=names.__getitem__, default=header)
     # Titles of groups of columns may be usual names too.
-    at = max(wider, key=names.__getitem__, default=at)
-    is_title = not any(names[:at]) or names[at] > max(names[:at])
-    return at if is_title and not looks_like_data(rows[at]) else 0
+    has_titles = not any(names[:header]) or names[header] > max(names[:header])
+    return header if has_titles and not looks_like_data(rows[header]) else 0
 
 
 def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], int, list[str]]:
@@ -185,59 +190,80 @@ def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...
     above = header_row(rows)
     first = rows[above]
     below = [row for row in rows[above + 1 :] if row]
-    has_row_names = all(len(row) == len(first) + 1 and parse_number(row[0]) is not None for row in below)
-    if below and has_row_names and any(row[-1].strip() for row in below):
-        # R writes no name above the numbers of the rows.
+    if _has_row_names(first, below):
         first = ["", *first]
     if len(first) > MOST_COLUMNS:
         raise InputError(f"{path.name} has {len(first):,} columns in its first line: this is no table of sentences.")
-    ids = next((at for at, row in enumerate(rows) if row and all(cell.startswith(_IMPORT_ID) for cell in row)), None)
-    if ids is not None:
-        columns, remarks = unique_names(rows[0])
-        return columns, ids + 1, [*remarks, f"Rows 2 to {ids + 1} are questions and ids of Qualtrics and left out."]
-    second = below[0] if below else []
-    if second and not second[0] and any(cell in _SURVEY_CELLS for cell in second):
+
+    for at, row in enumerate(rows):
+        if row and all(cell.startswith(_IMPORT_ID) for cell in row):
+            columns, remarks = unique_names(rows[0])
+            return columns, at + 1, [*remarks, f"Rows 2 to {at + 1} are questions and ids of Qualtrics and left out."]
+    if below and not below[0][0] and not _SURVEY_CELLS.isdisjoint(below[0]):
         columns, remarks = unique_names(first)
         return columns, above + 2, [*remarks, f"Row {above + 2} is a second header of SurveyMonkey and left out."]
-    if not looks_like_data(first) or _is_unlike(first, below):
-        columns, remarks = unique_names(first)
-        if not any(map(is_usual_name, first)) and not any(map(looks_like_data, below)):
-            remarks.append(f"The first row is read as the header: {listed(columns)}; if it is data, add one above.")
-        if above:
-            remarks.insert(0, f"The header seems to be in row {above + 1}; the rows above it are left out.")
-        return columns, above + 1, remarks
-    # A first row may be longer or shorter than the others.
-    width, _ = Counter(map(len, filter(None, rows))).most_common(1)[0]
-    columns, _ = unique_names([""] * width)
-    called = f"columns are called {columns[0]} to {columns[-1]}" if columns[1:] else f"column is called {columns[0]}"
-    return columns, 0, [f"The first line is data, not a header, so the {called}."]
+
+    if looks_like_data(first) and not _are_questions(first, below):
+        # A first row may be longer or shorter than the others.
+        [(width, _)] = Counter(map(len, filter(None, rows))).most_common(1)
+        columns, _ = unique_names([""] * width)
+        called = "column is called column_1" if width == 1 else f"columns are called column_1 to {columns[-1]}"
+        return columns, 0, [f"The first line is data, not a header, so the {called}."]
+    columns, remarks = unique_names(first)
+    if not any(map(is_usual_name, first)) and not any(map(looks_like_data, below)):
+        remarks.append(f"The first row is read as the header: {listed(columns)}; if it is data, add one above.")
+    if above:
+        remarks.insert(0, f"The header seems to be in row {above + 1}; the rows above it are left out.")
+    return columns, above + 1, remarks
 
 
 def free_name(name: str, taken: Sequence[str]) -> str:
     """The first of ``name``, name_2, name_3, … that no column has, in any case of its letters."""
     used = {other.casefold() for other in taken}
-    candidates = chain([name], (f"{name}_{number}" for number in count(2)))
-    return next(candidate for candidate in candidates if candidate.casefold() not in used)
+    candidate = name
+    number = 1
+    while candidate.casefold() in used:
+        number += 1
+        candidate = f"{name}_{number}"
+    return candidate
 
 
 def listed(columns: Sequence[str], noun: str = "column") -> str:
     """The names of columns as an error lists them, on one line, cut and limited."""
-    names = [" ".join(name.split()) for name in columns[:MOST_LISTED]]
-    names = [name if len(name) <= LONG_NAME else name[:LONG_NAME] + "…" for name in names]
+    names = []
+    for column in columns[:MOST_LISTED]:
+        name = " ".join(column.split())
+        names.append(name if len(name) <= LONG_NAME else name[:LONG_NAME] + "…")
     more = f" and {len(columns) - MOST_LISTED} more" if len(columns) > MOST_LISTED else ""
     return f"the {noun}{'s' * (len(columns) > 1)} {', '.join(names)}{more}"
 
 
-def _is_unlike(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Whether a first row of sentences are the questions of a form: no other row has any, or one is above numbers."""
+def _has_row_names(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Whether all rows have a number more than the header: R writes no name above the numbers of the rows."""
+    are_longer = all(len(row) == len(first) + 1 and parse_number(row[0]) is not None for row in below)
+    return are_longer and any(row[-1].strip() for row in below)
+
+
+def _are_questions(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Whether a first row of sentences holds the questions of a form.
+
+    Then no other row has a question, or one of the questions is above numbers.
+    """
     if len(below) < 2 or len(first) < 2 or any(map(_NUMERIC.fullmatch, first)):
         return False
-    columns = [(name, [row[at] for row in below if row[at:] and row[at]]) for at, name in enumerate(first) if name]
-    if all(name.rstrip().endswith("?") and "?" not in "".join(cells) for name, cells in columns):
-        return True
-    return any(len(cells) > 1 and all(map(_NUMERIC.fullmatch, cells)) for _, cells in columns)
+    are_all_questions = True
+    for at, name in enumerate(first):
+        cells = [row[at] for row in below if len(row) > at and row[at]]
+        if not name:
+            continue
+        if len(cells) > 1 and all(map(_NUMERIC.fullmatch, cells)):
+            return True
+        if not name.rstrip().endswith("?") or "?" in "".join(cells):
+            are_all_questions = False
+    return are_all_questions
 
 
 def _is_sentence(cell: str) -> bool:
     words = len(cell.split())
-    return len(cell) > LONG_NAME or words >= 6 or (words >= 3 and cell.rstrip().endswith((".", "?", "!")))
+    ends_like_one = cell.rstrip().endswith((".", "?", "!"))
+    return len(cell) > LONG_NAME or words >= 6 or (words >= 3 and ends_like_one)

@@ -10,7 +10,7 @@ next line: an unclosed quote costs a note, not the rest of the file. Tab-separat
 import csv
 import re
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from io import StringIO
@@ -24,8 +24,10 @@ from training.data.tables.text import TextFile, TextTable, scan, spoken, suspici
 from training.errors import InputError
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars", "^": "carets", "~": "tildes"}
-# Delimiters of tables of one column, with quoted fields or with a sentence a line: characters that no sentence has.
-NO_DELIMITER, LINES = "\x1f", "\x1e"
+# The delimiter of a table of one column, a character that no sentence has.
+NO_DELIMITER = "\x1f"
+# The delimiter of a file with a sentence a line.
+LINES = "\x1e"
 # Delimiters of several characters; a line is split by them before the csv module reads it.
 LONG_DELIMITERS = ("|||", "||", "::")
 # A longer field, in characters, is a quote that was never closed.
@@ -44,9 +46,9 @@ class DelimitedTable(TextTable):
     delimiter: str
     is_quoted: bool
     # 1 where the first line is ``sep=;``.
-    skipped_lines: int
-    # The first records that are no rows: the header, and titles above it.
-    header: int
+    skipped_lines: int = 0
+    # The number of records before the rows: the header, and titles above it.
+    header: int = 0
     # Whether a space may stand between a delimiter and a quote.
     is_spaced: bool = False
     # Whether a backslash stands before a quote inside of quotes, as MySQL and Spark write them.
@@ -59,12 +61,13 @@ class DelimitedTable(TextTable):
         return f"{spoken(self.text.encoding)} text{layout}"
 
     def _read(self, size: int) -> Iterator[RowBatch]:
-        # Lines before a header are no rows.
-        records = islice(from_first(self.records()), self.header, None) if self.header else self.records()
+        records = self.records()
+        if self.header:
+            records = islice(from_first(records), self.header, None)
         return gather(records, self.columns, size, blanks=not self.text.doubled_ends)
 
     def records(self) -> Iterator[Record]:
-        """Every record, the header and blank lines too."""
+        """Yields every record, the header and blank lines too."""
         csv.field_size_limit(LONGEST_FIELD)
         record_lines: list[str] = []
         unread_lines: deque[str] = deque()
@@ -73,6 +76,7 @@ class DelimitedTable(TextTable):
             lines = islice(file, self.skipped_lines, None)
 
             def feed() -> Iterator[str]:
+                """Yields the lines, and collects the lines of the record that is being read."""
                 while (line := unread_lines.popleft() if unread_lines else next(lines, None)) is not None:
                     record_lines.append(line)
                     # Of files put together each may begin with a byte order mark.
@@ -82,55 +86,61 @@ class DelimitedTable(TextTable):
             reader = self._csv_reader(feed())
             while True:
                 record_lines.clear()
-                note = None
+                notes = []
                 try:
                     record = next(reader)
                 except StopIteration:
                     return
                 except csv.Error:
-                    unread_lines.extendleft(reversed(record_lines[1:]))
-                    without_spaces = self._without_spaces(record_lines[0])
-                    record = without_spaces or self._plain(record_lines[0])
-                    if self.is_quoted and not without_spaces:
-                        note = "a quotation mark is opened and not closed properly; read as plain text"
+                    # The lines after the first may be records of their own.
+                    first, *others = record_lines
+                    unread_lines.extendleft(reversed(others))
                     del record_lines[1:]
+                    record = self._without_spaces(first) or []
+                    if not record:
+                        record = self._plain(first)
+                        if self.is_quoted:
+                            notes.append("a quotation mark is opened and not closed properly; read as plain text")
                     reader = self._csv_reader(feed())
                 if suspicious and (remark := suspicion(record_lines, suspicious)):
-                    note = f"{note}; {remark}" if note else remark
+                    notes.append(remark)
                 if self.delimiter == LINES and as_text("".join(record)) is None:
                     record = []
-                yield record, note, sum(map(len, record_lines))
+                yield record, "; ".join(notes) or None, sum(map(len, record_lines))
 
-    def first_records(self) -> list[list[str]]:
+    def first_records(self) -> list[Sequence[str]]:
         """The first records from one that is not empty on."""
-        return list(islice((list(record) for record, _, _ in from_first(self.records())), HEADER_ROWS))
+        return [record for record, _, _ in islice(from_first(self.records()), HEADER_ROWS)]
 
     def _csv_reader(self, lines: Iterator[str], strict: bool = True) -> Iterator[list[str]]:
         if not self.is_quoted:
             delimiter = NO_DELIMITER if len(self.delimiter) > 1 else self.delimiter
             return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
-        escape = "\\" if self.is_escaped else None
-        spaced = self.is_spaced
-        return csv.reader(lines, delimiter=self.delimiter, strict=strict, skipinitialspace=spaced, escapechar=escape)
+        return csv.reader(
+            lines,
+            delimiter=self.delimiter,
+            strict=strict,
+            skipinitialspace=self.is_spaced,
+            escapechar="\\" if self.is_escaped else None,
+        )
 
     def _without_spaces(self, line: str) -> list[str] | None:
         """The fields of a line in which a space stands between a quote and a delimiter; None for any other line."""
         tight = re.sub(rf'" +(?={re.escape(self.delimiter)}|[\r\n]*$)', '"', line)
-        try:
-            return next(self._csv_reader(iter([tight]))) if tight != line else None
-        except csv.Error:
-            return None
+        if tight != line:
+            with suppress(csv.Error):
+                return next(self._csv_reader(iter([tight])))
+        return None
 
     def _plain(self, line: str) -> list[str]:
         """The fields of a line with invalid quotes: split as plain text if that gives the right number of fields."""
         plain = line.rstrip("\r\n").split(self.delimiter)
-        if len(plain) == len(self.columns):
-            return plain
-        try:
-            lenient = next(self._csv_reader(iter([line]), strict=False))
-        except csv.Error:
-            return plain
-        return lenient if len(lenient) == len(self.columns) else plain
+        if len(plain) != len(self.columns):
+            with suppress(csv.Error):
+                lenient = next(self._csv_reader(iter([line]), strict=False))
+                if len(lenient) == len(self.columns):
+                    return lenient
+        return plain
 
 
 def open_delimited(path: Path, encoding: str | None = None, sheet: str | None = None) -> DelimitedTable:
@@ -143,26 +153,33 @@ def open_delimited(path: Path, encoding: str | None = None, sheet: str | None = 
     hint = re.match(r"\s*sep=(.)\r?\n", head)
     delimiter = hint[1] if hint else _delimiter(head, path.suffix.lower())
     is_quoted = len(delimiter) == 1 and (delimiter != "\t" or not _is_never_quoted(text))
-    draft = DelimitedTable(path, (), 0, (), text, delimiter, is_quoted, skipped_lines=int(bool(hint)), header=1)
-    if is_quoted and re.search(rf'"[^"\n]*\\"[^{re.escape(delimiter)}"\r\n]', head):
-        draft = replace(draft, is_escaped=True)
+    is_escaped = is_quoted and re.search(rf'"[^"\n]*\\"[^{re.escape(delimiter)}"\r\n]', head) is not None
+    draft = DelimitedTable(
+        path,
+        columns=(),
+        row_estimate=0,
+        remarks=(),
+        text=text,
+        delimiter=delimiter,
+        is_quoted=is_quoted,
+        skipped_lines=1 if hint else 0,
+        header=1,
+        is_escaped=is_escaped,
+    )
     first = draft.first_records()
-    if is_quoted and any(cell.startswith(" ") and cell.strip().startswith('"') for record in first for cell in record):
+    if is_quoted and any(_is_spaced(cell) for record in first for cell in record):
         draft = replace(draft, is_spaced=True)
         first = draft.first_records()
     if not first:
         raise InputError(f"{path.name} is empty: it needs at least a header and one row.")
     columns, header, remarks = header_of(path, first)
-    if (
-        path.suffix.lower() == ".txt"
-        and delimiter not in ("\t", *LONG_DELIMITERS)
-        and not any(map(is_usual_name, columns[1:]))
-    ):
+    may_be_lines = path.suffix.lower() == ".txt" and delimiter not in ("\t", *LONG_DELIMITERS)
+    if may_be_lines and not any(map(is_usual_name, columns[1:])):
         return open_lines(path, encoding)
     remarks += text.remarks
     if delimiter == "\t" and not is_quoted:
         remarks.append("Quotation marks are part of the text: this file was never quoted.")
-    if draft.is_escaped:
+    if is_escaped:
         remarks.append('A backslash is read as an escape: \\" is a quotation mark.')
     # Lines are counted, so that the estimate is too high where quotes hold line ends.
     rows = text.lines - draft.skipped_lines - header
@@ -172,13 +189,21 @@ def open_delimited(path: Path, encoding: str | None = None, sheet: str | None = 
 def open_lines(path: Path, encoding: str | None = None, sheet: str | None = None) -> DelimitedTable:
     """Opens a text file of a sentence a line, whose commas, quotes and tabs are part of the sentences.
 
-    An empty line is a row without text, so that row i stays line i. There is no header. InputError if the file is empty
-    or no text.
+    An empty line is a row without text, so that row i stays line i. The file has no header. InputError if it is empty
+    or not text.
     """
     text = scan(path, encoding)
     if _long_delimiter(text.head()):
         return open_delimited(path, encoding)
-    return DelimitedTable(path, ("sentence",), text.lines, text.remarks, text, LINES, False, 0, 0)
+    return DelimitedTable(
+        path,
+        columns=("sentence",),
+        row_estimate=text.lines,
+        remarks=text.remarks,
+        text=text,
+        delimiter=LINES,
+        is_quoted=False,
+    )
 
 
 def _delimiter(head: str, suffix: str) -> str:
@@ -194,17 +219,18 @@ def _delimiter(head: str, suffix: str) -> str:
         lines.pop()
 
     def merit(delimiter: str) -> tuple[int, float, int]:
+        """The usual names in the header, the share of records of the usual width, and this width."""
         records: list[list[str]] = []
         with suppress(csv.Error):
             records = [record for record in islice(csv.reader(lines, delimiter=delimiter), SNIFFED_RECORDS) if record]
         if not records:
-            return (0, 0.0, 0)
+            return 0, 0.0, 0
         header = records[header_row(records[:HEADER_ROWS])]
-        width, count = Counter(map(len, records)).most_common(1)[0]
+        [(width, count)] = Counter(map(len, records)).most_common(1)
         if max(width, len(header)) < 2:
-            return (0, 0.0, 0)
+            return 0, 0.0, 0
         regular = count / len(records) if width > 1 else 0.0
-        return (sum(map(is_usual_name, header)), round(regular, 1), width)
+        return sum(map(is_usual_name, header)), round(regular, 1), width
 
     best = max(DELIMITERS, key=merit)
     names, regular, _ = merit(best)
@@ -213,11 +239,20 @@ def _delimiter(head: str, suffix: str) -> str:
 
 def _long_delimiter(head: str) -> str:
     """The delimiter of several characters that each of the first lines has as often; "" without one."""
-    lines = [line for line in list(StringIO(head, newline=""))[:SNIFFED_RECORDS] if line.strip()]
-    # The last line may be cut short.
-    lines = lines[:-1] if len(lines) > 1 else lines
-    counts = {delimiter: {line.count(delimiter) for line in lines} for delimiter in LONG_DELIMITERS}
-    return next((delimiter for delimiter, numbers in counts.items() if len(numbers) == 1 and min(numbers)), "")
+    lines = [line for line in islice(StringIO(head, newline=""), SNIFFED_RECORDS) if line.strip()]
+    if len(lines) > 1:
+        # The last line may be cut short.
+        lines.pop()
+    for delimiter in LONG_DELIMITERS:
+        counts = {line.count(delimiter) for line in lines}
+        if len(counts) == 1 and min(counts):
+            return delimiter
+    return ""
+
+
+def _is_spaced(cell: str) -> bool:
+    """Whether a space stands between a delimiter and a quote."""
+    return cell.startswith(" ") and cell.strip().startswith('"')
 
 
 def _is_never_quoted(text: TextFile) -> bool:

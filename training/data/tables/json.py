@@ -1,6 +1,6 @@
 """JSON Lines, a JSON array of objects, or one object of columns ({"sentence1": […], "sentence2": […]}), as a table.
 
-An object of columns may also be one of those that pandas writes, or hold the rows of each split. A row may be a list,
+An object of columns may also be written by pandas, or hold the rows of each split. A row may be a list,
 as in the training data of sentence-transformers: ["…", "…"] is a pair, and three texts are a triplet.
 
 The keys of all objects are the columns, so `open_json` reads the whole file once for every key, the type of every
@@ -13,13 +13,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import TextIOWrapper
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from training.data.tables.cells import quoted
+from training.data.tables.cells import flat, quoted, rows_to_columns
 from training.data.tables.columns import MOST_COLUMNS, unique_names
 from training.data.tables.lists import with_rows_of_lists
-from training.data.tables.reading import SPLIT, SPLIT_NAMES
+from training.data.tables.reading import ALL_SPLITS, SPLIT
 from training.data.tables.rows import OpenedTable, Record, RowBatch, gather
 from training.data.tables.text import TextFile, TextTable, scan, spoken, suspicion
 from training.errors import InputError
@@ -38,8 +39,9 @@ LAYOUTS = {
 NESTED = ("data", "rows", "examples", "records", "items")
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 BETWEEN = re.compile(r"[,\s]*")
-INT64, EXACT_IN_DOUBLE = 1 << 63, 1 << 53
-# The Arrow types of columns by those of their values; all others are text, JSON where the values are nested.
+INT64 = 1 << 63
+EXACT_IN_DOUBLE = 1 << 53
+# The Arrow type of a column by the types of its values; other columns are text, with nested values as JSON.
 TYPES = {"bool": "bool", "int": "int64", "long": "int64", "int long": "int64", "float": "double", "float int": "double"}
 
 
@@ -75,12 +77,13 @@ class JsonTable(TextTable):
             note = None
             cells = [value.get(key) for key in self.keys]
             for at, cell in enumerate(cells):
-                if isinstance(cell, str):
-                    if not cell.isascii() and LONE_SURROGATE.search(cell):
-                        cells[at] = LONE_SURROGATE.sub("\ufffd", cell)
-                        note = "holds half a character, shown as �"
-                    elif suspicious and (remark := suspicion([cell], suspicious)):
-                        note = remark
+                if not isinstance(cell, str):
+                    continue
+                if not cell.isascii() and LONE_SURROGATE.search(cell):
+                    cells[at] = LONE_SURROGATE.sub("\ufffd", cell)
+                    note = "holds half a character, shown as �"
+                elif suspicious:
+                    note = suspicion([cell], suspicious) or note
             yield cells, note, weight
 
 
@@ -89,7 +92,9 @@ def open_json(path: Path, encoding: str | None = None, sheet: str | None = None)
     text = scan(path, encoding)
     layout = _layout(text)
     kinds: dict[str, set[str]] = {}
-    rows, bad, first_problem = 0, 0, ""
+    rows = 0
+    bad = 0
+    first_problem = ""
     for value, problem, _ in _values(text, layout):
         rows += 1
         if problem is not None:
@@ -107,10 +112,11 @@ def open_json(path: Path, encoding: str | None = None, sheet: str | None = None)
     if not kinds:
         needed = 'Each row has to be an object such as {"sentence1": "…", "sentence2": "…"}.'
         raise InputError(f"{path.name} holds no rows{first_problem}. {needed}")
-    remarks = [f"{bad:,} of {rows:,} rows are no JSON objects; they are kept, empty and marked."] if bad else []
     columns, renamed = unique_names([LONE_SURROGATE.sub("\ufffd", name) for name in kinds])
+    remarks = [*renamed, *text.remarks]
+    if bad:
+        remarks.insert(0, f"{bad:,} of {rows:,} rows are no JSON objects; they are kept, empty and marked.")
     types = tuple(TYPES.get(" ".join(sorted(names)), "string") for names in kinds.values())
-    remarks += [*renamed, *text.remarks]
     return with_rows_of_lists(JsonTable(path, columns, rows, tuple(remarks), text, layout, tuple(kinds), types))
 
 
@@ -140,49 +146,51 @@ def _columns(text: TextFile) -> dict[str, list[Any]] | None:
         return None
     with text.open() as file:
         first = file.readline()
-        try:
-            # The usual case is a line for each object.
-            if isinstance(json.loads(first), dict) and next((line for line in file if line.strip()), None) is not None:
-                return None
-        except (ValueError, RecursionError):
-            # The object has several lines, or the line is no JSON.
-            pass
-    try:
-        value = json.loads(text.head(LONGEST_OBJECT).lstrip("\ufeff"))
-    except (ValueError, RecursionError):
+        has_more = any(line.strip() for line in file)
+    # The usual case is a line for each object.
+    if has_more and isinstance(_decoded(first), dict):
         return None
+    value = _decoded(text.head(LONGEST_OBJECT).lstrip("\ufeff"))
     return _by_column(value) if isinstance(value, dict) else None
 
 
+def _decoded(text: str) -> Any:
+    """The value of a JSON text; None if it is not JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 def _by_column(value: dict[str, Any]) -> dict[str, list[Any]] | None:
-    """The columns of an object: {column: [cells]}, or one of the ways in which pandas writes tables; else None."""
-    columns, cells = value.get("columns"), list(value.values())
-    is_split = value.keys() <= {name for names in SPLIT_NAMES.values() for name in names}
-    if is_split and all(isinstance(part, list) and all(isinstance(row, dict) for row in part) for part in cells):
-        return _of_records([{**row, SPLIT: name} for name, part in value.items() for row in part])
+    """The columns of an object: {column: [cells]}, or another layout of tables that pandas writes; else None."""
+    parts = list(value.values())
+    if ALL_SPLITS.issuperset(value) and all(map(_are_objects, parts)):
+        return rows_to_columns([{**row, SPLIT: name} for name, part in value.items() for row in part])
+    names = value.get("columns")
     rows = next((value[name] for name in NESTED if name in value), None)
     if isinstance(rows, list) and rows:
-        if isinstance(columns, list) and all(isinstance(row, list) and len(row) == len(columns) for row in rows):
-            return {str(name): [row[at] for row in rows] for at, name in enumerate(columns)}
-        if all(isinstance(row, dict) for row in rows):
+        if isinstance(names, list) and all(isinstance(row, list) and len(row) == len(names) for row in rows):
+            return {str(name): [row[at] for row in rows] for at, name in enumerate(names)}
+        if _are_objects(rows):
             # The Hub's server of rows puts each into an object.
-            return _of_records([row["row"] if isinstance(row.get("row"), dict) else row for row in rows])
-    if cells and all(isinstance(column, dict) for column in cells):
+            return rows_to_columns([row["row"] if isinstance(row.get("row"), dict) else row for row in rows])
+    if parts and _are_objects(parts):
+        # By row and column, or by column and row.
         if all(name.isdecimal() for name in value):
-            return _of_records(cells)
-        index = dict.fromkeys(key for column in cells for key in column)
-        return {name: [column.get(key) for key in index] for name, column in value.items()} if index else None
-    are_lists = bool(cells) and all(isinstance(column, list) for column in cells)
-    return value if are_lists and len({len(column) for column in cells}) == 1 else None
+            return rows_to_columns(parts)
+        index = dict.fromkeys(chain.from_iterable(parts))
+        return {name: [cells.get(key) for key in index] for name, cells in value.items()} if index else None
+    are_lists = bool(parts) and all(isinstance(part, list) for part in parts)
+    return value if are_lists and len(set(map(len, parts))) == 1 else None
 
 
-def _of_records(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: [row.get(name) for row in rows] for name in names}
+def _are_objects(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
 def _values(text: TextFile, layout: Layout) -> Iterator[tuple[Any, str | None, int]]:
-    """For every row (the object, None, its characters) or ({}, the fault, its characters)."""
+    """Yields for every row (the object, None, its characters) or ({}, the fault, its characters)."""
     if layout == "columns":
         columns = _columns(text) or {}
         for cells in zip(*columns.values(), strict=True):
@@ -190,7 +198,7 @@ def _values(text: TextFile, layout: Layout) -> Iterator[tuple[Any, str | None, i
             yield flat(dict(zip(columns, cells, strict=True))), None, weight
         return
     with text.open() as file:
-        if layout in ("array", "objects"):
+        if layout != "lines":
             yield from _array_values(file, text.path.name, "" if layout == "array" else "]")
             return
         for line in file:
@@ -203,24 +211,16 @@ def _values(text: TextFile, layout: Layout) -> Iterator[tuple[Any, str | None, i
                 yield {}, f"is not JSON ({reason}): {quoted(line.strip())}", len(line)
 
 
-def flat(row: dict[str, Any]) -> dict[str, Any]:
-    """A row whose objects are taken apart: {"labels": {"label": 4}} is {"labels.label": 4}."""
-    if not any(isinstance(cell, dict) for cell in row.values()):
-        return row
-    cells: dict[str, Any] = {}
-    for name, cell in row.items():
-        parts = {f"{name}.{key}": part for key, part in cell.items()} if isinstance(cell, dict) else {name: cell}
-        cells |= flat(parts)
-    return cells
-
-
 def _checked(value: Any, weight: int) -> tuple[Any, str | None, int]:
-    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
-        value = {"texts": value}
-    elif isinstance(value, list) and list(map(type, value)) in ([str, str, int], [str, str, float]):
-        value = dict(zip(("sentence1", "sentence2", "score"), value, strict=True))
-    elif isinstance(value, str):
+    """A row as an object, whatever JSON value it is."""
+    if isinstance(value, str):
         value = {"text": value}
+    elif isinstance(value, list) and value:
+        kinds = list(map(type, value))
+        if set(kinds) == {str}:
+            value = {"texts": value}
+        elif kinds in ([str, str, int], [str, str, float]):
+            value = dict(zip(("sentence1", "sentence2", "score"), value, strict=True))
     if isinstance(value, dict):
         return flat(value), None, weight
     return {}, f"is not a JSON object: {quoted(json.dumps(value, ensure_ascii=False))}", weight
@@ -250,15 +250,20 @@ def _array_values(file: TextIOWrapper, name: str, closing: str) -> Iterator[tupl
             yield _checked(value, end - at)
             at = end
             continue
-        if not (more := file.read(max(PIECE, len(buffer) - at))):
-            more, closing = closing, ""
+        more = file.read(max(PIECE, len(buffer) - at))
+        if not more:
+            more = closing
+            closing = ""
         if not more or len(buffer) - at > LONGEST_OBJECT:
             raise InputError(f"{name}, row {row + 1:,}: the JSON is broken here, or breaks off.")
-        buffer, at = buffer[at:] + more, 0
+        buffer = buffer[at:] + more
+        at = 0
 
 
 def _kind(cell: Any) -> str:
     """The name of a value's type; whole numbers that are not exact as double are "long"."""
-    if type(cell) is int:
-        return "int" if abs(cell) < EXACT_IN_DOUBLE else "long" if abs(cell) < INT64 else "huge"
-    return type(cell).__name__
+    if type(cell) is not int:
+        return type(cell).__name__
+    if abs(cell) < EXACT_IN_DOUBLE:
+        return "int"
+    return "long" if abs(cell) < INT64 else "huge"

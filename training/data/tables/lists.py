@@ -13,14 +13,14 @@ from itertools import chain, product
 from typing import Any
 
 from training.data.tables.columns import LABELS, NEGATIVES, PAIR_COLUMN_NAMES, SCORES, SENTENCES, normalize_name
-from training.data.tables.reading import LABEL, SCORE, SENTENCE1, SENTENCE2, TableReading
+from training.data.tables.reading import FORMS, LABEL, SCORE, SENTENCE1, SENTENCE2, TableReading
 from training.data.tables.rows import OpenedTable, RowBatch
 from training.errors import InputError
 
-# The names of lists that hold a whole row, and the columns that two or three texts become.
-WHOLE_ROWS = (*(name for name in SENTENCES if name != "sentence1"), "set", "pair", "triplet")
-PARTS = {2: ("sentence1", "sentence2"), 3: ("anchor", "positive", "negative")}
-OF_LISTS = {*NEGATIVES, *WHOLE_ROWS, *(name for _, name in PAIR_COLUMN_NAMES if name.startswith("pos"))}
+# The names of lists that hold a whole row.
+WHOLE_ROWS = frozenset((*SENTENCES, "set", "pair", "triplet")) - {SENTENCE1}
+POSITIVES = frozenset(second for _, second in PAIR_COLUMN_NAMES if second.startswith("pos"))
+OF_LISTS = WHOLE_ROWS.union(NEGATIVES, POSITIVES)
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,41 @@ class ListsTable(OpenedTable):
     inner: OpenedTable
     # The columns that each column of lists becomes.
     lists: Mapping[str, tuple[str, ...]]
-    # Those of them whose lists have one length, and go side by side.
+    # The columns of lists whose items go side by side, so that they have one length.
     parallel: tuple[str, ...] = ()
     # Whether the columns hold two sentences in each cell, on lines of their own or with a tab between.
     are_texts: bool = False
 
+    @classmethod
+    def of(
+        cls,
+        table: OpenedTable,
+        lists: Mapping[str, tuple[str, ...]],
+        remark: str,
+        parallel: tuple[str, ...] = (),
+        are_texts: bool = False,
+    ) -> OpenedTable:
+        """A table with other columns in place of ``lists``; the table itself if their names are not unique."""
+        columns = tuple(chain.from_iterable(lists.get(name, (name,)) for name in table.columns))
+        if len(set(columns)) < len(columns):
+            return table
+        remarks = (*table.remarks, remark)
+        return cls(
+            table.path,
+            columns,
+            table.row_estimate,
+            remarks,
+            table,
+            lists,
+            parallel,
+            are_texts,
+            version=table.version,
+        )
+
     @property
     def description(self) -> str:
-        return f"{self.inner.description}, {'two sentences in a cell' if self.are_texts else 'lists as rows'}"
+        layout = "two sentences in a cell" if self.are_texts else "lists as rows"
+        return f"{self.inner.description}, {layout}"
 
     @property
     def is_plain(self) -> bool:
@@ -56,33 +83,35 @@ class ListsTable(OpenedTable):
             rows: list[tuple[Any, ...]] = []
             notes: dict[int, str] = {}
             for at, cells in enumerate(zip(*batch.rows.values(), strict=True)):
-                if note := batch.notes.get(at):
-                    notes[len(rows)] = note
-                for row in self._side_by_side(dict(zip(batch.rows, cells, strict=True)), first_row + len(rows)):
-                    parts = [self._parts(name, cell) for name, cell in row.items()]
-                    rows += (tuple(chain.from_iterable(row)) for row in product(*parts))
+                if at in batch.notes:
+                    notes[len(rows)] = batch.notes[at]
+                row = dict(zip(batch.rows, cells, strict=True))
+                for pair in self._side_by_side(row, first_row + len(rows)):
+                    parts = [self._parts(name, cell) for name, cell in pair.items()]
+                    rows += map(tuple, map(chain.from_iterable, product(*parts)))
             columns = map(list, zip(*rows, strict=True))
             yield RowBatch(first_row, dict(zip(self.columns, columns, strict=True)), notes)
             first_row += len(rows)
 
     def _side_by_side(self, cells: dict[str, Any], number: int) -> list[dict[str, Any]]:
         """The cells of each pair of a row. InputError if its lists have different lengths."""
-        lists = [_items(cells[name]) for name in self.parallel]
-        if len(set(map(len, lists))) > 1:
-            counts = ", ".join(f"{len(part):,} in {name}" for name, part in zip(self.parallel, lists, strict=True))
+        if not self.parallel:
+            return [cells]
+        lists = {name: _items(cells[name]) for name in self.parallel}
+        if len(set(map(len, lists.values()))) > 1:
+            counts = ", ".join(f"{len(items):,} in {name}" for name, items in lists.items())
             raise InputError(f"{self.path.name}, row {number:,}: its lists have different lengths: {counts}.")
-        rows = [dict(zip(self.parallel, items, strict=True)) for items in zip(*lists, strict=True)]
-        return [{**cells, **row} for row in rows] if self.parallel else [cells]
+        return [cells | dict(zip(lists, items, strict=True)) for items in zip(*lists.values(), strict=True)]
 
     def _parts(self, name: str, cell: Any) -> list[tuple[Any, ...]]:
         """The cells of each row that a cell gives."""
         if name not in self.lists:
             return [(cell,)]
-        items = _two(cell) if self.are_texts else _items(cell)
-        texts, width = list(map(_text, items)), len(self.lists[name])
+        width = len(self.lists[name])
+        items = _lines(cell) if self.are_texts else [_text(item) for item in _items(cell)]
         if width == 1:
-            return [(text,) for text in texts] or [(None,)]
-        return [(*texts, *[None] * width)[:width]]
+            return [(item,) for item in items] or [(None,)]
+        return [(*items, *[None] * width)[:width]]
 
 
 def with_rows_of_lists(table: OpenedTable) -> OpenedTable:
@@ -90,40 +119,38 @@ def with_rows_of_lists(table: OpenedTable) -> OpenedTable:
     parallel = _parallel(table)
     lists: dict[str, tuple[str, ...]] = {name: (name,) for name in parallel}
     for name, cells in table.sample.items():
-        if name in parallel:
-            continue
         key = normalize_name(name)
-        items = [(_items(cell), cell) for cell in cells if cell is not None]
-        sizes = {len(part) for part, _ in items}
-        if key not in OF_LISTS or all(part == [cell] for part, cell in items):
+        cells = [cell for cell in cells if cell is not None]
+        if name in parallel or key not in OF_LISTS or not any(isinstance(cell, list) for cell in cells):
             continue
-        is_whole = key in WHOLE_ROWS and len(sizes) == 1
-        lists[name] = PARTS.get(sizes.pop(), (name,)) if is_whole else (name,)
-    columns = tuple(part for name in table.columns for part in lists.get(name, (name,)))
-    if not lists or len(set(columns)) < len(columns):
+        lists[name] = (name,)
+        sizes = {len(_items(cell)) for cell in cells}
+        if key in WHOLE_ROWS and sizes in ({2}, {3}):
+            lists[name] = FORMS[sizes.pop()]
+    if not lists:
         return table
     names = [name for name in lists if normalize_name(name) not in (*SCORES, *LABELS)]
-    remarks = (*table.remarks, f"The lists of {' and '.join(names)} are read as rows of their own.")
-    return ListsTable(table.path, columns, table.row_estimate, remarks, table, lists, parallel, version=table.version)
+    remark = f"The lists of {' and '.join(names)} are read as rows of their own."
+    return ListsTable.of(table, lists, remark, parallel)
 
 
 def with_two_sentences(table: OpenedTable) -> OpenedTable:
     """The table, or one with two columns in place of one whose cells all hold two sentences, if they are judged."""
-    texts = [
-        name for name in table.columns if (cells := table.sample[name]) and all(len(_two(cell)) == 2 for cell in cells)
-    ]
     is_judged = any(normalize_name(name) in (*SCORES, *LABELS) for name in table.columns)
-    if len(texts) != 1 or not is_judged or set(PARTS[2]).intersection(table.columns):
+    texts = []
+    for name, cells in table.sample.items():
+        if cells and all(len(_lines(cell)) == 2 for cell in cells):
+            texts.append(name)
+    if len(texts) != 1 or not is_judged or set(FORMS[2]).intersection(table.columns):
         return table
-    lists = {texts[0]: PARTS[2]}
-    columns = tuple(part for name in table.columns for part in lists.get(name, (name,)))
-    remarks = (*table.remarks, f"{texts[0]} holds both sentences in each cell.")
-    return ListsTable(table.path, columns, table.row_estimate, remarks, table, lists, are_texts=True)
+    return ListsTable.of(table, {texts[0]: FORMS[2]}, f"{texts[0]} holds both sentences in each cell.", are_texts=True)
 
 
-def _two(cell: Any) -> list[str]:
+def _lines(cell: Any) -> list[str]:
     """The parts of a text at its line ends and tabs."""
-    return [part for part in re.split(r"\s*[\n\t]\s*", cell.strip()) if part] if isinstance(cell, str) else []
+    if not isinstance(cell, str):
+        return []
+    return [part for part in re.split(r"\s*[\n\t]\s*", cell.strip()) if part]
 
 
 def _parallel(table: OpenedTable) -> tuple[str, ...]:
@@ -133,13 +160,15 @@ def _parallel(table: OpenedTable) -> tuple[str, ...]:
     """
     reading = TableReading.of(table.path.name, dict.fromkeys(table.columns, ()))
     names = reading.all(SENTENCE1, SENTENCE2, SCORE, LABEL)
-    rows = [[len(_items(cell)) for cell in row] for row in zip(*map(table.sample.get, names), strict=True)]
-    is_parallel = len(reading.sentences) == 2 and rows and len(set(rows[0])) == 1
-    return names if is_parallel and min(map(min, rows)) > 1 else ()
+    sizes = [[len(_items(cell)) for cell in table.sample[name]] for name in names]
+    if len(reading.sentences) != 2 or not sizes[0]:
+        return ()
+    is_parallel = min(map(min, sizes)) > 1 and len({of_column[0] for of_column in sizes}) == 1
+    return names if is_parallel else ()
 
 
 def _items(cell: Any) -> list[Any]:
-    """The items of a list; a cell that is none is its only item."""
+    """The items of a list; any other cell is its only item."""
     return cell if isinstance(cell, list) else [cell]
 
 
@@ -147,4 +176,5 @@ def _text(item: Any) -> Any:
     """The text of an item, which may be a document with a title and a text."""
     if not isinstance(item, dict):
         return item
-    return " ".join(str(item[key]) for key in ("title", "text", "content") if item.get(key)) or None
+    parts = [str(item[key]) for key in ("title", "text", "content") if item.get(key)]
+    return " ".join(parts) or None

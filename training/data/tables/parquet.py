@@ -41,12 +41,14 @@ class ParquetTable(OpenedTable):
                 for name, labels in self.class_names.items():
                     # -1 and every other number without a name is null.
                     named = dict(enumerate(labels))
-                    cells = pa.array([named.get(number) for number in arrow.column(name).to_pylist()], pa.string())
-                    arrow = arrow.set_column(self.columns.index(name), name, cells)
-                rows, notes = {}, {}
+                    cells = [named.get(number) for number in arrow.column(name).to_pylist()]
+                    arrow = arrow.set_column(self.columns.index(name), name, pa.array(cells, pa.string()))
+                rows = {}
+                notes = {}
                 for name, column in zip(self.columns, arrow.columns, strict=True):
                     rows[name], broken = _values(column)
-                    notes.update(dict.fromkeys(broken, f"column {name} holds bytes that are not UTF-8, shown as �"))
+                    for at in broken:
+                        notes[at] = f"column {name} holds bytes that are not UTF-8, shown as �"
                 yield RowBatch(first_row, rows, notes, arrow)
                 first_row += len(batch)
         except (pa.ArrowException, OSError) as error:
@@ -56,7 +58,7 @@ class ParquetTable(OpenedTable):
 
 
 def open_parquet(path: Path, encoding: str | None = None, sheet: str | None = None) -> ParquetTable:
-    """Reads the footer. InputError if the file is no Parquet file, an incomplete one, or has no rows."""
+    """Reads the footer. InputError if the file is not Parquet, is incomplete, or has no rows."""
     import pyarrow as pa
 
     try:
@@ -80,7 +82,7 @@ def open_parquet(path: Path, encoding: str | None = None, sheet: str | None = No
 
 
 def _flat(batch: Any) -> Any:
-    """A batch whose columns of objects are taken apart, as those of JSON are."""
+    """A batch whose columns of objects are taken apart, as in a file of JSON."""
     import pyarrow as pa
 
     table = pa.Table.from_batches([batch])
@@ -90,19 +92,20 @@ def _flat(batch: Any) -> Any:
     return pa.RecordBatch.from_arrays(columns, schema=table.schema)
 
 
-def _class_names(schema: Any, columns: Sequence[str]) -> dict[str, Sequence[str]]:
+def _class_names(schema: Any, columns: Sequence[str]) -> dict[str, list[str]]:
     """The names of class labels by column, as the metadata of the library datasets have them."""
     import pyarrow as pa
 
     try:
         features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
-        names = {
-            column: features.get(name, {}).get("names") for column, name in zip(columns, schema.names, strict=True)
-        }
+        names = [features.get(field.name, {}).get("names") for field in schema]
     except (ValueError, LookupError, TypeError, AttributeError):
         return {}
-    whole = {column for column, kind in zip(columns, schema.types, strict=True) if pa.types.is_integer(kind)}
-    return {name: list(map(str, labels)) for name, labels in names.items() if labels and name in whole}
+    class_names = {}
+    for column, field, labels in zip(columns, schema, names, strict=True):
+        if labels and pa.types.is_integer(field.type):
+            class_names[column] = list(map(str, labels))
+    return class_names
 
 
 def _rows_at_once(path: Path, schema: Any) -> int:
@@ -115,12 +118,15 @@ def _rows_at_once(path: Path, schema: Any) -> int:
     import pyarrow.compute as pc
 
     texts = [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_binary(field.type)]
+    if not texts:
+        return BATCH_ROWS
     longest = 1
     file = _open(path, read_dictionary=texts)
-    for group in range(file.num_row_groups if texts else 0):
-        for chunk in (chunk for column in file.read_row_group(group, columns=texts).columns for chunk in column.chunks):
-            values = chunk.dictionary if isinstance(chunk, pa.DictionaryArray) else chunk
-            longest = max(longest, pc.max(pc.binary_length(values)).as_py() or 0)
+    for group in range(file.num_row_groups):
+        for column in file.read_row_group(group, columns=texts).columns:
+            for chunk in column.chunks:
+                values = chunk.dictionary if isinstance(chunk, pa.DictionaryArray) else chunk
+                longest = max(longest, pc.max(pc.binary_length(values)).as_py() or 0)
         if longest > LONGEST_CELL_BYTES:
             raise InputError(f"{path.name} has a cell of {longest / 1e6:,.0f} MB: this is no sentence.")
     return max(1, min(BATCH_ROWS, BATCH_CHARACTERS // longest))

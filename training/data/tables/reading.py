@@ -5,19 +5,19 @@
     reading.doubts      Doubt("which column says how alike the two sentences are?", ("same", "rank"))
 
 `OpenedTable.reading` makes it of the names and the first cells, once for each file; pages, commands, HTTP and Python
-all use it. What the user has said comes first (`with_columns`, `with_roles`), then names of the field and of labelling
-tools, with dotted and numbered ones, then the cells (`Cells`). One candidate for the judgement of a pair is taken and
-said; several, or one that contradicts another, are a doubt: `check` refuses to go on and says what to type. A doubt
-that is no more than possible stops only those who would take all pairs for positives. No cell is changed here: how
-judgements are read is in `training.data.gold`, and how several of one pair are joined in `training.data.judgements`.
+all use it. What the user has said comes first (`with_columns`), then names of the field and of labelling tools, also
+dotted and numbered ones, then the cells (`Cells`). One candidate for the judgement of a pair is taken and said;
+several, or one that contradicts another, are a doubt: `check` refuses to go on and says what to type. A doubt that is
+only possible stops those who would take all pairs for positives, and nobody else. No cell is changed here:
+`training.data.gold` reads judgements, and `training.data.judgements` joins several of one pair.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, combinations, pairwise
 from statistics import fmean
 from typing import Any
@@ -35,6 +35,7 @@ from training.data.tables.columns import (
     SENTENCES,
     PairColumns,
     is_usual_name,
+    join_names,
     listed,
     normalize_name,
     side_of,
@@ -42,15 +43,27 @@ from training.data.tables.columns import (
 )
 from training.errors import InputError, QuestionError, did_you_mean
 
-SENTENCE1, SENTENCE2, SENTENCE = "sentence1", "sentence2", "sentence"
-ANCHOR, POSITIVE, NEGATIVE = "anchor", "positive", "negative"
-SCORE, LABEL, RATER, RATING, STATUS, SPLIT = "score", "label", "rater", "rating", "status", "split"
-GROUP, ID, CATEGORY, UNUSED = "group", "id", "category", "unused"
-TEXTS = (SENTENCE1, SENTENCE2, ANCHOR, POSITIVE, NEGATIVE, SENTENCE)
-ROLES = (*TEXTS, SCORE, LABEL, RATING, RATER, STATUS, SPLIT, GROUP, ID, CATEGORY, UNUSED)
-# The first form whose columns are all there is taken.
-FORMS = ((ANCHOR, POSITIVE, NEGATIVE), (SENTENCE1, SENTENCE2), (SENTENCE,))
-# In place of the judgement: there is none.
+# The roles of columns.
+SENTENCE1 = "sentence1"
+SENTENCE2 = "sentence2"
+SENTENCE = "sentence"
+ANCHOR = "anchor"
+POSITIVE = "positive"
+NEGATIVE = "negative"
+SCORE = "score"
+LABEL = "label"
+RATER = "rater"
+RATING = "rating"
+STATUS = "status"
+SPLIT = "split"
+GROUP = "group"
+ID = "id"
+CATEGORY = "category"
+UNUSED = "unused"
+# The roles of the sentences of a row, by their number. The first of these forms whose columns are all there is taken.
+FORMS: dict[int, tuple[str, ...]] = {3: (ANCHOR, POSITIVE, NEGATIVE), 2: (SENTENCE1, SENTENCE2), 1: (SENTENCE,)}
+TEXTS = tuple(chain.from_iterable(FORMS.values()))
+# In place of the name of a judgement: there is none.
 NO_JUDGEMENT = "-"
 
 SPLIT_NAMES = {
@@ -60,38 +73,36 @@ SPLIT_NAMES = {
 }
 ALL_SPLITS = frozenset(chain(*SPLIT_NAMES.values()))
 SPLIT_COLUMNS = ("split", "partition", "subset")
-# The names of a rater's id, and of the columns of several raters before their numbers.
-RATER_COLUMNS = (
-    "rater",
-    "raterid",
-    "annotator",
-    "annotatorid",
-    "worker",
-    "workerid",
-    "judge",
-    "coder",
-    "coderid",
-    "user",
-)
+# The names of a rater's id.
+_RATERS = "rater raterid annotator annotatorid worker workerid judge coder coderid user"
+RATER_COLUMNS = tuple(_RATERS.split())
+# The names of the columns of several raters, before their numbers.
 RATING_STEMS = (*RATER_COLUMNS, "rating", "annotation", "vote", "judgement", "judgment", "score", "label")
 STATUS_COLUMNS = ("status", "assignmentstatus", "responsestatus", "wascancelled", "state")
+_IDS = "id pairid guid uid idx index hitid assignmentid rowid no nr number"
+ID_COLUMNS = tuple(_IDS.split())
+# Texts that belong to a sentence but are not part of a pair, if the other text has a name of sentences.
+_BESIDE = "title headline subject summary author comment note remark topic url"
+BESIDE_SENTENCES = tuple(_BESIDE.split())
+_CATEGORIES = "genre topic domain source dataset language lang channel type file year"
+CATEGORIES = tuple(_CATEGORIES.split())
+# Columns with these names, or these ends of names, are not judgements.
+OTHER_NAMES = frozenset((*RATER_COLUMNS, *STATUS_COLUMNS, *ID_COLUMNS, *CATEGORIES, *SPLIT_COLUMNS, *BESIDE_SENTENCES))
+OTHER_ENDS = ("id", "count", "length", "tokens", "time", "status", "suggestion", "agent")
+# The answers of Prodigy.
 ANSWERS = frozenset(("accept", "reject", "ignore"))
-ID_COLUMNS = ("id", "pairid", "guid", "uid", "idx", "index", "hitid", "assignmentid", "rowid", "no", "nr", "number")
-# Texts that belong to a sentence but are none of a pair, if the other text has a name of sentences.
-BESIDE_SENTENCES = ("title", "headline", "subject", "summary", "author", "comment", "note", "remark", "topic", "url")
-CATEGORIES = ("genre", "topic", "domain", "source", "dataset", "language", "lang", "channel", "type", "file", "year")
 
 # The least share of letters in the characters of a sentence.
 LETTERS = 0.6
-# From here on lie the scripts that do not put spaces between words.
+# The scripts from this character on do not put spaces between words.
 UNSPACED = "\u0e00"
-# A column in which each text occurs so often, on average, holds no sentences but categories.
+# A column in which each text occurs this often, on average, holds categories and not sentences.
 REPEATS = 4
-# Fewer rows say nothing of repetitions.
+# The fewest rows in which repetitions are counted.
 FEW_ROWS = 12
-# Two columns are no pair, such as a name and a comment, if one is so many times as long as the other.
+# Two columns are not a pair, but a name and a comment for instance, if one is this many times as long as the other.
 UNLIKE = 4
-# The different values of a column that may be a judgement in words that nobody knows.
+# The most different values of a column that may be a judgement in unknown words.
 FEW_VALUES = 7
 # The cells that a question shows of each column.
 EXAMPLES = 3
@@ -104,21 +115,25 @@ _ENTITY = re.compile(r"&(?:amp|quot|lt|gt|nbsp|#\d{2,5});")
 
 @dataclass(frozen=True)
 class Cells:
-    """The look of the cells of a column: the ``kind``, and in words why."""
+    """The look of the cells of a column: the ``kind``, why in words, the different texts, and their mean length."""
 
     kind: str
     words: str = ""
-    values: int = 0
+    texts: frozenset[str] = frozenset()
     length: float = 0.0
 
     @classmethod
     def of(cls, cells: Sequence[Any]) -> Cells:
-        values = [value for cell in cells for value in judgement_of(cell)]
-        texts = [text.strip() for value in values if (text := as_text(value)) is not None]
+        texts = [text.strip() for text in _texts_of(cells)]
         if not texts:
             return cls("empty")
-        kind, words = _kind_of(texts, Counter(text.lower() for text in texts))
-        return cls(kind, words, len({text.lower() for text in texts}), fmean(map(len, texts)))
+        counts = Counter(map(str.lower, texts))
+        kind, words = _kind_of(texts, counts)
+        return cls(kind, words, frozenset(counts), fmean(map(len, texts)))
+
+    @property
+    def are_numbers(self) -> bool:
+        return bool(self.texts) and all(parse_number(text) is not None for text in self.texts)
 
 
 # The evidence for a role that the user has named.
@@ -143,8 +158,8 @@ class Column:
 class Doubt:
     """A question that the table leaves open, and the columns that may be the answer.
 
-    ``is_possible_only``: nothing speaks for any of them but that it cannot be excluded, so that only those who take
-    all pairs for positives have to know.
+    ``is_possible_only``: the only reason is that none of the columns can be excluded, so that only those who take all
+    pairs for positives have to know.
     """
 
     question: str
@@ -168,7 +183,7 @@ class TableReading:
     def of(
         cls, name: str, rows: Mapping[str, Sequence[Any]], requested: Sequence[str] = (), layout: str = ""
     ) -> TableReading:
-        """The reading of a table by the first cells of its columns; they may be empty, where only names are known.
+        """Reads a table by the first cells of its columns; without any cells by the names alone.
 
         ``requested`` names one column of sentences, the two of pairs, or these and a third: a judgement, a negative, or
         "-" for no judgement. With an empty second name the third is the class of single sentences. InputError if the
@@ -179,17 +194,6 @@ class TableReading:
     def with_columns(self, requested: Sequence[str]) -> TableReading:
         """The reading with the columns that a user has named, as in `of`; the same without any."""
         return TableReading.of(self.name, self.rows, requested, self.layout) if requested else self
-
-    def with_roles(self, roles: Mapping[str, str]) -> TableReading:
-        """The reading with other roles of some columns, as a user has chosen them. Its doubts are settled then."""
-        for name, role in roles.items():
-            if name not in self.rows or role not in ROLES:
-                raise InputError(f"{self.name} has no column {quoted(name)}, or there is no role {role!r}")
-        columns = (
-            replace(column, role=roles[column.name], evidence=AS_YOU_SAY) if column.name in roles else column
-            for column in self.columns
-        )
-        return replace(self, columns=tuple(columns), doubts=())
 
     def all(self, *roles: str) -> tuple[str, ...]:
         """The columns with one of these roles."""
@@ -202,18 +206,13 @@ class TableReading:
     @property
     def form(self) -> tuple[str, ...]:
         """The roles of the sentences of a row; () without any."""
-        there = {column.role for column in self.columns}
-        return next((form for form in FORMS if there.issuperset(form)), ())
+        roles = {column.role for column in self.columns}
+        return next((form for form in FORMS.values() if roles.issuperset(form)), ())
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """The columns of the sentences of a row, in the order of `form`."""
         return tuple(self.first(role) or "" for role in self.form)
-
-    @property
-    def judgement(self) -> str | None:
-        """The column of scores or labels of pairs; None without one."""
-        return self.first(SCORE, LABEL)
 
     @property
     def target(self) -> str | None:
@@ -228,19 +227,18 @@ class TableReading:
     @property
     def notes(self) -> list[str]:
         """Remarks on what the cells and not the names have decided, and on odd sentences; a sentence each."""
-        by_cells = [column for column in self.columns if column.is_by_cells]
-        texts = [column.name for column in by_cells if column.role in TEXTS]
         notes = []
-        if len(texts) == 2 and len(self.sentences) == 2:
+        by_cells = [column for column in self.columns if column.is_by_cells]
+        texts = [column for column in by_cells if column.role in TEXTS]
+        is_pair = len(self.sentences) == 2
+        if is_pair and len(texts) == 2:
             alone = ", the only columns," if len(self.columns) == 2 else ""
-            notes.append(f"{self.sentences[0]} and {self.sentences[1]}{alone} are read as the two sentences.")
-        elif texts and len(self.columns) > 1:
-            notes += [f"{name} is read as a {self._role(name)}." for name in texts]
-        notes += [
-            f"{column.name} is read as the judgement: {column.evidence}."
-            for column in by_cells
-            if column.role in (SCORE, LABEL) and len(self.sentences) == 2
-        ]
+            notes.append(f"{' and '.join(self.sentences)}{alone} are read as the two sentences.")
+        elif len(self.columns) > 1:
+            notes += [f"{column.name} is read as a {column.role}." for column in texts]
+        for column in by_cells:
+            if is_pair and column.role in (SCORE, LABEL):
+                notes.append(f"{column.name} is read as the judgement: {column.evidence}.")
         if ratings := self.all(RATING):
             notes.append(f"The{listed(ratings)[3:]} are read as the judgements of {len(ratings)} raters.")
         return notes + _oddities(self.sentences, self.rows)
@@ -248,20 +246,23 @@ class TableReading:
     def pair(self) -> PairColumns:
         """The columns of pairs. InputError, which lists the columns, if there are none, and as `check`."""
         self.check()
-        first, second = self.first(SENTENCE1, ANCHOR), self.first(SENTENCE2, POSITIVE)
+        first = self.first(SENTENCE1, ANCHOR)
+        second = self.first(SENTENCE2, POSITIVE)
         if first is None or second is None:
             raise InputError(
-                f"{self.name} has {self._listed()}, but two with sentences are needed: call them sentence1 "
+                f"{self.name} has {self._listed}, but two with sentences are needed: call them sentence1 "
                 "and sentence2, or say which they are."
             )
-        gold = self.first(SCORE), self.first(LABEL), self.first(NEGATIVE)
-        return PairColumns(first, second, *gold, ratings=self.all(RATING))
+        return PairColumns(
+            first, second, self.first(SCORE), self.first(LABEL), self.first(NEGATIVE), ratings=self.all(RATING)
+        )
 
     def sentence(self) -> str:
-        """The one column of sentences, the second of a pair. InputError if there is none."""
-        if (column := self.first(SENTENCE) or next(iter(self.sentences), None)) is not None:
-            return column
-        raise InputError(f"{self.name} has {self._listed()}: call the one to use sentence, or say which it is.")
+        """The one column of sentences, or the first of a pair. InputError if there is none."""
+        columns = self.all(SENTENCE) or self.sentences
+        if not columns:
+            raise InputError(f"{self.name} has {self._listed}: call the one to use sentence, or say which it is.")
+        return columns[0]
 
     def check(self, for_positives: bool = False) -> None:
         """Raises QuestionError if there is a doubt that matters."""
@@ -272,58 +273,63 @@ class TableReading:
     def question(self, doubt: Doubt) -> str:
         """The question, with three cells of each column, and what to type."""
         columns = " or ".join(f"{name} ({self.examples(name)})" for name in doubt.candidates)
-        sentences = ",".join(_typed(name) for name in self.sentences if self.form != FORMS[0])
-        answer = ",".join(filter(None, (sentences, _typed(doubt.candidates[0]))))
-        none = f", or {sentences},{NO_JUDGEMENT} for none" if sentences else ""
+        # A third name after two sentences is the judgement; nothing can be named beside triplets.
+        sentences = self.sentences if len(self.sentences) < 3 else ()
+        answer = join_names([*sentences, doubt.candidates[0]])
+        none = f", or {join_names([*sentences, NO_JUDGEMENT])} for none" if sentences else ""
         how = f"Type --columns {answer}{none}; in Python columns=, or ?columns= after its name."
         return f"{self.name}: {doubt.question} {columns}? {how}"
 
     def named(self) -> str:
         """The sentences and the judgement as ``?columns=`` names them."""
-        names = [*self.sentences, *([self.target or NO_JUDGEMENT] if len(self.sentences) == 2 else [])]
-        return ",".join(map(_typed, names))
+        names = list(self.sentences)
+        if len(names) == 2:
+            names.append(self.target or NO_JUDGEMENT)
+        return join_names(names)
 
     def examples(self, name: str) -> str:
         """The first different cells of a column, which a question quotes."""
-        values = (value for cell in self.rows[name] for value in judgement_of(cell))
-        texts = dict.fromkeys(text[:40] for value in values if (text := as_text(value)) is not None)
+        texts = dict.fromkeys(text[:40] for text in _texts_of(self.rows[name]))
         return ", ".join(list(texts)[:EXAMPLES])
 
+    @property
     def _listed(self) -> str:
         return listed([column.name for column in self.columns])
 
-    def _role(self, name: str) -> str:
-        return next(column.role for column in self.columns if column.name == name)
+
+def requested_columns(text: str | None, reading: TableReading) -> tuple[str, ...]:
+    """The names in ``?columns=``; a whole text that is the name of a column is one."""
+    return split_names(text, tuple(column.name for column in reading.columns))
 
 
 class _Reader:
-    """The reading of one table while it is made."""
+    """The reading of one table while it is made: the roles of columns with the evidence for each, and the doubts."""
 
     def __init__(self, name: str, rows: Mapping[str, Sequence[Any]], layout: str) -> None:
-        self.name, self.rows, self.layout = name, rows, layout
+        self.name = name
+        self.rows = rows
+        self.layout = layout
         self.cells = {column: Cells.of(values) for column, values in rows.items()}
+        self.has_only_names = not any(rows.values())
         self.roles: dict[str, tuple[str, str]] = {}
         self.doubts: list[Doubt] = []
+        # What a model suggests is not a judgement.
+        columns = [column for column in rows if not re.search("suggestion|prediction", column.lower())]
         # Whole names come before the last parts of dotted ones, and the first of equal names before the others.
         self.by_key: dict[str, str] = {}
-        for key in (normalize_name, lambda column: normalize_name(re.split(r"[./]", column)[-1])):
-            for column in rows:
-                # What a model suggests is no judgement.
-                if not re.search("suggestion|prediction", column.lower()):
-                    self.by_key.setdefault(key(column), column)
+        for key in (normalize_name, _last_key):
+            for column in columns:
+                self.by_key.setdefault(key(column), column)
 
     def read(self, requested: Sequence[str]) -> TableReading:
-        """Gives the columns their roles, those of the sentences first."""
-        third = self._take_requested(requested) if requested else None
-        if not requested:
-            self._find_splits()
+        """Gives the columns their roles, sentences first."""
+        is_judgement_named = False
+        if requested:
+            is_judgement_named = self._take_requested(requested)
+        else:
             self._find_sentences()
         self._find_splits()
-        if third == NO_JUDGEMENT:
-            pass
-        elif third:
-            self._take_third(third)
-        else:
+        if not is_judgement_named:
             self._find_judgement(sentences_are_named=bool(requested))
         self._find_the_rest()
         columns = tuple(Column(column, *self.roles.get(column, ())) for column in self.rows)
@@ -331,29 +337,30 @@ class _Reader:
 
     # ------------------------------------------------------------ what the user says
 
-    def _take_requested(self, requested: Sequence[str]) -> str | None:
+    def _take_requested(self, requested: Sequence[str]) -> bool:
+        """Takes the columns that the user has named. Returns whether the judgement, or that there is none, is named."""
         names = [name for name in requested if name.strip()]
         if not 1 <= len(names) <= 3:
             raise InputError(f"Name one column, two, or three with the gold score last; {len(names)} are named.")
         texts = [self._existing(name) for name in names[:2]]
         if len(requested) == 3 and not requested[1].strip():
             # "text,,topic": a sentence and its class.
-            self.roles[texts[0]] = SENTENCE, AS_YOU_SAY
-            return names[-1] if len(names) > 1 else None
+            sentence, *classes = texts
+            self._take([sentence], AS_YOU_SAY)
+            self.roles |= dict.fromkeys(classes, (LABEL, AS_YOU_SAY))
+            return bool(classes)
         if len(set(texts)) < len(texts):
             raise InputError(f"Both sentences are to come from the column {texts[0]}: name two different columns.")
-        for column, role in zip(texts, FORMS[3 - len(texts)], strict=True):
-            self.roles[column] = role, AS_YOU_SAY
-        return names[2] if names[2:] else None
-
-    def _take_third(self, name: str) -> None:
-        column = self._existing(name)
-        if any(role == SENTENCE for role, _ in self.roles.values()):
-            self.roles[column] = LABEL, AS_YOU_SAY
-        elif normalize_name(column) in NEGATIVES or self.cells[column].kind == "sentences":
-            self.roles = dict(zip((*self.roles, column), ((role, AS_YOU_SAY) for role in FORMS[0]), strict=True))
-        else:
-            self.roles[column] = self._kind_of_judgement(column), AS_YOU_SAY
+        self._take(texts, AS_YOU_SAY)
+        if len(names) < 3:
+            return False
+        if names[2] != NO_JUDGEMENT:
+            third = self._existing(names[2])
+            if normalize_name(third) in NEGATIVES or self.cells[third].kind == "sentences":
+                self._take([*texts, third], AS_YOU_SAY)
+            else:
+                self.roles[third] = (self._kind_of_judgement(third), AS_YOU_SAY)
+        return True
 
     def _existing(self, requested: str) -> str:
         """The column as the table spells it."""
@@ -367,184 +374,196 @@ class _Reader:
         layout = f" ({self.layout})" if self.layout else ""
         raise InputError(f"{self.name}{layout} has no column {quoted(requested)}; it has {listed(columns)}{meant}")
 
+    def _take(self, columns: Sequence[str], evidence: str = "") -> None:
+        """Takes one column, two or three for the sentences of a row."""
+        for column, role in zip(columns, FORMS[len(columns)], strict=True):
+            self.roles[column] = (role, evidence)
+
     # ------------------------------------------------------------ the sentences
 
     def _find_sentences(self) -> None:
-        pair = self._pair_by_name() or self._pair_of_numbers()
-        negative = self._named(NEGATIVES)
-        if pair:
-            roles = FORMS[0][:2] if negative else FORMS[1]
-            self.roles |= {column: (role, "") for column, role in zip(pair, roles, strict=True)}
-            if negative:
-                self.roles[negative] = NEGATIVE, ""
+        if pair := self._pair_by_name() or self._pair_of_numbers():
+            self._take([*pair, *self._free(NEGATIVES)[:1]])
             return
         if pair := self._pair_by_cells():
-            self.roles |= {column: (role, "read like sentences") for column, role in zip(pair, FORMS[1], strict=True)}
+            self._take(pair, "read like sentences")
             return
+        columns = list(self.rows)
         texts = self._texts()
-        if (named := self._named(SENTENCES)) and (not texts or named in texts):
-            self.roles[named] = SENTENCE, ""
-        elif len(texts) == 1 or (len(self.rows) == 1 and not self._are_numbers(next(iter(self.rows)))):
-            self.roles[[*texts, *self.rows][0]] = SENTENCE, "reads like sentences"
-        elif len(texts) > 1 and self._longest(texts):
-            self.roles[self._longest(texts)] = SENTENCE, "has the longest sentences"
+        named = self._free(SENTENCES)[:1]
+        if named and (not texts or named[0] in texts):
+            self._take(named)
+        elif len(texts) == 1:
+            self._take(texts, "reads like sentences")
+        elif len(columns) == 1 and not self.cells[columns[0]].are_numbers:
+            self._take(columns, "reads like sentences")
         elif texts:
-            self.doubts.append(Doubt("which column holds the sentences, or which two hold pairs?", tuple(texts)))
+            if longest := self._longest(texts):
+                self._take([longest], "has the longest sentences")
+            else:
+                question = "which column holds the sentences, or which two hold pairs?"
+                self.doubts.append(Doubt(question, tuple(texts)))
 
     def _pair_by_name(self) -> tuple[str, str] | None:
         by_key = self.by_key
-        pairs = (pair for pair in PAIR_COLUMN_NAMES if pair[0] in by_key and pair[1] in by_key)
-        pair = next(pairs, None)
-        # Letters alone are weak names: where their cells are numbers, they are those of measurements.
-        is_weak = pair is not None and len(pair[0]) == 1 and self._are_numbers(by_key[pair[0]])
-        if pair and not is_weak and by_key[pair[0]] != by_key[pair[1]]:
-            return by_key[pair[0]], by_key[pair[1]]
-        with_other = ((key, f"{key}pair") for key in by_key if f"{key}pair" in by_key)
-        return next(((by_key[one], by_key[other]) for one, other in with_other), None)
+        for first, second in PAIR_COLUMN_NAMES:
+            if first in by_key and second in by_key:
+                # Letters alone are weak names: where the cells are numbers, they are names of measurements.
+                is_weak = len(first) == 1 and self.cells[by_key[first]].are_numbers
+                if is_weak or by_key[first] == by_key[second]:
+                    break
+                return by_key[first], by_key[second]
+        for key, column in by_key.items():
+            if other := by_key.get(f"{key}pair"):
+                return column, other
+        return None
 
     def _pair_of_numbers(self) -> tuple[str, str] | None:
         """Columns of sentences whose names differ by 0 and 1, or 1 and 2, alone, in any language."""
-        pairs = []
-        for first, second, third in (("1", "2", "3"), ("0", "1", "2"), ("a", "b", "c")):
-            for key in self.by_key:
+        pairs = set()
+        for first, second, third in ("123", "012", "abc"):
+            for key, column in self.by_key.items():
                 stem = key.removesuffix(first)
-                names = [self.by_key.get(stem + end) for end in (first, second)]
-                is_pair = stem and stem != key and all(names) and stem + third not in self.by_key
-                if is_pair and all(self.cells[str(name)].kind in ("sentences", "empty") for name in names):
-                    pairs.append((str(names[0]), str(names[1])))
-        distinct = list(dict.fromkeys(pairs))
-        return distinct[0] if len(distinct) == 1 else None
+                other = self.by_key.get(stem + second)
+                if stem in ("", key) or other is None or stem + third in self.by_key:
+                    continue
+                if {self.cells[column].kind, self.cells[other].kind} <= {"sentences", "empty"}:
+                    pairs.add((column, other))
+        return pairs.pop() if len(pairs) == 1 else None
 
     def _pair_by_cells(self) -> tuple[str, str] | None:
-        columns = list(self.rows)
-        may_be_texts = {"sentences", "texts", "few values"} if any(self.rows.values()) else {"empty"}
-        are_named = any(is_usual_name(column) or self._has_other_name(column) for column in columns)
-        are_texts = all(self.cells[column].kind in may_be_texts for column in columns)
-        if len(columns) == 2 and not are_named and are_texts and self._are_alike(columns):
+        """The only two columns of a table without usual names, or the only two that read like sentences."""
+        columns = tuple(self.rows)
+        kinds = {"empty"} if self.has_only_names else {"sentences", "texts", "few values"}
+        are_texts = all(self.cells[column].kind in kinds for column in columns)
+        are_named = any(is_usual_name(column) or _has_other_name(column) for column in columns)
+        if len(columns) == 2 and are_texts and not are_named and self._are_alike(*columns):
             return columns[0], columns[1]
         texts = [column for column in self._texts() if normalize_name(column) not in BESIDE_SENTENCES]
-        alike = [pair for pair in combinations(texts, 2) if len({normalize_name(name)[:-1] for name in pair}) == 1]
-        for pair in [texts] if len(texts) == 2 else alike if len(alike) == 1 else []:
-            if self._are_alike(pair):
-                return pair[0], pair[1]
+        pairs = list(combinations(texts, 2))
+        if len(pairs) > 1:
+            # The names of a pair differ in the last letter.
+            pairs = [(a, b) for a, b in pairs if normalize_name(a)[:-1] == normalize_name(b)[:-1]]
+        if len(pairs) == 1 and self._are_alike(*pairs[0]):
+            return pairs[0]
         return None
 
-    def _are_alike(self, columns: Sequence[str]) -> bool:
-        lengths = [self.cells[column].length for column in columns]
+    def _are_alike(self, first: str, second: str) -> bool:
+        lengths = (self.cells[first].length, self.cells[second].length)
         return max(lengths) <= UNLIKE * min(lengths)
 
     def _texts(self) -> list[str]:
-        return [
-            column for column, cells in self.cells.items() if cells.kind == "sentences" and column not in self.roles
-        ]
+        return [column for column, cells in self.cells.items() if cells.kind == "sentences"]
 
     def _longest(self, texts: Sequence[str]) -> str:
         """The column of sentences that are far longer than all others, or the others stand beside it; "" without."""
         own = [name for name in texts if normalize_name(name) not in BESIDE_SENTENCES]
-        first, second, *_ = sorted(texts, key=lambda name: -self.cells[name].length)
         if len(own) == 1:
             return own[0]
+        first, second, *_ = sorted(texts, key=lambda name: -self.cells[name].length)
         return first if self.cells[first].length >= UNLIKE * self.cells[second].length else ""
 
     # ------------------------------------------------------------ the judgement
 
     def _find_judgement(self, sentences_are_named: bool) -> None:
-        """The columns of judgements of pairs; of single sentences the column of their classes."""
+        """Finds the columns of judgements of pairs; of single sentences the column of their classes."""
         roles = {role for role, _ in self.roles.values()}
-        if not {SENTENCE1, SENTENCE2, ANCHOR} & roles:
+        if roles.isdisjoint((SENTENCE1, SENTENCE2, ANCHOR)):
             self._find_classes()
             return
         rest = [column for column in self.rows if column not in self.roles]
-        named = [column for column in self._all_named((*SCORES, *LABELS)) if column in rest]
-        likely = [column for column in self._all_named(JUDGEMENTS) if column in rest and self._is_likely(column)]
         answer = self.by_key.get("answer")
-        if answer in rest and self._values(answer) <= ANSWERS:
-            # Prodigy's label is the question; where there were options, accept holds those that were taken.
-            options = self.by_key.get("accept")
-            self.roles[answer] = (STATUS, "") if options else (LABEL, "")
-            if options:
-                self.roles[options] = self._kind_of_judgement(options), ""
+        if answer in rest and self.cells[answer].texts <= ANSWERS:
+            self._take_answers(answer)
             return
+        named = self._free((*SCORES, *LABELS))
         if not named and (ratings := self._ratings(rest)):
             self.roles |= dict.fromkeys(ratings, (RATING, ""))
             return
-        named = self._without_constant(named, likely) or likely
+        likely = [column for column in self._free(JUDGEMENTS) if self._is_likely(column)]
         if named:
-            self.roles[named[0]] = self._kind_of_judgement(named[0]), ""
+            self._doubt_constant(named, likely)
+        if candidates := named or likely:
+            self.roles[candidates[0]] = (self._kind_of_judgement(candidates[0]), "")
             return
         by_cells = [column for column in rest if self._is_by_cells(column)]
+        possible = [column for column in rest if self._is_possible(column)]
         if len(by_cells) == 1:
             [column] = by_cells
-            self.roles[column] = self._kind_of_judgement(column), self.cells[column].words
+            self.roles[column] = (self._kind_of_judgement(column), self.cells[column].words)
         elif by_cells:
             self.doubts.append(Doubt("which column says how alike the two sentences are?", tuple(by_cells)))
-        elif not sentences_are_named and (possible := [column for column in rest if self._is_possible(column)]):
+        elif possible and not sentences_are_named:
             question = "may one of these columns say which pairs belong together?"
             self.doubts.append(Doubt(question, tuple(possible), is_possible_only=True))
 
     def _find_classes(self) -> None:
-        named = [column for column in self._all_named(LABELS) if column not in self.roles]
+        kinds = ("category", "judging words", "few values")
         rest = [column for column in self.rows if column not in self.roles]
-        classes = [column for column in rest if self.cells[column].kind in ("category", "judging words", "few values")]
-        if column := next(iter(named), None) or (classes[0] if len(classes) == 1 else None):
-            self.roles[column] = LABEL, "" if named else self.cells[column].words
+        classes = [column for column in rest if self.cells[column].kind in kinds]
+        if named := self._free(LABELS):
+            self.roles[named[0]] = (LABEL, "")
+        elif len(classes) == 1:
+            self.roles[classes[0]] = (LABEL, self.cells[classes[0]].words)
 
-    def _without_constant(self, named: list[str], others: list[str]) -> list[str]:
-        """The candidates by name; asks if the first has one value alone and another column has several."""
-        if not named or self.cells[named[0]].values != 1 or len(self.rows[named[0]]) < 2:
-            return named
-        others = [name for name in (*named[1:], *others) if self.cells[name].values > 1 and self._is_likely(name)]
+    def _take_answers(self, answer: str) -> None:
+        """Takes the answers of Prodigy, whose label is the question."""
+        options = self.by_key.get("accept")
+        if options:
+            # Where a task had options, accept holds the chosen ones.
+            self.roles[answer] = (STATUS, "")
+            self.roles[options] = (self._kind_of_judgement(options), "")
+        else:
+            self.roles[answer] = (LABEL, "")
+
+    def _doubt_constant(self, named: Sequence[str], likely: Sequence[str]) -> None:
+        """Asks if the first candidate by name has one value alone and another column has several."""
+        first = named[0]
+        if len(self.cells[first].texts) != 1 or len(self.rows[first]) < 2:
+            return
+        others = [name for name in (*named[1:], *likely) if self._is_likely(name) and len(self.cells[name].texts) > 1]
         if others:
-            question = f"{named[0]} is the same in all rows: which column says how alike the two sentences are?"
-            self.doubts.append(Doubt(question, (*others, named[0])))
-        return named
+            question = f"{first} is the same in all rows: which column says how alike the two sentences are?"
+            self.doubts.append(Doubt(question, (*others, first)))
 
     def _ratings(self, columns: Sequence[str]) -> list[str]:
         """The columns of several raters: names that differ by a number, with numbers or judging words."""
         groups: dict[str, list[str]] = {}
         for column in columns:
-            stem = re.sub(r"(\d+|(?<=[_. -])[a-e])$", "", column.strip().lower())
-            if stem != column.strip().lower() and normalize_name(stem) in RATING_STEMS and self._is_rating(column):
+            name = column.strip().lower()
+            stem = re.sub(r"(\d+|(?<=[_. -])[a-e])$", "", name)
+            are_ratings = self.cells[column].kind in ("judging words", "scores", "numbers", "ids")
+            if are_ratings and stem != name and normalize_name(stem) in RATING_STEMS:
                 groups.setdefault(stem, []).append(column)
         return next((group for group in groups.values() if len(group) > 1), [])
 
-    def _is_rating(self, column: str) -> bool:
-        return self.cells[column].kind in ("judging words", "scores", "numbers", "ids")
-
     def _is_likely(self, column: str) -> bool:
+        """Whether a column with the name of a judgement is one: its cells are judging words or scores."""
         cells = self.cells[column]
-        is_unknown = cells.kind == "empty" and not any(self.rows.values())
-        return cells.kind == "judging words" or (cells.kind == "scores" and cells.values > 1) or is_unknown
+        return self.has_only_names or cells.kind == "judging words" or (cells.kind == "scores" and len(cells.texts) > 1)
 
     def _is_by_cells(self, column: str) -> bool:
-        return self.cells[column].kind != "empty" and self._is_likely(column) and not self._has_other_name(column)
+        return self._is_likely(column) and not self.has_only_names and not _has_other_name(column)
 
     def _is_possible(self, column: str) -> bool:
-        is_few = 2 <= self.cells[column].values <= FEW_VALUES
-        return is_few and self.cells[column].kind in ("category", "few values") and not self._has_other_name(column)
-
-    def _has_other_name(self, column: str) -> bool:
-        names = (*RATER_COLUMNS, *STATUS_COLUMNS, *ID_COLUMNS, *CATEGORIES, *SPLIT_COLUMNS, *BESIDE_SENTENCES)
-        key = normalize_name(column)
-        return key in names or key.endswith(
-            ("id", "count", "length", "tokens", "time", "status", "suggestion", "agent")
-        )
+        cells = self.cells[column]
+        is_few = 2 <= len(cells.texts) <= FEW_VALUES
+        return is_few and cells.kind in ("category", "few values") and not _has_other_name(column)
 
     def _kind_of_judgement(self, column: str) -> str:
-        key = normalize_name(re.split(r"[./]", column)[-1])
-        is_nli = all(name in self.by_key for name in NLI_PAIR)
-        is_number = self.cells[column].kind == "empty" or self._are_numbers(column)
-        return SCORE if key in SCORES or (is_number and key not in LABELS) or (is_number and not is_nli) else LABEL
-
-    def _are_numbers(self, column: str) -> bool:
-        values = self._values(column)
-        return bool(values) and all(parse_number(value) is not None for value in values)
+        key = _last_key(column)
+        cells = self.cells[column]
+        if key in SCORES:
+            return SCORE
+        are_classes = key in LABELS and all(name in self.by_key for name in NLI_PAIR)
+        are_numbers = cells.kind == "empty" or cells.are_numbers
+        return SCORE if are_numbers and not are_classes else LABEL
 
     # ------------------------------------------------------------ the rest
 
     def _find_splits(self) -> None:
         for column, cells in self.cells.items():
-            if cells.kind == "split" and (cells.values > 1 or normalize_name(column) in SPLIT_COLUMNS):
+            if cells.kind == "split" and (len(cells.texts) > 1 or normalize_name(column) in SPLIT_COLUMNS):
                 self.roles.setdefault(column, (SPLIT, cells.words))
 
     def _find_the_rest(self) -> None:
@@ -553,34 +572,41 @@ class _Reader:
             if column in self.roles:
                 continue
             if key in STATUS_COLUMNS or key.endswith("status"):
-                self.roles[column] = STATUS, ""
+                self.roles[column] = (STATUS, "")
             elif key in RATER_COLUMNS and cells.kind != "judging words":
-                self.roles[column] = RATER, ""
+                self.roles[column] = (RATER, "")
             elif key in ID_COLUMNS or cells.kind == "ids":
-                self.roles[column] = ID, cells.words
+                self.roles[column] = (ID, cells.words)
             elif key == "group":
-                self.roles[column] = GROUP, ""
+                self.roles[column] = (GROUP, "")
             elif cells.kind == "category" or key in CATEGORIES:
-                self.roles[column] = CATEGORY, cells.words
+                self.roles[column] = (CATEGORY, cells.words)
 
-    def _named(self, names: Sequence[str]) -> str | None:
-        return next(iter(self._all_named(names)), None)
-
-    def _all_named(self, names: Sequence[str]) -> list[str]:
-        """The columns with one of these names, in their order; each once."""
-        return list(dict.fromkeys(self.by_key[name] for name in names if name in self.by_key))
-
-    def _values(self, column: str) -> set[str]:
-        values = (value for cell in self.rows[column] for value in judgement_of(cell))
-        return {text.strip().lower() for value in values if (text := as_text(value)) is not None}
+    def _free(self, names: Sequence[str]) -> list[str]:
+        """The columns without a role that have one of these names, in the order of the names; each once."""
+        columns = dict.fromkeys(self.by_key[name] for name in names if name in self.by_key)
+        return [column for column in columns if column not in self.roles]
 
 
-def _typed(name: str) -> str:
-    return name.replace(",", "\\,")
+def _last_key(column: str) -> str:
+    """The normalized last part of a dotted name."""
+    return normalize_name(re.split(r"[./]", column)[-1])
+
+
+def _has_other_name(column: str) -> bool:
+    """Whether the name of a column says that it is not a judgement."""
+    key = normalize_name(column)
+    return key in OTHER_NAMES or key.endswith(OTHER_ENDS)
+
+
+def _texts_of(cells: Iterable[Any]) -> list[str]:
+    """The texts of the judgements in some cells, without empty ones."""
+    texts = (as_text(value) for cell in cells for value in judgement_of(cell))
+    return [text for text in texts if text is not None]
 
 
 def _kind_of(texts: Sequence[str], counts: Counter[str]) -> tuple[str, str]:
-    """The kind of a column's cells, and in words why; ``counts`` are those of the texts in lower case."""
+    """The kind of a column's cells, and why in words; ``counts`` counts the texts in lower case."""
     some = ", ".join(f"{text[:40]} {count:,}" for text, count in counts.most_common(4))
     if ALL_SPLITS.issuperset(counts):
         return "split", some
@@ -601,14 +627,17 @@ def _kind_of(texts: Sequence[str], counts: Counter[str]) -> tuple[str, str]:
 def _are_words_of_judgement(words: set[str]) -> bool:
     """Whether words say which pairs are matches: yes and no, accept and reject, 0 and 1, entailment and the like."""
     sides = {side_of(word) for word in words.difference(UNSURE, NLI_LABELS)}
+    if None in sides:
+        return False
     if words & set(NLI_LABELS) - {"neutral"}:
-        return None not in sides
-    return sides == {True, False} or (len(sides) == 1 and None not in sides and not words & {"0", "1"})
+        return True
+    return len(sides) == 2 or (len(sides) == 1 and words.isdisjoint(("0", "1")))
 
 
 def _kind_of_numbers(numbers: Sequence[float]) -> str:
-    low, high = min(numbers), max(numbers)
-    # Consecutive numbers are those of the rows.
+    low = min(numbers)
+    high = max(numbers)
+    # Consecutive numbers are the numbers of rows.
     are_consecutive = len(numbers) > 1 and all(b - a == 1 for a, b in pairwise(numbers))
     is_small = (low >= 0 and high <= 10) or (low >= -1 and high <= 1)
     if is_small and not are_consecutive:
@@ -618,24 +647,33 @@ def _kind_of_numbers(numbers: Sequence[float]) -> str:
 
 
 def _are_sentences(texts: Sequence[str]) -> bool:
+    """Whether texts differ, half of them have several words, and most of their characters are letters."""
     if len(set(texts)) < min(len(texts), 2):
         return False
     in_words = fmean(" " in text or max(text) >= UNSPACED for text in texts)
-    characters = ("".join(text[:200].split()) for text in texts)
-    letters = fmean(fmean(category(character)[0] in "LM" for character in text) for text in characters)
-    return in_words >= 0.5 and letters >= LETTERS
+    return in_words >= 0.5 and fmean(map(_share_of_letters, texts)) >= LETTERS
+
+
+def _share_of_letters(text: str) -> float:
+    """The share of letters, with their marks, in the first characters of a text, spaces aside."""
+    return fmean(category(character)[0] in "LM" for character in "".join(text[:200].split()))
 
 
 def _oddities(names: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> list[str]:
     """Remarks on columns of sentences by their first cells: ids in place of texts, letters that were misread."""
-    cells = {name: [text for cell in rows[name] if (text := as_text(cell)) is not None] for name in names}
     remarks = []
-    if ids := [name for name in names if cells[name] and all(_ID.fullmatch(text.strip()) for text in cells[name])]:
-        remarks.append(f"Numbers or codes alone are in {listed(ids)}: if they are ids, name the columns of texts.")
+    ids = []
     for name in names:
-        if odd := next((text for text in cells[name] if _is_misread(text) or _ENTITY.search(text)), None):
-            what = "letters in a wrong encoding" if _is_misread(odd) else "codes of a web page for letters"
-            remarks.append(f"{name} holds {what}, such as {quoted(odd)}: mend them where the file was written.")
+        texts = [text for cell in rows[name] if (text := as_text(cell)) is not None]
+        if texts and all(_ID.fullmatch(text.strip()) for text in texts):
+            ids.append(name)
+        for text in texts:
+            if _is_misread(text) or _ENTITY.search(text):
+                what = "letters in a wrong encoding" if _is_misread(text) else "codes of a web page for letters"
+                remarks.append(f"{name} holds {what}, such as {quoted(text)}: mend them where the file was written.")
+                break
+    if ids:
+        remarks.insert(0, f"Numbers or codes alone are in {listed(ids)}: if they are ids, name the columns of texts.")
     return remarks
 
 
@@ -645,8 +683,3 @@ def _is_misread(text: str) -> bool:
         return not text.isascii() and text.encode("cp1252").decode() != text
     except UnicodeError:
         return False
-
-
-def requested_columns(text: str | None, reading: TableReading) -> tuple[str, ...]:
-    """The names in ``?columns=``; a whole text that is the name of a column is one."""
-    return split_names(text, tuple(column.name for column in reading.columns))

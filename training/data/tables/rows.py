@@ -21,7 +21,7 @@ from training.errors import InputError
 
 BATCH_ROWS = 8192
 BATCH_CHARACTERS = 16 << 20
-# The first rows, by which a reader judges the columns.
+# The first rows, which show what the columns are.
 HEAD_ROWS = 500
 EMPTY_LINE = "an empty line"
 
@@ -57,8 +57,11 @@ class RowBatch:
 
     def at(self, positions: Sequence[int]) -> RowBatch:
         """The rows at some positions in this batch, which need not be consecutive, without their notes."""
-        rows = {name: [values[at] for at in positions] for name, values in self.rows.items()}
-        return RowBatch(self.first_row, rows, arrow=None if self.arrow is None else self.arrow.take(positions))
+        return RowBatch(
+            self.first_row,
+            rows={name: [values[at] for at in positions] for name, values in self.rows.items()},
+            arrow=None if self.arrow is None else self.arrow.take(positions),
+        )
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class OpenedTable:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the characters are beyond doubt: the file is no text, or is UTF-8 or marked UTF-16 throughout."""
+        """Whether the characters are certain: the file is binary, or is UTF-8 or marked UTF-16 throughout."""
         return True
 
     def fields(self) -> list[Any]:
@@ -103,12 +106,12 @@ class OpenedTable:
         """All rows in order, at most ``size`` at a time (fewer where the cells are very long).
 
         InputError, which names the row, if the file is damaged further down or the disk fails; and at the end, if the
-        file was changed meanwhile.
+        file has changed since it was opened.
         """
         try:
             yield from self._read(size)
         except Exception as error:
-            # Any reader may stumble over a file that is changed under its hands.
+            # A file that changes while it is read may break any reader.
             self._check_version(error)
             if isinstance(error, OSError):
                 raise InputError(f"{self.path.name} cannot be read on: {error.strerror or error}.") from error
@@ -139,7 +142,7 @@ class OpenedTable:
                 faults.update({batch.first_row + at: note for at, note in batch.notes.items() if note != EMPTY_LINE})
             for name in names:
                 cells = batch.rows[name]
-                columns[name].extend(distinct.setdefault(cell, cell) if type(cell) is str else cell for cell in cells)
+                columns[name] += (distinct.setdefault(cell, cell) if type(cell) is str else cell for cell in cells)
         return columns
 
     def _read(self, size: int) -> Iterator[RowBatch]:
@@ -158,7 +161,7 @@ class OpenedTable:
 
 
 def file_version(path: Path) -> tuple[int, int] | None:
-    """The size of a file and the time of its last change, which tell a changed file; None if there is no such file."""
+    """The size of a file and the time of its last change; None if it does not exist. A changed file has another one."""
     try:
         status = path.stat()
     except OSError:
@@ -167,7 +170,7 @@ def file_version(path: Path) -> tuple[int, int] | None:
 
 
 def changed_while_read(name: str) -> str:
-    """The error for a file of which some rows may be of an older version than others, or missing."""
+    """The error for a file that was written while it was read, so that rows may be old or missing."""
     return f"{name} changed while it was read: wait until it is complete, and start again."
 
 
@@ -178,11 +181,13 @@ def from_first(records: Iterator[Record]) -> Iterator[Record]:
 
 def gather(records: Iterator[Record], columns: Sequence[str], size: int, blanks: bool = True) -> Iterator[RowBatch]:
     """Batches of at most ``size`` rows. With ``blanks``, an empty record between two others is a row of its own."""
-    width, first_row = len(columns), 1
+    width = len(columns)
+    first_row = 1
     empty_row: Record = ((None,) * width, EMPTY_LINE, 0)
     values: list[Sequence[Any]] = []
     notes: dict[int, str] = {}
-    weight = empty_rows = 0
+    weight = 0
+    empty_rows = 0
 
     def batch() -> RowBatch:
         by_column = map(list, zip(*values, strict=True))
@@ -192,15 +197,19 @@ def gather(records: Iterator[Record], columns: Sequence[str], size: int, blanks:
         if not fields:
             empty_rows += blanks
             continue
-        record = (fields, fault, length) if len(fields) == width else (*_fit(fields, fault, width), length)
-        for row, note, characters in chain(repeat(empty_row, empty_rows), [record]):
+        if len(fields) != width:
+            fields, fault = _fit(fields, fault, width)
+        for row, note, characters in chain(repeat(empty_row, empty_rows), [(fields, fault, length)]):
             if note:
                 notes[len(values)] = note
             values.append(row)
             weight += characters
             if len(values) >= size or weight >= BATCH_CHARACTERS:
                 yield batch()
-                first_row, values, notes, weight = first_row + len(values), [], {}, 0
+                first_row += len(values)
+                values = []
+                notes = {}
+                weight = 0
         empty_rows = 0
     if values:
         yield batch()
@@ -208,10 +217,11 @@ def gather(records: Iterator[Record], columns: Sequence[str], size: int, blanks:
 
 def _fit(record: Sequence[Any], note: str | None, width: int) -> tuple[Sequence[Any], str | None]:
     """A row made ``width`` long, and a note that holds the surplus, if that is more than separators at the end."""
-    if len(record) > width and not any(record[width:]):
+    surplus = record[width:]
+    if surplus and not any(surplus):
         return record[:width], note
     problem = f"{len(record)} field{'s' * (len(record) > 1)} where the header has {width}"
-    if len(record) > width:
-        problem += "; beyond the header: " + " | ".join(map(str, record[width:]))
-    fitted = [*record[:width], *(None for _ in range(width - len(record)))]
-    return fitted, "; ".join(filter(None, (note, problem)))
+    if surplus:
+        problem += f"; beyond the header: {' | '.join(map(str, surplus))}"
+    missing = [None] * (width - len(record))
+    return [*record[:width], *missing], f"{note}; {problem}" if note else problem

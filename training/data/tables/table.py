@@ -89,8 +89,9 @@ def open_table(
 ) -> OpenedTable:
     """Opens a user's file. InputError if there is none, it is damaged, of another format, or has no such sheet or rows.
 
-    ``encoding`` is that of a text file, such as windows-1251; None to find out. ``sheet`` of a workbook is None for the
-    first that holds pairs of sentences. ``lines``: a .txt file has a sentence a line, commas and all, not columns.
+    ``encoding`` is the encoding of a text file, such as windows-1251; None to find out. ``sheet`` names a sheet of a
+    workbook; None for the one with the most sentences in a row. ``lines``: a .txt file has a sentence a line, commas
+    and all, not columns.
     """
     path = Path(path)
     version = file_version(path)
@@ -128,23 +129,26 @@ def _format(path: Path) -> Format:
     """The format of a file by its first bytes, then by its name. InputError if it is none of `FORMATS`."""
     with path.open("rb") as file:
         head = file.read(4096)
-    if foreign := next((words for beginning, words in FOREIGN.items() if head.startswith(beginning)), None):
-        raise ForeignFileError(f"{path.name} is {foreign}.")
+    for beginning, words in FOREIGN.items():
+        if head.startswith(beginning):
+            raise ForeignFileError(f"{path.name} is {words}.")
     if head[257:262] == b"ustar":
         raise ForeignFileError(f"{path.name} is a tar archive: unpack it first.")
     start = head.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n\0")
     for file_format in FORMATS:
         if start.startswith(file_format.beginnings):
             return file_format
-    by_name = next((file_format for file_format in FORMATS if path.suffix.lower() in file_format.suffixes), FORMATS[0])
+    suffix = path.suffix.lower()
+    by_name = next((file_format for file_format in FORMATS if suffix in file_format.suffixes), FORMATS[0])
     if by_name.is_binary and head:
-        raise ForeignFileError(f"{path.name} is named {path.suffix.lower()}, but it is not one.")
+        raise ForeignFileError(f"{path.name} is named {suffix}, but it is not one.")
     return FORMATS[0] if by_name.is_binary else by_name
 
 
 def _unpacked(path: Path, folder: Path) -> Path:
     """Unpacks a gzip file into a folder, piece by piece. InputError if it is damaged or beyond `MOST_UNPACKED`."""
-    size, unpacked = 0, folder / path.stem
+    size = 0
+    unpacked = folder / path.stem
     try:
         with gzip.open(path) as packed, unpacked.open("wb") as file:
             while piece := packed.read(1 << 20):

@@ -27,7 +27,7 @@ CHUNK = 1 << 20
 HEAD = 1 << 16
 # No table of sentences has a longer row, in bytes, and reading it would fill the memory.
 LONGEST_LINE = 16 << 20
-# UTF-32 comes first, because its mark begins with that of UTF-16.
+# UTF-32 comes first, because its mark begins with the mark of UTF-16.
 BYTE_ORDER_MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -40,7 +40,7 @@ WITHOUT_MARK = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}
 CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 # The share of control bytes in a text. Random bytes hold 0.11, and some programs leave zero bytes in text.
 MOST_CONTROL = 0.1
-# The most bytes of lines that are not ASCII by which an encoding is guessed.
+# An encoding is guessed by this many bytes of lines that are not ASCII.
 SAMPLE = 1 << 17
 # The lines that a remark on a guess quotes.
 QUOTED_LINES = 3
@@ -51,7 +51,7 @@ class UnknownEncodingError(InputError):
 
 
 class ForeignFileError(InputError):
-    """A file is no table, but something else; `open_table` adds the formats that can be read."""
+    """A file is something else than a table; `open_table` adds the formats that can be read."""
 
 
 @dataclass(frozen=True)
@@ -139,14 +139,19 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
         needed = "one line" if path.suffix.lower() == ".txt" else "a header and one row"
         raise InputError(f"{path.name} is empty: it needs at least {needed}.")
     # ISO-2022-JP is ASCII to every other test, and European text in UTF-16 has a zero in every second byte.
-    even, odd = head[0::2].count(0), head[1::2].count(0)
+    even = head[0::2].count(0)
+    odd = head[1::2].count(0)
     is_utf16 = max(even, odd) > 0.2 * len(head) and min(even, odd) < 0.1 * max(even, odd)
-    utf16 = ("utf-16-le" if odd > even else "utf-16-be") if is_utf16 else None
-    unmarked = "iso2022_jp" if b"\x1b$B" in head else utf16
+    unmarked = None
+    if b"\x1b$B" in head:
+        unmarked = "iso2022_jp"
+    elif is_utf16:
+        unmarked = "utf-16-le" if odd > even else "utf-16-be"
     announced = next((name for mark, name in BYTE_ORDER_MARKS.items() if head.startswith(mark)), unmarked)
     if encoding:
         named = named_encoding(encoding)
-        announced = announced if announced and named.startswith(announced) else named
+        if not announced or not named.startswith(announced):
+            announced = named
     control = 0.0 if announced else len(CONTROL.findall(head)) / len(head)
     if control > MOST_CONTROL:
         raise ForeignFileError(f"{path.name} is not a text file.")
@@ -165,22 +170,29 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
 
 def suspicion(lines: Iterable[str], notes: dict[str, str]) -> str | None:
     """The notes on a row whose characters are in its ``lines``; None if there are none."""
-    return "; ".join([note for character, note in notes.items() if any(character in line for line in lines)]) or None
+    text = "".join(lines)
+    return "; ".join(note for character, note in notes.items() if character in text) or None
 
 
 def _read_through(path: Path, encoding: str) -> tuple[TextFile, int | None]:
     """The file by all its bytes, and near which byte it breaks the encoding, or None. InputError for a huge line."""
     decoder = codecs.getincrementaldecoder(encoding)()
-    newlines = returns = nul = since_line_end = position = 0
+    newlines = 0
+    returns = 0
+    since_line_end = 0
+    position = 0
+    has_nul = False
     broken_at = None
     with path.open("rb") as file:
         # An empty piece at the end tells the decoder that no byte is missing.
         for chunk in chain(iter(partial(file.read, CHUNK), b""), [b""]):
             newlines += chunk.count(b"\n")
             returns += chunk.count(b"\r")
-            nul += chunk.count(b"\0")
+            has_nul = has_nul or b"\0" in chunk
             last = max(chunk.rfind(b"\n"), chunk.rfind(b"\r"))
-            since_line_end = len(chunk) - last - 1 if last >= 0 else since_line_end + len(chunk)
+            since_line_end += len(chunk)
+            if last >= 0:
+                since_line_end = len(chunk) - last - 1
             if since_line_end > LONGEST_LINE:
                 raise InputError(
                     f"{path.name}, line {max(newlines, returns) + 1:,}, is longer than {LONGEST_LINE >> 20} MB: "
@@ -192,8 +204,12 @@ def _read_through(path: Path, encoding: str) -> tuple[TextFile, int | None]:
                 except UnicodeError as error:
                     broken_at = position + getattr(error, "start", 0)
             position += len(chunk)
-    has_nul = nul > 0 and not encoding.startswith(("utf-16", "utf-32"))
-    return TextFile(path, encoding, (newlines or returns) + (since_line_end > 0), has_nul=has_nul), broken_at
+    lines = newlines or returns
+    if since_line_end:
+        lines += 1
+    # In UTF-16 and UTF-32 every ASCII character has zero bytes.
+    has_nul = has_nul and not encoding.startswith(("utf-16", "utf-32"))
+    return TextFile(path, encoding, lines, has_nul=has_nul), broken_at
 
 
 def _guessed(text: TextFile) -> TextFile:
@@ -215,7 +231,8 @@ def _guessed(text: TextFile) -> TextFile:
                 break
     if text.encoding == "utf-8-sig" or good >= len(bad):
         return replace(text, damaged=True)
-    if (encoding := guess_encoding(b"".join(bad))) is None:
+    encoding = guess_encoding(b"".join(bad))
+    if encoding is None:
         raise UnknownEncodingError(
             f"{text.path.name} is not UTF-8, and no other encoding fits it. Name its encoding (--encoding), such as "
             "windows-1252, windows-1251, shift_jis, gb18030, big5 or euc_kr; or save it as UTF-8."
@@ -226,11 +243,15 @@ def _guessed(text: TextFile) -> TextFile:
 
 def guess_encoding(sample: bytes) -> str | None:
     """The encoding of lines that are not valid UTF-8, as charset-normalizer guesses it; None if none fits."""
-    from charset_normalizer import from_bytes
+    from charset_normalizer import CharsetMatch, from_bytes
 
     matches = from_bytes(sample, cp_isolation=GUESSED, enable_fallback=False)
-    # In short texts encodings of Latin letters are equally likely; the first in the list is the most usual.
-    best = min(matches, key=lambda match: (match.chaos, -match.coherence, GUESSED.index(match.encoding)), default=None)
+
+    def rank(match: CharsetMatch) -> tuple[float, float, int]:
+        # In short texts encodings of Latin letters are equally likely; the first in the list is the most usual.
+        return match.chaos, -match.coherence, GUESSED.index(match.encoding)
+
+    best = min(matches, key=rank, default=None)
     return best.encoding if best else None
 
 

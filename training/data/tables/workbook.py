@@ -1,5 +1,6 @@
-"""A workbook of Excel or LibreOffice as a table: the rows of one visible sheet, the one with the most sentences in
-a row, and of these the longest, unless it is named.
+"""A workbook of Excel or LibreOffice as a table: the rows of one visible sheet.
+
+Unless the user names a sheet, it is the one with the most sentences in a row, and the longest of several.
 
 Cells have types and columns have none, so all values become text, as in a CSV file: 4.2 is "4.2", TRUE is "TRUE", and a
 date is as in ISO 8601. A formula gives the value that was stored with it; without one, it is empty, as errors are.
@@ -25,7 +26,7 @@ from training.data.tables.rows import HEAD_ROWS, OpenedTable, Record, RowBatch, 
 from training.data.tables.text import ForeignFileError
 from training.errors import InputError
 
-# Other archives, by a part of theirs.
+# Other formats that are zip archives, by a member that they always contain.
 OTHER_KINDS = {
     "word/document.xml": "a Word document: save its table as CSV",
     "Index/Document.iwa": "a file of Apple Numbers: export it as CSV",
@@ -61,9 +62,9 @@ class WorkbookTable(OpenedTable):
 
 
 def open_workbook(path: Path, encoding: str | None = None, sheet: str | None = None) -> WorkbookTable:
-    """Opens a workbook. ``sheet`` names a sheet; None for that with the most sentences a row and rows.
+    """Opens a workbook. ``sheet`` names a sheet; None for the one with the most sentences a row, then the most rows.
 
-    InputError if the file is no workbook or a damaged one, its sheets are empty, or it has no such sheet.
+    InputError if the file is not a workbook or is damaged, its sheets are empty, or it lacks the named sheet.
     """
     _check_archive(path)
     heads: dict[str, list[Record]] = {}
@@ -103,10 +104,12 @@ def _usable(path: Path, head: list[Record], height: int) -> tuple[int, int]:
     try:
         columns, header, _ = _header(path, head)
     except InputError:
-        # It has far too many columns.
+        # The sheet has far too many columns.
         return 0, 0
-    rows = next(gather(iter(head[header:]), columns, HEAD_ROWS), RowBatch(1, {name: [] for name in columns})).rows
-    return min(2, len(TableReading.of(path.name, rows).sentences)), height
+    no_rows = RowBatch(1, {name: [] for name in columns})
+    batch = next(gather(iter(head[header:]), columns, HEAD_ROWS), no_rows)
+    sentences = TableReading.of(path.name, batch.rows).sentences
+    return min(2, len(sentences)), height
 
 
 def _record(cells: list[str | None]) -> Record:

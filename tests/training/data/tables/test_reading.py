@@ -2,7 +2,7 @@
 
 import pytest
 
-from training.data.tables.reading import SENTENCE1, SENTENCE2, TableReading
+from training.data.tables.reading import TableReading
 from training.errors import InputError
 
 QUESTIONS = [f"How do I change the name of account {n}?" for n in range(12)]
@@ -59,7 +59,7 @@ def test_sentences_are_read_by_their_names_or_because_they_are_letters_in_severa
 )
 def test_the_judgement_of_pairs_is_the_one_column_that_can_be_one(more, judgement):
     reading = read(PAIR | more)
-    assert (reading.judgement, reading.doubts) == (judgement, ())
+    assert (reading.target, reading.doubts) == (judgement, ())
 
 
 def test_the_evidence_is_said_where_the_cells_decide_and_not_where_a_name_does():
@@ -90,9 +90,9 @@ def test_several_candidates_and_contradictions_are_asked_with_their_cells_and_wh
     assert says in question
     first = reading.doubts[0].candidates[0]
     assert f"Type --columns sentence1,sentence2,{first}, or sentence1,sentence2,- for none" in question
-    assert read(PAIR | more, "sentence1", "sentence2", first).judgement == first
+    assert read(PAIR | more, "sentence1", "sentence2", first).target == first
     none = read(PAIR | more, "sentence1", "sentence2", "-")
-    assert (none.judgement, none.doubts) == (None, ())
+    assert (none.target, none.doubts) == (None, ())
 
 
 def test_words_that_nobody_knows_matter_to_those_alone_who_take_all_pairs_for_positives():
@@ -119,12 +119,9 @@ def test_columns_beside_the_sentences_have_roles_too():
     assert roles == ["sentence1", "sentence2", "id", "rater", "split", "status", "category", "score"]
 
 
-def test_a_user_may_change_every_role():
-    reading = read(PAIR | {"first": ["1", "0"] * 6, "second": ["0", "1"] * 6})
-    changed = reading.with_roles({"sentence1": SENTENCE2, "sentence2": SENTENCE1, "second": "label"})
-    assert (changed.sentences, changed.judgement, changed.doubts) == (("sentence2", "sentence1"), "second", ())
-    with pytest.raises(InputError, match="no role 'king'"):
-        reading.with_roles({"first": "king"})
+def test_a_negative_may_be_named_beside_a_column_of_splits():
+    reading = read(PAIR | {"other": ANSWERS[::-1], "part": ["train", "test"] * 6}, "sentence1", "sentence2", "other")
+    assert [column.role for column in reading.columns] == ["anchor", "positive", "negative", "split"]
 
 
 def test_several_texts_without_names_are_asked():

@@ -305,7 +305,7 @@ class TestPickColumns:
         assert found == PairColumns("anchor", "positive", negative="negative")
         table = table_with(tmp_path, "s1", "s2", "mine", "yours", "rank", "score")
         assert table.reading.with_columns(["yours", "MINE"]).pair() == PairColumns("yours", "mine", score="score")
-        assert table.reading.with_columns(["yours", "mine", "rank"]).judgement == "rank"
+        assert table.reading.with_columns(["yours", "mine", "rank"]).target == "rank"
         with pytest.raises(InputError, match="foo, bar, baz, but two with sentences are needed: call them sen"):
             table_with(tmp_path, "foo", "bar", "baz").reading.pair()
 
