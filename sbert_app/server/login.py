@@ -119,8 +119,8 @@ def router(account: Account, root_path: str = "") -> APIRouter:
     @routes.post("/login")
     async def login(request: Request) -> Response:
         is_browser, visitor = "text/html" in request.headers.get("accept", ""), visitor_of(request)
-        # An attempt counts before it is judged, as others may come meanwhile. One that is refused during a delay is not
-        # compared and does not extend it.
+        # An attempt is counted before the password is checked, because others may arrive meanwhile. One that is refused
+        # during a delay is not checked and does not extend the delay.
         if (wait := attempts.take(visitor)) > 0:
             seconds = max(1, round(wait))
             sentence = f"too many wrong passwords; try again in {seconds} s"

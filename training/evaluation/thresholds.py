@@ -10,8 +10,8 @@ shown to have this precision, and not in the sample alone (`MatchScores.choose`)
 
 A threshold for a precision is tested, so that it is chosen and measured on all pairs. That of the best F1 is chosen on
 one half of the pairs, and its precision, recall and F1 are those of the other, with the same share of matches. Where no
-threshold passes the test of a precision, a second choice is the one that reached it on that half. Average precision
-needs no threshold; it is that of all pairs. Equal scores are on the same side of every threshold
+threshold passes the test of a precision, a second choice is the one that reached it on that half, without a guarantee.
+Average precision needs no threshold and is computed on all pairs. Equal scores are on the same side of every threshold
 (`training.evaluation.metrics`).
 
 Intervals are 95% percentile bootstrap intervals; Wilson's where a precision or recall is 0 or 1, as resamples cannot
@@ -245,7 +245,7 @@ def choose_threshold(
     Args:
         scores: (N,), larger = more similar.
         labels: (N,), 1 for pairs that belong together, 0 for others.
-        precision: above 0, below 1; that of all pairs of this kind. The share in this sample is higher.
+        precision: above 0, below 1. It holds for all pairs of this kind; the precision on this sample is higher.
         was: scores (N,) of the model before, and its threshold. The result is then the lowest threshold with the
             precision that this one has on these pairs, which is not tested.
     """

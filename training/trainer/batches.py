@@ -141,8 +141,9 @@ class TokenizedBatches:
 class MixedBatches:
     """The batches of a run: each is of one of its parts, in an order that is a function of (seed, epoch).
 
-    By size an epoch has all batches of all parts, shuffled (`ProportionalBatchSampler` of sentence-transformers). In
-    turn it has as many of each as the smallest part has (`RoundRobinBatchSampler`), and the next epoch goes on there.
+    With ``proportional`` an epoch has all batches of all parts, shuffled (`ProportionalBatchSampler` of
+    sentence-transformers). With ``round-robin`` it has the same number of batches of every part, as many as the smallest
+    one has (`RoundRobinBatchSampler`), and the next epoch continues where the larger parts stopped.
     """
 
     def __init__(self, parts: Sequence[TokenizedBatches], config: RunConfig) -> None:

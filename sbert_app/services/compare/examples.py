@@ -17,7 +17,7 @@ class ExamplePair(NamedTuple):
     """Two sentences that teach something.
 
     Attributes:
-        expected: the bounds within which the definitions of the scale place the pair.
+        expected: the range of scores that the definitions of the scale allow for the pair.
         gold: the score of the annotators, for a pair of STSb dev.
     """
 
@@ -58,7 +58,7 @@ def random_stsb_pair(home: Path) -> ExamplePair:
 def error_of_model(score: float, gold: float | None, expected: tuple[float, float] | None) -> str:
     """A sentence on a score, on the gold scale, that is a point or more off the annotators'; "" for a good score.
 
-    Without a gold score the bounds by the definitions of the scale count.
+    Without a gold score, it has to be in the range that the definitions of the scale allow.
     """
     if gold is not None:
         is_wrong = abs(score - gold) >= 1

@@ -1,7 +1,7 @@
 """Texts about which a model says nothing: it knows none of their tokens, or gives no numbers for them.
 
 Such are emoji, or the letters of a language that the model was not made for: all of their tokens are one, the unknown
-one, so that any two of them are similar. They are noted, and by default they are no match and no duplicate.
+one, so that any two of them are similar. A note marks them, and by default they are neither matches nor duplicates.
 """
 
 from collections.abc import Sequence

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
-# No text: white space and characters that cannot be seen, missing values of databases, the errors of a spreadsheet.
+# Cells that count as empty: white space, invisible characters, missing values of databases, errors of a spreadsheet.
 UNSEEN = (
     r"\s\x00-\x20\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     r"\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
