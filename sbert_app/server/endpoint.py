@@ -43,7 +43,7 @@ Name = Annotated[str, Field(max_length=LONGEST_NAME)]
 
 
 class Body(BaseModel):
-    """The body of a request. null means the default of a field; an unknown field is rejected, and the error names it."""
+    """The body of a request. null means the default of a field; an error names each field that is not known."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 

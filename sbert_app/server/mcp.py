@@ -10,7 +10,7 @@ from typing import Any
 
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.types import CallToolResult, TextContent, Tool
+from mcp.types import CallToolResult, TextContent, Tool, ToolAnnotations
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
@@ -26,6 +26,8 @@ from training.errors import UserFacingError, summary_of
 MCP = "/gradio_api/mcp"
 # So many connections of one address may be open, as streams are held.
 MOST_CONNECTIONS = 32
+# The tools that change something; a stopped run can be resumed.
+CHANGING = ("start_run", "stop_run")
 
 
 def _mistake(sentence: str) -> CallToolResult:
@@ -45,7 +47,12 @@ class McpServer:
         @server.list_tools()
         async def list_tools() -> list[Tool]:
             return [
-                Tool(name=name, description=endpoint.description, inputSchema=endpoint.body.model_json_schema())
+                Tool(
+                    name=name,
+                    description=endpoint.description,
+                    inputSchema=endpoint.body.model_json_schema(),
+                    annotations=ToolAnnotations(readOnlyHint=name not in CHANGING, destructiveHint=False),
+                )
                 for name, endpoint in ENDPOINTS.items()
             ]
 

@@ -428,14 +428,17 @@ class Opener(NamedTuple):
     claims: Callable[[ModelName, ModelFolder | None], Any]  # truthy if it does
     type: type[Model] = Model  # or VectorModel: what can be known before the import
 
+    @property
+    def model_class(self) -> type[Model]:
+        """The class of its models, imported now."""
+        if not isinstance(self.place, str):
+            return self.place
+        module, _, class_name = self.place.partition(":")
+        return getattr(import_module(f"training.models.{module}"), class_name)
+
     def open(self, name: ModelName, **options: Any) -> Model:
         """Open a model by the class method ``load``, which takes its folder, dtype, device and home."""
-        if isinstance(self.place, str):
-            module, _, class_name = self.place.partition(":")
-            model_class: type[Model] = getattr(import_module(f"training.models.{module}"), class_name)
-        else:
-            model_class = self.place
-        return model_class.load(name, **options)
+        return self.model_class.load(name, **options)
 
 
 def _is_word_vectors(name: ModelName) -> bool:

@@ -142,8 +142,8 @@ class MixedBatches:
     """The batches of a run: each is of one of its parts, in an order that is a function of (seed, epoch).
 
     With ``proportional`` an epoch has all batches of all parts, shuffled (`ProportionalBatchSampler` of
-    sentence-transformers). With ``round-robin`` it has the same number of batches of every part, as many as the smallest
-    one has (`RoundRobinBatchSampler`), and the next epoch continues where the larger parts stopped.
+    sentence-transformers). With ``round-robin`` it has the same number of batches of every part, as many as the
+    smallest one has (`RoundRobinBatchSampler`), and the next epoch continues where the larger parts stopped.
     """
 
     def __init__(self, parts: Sequence[TokenizedBatches], config: RunConfig) -> None:
