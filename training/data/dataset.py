@@ -469,7 +469,11 @@ def _by_column(row: Mapping[str, Any] | Sequence[Any] | str, number: int) -> dic
     """The cells of a row by column. InputError if the row has none of the forms that `Dataset.from_list` lists."""
     if isinstance(row, Mapping):
         return {str(column): cell for column, cell in row.items()}
-    cells = (row,) if isinstance(row, str) else tuple(row) if isinstance(row, Iterable) else ()
+    if not isinstance(row, Iterable):
+        raise InputError(
+            f"row {number} is a {type(row).__name__}; a row is a dictionary, a pair, or a pair and its score"
+        )
+    cells = (row,) if isinstance(row, str) else tuple(row)
     names: dict[int, tuple[str, ...]] = {1: FORMS[2], 2: FORMS[1]}
     names[3] = FORMS[0] if isinstance([None, *cells][-1], str) else (*FORMS[1], "score")
     if len(cells) not in names:

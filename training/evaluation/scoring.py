@@ -192,10 +192,13 @@ def evaluate(
     watch: dict[str, Any] = {"on_progress": on_progress, "should_stop": should_stop}
     data = str(data) if isinstance(data, Path) else data
     encoder = open_model(encoder, home=home) if isinstance(encoder, Path | str) else encoder
+    if not isinstance(encoder, Model | Retriever):
+        raise InputError(
+            "evaluate takes a model (a name, a folder, or what open_model returns) and then data; its first argument "
+            f"is a {type(encoder).__name__}"
+        )
     if isinstance(data, RetrievalData) or (isinstance(data, str) and DataName.parse(data).is_retrieval):
         return evaluate_retrieval(encoder, data, home, relevant_from=relevant_from, **watch).to_dict()
-    if not isinstance(encoder, Model | Retriever):
-        raise InputError(f"evaluate takes a model and then data; its first argument is a {type(encoder).__name__}")
     if not isinstance(encoder, Model):
         raise InputError("a retriever ranks documents for queries; on other data evaluate what open_model returns")
     if isinstance(data, str):

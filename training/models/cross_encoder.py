@@ -3,7 +3,7 @@
 More accurate than a bi-encoder, because the words of each sentence attend to those of the other, and far slower for
 many sentences, because each pair is a pass of its own: 10,000 sentences make 49,995,000 pairs.
 
-Three kinds of names:
+Four kinds of names:
 - ``minilm-stsb``, the default, ships as an adapter (a few MB) of the default encoder's weights;
 - ``mpnet-stsb``, more accurate, is an adapter of all-mpnet-base-v2, which is fetched on demand;
 - any Hub id or folder of a sequence-classification model with one output, such as
