@@ -471,7 +471,7 @@ def _by_column(row: Mapping[str, Any] | Sequence[Any] | str, number: int) -> dic
         return {str(column): cell for column, cell in row.items()}
     if not isinstance(row, Iterable):
         raise InputError(
-            f"row {number} is a {type(row).__name__}; a row is a dictionary, a pair, or a pair and its score"
+            f"row {number} is of type {type(row).__name__}; a row is a dictionary, a pair, or a pair and its score"
         )
     cells = (row,) if isinstance(row, str) else tuple(row)
     names: dict[int, tuple[str, ...]] = {1: FORMS[2], 2: FORMS[1]}
