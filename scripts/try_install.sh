@@ -8,7 +8,7 @@
 # On a bare Debian 12, as root and with debootstrap:
 #   debootstrap --include=ca-certificates,curl,git,make,python3-venv bookworm /tmp/debian
 #   git clone . /tmp/debian/root/clone && chroot /tmp/debian sh /root/clone/scripts/try_install.sh setup
-set -eum
+set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 empty=$(mktemp -d)
 server=
@@ -22,7 +22,7 @@ alone() {
         ${PIP_EXTRA_INDEX_URL:+PIP_EXTRA_INDEX_URL="$PIP_EXTRA_INDEX_URL"} ${PIP_INDEX_URL:+PIP_INDEX_URL="$PIP_INDEX_URL"} \
         ${HTTPS_PROXY:+HTTPS_PROXY="$HTTPS_PROXY"} "$@"
 }
-# With `set -m` each background job is a process group of its own, so that the app ends with the make that started it.
+# setsid makes a process group, so that the app ends with the make that started it.
 stop() {
     test -z "$server" || kill -- "-$server" || true
     wait || true
@@ -43,7 +43,7 @@ answers() {
 
 echo "== make app"
 port=7871
-alone make app &
+alone setsid make app &
 server=$!
 answers
 stop
@@ -58,7 +58,7 @@ port=7872
 rm -rf .venv
 alone python3 -m venv .venv
 alone .venv/bin/pip install --quiet --constraint requirements.lock ".[app]"
-alone .venv/bin/sbert-lab serve &
+alone setsid .venv/bin/sbert-lab serve &
 server=$!
 answers
 stop
