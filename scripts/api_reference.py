@@ -58,9 +58,9 @@ def _parts(name: str) -> list[str]:
         return [f"## {name}\n", _described(name, value)]
     parts = [f"## {name}\n", f"{_summary(value)}\n"]
     methods = [] if issubclass(value, Exception) else _methods(value)
-    if inspect.isfunction(value.__init__) and value.__init__.__doc__:
-        # A model's constructor takes what `load` takes; its further arguments are for the rest of the package.
-        is_model = "load" in methods
+    # A model's constructor takes what `load` takes; its further arguments are for the rest of the package.
+    is_model = "load" in methods
+    if is_model or (inspect.isfunction(value.__init__) and value.__init__.__doc__):
         constructor = getattr(value, "load" if is_model else "__init__")
         parts.append(_described(name, constructor))
         methods = [method for method in methods if method != "load"]

@@ -1,47 +1,65 @@
 #!/bin/sh
-# The README's commands as a stranger types them: sh scripts/try_install.sh [test]
+# The README's commands as a stranger types them: sh scripts/try_install.sh [TARGET]
 #
-# In a fresh clone, with the system's own Python, an empty home and no environment: `make app`, the same without make, and
-# with the argument `test` also `make test`. Prints what answers. Needs a network, 10 GB of disk, and half an hour for test.
+# In a fresh clone, with the system's own Python, an empty home and no environment: `make app`, then `make TARGET` if there
+# is one (`test`, or `setup`, which installs what `test` needs), then the same without make. Prints what the app answers.
+# Needs a network and 10 GB of disk.
+#
+# On a bare Debian 12, as root and with debootstrap:
+#   debootstrap --include=ca-certificates,curl,git,make,python3-venv bookworm /tmp/debian
+#   git clone . /tmp/debian/root/clone && chroot /tmp/debian sh /root/clone/scripts/try_install.sh setup
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 empty=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$empty"' EXIT
+server=
+trap 'stop; rm -rf "$empty"' EXIT
 git clone --quiet "$root" "$empty/sbert-lab"
 cd "$empty/sbert-lab"
-# Neither settings of this shell nor a Python of pyenv or conda: what Debian's packages bring, and the proxies.
+mkdir "$empty/home"
+# Neither settings of this shell nor a Python of pyenv or conda: what the system's packages bring, and the network's settings.
 alone() {
     env -i HOME="$empty/home" PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin SBERT_PORT="$port" \
         ${PIP_EXTRA_INDEX_URL:+PIP_EXTRA_INDEX_URL="$PIP_EXTRA_INDEX_URL"} ${PIP_INDEX_URL:+PIP_INDEX_URL="$PIP_INDEX_URL"} \
         ${HTTPS_PROXY:+HTTPS_PROXY="$HTTPS_PROXY"} "$@"
 }
+# setsid makes a process group, so that the app ends with the make that started it.
+stop() {
+    test -z "$server" || kill -- "-$server" || true
+    wait || true
+    server=
+}
 answers() {
-    for _ in $(seq 1200); do
+    for _ in $(seq 1800); do
         if curl --silent --fail "http://127.0.0.1:$port/health"; then
-            echo && return 0
+            curl --silent --fail "http://127.0.0.1:$port/" | grep --only-matching "<title>.*</title>"
+            return
         fi
+        kill -0 "$server" 2>/dev/null || break
         sleep 1
     done
-    echo "no answer on port $port" && return 1
+    echo "no answer on port $port"
+    return 1
 }
-mkdir "$empty/home"
-port=7871
-alone make app &
-answers
-pkill -f "$empty/sbert-lab/.venv" || kill $!
-wait || true
 
+echo "== make app"
+port=7871
+alone setsid make app &
+server=$!
+answers
+stop
+
+if [ -n "${1:-}" ]; then
+    echo "== make $1"
+    alone make "$1"
+fi
+
+echo "== without make"
 port=7872
 rm -rf .venv
 alone python3 -m venv .venv
 alone .venv/bin/pip install --quiet --constraint requirements.lock ".[app]"
-alone .venv/bin/sbert-lab serve &
+alone setsid .venv/bin/sbert-lab serve &
+server=$!
 answers
-pkill -f "$empty/sbert-lab/.venv" || kill $!
-wait || true
-
-if [ "${1:-}" = test ]; then
-    rm -rf .venv
-    alone make test PYTHON=python3
-fi
+stop
 echo "the README's commands work"

@@ -115,15 +115,6 @@ def cluster() -> list[str]:
     ]
 
 
-def eight_servers() -> list[str]:
-    """The efficiency of Ray on eight servers, from the two that are measured."""
-    found = result("cluster")
-    nodes = round(found["weak_scaling"][-1]["efficiency"], 2)
-    seconds = {row["engine"]: row["seconds"] for row in found["overhead"] if row["model"] == "all-MiniLM-L6-v2"}
-    share = round(seconds["local"] / seconds["ray"], 2)
-    return [f"efficiency of {nodes * share:.2f} ({nodes} of eight nodes, times {share} of Ray)"]
-
-
 def users() -> list[str]:
     found = {(row["users"], row["training"]): row for row in result("users")["rows"]}
     one, many, training = found[1, False], found[32, False], found[32, True]
@@ -338,7 +329,6 @@ QUOTES = [
     ("docs/explore.md", corpus),
     ("docs/lesson-plan.md", class_of_32),
     ("docs/models.md", built_in),
-    ("docs/scale.md", eight_servers),
     ("assets/raw-bert-mini/README.md", raw_card),
     ("assets/lessons/1.json", lesson),
 ]

@@ -110,7 +110,7 @@ def data(
     *,
     file: options.PairFileOptions,
     model: Annotated[
-        str | None, Option("--model", "-m", metavar="NAME", help="Look for text that this model cannot read, too.")
+        str | None, Option("--model", metavar="NAME", help="Look for text that this model cannot read, too.")
     ] = None,
     against: Annotated[
         str | None, Option(metavar="DATA", help="Look for the rows of this evaluation data, too.")

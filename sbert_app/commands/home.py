@@ -46,7 +46,10 @@ def default(context: typer.Context, home: options.Home = None, as_json: options.
 
 @home.command()
 def backup(file: Archive, home: options.Home = None, as_json: options.Json = False) -> None:
-    """Write people's work into a new ZIP file: runs, experiments, projects, uploads that runs need."""
+    """Write people's work into a new ZIP file: runs, experiments, projects, uploads that runs need.
+
+    Before version 1.0 a later version may not read these runs: also write the models that you need by runs export.
+    """
     saved = back_up(options.prepare(home, offline=False), file.expanduser())
     for problem in saved.left_out:
         print(f"error: {problem}; it is not in the backup", file=sys.stderr)

@@ -54,6 +54,7 @@ from training.errors import InputError, without_folders
 from training.evaluation.thresholds import BEST_F1, CRITERIA, PRECISION, Criterion
 from training.models.model import Model, VectorModel
 from training.names import ModelName
+from training.pooling import POOLINGS
 from training.trainer.config import SETTINGS, RunConfig
 
 UPLOAD_FIRST = "upload the file first: POST it to /gradio_api/upload"
@@ -66,7 +67,7 @@ EncoderName = Annotated[
 ]
 Pooling = Annotated[
     Name | None,
-    Field(description="mean, max or cls; empty = the model's own."),
+    Field(description=f"{', '.join(POOLINGS)}, or several joined by +; empty = the model's own."),
     AfterValidator(lambda name: name or None),
 ]
 
@@ -330,7 +331,7 @@ class RunStatusBody(RunBody):
 
 
 def run_status(call: Call, body: RunStatusBody) -> RunStatus:
-    """A run: state, progress, best figures, and its events from number ``since`` on."""
+    """A run: state, progress, best figures, and its events from number `since` on."""
     run = call.services.jobs.store.get(body.run_id)
     # A run that was resumed may have fewer events than the caller has seen.
     start = body.since if body.since <= len(run.events) else 0

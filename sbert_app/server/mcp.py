@@ -11,7 +11,7 @@ from typing import Any
 
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.types import CallToolResult, TextContent, Tool
+from mcp.types import CallToolResult, TextContent, Tool, ToolAnnotations
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
@@ -27,6 +27,8 @@ from training.errors import UserFacingError, summary_of
 MCP = "/gradio_api/mcp"
 # The maximum number of open connections of one address. A stream keeps its connection open.
 MOST_CONNECTIONS = 32
+# The tools that change something; a stopped run can be resumed.
+CHANGING = ("start_run", "stop_run")
 
 
 def _mistake(sentence: str) -> CallToolResult:
@@ -47,8 +49,13 @@ class McpServer:
         async def list_tools() -> list[Tool]:
             tools = []
             for name, endpoint in ENDPOINTS.items():
-                schema = endpoint.body.model_json_schema()
-                tools.append(Tool(name=name, description=endpoint.description, inputSchema=schema))
+                tool = Tool(
+                    name=name,
+                    description=endpoint.description,
+                    inputSchema=endpoint.body.model_json_schema(),
+                    annotations=ToolAnnotations(readOnlyHint=name not in CHANGING, destructiveHint=False),
+                )
+                tools.append(tool)
             return tools
 
         @server.call_tool(validate_input=False)

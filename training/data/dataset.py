@@ -533,11 +533,11 @@ def _by_column(row: Mapping[str, Any] | Sequence[Any] | str, number: int) -> dic
     """The cells of a row by column. InputError if the row has none of the forms that `Dataset.from_list` lists."""
     if isinstance(row, Mapping):
         return {str(column): cell for column, cell in row.items()}
-    cells: tuple[Any, ...] = ()
-    if isinstance(row, str):
-        cells = (row,)
-    elif isinstance(row, Iterable):
-        cells = tuple(row)
+    if not isinstance(row, Iterable):
+        raise InputError(
+            f"row {number} is of type {type(row).__name__}; a row is a dictionary, a pair, or a pair and its score"
+        )
+    cells = (row,) if isinstance(row, str) else tuple(row)
     names = FORMS.get(len(cells), ())
     if not names:
         raise InputError(f"row {number} has {len(cells)} cells; a row is a dictionary, a pair, or a pair and its score")

@@ -234,6 +234,11 @@ def evaluate(
     started = time.perf_counter()
     if isinstance(encoder, Path | str):
         encoder = open_model(encoder, home=home)
+    if not isinstance(encoder, Model | Retriever):
+        raise InputError(
+            "evaluate takes a model (a name, a folder, or what open_model returns) and then data; its first argument "
+            f"is a {type(encoder).__name__}"
+        )
     if isinstance(data, Path):
         data = str(data)
     if isinstance(data, RetrievalData) or (isinstance(data, str) and DataName.parse(data).is_retrieval):
@@ -246,8 +251,6 @@ def evaluate(
             should_stop=should_stop,
         )
         return result.to_dict()
-    if not isinstance(encoder, Model | Retriever):
-        raise InputError(f"evaluate takes a model and then data; its first argument is a {type(encoder).__name__}")
     if not isinstance(encoder, Model):
         raise InputError("a retriever ranks documents for queries; on other data evaluate what open_model returns")
     if isinstance(data, str):

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from training.models.folder import ModelFolder
-from training.models.model import Pair, Ranking, Retriever, TokenModel, best_rows, open_model, required
+from training.models.model import Pair, Ranking, Retriever, TokenModel, best_rows, find_opener, open_model, required
 from training.models.tokenization import TokenVectors
 from training.names import ModelName
 from training.pooling import normalize_rows
@@ -41,7 +41,7 @@ class Matches(NamedTuple):
 
 
 class LateInteraction(TokenModel, Retriever):
-    """A model that compares token vectors by MaxSim. ``LateInteraction.load`` opens one.
+    """A model that compares token vectors by MaxSim. ``LateInteraction(name)`` opens one, as `load` does.
 
     Example::
 
@@ -58,10 +58,18 @@ class LateInteraction(TokenModel, Retriever):
     takes_mean = True  # the mean over the tokens instead of the sum
     is_symmetric = True  # whether the order of a pair does not matter; special tokens are left out then
 
+    def __new__(cls, name: Any = None, *, home: str | Path | None = None, **_: Any) -> Self:
+        """Makes an empty model of the kind that the name has; its ``__init__`` opens it."""
+        if cls is not LateInteraction:
+            return super().__new__(cls)
+        opener, _ = find_opener(ModelName.parse(name), home)
+        kind = opener.model_class
+        return super().__new__(kind if issubclass(kind, LateInteraction) else MaxSim)
+
     @classmethod
     def load(
         cls,
-        name: str | ModelName,
+        name: ModelName | Path | str,
         dtype: str = "auto",
         device: str = "auto",
         home: str | Path | None = None,
@@ -162,14 +170,17 @@ class LateInteraction(TokenModel, Retriever):
 class MaxSim(LateInteraction):
     """Late interaction with the token vectors of an encoder, scaled to length 1."""
 
-    def __init__(self, encoder: TokenModel) -> None:
+    def __init__(self, encoder: TokenModel | ModelName | Path | str, **options: Any) -> None:
+        """Takes an encoder, or opens one by name with the arguments of `load`."""
+        if not isinstance(encoder, TokenModel):
+            encoder = self.load(encoder, **options).encoder
         self.name = str(replace(ModelName.parse(encoder.name), maxsim=True))
         self.encoder = encoder
 
     @classmethod
     def load(
         cls,
-        name: str | ModelName,
+        name: ModelName | Path | str,
         dtype: str = "auto",
         device: str = "auto",
         home: str | Path | None = None,

@@ -477,13 +477,17 @@ class Opener(NamedTuple):
     claims: Callable[[ModelName, ModelFolder | None], Any]  # returns a truthy value for a model of this kind
     type: type[Model] = Model  # what is known about the class before it is imported
 
+    @property
+    def model_class(self) -> type[Model]:
+        """The class of its models, imported now."""
+        if not isinstance(self.place, str):
+            return self.place
+        module, _, class_name = self.place.partition(":")
+        return getattr(import_module(f"training.models.{module}"), class_name)
+
     def open(self, name: ModelName, **options: Any) -> Model:
         """Opens a model by the class method ``load``, which takes its folder, dtype, device and home."""
-        if not isinstance(self.place, str):
-            return self.place.load(name, **options)
-        module, _, class_name = self.place.partition(":")
-        model_class: type[Model] = getattr(import_module(f"training.models.{module}"), class_name)
-        return model_class.load(name, **options)
+        return self.model_class.load(name, **options)
 
 
 def _is_word_vectors(name: ModelName) -> bool:

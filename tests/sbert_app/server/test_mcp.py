@@ -67,6 +67,7 @@ def test_a_tool_is_described_by_the_docstring_and_the_body_of_its_function(monke
     register(monkeypatch, double)
     [tool] = ask("tools/list")["tools"]
     assert (tool["name"], tool["description"]) == ("double", "Double a number.")
+    assert tool["annotations"] == {"readOnlyHint": True, "destructiveHint": False}
     schema = tool["inputSchema"]
     assert schema["required"] == ["number"]
     assert schema["properties"]["number"] == {"description": "A number.", "title": "Number", "type": "integer"}

@@ -89,7 +89,7 @@ def test_class_labels_of_the_datasets_library_have_their_names():
         (lambda: Dataset.from_pairs(FIRST, SECOND, [5, 4, 0], [1, 1, 0]), "scores or labels, not both"),
         (lambda: Dataset.from_pandas(pd.DataFrame({"x": [1]})), "DataFrame has the column x"),
         (lambda: Dataset.from_datasets(datasets.DatasetDict()), "give one of them"),
-        (lambda: Dataset.from_list([object()]), "row 1 has 0 cells; a row is a dictionary, a pair"),
+        (lambda: Dataset.from_list([object()]), "row 1 is of type object; a row is a dictionary, a pair"),
         (lambda: as_dataset(pd.Series([7]), "train_data"), "train_data is a Series; give a Dataset"),
         (lambda: Dataset.from_file("nowhere.csv"), "There is no file nowhere.csv"),
     ],

@@ -118,7 +118,7 @@ def test_fewer_dimensions_are_kept_from_the_start(folder: Path):
 
 def test_swapped_and_wrong_arguments_are_named(encoder: Encoder):
     data = Dataset.from_pairs(FIRST, SECOND, [1, 0.8, 0, 0.2])
-    with pytest.raises(InputError, match="evaluate takes a model and then data; its first argument is a Dataset"):
+    with pytest.raises(InputError, match="and then data; its first argument is a Dataset"):
         evaluate(data, encoder)
     with pytest.raises(InputError, match=r"train takes a RunConfig, .* this is a Encoder"):
         train(encoder)

@@ -21,7 +21,7 @@ from training.evaluation.retrieval import evaluate_retrieval
 from training.evaluation.scoring import evaluate
 from training.models.encoder import Encoder
 from training.models.files import read_json, write_json
-from training.models.maxsim import LateInteraction
+from training.models.maxsim import LateInteraction, MaxSim
 from training.models.model import open_model, opener_of
 from training.models.retrievers import as_retriever, load_retriever
 
@@ -170,7 +170,19 @@ def test_it_has_no_sentence_vectors(colbert: Path):
 
 @pytest.fixture(scope="module")
 def untrained(home: Path) -> LateInteraction:
-    return LateInteraction.load(UNTRAINED, dtype="float32", device="cpu", home=home)
+    return LateInteraction(UNTRAINED, dtype="float32", device="cpu", home=home)
+
+
+def test_the_constructor_opens_both_kinds(untrained: LateInteraction, colbert: Path, home: Path):
+    encoder = LateInteraction(UNTRAINED.removeprefix("maxsim:"), dtype="float32", device="cpu", home=home)
+    np.testing.assert_array_equal(encoder.predict(PAIRS), untrained.predict(PAIRS))
+    assert type(encoder) is type(untrained) is MaxSim
+    trained = LateInteraction(colbert, dtype="float32", device="cpu")
+    expected = open_model(colbert, dtype="float32", device="cpu")
+    assert type(trained) is type(expected)
+    np.testing.assert_array_equal(trained.predict(PAIRS), expected.score(PAIRS))
+    with pytest.raises(InputError, match="cross-encoder"):
+        LateInteraction("minilm-stsb", home=home)
 
 
 def test_it_is_the_mean_of_the_best_cosines_both_ways_without_special_tokens(untrained: LateInteraction):
@@ -237,7 +249,7 @@ def test_the_matches_add_up_to_the_score(untrained: LateInteraction, colbert: Pa
     assert {other for _, other, _ in found.first} <= {"the", "guitar"}
     means = [np.mean([cosine for _, _, cosine in side]) for side in (found.first, found.second)]
     assert found.score == pytest.approx(np.mean(means), abs=1e-6)
-    trained = LateInteraction.load(str(colbert), dtype="float32")
+    trained = LateInteraction(colbert, dtype="float32")
     found = trained.matches(a, b)
     assert sum(cosine for _, _, cosine in found.first) == pytest.approx(found.score, abs=1e-5)
     assert (len(found.first), found.second) == (16, [])
@@ -252,4 +264,4 @@ def test_it_is_evaluated_by_name_which_says_its_kind_and_takes_no_settings(home:
     assert opener_of(UNTRAINED).group == opener_of(str(colbert)).group == "late interaction"
     for setting in (":cls", "?dim=8", "?prompt=a"):
         with pytest.raises(InputError, match="leave"):
-            LateInteraction.load(f"{UNTRAINED}{setting}")
+            LateInteraction(f"{UNTRAINED}{setting}")
