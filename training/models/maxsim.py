@@ -170,12 +170,15 @@ class LateInteraction(TokenModel, Retriever):
 class MaxSim(LateInteraction):
     """Late interaction with the token vectors of an encoder, scaled to length 1."""
 
+    encoder: TokenModel
+
     def __init__(self, encoder: TokenModel | ModelName | Path | str, **options: Any) -> None:
         """Takes an encoder, or opens one by name with the arguments of `load`."""
-        if not isinstance(encoder, TokenModel):
-            encoder = self.load(encoder, **options).encoder
-        self.name = str(replace(ModelName.parse(encoder.name), maxsim=True))
-        self.encoder = encoder
+        if isinstance(encoder, TokenModel):
+            self.encoder = encoder
+        else:
+            self.encoder = self.load(encoder, **options).encoder
+        self.name = str(replace(ModelName.parse(self.encoder.name), maxsim=True))
 
     @classmethod
     def load(
