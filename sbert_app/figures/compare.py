@@ -87,8 +87,8 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
     options = {"customdata": names, "colorbar": {"thickness": 10, "outlinewidth": 0}, "x0": 1, "y0": 1}
     numbers = _numbers(matrix, 2) if n <= MOST_NUMBERS else {}
     figure = _heatmap(np.round(matrix, 3), 1, 1 if n <= 60 else 0, hover, **options, **numbers)
-    # Few lines are all numbered; of many lines Plotly numbers those that fit.
-    ticks: dict[str, Any] = {"tick0": 1, "dtick": 1} if n <= MOST_NUMBERS else {"nticks": MOST_NUMBERS}
+    # Few lines are all named; of many lines Plotly numbers those that fit.
+    ticks = _word_ticks(labels, 1) if n <= MOST_NUMBERS else {"nticks": MOST_NUMBERS}
     alt = f"{title}: every pair of {n} sentences"
     below = {"text": title, "font": {"size": 14}, "y": 0.02, "x": 0.5}
     return apply_style(figure, 480, alt, TOP | ticks, DOWNWARDS | ticks, title=below, margin_b=44)
@@ -105,8 +105,8 @@ def _numbers(matrix: np.ndarray, digits: int) -> dict[str, Any]:
     return {"text": [[format_number(value, digits) for value in row] for row in matrix], "texttemplate": "%{text}"}
 
 
-def _word_ticks(words: Sequence[str]) -> dict[str, Any]:
-    return {"tickvals": list(range(len(words))), "ticktext": [short_label(word, 16) for word in words]}
+def _word_ticks(words: Sequence[str], first: int = 0) -> dict[str, Any]:
+    return {"tickvals": list(range(first, first + len(words))), "ticktext": [short_label(word, 16) for word in words]}
 
 
 def histogram(report: ScoreReport) -> go.Figure:

@@ -1,17 +1,14 @@
 """The table: a row for each model, a column for each data set; below them systems made here, and the paper's rows.
 
-It is shown on the page, and a text to paste: Markdown, LaTeX, CSV. The best are in bold, and rows below them state
+It is shown on the page, and a text to paste: Markdown or LaTeX. The best are in bold, and rows below them state
 their source.
 """
 
-import csv
-import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan, nan
 from typing import NamedTuple
 
-from sbert_app.services.files.writers import without_formula
 from sbert_app.services.results.grid import ResultGrid
 from sbert_app.services.results.precomputed import (
     FIRST,
@@ -189,21 +186,7 @@ def latex(table: ResultTable) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
-def as_csv(table: ResultTable) -> str:
-    """A line for each model; three columns for each data set: value, low, high."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    labels = [column.label + end for column in table.columns for end in ("", " low", " high")]
-    writer.writerow(["model", "source", *map(without_formula, labels), "sentences per second"])
-    for row, source in _rows(table):
-        estimates = [row.estimates.get(name) or Estimate(nan, nan, nan) for name in _names(table)]
-        numbers = ["" if isnan(number) else f"{number:.2f}" for estimate in estimates for number in estimate]
-        speed = "" if row.speed is None else f"{row.speed:.0f}"
-        writer.writerow([without_formula(row.label), source or "measured", *numbers, speed])
-    return out.getvalue().rstrip("\n")
-
-
-FORMATS: dict[str, Callable[[ResultTable], str]] = {"Markdown": markdown, "LaTeX": latex, "CSV": as_csv}
+FORMATS: dict[str, Callable[[ResultTable], str]] = {"Markdown": markdown, "LaTeX": latex}
 
 
 def _rows(table: ResultTable) -> list[tuple[TableRow, str]]:
