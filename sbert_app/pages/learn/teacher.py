@@ -150,9 +150,12 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def build(services: Services) -> None:
     with gr.Accordion("For teachers: a link for your class, and a sheet to print", open=False, elem_id="teacher"):
+        hint = "Its name, for page and sheet"
+        title = gr.Textbox(label="Class", info=hint, max_lines=1, elem_id="class-title")
+        choices = [(f"{lesson.number} {lesson.short}", str(lesson.number)) for lesson in lessons()]
+        hint = "Leave empty for all lessons"
+        selected = gr.CheckboxGroup(choices, label="Lessons", info=hint, elem_id="class-lessons")
         with gr.Row():
-            hint = "Its name, for page and sheet"
-            title = gr.Textbox(label="Class", info=hint, max_lines=1, min_width=200, elem_id="class-title")
             model = gr.Textbox(
                 DEFAULT_MODEL,
                 label="Model",
@@ -177,9 +180,6 @@ def build(services: Services) -> None:
                 min_width=120,
                 elem_id="class-seed",
             )
-        choices = [(f"{lesson.number} {lesson.short}", str(lesson.number)) for lesson in lessons()]
-        hint = "Leave empty for all lessons"
-        selected = gr.CheckboxGroup(choices, label="Lessons", info=hint, elem_id="class-lessons")
         with gr.Row(elem_classes="actions"):
             make = gr.Button("Make the link", variant="primary", elem_id="make-class")
             enable_when(make, {title: "name the class first"})

@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.figures.training import COLOURS, FIGURES, Curve, curve_of
+from sbert_app.figures.training import FIGURES, MOST_CURVES, Curve, curves_of
 from sbert_app.formats import format_count
 from sbert_app.pages.components.events import Output, event_options, follow, on_open
 from sbert_app.pages.components.measure_tab import hidden, visible
@@ -119,7 +119,7 @@ class RunPanel:
             overlaid = [run_id for run_id in query.get("overlay", "").split(",") if run_id]
             run_id = query.get("run", "")
             error = error_of(self.store.get, run_id) if run_id else ""
-            return run_id, overlaid[: len(COLOURS)], error
+            return run_id, overlaid[:MOST_CURVES], error
 
         refresh_on(on_open(open_link, [self.opened, self.overlaid, self.error]).then)
         self._wire_list(refresh_on)
@@ -189,8 +189,9 @@ class RunPanel:
         others = [other for other in runs if other.id in overlaid and other is not run]
         # The curves of the open run come first.
         with_curves = [run, *others] if run else others
-        colours = {other.id: colour for other, colour in zip(with_curves, COLOURS, strict=False)}
-        curves = [curve_of(other, colours[other.id]) for other in with_curves if other.id in colours]
+        with_curves = with_curves[:MOST_CURVES]
+        curves = curves_of(with_curves)
+        colours = {other.id: curve.colour for other, curve in zip(with_curves, curves, strict=True)}
         version = [(curve.name, curve.colour, len(curve.events), curve.events[-1:]) for curve in curves]
 
         def draw(figure: Callable[[Sequence[Curve]], Any]) -> Any:
@@ -336,4 +337,4 @@ def _open_group(event: gr.EventData) -> str:
 
 def _overlay(overlaid: list[str], event: gr.EventData) -> list[str]:
     others = [run_id for run_id in overlaid if run_id != event.run]
-    return [*others, event.run][-len(COLOURS) :] if event.on else others
+    return [*others, event.run][-MOST_CURVES:] if event.on else others

@@ -27,10 +27,8 @@ NEGATION = "negation"
 WORD_ORDER = "word_order"
 # kind -> the names of its three kinds of pairs
 NAMES = {NEGATION: ("paraphrase", "negation", "unrelated"), WORD_ORDER: ("paraphrase", "swap", "unrelated")}
-TF_IDF = "TF-IDF"
-BI = "bi-encoder"
-CROSS = "cross-encoder"
-COLOURS = {TF_IDF: "grey", BI: "blue", CROSS: "orange"}
+TF_IDF, BI, CROSS = "TF-IDF", "bi-encoder", "cross-encoder"
+COLOURS = {TF_IDF: "grey", BI: "blue", CROSS: "vermillion"}
 OWN = "your pair"
 
 
