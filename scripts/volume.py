@@ -1,16 +1,28 @@
 """The volume of the product in tokens of Python: python -m scripts.volume [folder ...], a part of make lint.
 
 Comments, docstrings, blank lines and indentation are not counted. A token is a name, a number, a string or an operator:
-breaks between lines change nothing. The tokens of a code line say how densely the code is written.
+breaks between lines change nothing. The tokens of a code line say how densely the code is written. The other columns
+count what packs several thoughts into one line, per 1,000 code lines:
+
+- comprehensions of any kind,
+- ternaries, and in brackets how many of all contain another one,
+- `a, b = x, y`,
+- imports inside of functions,
+
+and the share of functions of five lines or fewer, with their signature and docstring.
 """
 
 import ast
 import io
 import sys
 import tokenize
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("training", "sbert_app")
@@ -18,6 +30,8 @@ UNCOUNTED = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
     *(tokenize.ENCODING, tokenize.ENDMARKER),
 }
+# The longest function that counts as short.
+SHORT = 5
 
 
 class Volume(NamedTuple):
@@ -58,24 +72,68 @@ def total(files: list[Path]) -> Volume:
     return Volume(sum(volume.tokens for volume in volumes), sum(volume.lines for volume in volumes))
 
 
-def rows(root: Path, folders: tuple[str, ...]) -> Iterator[tuple[str, Volume]]:
-    """The name and the volume of each folder and of the folders in it, then of all folders together."""
+def forms_of(tree: ast.Module) -> Counter[str]:
+    """How often each form occurs that packs code, and how many functions there are."""
+    forms: Counter[str] = Counter()
+    local_imports = set()
+    for node in ast.walk(tree):
+        if isinstance(node, COMPREHENSIONS):
+            forms["comprehensions"] += 1
+        elif isinstance(node, ast.IfExp):
+            forms["ternaries"] += 1
+            forms["nested ternaries"] += any(isinstance(part, ast.IfExp) for part in ast.walk(node) if part is not node)
+        elif isinstance(node, ast.Assign):
+            forms["a, b = x, y"] += isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple)
+        elif isinstance(node, Function):
+            forms["functions"] += 1
+            forms["short functions"] += (node.end_lineno or node.lineno) - node.lineno < SHORT
+            # A set, as the import in a function within a function is met twice.
+            local_imports |= {part for part in ast.walk(node) if isinstance(part, ast.Import | ast.ImportFrom)}
+    forms["local imports"] = len(local_imports)
+    return forms
+
+
+def row(name: str, files: list[Path]) -> str:
+    """The line that is printed for the files of a folder."""
+    volume = total(files)
+    forms: Counter[str] = Counter()
+    for file in files:
+        forms += forms_of(ast.parse(file.read_text("utf-8")))
+
+    def per_thousand_lines(form: str) -> float:
+        return 1000 * forms[form] / max(1, volume.lines)
+
+    ternaries = f"{per_thousand_lines('ternaries'):.0f} ({forms['nested ternaries']})"
+    short = forms["short functions"] / max(1, forms["functions"])
+    return (
+        f"{name:24}{volume.tokens:>9,}{volume.lines:>9,}{volume.density:>9.1f}"
+        f"{per_thousand_lines('comprehensions'):>9.0f}{ternaries:>10}{per_thousand_lines('a, b = x, y'):>11.1f}"
+        f"{per_thousand_lines('local imports'):>9.1f}{short:>9.0%}"
+    )
+
+
+def folders_in(root: Path, folders: tuple[str, ...]) -> Iterator[tuple[str, list[Path]]]:
+    """The name and the Python files of each folder and of the folders in it, then of all folders together."""
     everything = []
     for folder in folders:
         files = sorted((root / folder).rglob("*.py"))
         everything += files
-        yield folder, total(files)
-        parts = sorted(part for part in (root / folder).iterdir() if part.is_dir() and any(part.rglob("*.py")))
-        for part in parts:
-            yield f"  {folder}/{part.name}", total(sorted(part.rglob("*.py")))
-    yield "all", total(everything)
+        yield folder, files
+        for part in sorted((root / folder).iterdir()):
+            files = sorted(part.rglob("*.py"))
+            if files:
+                yield f"  {folder}/{part.name}", files
+    yield "all", everything
 
 
 def main(folders: tuple[str, ...]) -> None:
     """Prints a line for each folder."""
-    print(f"{'':30}{'tokens':>10}{'code lines':>12}{'tokens a line':>15}")
-    for name, volume in rows(ROOT, folders or FOLDERS):
-        print(f"{name:30}{volume.tokens:>10,}{volume.lines:>12,}{volume.density:>15.1f}")
+    print(
+        f"{'':24}{'tokens':>9}{'lines':>9}{'a line':>9}{'compreh.':>9}{'ternaries':>10}{'a, b = x, y':>11}"
+        f"{'imports':>9}{'short f.':>9}"
+    )
+    for name, files in folders_in(ROOT, folders or FOLDERS):
+        print(row(name, files))
 
 
 if __name__ == "__main__":

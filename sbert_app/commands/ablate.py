@@ -1,7 +1,7 @@
-"""ablate: vary one setting, keep the others, and measure its effect: a grid of runs, one after another or on Ray.
+"""ablate: varies one setting and measures its effect by a grid of runs, one after another or on Ray.
 
 The sweep is stored in the home folder, so the Ablation page shows it and its runs. After Ctrl-C, ``ablate --resume ID``
-executes the runs that are missing.
+executes the remaining runs.
 """
 
 import sys
@@ -52,14 +52,16 @@ def ablate(
         elif preset is None:
             raise InputError(f"name what is varied with --preset {'|'.join(ABLATIONS)}")
         else:
-            # A file is named by its whole path, as the sweep may be resumed from another folder.
-            has_data = train_data is not None or file != options.FileOptions()
-            data = file.data(train_data or "", "--train-data") if has_data else None
-            changes = {"max_steps": max_steps, "base": base, "train_data": data}
-            settings = {key: value for key, value in changes.items() if value is not None}
+            settings: dict[str, Any] = {}
+            if max_steps is not None:
+                settings["max_steps"] = max_steps
+            if base is not None:
+                settings["base"] = base
+            if train_data is not None or file.are_given:
+                settings["train_data"] = file.data(train_data or "", "--train-data")
             sweep_id = sweeps.create(new_sweep(preset, seeds, settings)).id
         if sweeps.get(sweep_id).record.kind != SWEEP:
-            raise InputError(f"{sweep_id} is no sweep: resume its runs with runs resume")
+            raise InputError(f"{sweep_id} is not a sweep: resume its runs with runs resume")
         print(f"sweep {sweep_id}", file=sys.stderr)
         sweep = run_experiment(sweeps, sweep_id, cluster, "ablate")
     ranking = rank_variants(sweep.rows)
@@ -82,14 +84,14 @@ def ablate(
 def run_experiment(
     experiments: Experiments, experiment_id: str, cluster: RayCluster | None, command: str
 ) -> Experiment:
-    """Executes the runs that are missing, and shows the progress of each.
+    """Executes the remaining runs of an experiment, and shows the progress of each.
 
-    A signal to end raises StoppedError, which says how ``command`` resumes them. A run that trains writes its
-    checkpoint first; before that, as while its model is loaded, there is nothing to wait for.
+    A signal to end raises StoppedError, which says how ``command`` resumes them. A run that is training writes its
+    checkpoint first; a run that is still loading its model does not.
     """
     execute = executor(cluster)
     store = experiments.store
-    training = set[str]()
+    training: set[str] = set()
     stopped = StoppedError(f"resume it with: {command} --resume {experiment_id}")
 
     def execute_run(run_id: str) -> None:
@@ -101,17 +103,21 @@ def run_experiment(
             def show_progress(event: dict[str, Any]) -> None:
                 if event.get("state") == State.RUNNING:
                     training.add(run_id)
-                # On Ray several runs are executed at once, and their bars would mix.
+                # On Ray, runs are executed at the same time, and their bars would mix.
                 elif event["kind"] == "train" and cluster is None:
                     bar(event["step"], event["steps"])
 
             result = execute(store, run_id, on_event=show_progress, should_end=should_end, states=RESUMABLE)
         training.discard(run_id)
+        line = f"{run.name}: {result.status}"
         final = result.final or {}
-        after = final.get("undefined") if final.get("spearman") is None else f"{100 * final['spearman']:.2f}"
-        print(f"{run.name}: {result.status}{f', ρ {after}' if after else ''}", file=sys.stderr)
+        if final.get("spearman") is not None:
+            line += f", ρ {100 * final['spearman']:.2f}"
+        elif final.get("undefined"):
+            line += f", ρ {final['undefined']}"
+        print(line, file=sys.stderr)
 
-    # Runs on Ray are executed by threads, which end when they are told to.
+    # Runs on Ray are executed by threads, which check ``should_end`` themselves.
     with stop_on_signal(lambda: cluster is None and not training) as should_end:
         try:
             experiment = experiments.run_here(experiment_id, execute_run, cluster.room() if cluster else 1)
@@ -125,18 +131,30 @@ def run_experiment(
 def _table(sweep: Experiment, ranking: Ranking) -> str:
     head = f"{sweep.ablation.title}: Spearman ρ ×100 on STSb dev after the last step"
     names = f"{'':28}{'before':>8}{'mean ± sd':>16}{'95% interval':>18}{'paper':>8}  against the default"
-    tied = ", ".join(standing.name for standing in ranking.standings if standing.tied)
-    last = [f"cannot be told apart from the best (Holm’s procedure over all pairs): {tied}"] if ranking.is_known else []
-    return "\n".join([f"{sweep.id}: {sweep.state}", head, names, *map(_line, sweep.rows), *last])
+    lines = [f"{sweep.id}: {sweep.state}", head, names, *map(_line, sweep.rows)]
+    if ranking.is_known:
+        tied = ", ".join(standing.name for standing in ranking.standings if standing.tied)
+        lines.append(f"cannot be told apart from the best (Holm’s procedure over all pairs): {tied}")
+    return "\n".join(lines)
 
 
 def _line(row: VariantRow) -> str:
+    before = "" if row.before is None else f"{row.before:.2f}"
+    paper = "" if row.paper is None else f"{row.paper:.2f}"
+    mean = ""
+    interval = ""
     summary = row.summary
-    against = row.against
-    before, paper = ("" if value is None else f"{value:.2f}" for value in (row.before, row.paper))
-    mean = "" if summary is None else f"{summary.mean:.2f}"
-    mean += "" if summary is None or summary.deviation is None else f" ± {summary.deviation:.2f}"
-    interval = "" if summary is None or summary.low is None else f"{summary.low:.2f} to {summary.high:.2f}"
-    p = "" if against is None or against.p is None else f" (p = {against.p:.3g})"
-    words = "the default" if row.is_default else against.words + p if against else ""
-    return f"{row.label[:27]:28}{before:>8}{mean:>16}{interval:>18}{paper:>8}  {words}"
+    if summary is not None:
+        mean = f"{summary.mean:.2f}"
+        if summary.deviation is not None:
+            mean += f" ± {summary.deviation:.2f}"
+        if summary.low is not None:
+            interval = f"{summary.low:.2f} to {summary.high:.2f}"
+    verdict = ""
+    if row.is_default:
+        verdict = "the default"
+    elif row.against is not None:
+        verdict = row.against.words
+        if row.against.p is not None:
+            verdict += f" (p = {row.against.p:.3g})"
+    return f"{row.label[:27]:28}{before:>8}{mean:>16}{interval:>18}{paper:>8}  {verdict}"

@@ -1,4 +1,4 @@
-"""models and data: the names that can be used, where their contents come from, and how a file is read."""
+"""models and data: list the names that can be used and where they come from, and show how a file is read."""
 
 from itertools import islice
 from pathlib import Path
@@ -39,44 +39,67 @@ def models(
         _show_model(name, place, as_json)
         return
     cache = ModelCache(place)
-    kinds = dict.fromkeys(ENCODERS, "bi-encoder") | dict.fromkeys(CROSS_ENCODERS, "cross-encoder")
-    kinds |= dict.fromkeys(BASELINES, "baseline") | {BM25: "baseline"} | dict.fromkeys(WORD_ENCODERS, "random weights")
-    place_of = place / "models"
-    folders = [file.parent for depth in ("*", "*/*") for file in place_of.glob(f"{depth}/modules.json")]
-    own = {str(folder.relative_to(place_of)): folder_size(folder) for folder in sorted(folders)}
-    kinds |= {name: "in the home folder" for name in own if name not in kinds}
+    kinds = dict.fromkeys(ENCODERS, "bi-encoder")
+    kinds |= dict.fromkeys(CROSS_ENCODERS, "cross-encoder")
+    kinds |= dict.fromkeys([*BASELINES, BM25], "baseline")
+    kinds |= dict.fromkeys(WORD_ENCODERS, "random weights")
+    models_folder = place / "models"
+    sizes = {}
+    for pattern in ("*/modules.json", "*/*/modules.json"):
+        for file in models_folder.glob(pattern):
+            sizes[str(file.parent.relative_to(models_folder))] = folder_size(file.parent)
+    for name in sorted(sizes):
+        kinds.setdefault(name, "in the home folder")
     rows: list[dict[str, Any]] = []
     for name, kind in kinds.items():
-        here = cache.is_here(name)
-        rows.append({"name": name, "kind": kind, "here": here, "bytes": own.get(name)})
+        rows.append({"name": name, "kind": kind, "here": cache.is_here(name), "bytes": sizes.get(name)})
     for run in RunStore(place).list(PICKED):
         if run.has_model:
             size = folder_size(run.folder / "model")
             rows.append({"name": f"run:{run.id}", "kind": "run", "here": True, "bytes": size, "called": run.name})
     lines = []
     for row in rows:
-        takes = format_bytes(row["bytes"]) if row["bytes"] else "" if row["here"] else DOWNLOADS.get(row["name"], "")
         state = "here" if row["here"] else "to be fetched"
-        lines.append(f"{row['name']:36} {row['kind']:18} {state:14} {takes:>8}  {row.get('called', '')}".rstrip())
+        disk_space = ""
+        if row["bytes"]:
+            disk_space = format_bytes(row["bytes"])
+        elif not row["here"]:
+            disk_space = DOWNLOADS.get(row["name"], "")
+        line = f"{row['name']:36} {row['kind']:18} {state:14} {disk_space:>8}  {row.get('called', '')}"
+        lines.append(line.rstrip())
     lines.append("Any model of the Hub (org/name), folder and endpoint can be named as well.")
     print_result({"models": rows}, as_json, "\n".join(lines))
 
 
 def _show_model(name: str, place: Path, as_json: bool) -> None:
-    """Prints the settings of an open model. That its texts are read by tokenizer.json alone is a warning on stderr."""
+    """Opens a model and prints its settings."""
     model = open_model(name, home=place)
-    value: dict[str, Any] = {key: getattr(model, key) for key in ("name", "kind", "dimension", "pooling", "max_length")}
-    value["sent_to"] = model.sent_to
+    settings: dict[str, Any] = {
+        "name": model.name,
+        "kind": model.kind,
+        "dimension": model.dimension,
+        "pooling": model.pooling,
+        "max_length": model.max_length,
+        "sent_to": model.sent_to,
+    }
     if isinstance(model, VectorModel):
-        value |= {"similarity": model.similarity_fn_name, "settings": model.settings, "prompts": dict(model.prompts)}
-        value |= {"prompt": model.prompt, "advice": model.prompt_advice}
+        settings |= {
+            "similarity": model.similarity_fn_name,
+            "settings": model.settings,
+            "prompts": dict(model.prompts),
+            "prompt": model.prompt,
+            "advice": model.prompt_advice,
+        }
     for key in ("dtype", "device"):
-        part = getattr(model, key, None)
-        value[key] = None if part is None else str(part).removeprefix("torch.")
+        # Only models that PyTorch computes have them.
+        setting = getattr(model, key, None)
+        settings[key] = None if setting is None else str(setting).removeprefix("torch.")
     units = {"dimension": " numbers", "max_length": " tokens"}
-    rows = [(key, part) for key, part in value.items() if part not in (None, "", {})]
-    lines = [f"{key.replace('_', ' '):12} {part}{units.get(key, '')}" for key, part in rows]
-    print_result(value, as_json, "\n".join(lines))
+    lines = []
+    for key, setting in settings.items():
+        if setting not in (None, "", {}):
+            lines.append(f"{key.replace('_', ' '):12} {setting}{units.get(key, '')}")
+    print_result(settings, as_json, "\n".join(lines))
 
 
 @options.grouped
@@ -107,30 +130,35 @@ def data(
         _list(as_json)
         return
     with options.received(name) as source:
-        dataset = load_data(file.data(source) if file != type(file)() else source, place)
+        dataset = load_data(file.named(source), place)
         others = {against: load_data(against, place, split="test")} if against else {}
         findings = examine(dataset, open_model(model, home=place) if model else None, others)
         if clean is not None:
             read = DataName.parse(source)
             if not read.path.is_file():
-                raise InputError(f"{name} is no file, so there is nothing to write --clean from")
-            rows = write_clean(
-                open_table(read.path, read.encoding or file.encoding, read.sheet or file.sheet),
-                clean,
-                dataset,
-                findings,
-            )
-    columns: list[Any] = [*dataset.columns]
-    columns += [dataset.scores] if dataset.scores is not None else []
-    columns += [[dataset.label_names[label] for label in dataset.labels]] if dataset.labels is not None else []
+                raise InputError(f"{name} is not a file, so there is nothing to write --clean from")
+            table = open_table(read.path, read.encoding or file.encoding, read.sheet or file.sheet)
+            rows = write_clean(table, clean, dataset, findings)
+    columns: list[Any] = list(dataset.columns)
+    if dataset.scores is not None:
+        columns.append(dataset.scores)
+    if dataset.labels is not None:
+        columns.append([dataset.label_names[label] for label in dataset.labels])
     first = [list(row) for row in islice(zip(*columns, strict=True), 3)]
-    faults = [{"what": finding.what, "rows": finding.rows} for finding in findings]
-    value: dict[str, Any] = {"name": dataset.name, "form": dataset.kind, "rows": len(dataset), "source": dataset.source}
-    value |= {"notes": dataset.notes, "faults": faults, "first": first}
+    value: dict[str, Any] = {
+        "name": dataset.name,
+        "form": dataset.kind,
+        "rows": len(dataset),
+        "source": dataset.source,
+        "notes": dataset.notes,
+        "faults": [{"what": finding.what, "rows": finding.rows} for finding in findings],
+        "first": first,
+    }
     lines = [f"{dataset.name}: {len(dataset):,} {dataset.kind}, from {dataset.source}", *dataset.notes]
     if dataset.scores is not None and not any("read as: " in note for note in dataset.notes):
         lines.append("read as: scores from 0 to 5")
-    lines += [f"row {row}: " + "  |  ".join(map(str, cells)) for row, cells in zip(dataset.rows, first, strict=False)]
+    for row, cells in zip(dataset.rows, first, strict=False):
+        lines.append(f"row {row}: {'  |  '.join(map(str, cells))}")
     lines += [f"fault: {finding}" for finding in findings]
     if clean is not None:
         value["clean"] = {"file": str(clean), "rows": rows}

@@ -1,4 +1,4 @@
-"""doctor: the state of this installation and the speed of this machine, for a report of a fault."""
+"""doctor: checks this installation and the speed of this machine, for bug reports."""
 
 import os
 import platform
@@ -21,9 +21,9 @@ from training.errors import InputError, UserFacingError, first_line
 from training.sources.home import is_offline, make_home
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "gradio", "umap-learn", "faiss-cpu", "ray")
-# So many sentences are encoded to measure the speed.
+# The number of sentences that are encoded to measure the speed.
 SENTENCES = 256
-# Seconds to wait for the Hub, and for the package index.
+# The seconds to wait for the Hub, and for the package index.
 WAIT = 5.0
 
 
@@ -43,14 +43,17 @@ def doctor(computing: options.Computing) -> int:
         "package index": lambda: _reach(os.environ.get("PIP_INDEX_URL") or "https://pypi.org/simple/"),
         "speed": lambda: _speed(computing),
     }
-    results = dict[str, str]()
-    failed = list[str]()
+    results = {}
+    failed = []
     with clean_stdout():
         for name, check in checks.items():
             try:
                 results[name] = check()
-            except (UserFacingError, OSError, RuntimeError, ImportError) as error:
-                results[name] = f"failed: {error.public if isinstance(error, UserFacingError) else first_line(error)}"
+            except UserFacingError as error:
+                results[name] = f"failed: {error.public}"
+                failed.append(name)
+            except (OSError, RuntimeError, ImportError) as error:
+                results[name] = f"failed: {first_line(error)}"
                 failed.append(name)
     lines = [f"{name:14} {result}" for name, result in results.items()]
     print_result({**results, "failed": failed}, computing.as_json, "\n".join(lines))
@@ -63,9 +66,12 @@ def _packages() -> str:
 
 
 def _extras() -> str:
-    """The extras of which no module is missing: other packages bring some of them, such as anyio."""
-    missing = {extra for module, extra in EXTRA_OF.items() if not find_spec(module)}
-    return ", ".join(extra for extra in dict.fromkeys(EXTRA_OF.values()) if extra not in missing) or "none"
+    """Returns the extras that are installed. Some of their modules, such as anyio, may belong to other packages."""
+    complete = dict.fromkeys(EXTRA_OF.values())
+    for module, extra in EXTRA_OF.items():
+        if not find_spec(module):
+            complete.pop(extra, None)
+    return ", ".join(complete) or "none"
 
 
 def _device(computing: options.Computing) -> str:
@@ -75,13 +81,12 @@ def _device(computing: options.Computing) -> str:
 
     device = pick_device(computing.device)
     dtype = str(pick_dtype(computing.dtype, device)).removeprefix("torch.")
-    threads = f"{torch.get_num_threads()} threads of {os.cpu_count()} cores"
-    reason = f"; {_why_no_gpu()}" if device.type == "cpu" else ""
-    return f"{describe_device(device)}, {dtype}, {threads}{reason}"
+    description = f"{describe_device(device)}, {dtype}, {torch.get_num_threads()} threads of {os.cpu_count()} cores"
+    return f"{description}; {_why_no_gpu()}" if device.type == "cpu" else description
 
 
 def _why_no_gpu() -> str:
-    """Why PyTorch does not offer a GPU here, in a clause."""
+    """Returns the reason why PyTorch does not use a GPU, as a clause."""
     import torch
 
     if torch.version.cuda is None and torch.version.hip is None:
@@ -104,13 +109,13 @@ def _home(computing: options.Computing) -> str:
 def _reach(address: str) -> str:
     if is_offline():
         return "not asked, because offline"
-    # Only the host of the address is printed, as that of a mirror may hold a password.
+    # Only the host is printed, because the address of a mirror may contain a password.
     started = time.perf_counter()
     host = urlsplit(address).hostname
     try:
         urlopen(address, timeout=WAIT).close()
     except HTTPError:
-        # An error is an answer, too.
+        # The server has answered, which is enough.
         pass
     except URLError as error:
         raise InputError(f"{host} cannot be reached: {error.reason}") from error
@@ -120,8 +125,9 @@ def _reach(address: str) -> str:
 def _speed(computing: options.Computing) -> str:
     from training.models.encoder import Encoder
 
-    encoder = Encoder.load(options.ModelOptions().name, None, computing.dtype, computing.device, computing.prepare())
-    sentences = load_data("stsb:dev", computing.prepare()).columns[0][:SENTENCES]
+    home = computing.prepare()
+    encoder = Encoder.load(options.ModelOptions().name, None, computing.dtype, computing.device, home)
+    sentences = load_data("stsb:dev", home).columns[0][:SENTENCES]
     encoder.encode(sentences)
     started = time.perf_counter()
     encoder.encode(sentences)

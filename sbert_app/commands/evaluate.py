@@ -1,4 +1,4 @@
-"""evaluate: how well a model does on a data set."""
+"""evaluate: measures a model on a data set."""
 
 import sys
 from dataclasses import replace
@@ -44,7 +44,7 @@ def evaluate(
     """
     place = computing.prepare()
     with options.received(data) as received:
-        data = received if file == type(file)() else file.data(received)
+        data = file.named(received)
         if calibrate is not None:
             _calibrate(data, calibrate, model, computing)
             return
@@ -61,7 +61,7 @@ def evaluate(
 
 
 def _calibrate(data: str, second: str, model: options.ModelOptions, computing: options.Computing) -> None:
-    """Fits the calibration of a bi-encoder, and prints how good it is on other pairs."""
+    """Fits the calibration of a bi-encoder, and prints its reliability on other pairs."""
     place = computing.prepare()
     name = ModelName.parse(model.name).with_pooling(model.pooling)
     models = ModelCache(place)
@@ -70,75 +70,96 @@ def _calibrate(data: str, second: str, model: options.ModelOptions, computing: o
         report = check(models, name, second, place, UNWATCHED)
         encoder = models.get(name, VectorModel)
     file = own_curves(place).path(curve_key(encoder.name, encoder.pooling))
-    answer = {"model": encoder.name, "pooling": encoder.pooling, "data": data, "n": curve.pairs, "file": str(file)}
+    result = {
+        "model": encoder.name,
+        "pooling": encoder.pooling,
+        "data": data,
+        "n": curve.pairs,
+        "file": str(file),
+        "check": report.to_json(),
+    }
     text = f"“x of 5” under {name.label} is fitted on {curve.pairs:,} pairs of {data}; delete {file} to undo that"
-    print_result({**answer, "check": report.to_json()}, computing.as_json, f"{text}\n{report.describe}")
+    print_result(result, computing.as_json, f"{text}\n{report.describe}")
 
 
 def decision_lines(decisions: dict[str, Any]) -> str:
-    """Average precision, then a line for each threshold."""
-    ap = decisions["average_precision"]
-    n = decisions["n"]
+    """Returns the average precision, and a line for each threshold."""
     lines = [
         f"{_head(decisions)}: {decisions['match']}",
-        f"average precision ×100 {100 * ap['value']:.2f} (95% {100 * ap['low']:.2f} to {100 * ap['high']:.2f}); "
-        f"{decisions['matches']:,} of {n:,} pairs are matches",
+        f"average precision {_percent(decisions['average_precision'], 2, '95% ')}; "
+        f"{decisions['matches']:,} of {decisions['n']:,} pairs are matches",
     ]
     for choice in decisions["choices"]:
         at = choice["threshold"]
-        if at["value"] != at["value"]:
+        if isnan(at["value"]):
             lines.append(f"{choice['criterion']}: {choice['why_none']}")
             continue
-        interval = f" (95% {at['low']:.3f} to {at['high']:.3f})" if at["low"] < at["high"] else ""
-        figures = ", ".join(
-            f"{name} ×100 {100 * value['value']:.1f} ({100 * value['low']:.1f} to {100 * value['high']:.1f})"
-            for name, value in ((key, choice[key.lower()]) for key in ("precision", "recall", "F1"))
-        )
+        threshold = f"{decisions['similarity']} from {at['value']:.3f}"
+        if at["low"] < at["high"]:
+            threshold += f" (95% {at['low']:.3f} to {at['high']:.3f})"
         measured = f"measured on {choice['measured_on']:,} pairs"
         if choice["is_held_out"]:
             measured = f"chosen on {choice['chosen_on']:,} pairs, measured on the other {choice['measured_on']:,}"
         if not choice["is_tested"]:
             measured = f"reached on one half, not tested; {measured}"
-        threshold = f"{decisions['similarity']} from {at['value']:.3f}{interval} on"
-        lines.append(f"{choice['criterion']}: {threshold}; {measured}: {figures}")
+        figures = ", ".join(f"{name} {_percent(choice[name.lower()], 1)}" for name in ("precision", "recall", "F1"))
+        lines.append(f"{choice['criterion']}: {threshold} on; {measured}: {figures}")
     return "\n".join(lines)
 
 
+def _percent(figure: dict[str, float], digits: int, level: str = "") -> str:
+    """Returns a figure with its interval, times 100."""
+    value, low, high = (f"{100 * figure[name]:.{digits}f}" for name in ("value", "low", "high"))
+    return f"×100 {value} ({level}{low} to {high})"
+
+
 def _head(result: dict[str, Any]) -> str:
-    pooling = f" ({result['pooling']})" if result["pooling"] not in (None, "none") else ""
-    return f"{result['model']}{pooling} on {result['data']}"
+    model = result["model"]
+    if result["pooling"] not in (None, "none"):
+        model += f" ({result['pooling']})"
+    return f"{model} on {result['data']}"
 
 
 def _table(result: dict[str, Any]) -> str:
-    """The figures ×100, a line for each similarity."""
-    head = f"{_head(result)}: n = {result['n']:,}, {result['seconds']:.1f} s"
-    measures = {"spearman": "Spearman ρ ×100", "pearson": "Pearson ×100", "accuracy": "accuracy %"}
-    measures |= {"average_precision": "AP ×100", "f1": "best F1 ×100"}
-    there = [name for name in measures if name in result]
-    lines = [f"{'':12}" + "".join(f"{measures[name]:>18}" for name in there)]
-    for similarity in result[there[0]]:
-        figures = (100 * result[name][similarity] for name in there)
-        cells = ("undefined" if isnan(figure) else f"{figure:.2f}" for figure in figures)
-        lines.append(f"{similarity:12}" + "".join(f"{cell:>18}" for cell in cells))
+    """Returns the figures ×100, a line for each similarity."""
+    titles = {
+        "spearman": "Spearman ρ ×100",
+        "pearson": "Pearson ×100",
+        "accuracy": "accuracy %",
+        "average_precision": "AP ×100",
+        "f1": "best F1 ×100",
+    }
+    metrics = [name for name in titles if name in result]
+    lines = [
+        f"{_head(result)}: n = {result['n']:,}, {result['seconds']:.1f} s",
+        " " * 12 + "".join(f"{titles[name]:>18}" for name in metrics),
+    ]
+    similarities = list(result[metrics[0]])
+    for similarity in similarities:
+        line = f"{similarity:12}"
+        for name in metrics:
+            figure = 100 * result[name][similarity]
+            line += "undefined".rjust(18) if isnan(figure) else f"{figure:18.2f}"
+        lines.append(line)
+    first = similarities[0]
     if "threshold" in result:
-        first = next(iter(result["threshold"]))
-        precision, recall = (100 * result[name][first] for name in ("precision", "recall"))
-        at = f"the best F1 under {first} is at {result['threshold'][first]:.3f}"
         lines.append(
-            f"{result['positives']:,} pairs belong together; {at}: precision {precision:.1f} %, recall {recall:.1f} %"
+            f"{result['positives']:,} pairs belong together; the best F1 under {first} is at "
+            f"{result['threshold'][first]:.3f}: precision {100 * result['precision'][first]:.1f} %, "
+            f"recall {100 * result['recall'][first]:.1f} %"
         )
     if "interval" in result:
-        low, high = (100 * result["interval"][end] for end in ("low", "high"))
-        how = result["interval"]["method"]
-        first = next(iter(result[there[0]]))
-        what = "ρ" if "spearman" in result else "the accuracy"
-        interval = how if isnan(low) else f"{low:.2f} to {high:.2f} ({how})"
-        lines.append(f"95% interval of {what} under {first}: {interval}")
-    return "\n".join([head, *lines])
+        interval = result["interval"]
+        text = interval["method"]
+        if not isnan(interval["low"]):
+            text = f"{100 * interval['low']:.2f} to {100 * interval['high']:.2f} ({text})"
+        metric = "ρ" if "spearman" in result else "the accuracy"
+        lines.append(f"95% interval of {metric} under {first}: {text}")
+    return "\n".join(lines)
 
 
 def _mteb_table(result: dict[str, Any]) -> str:
-    """The figures of mteb, ×100: the task's own metric, then all metrics of each split and subset."""
+    """Returns the figures of mteb, ×100: the main score of the task, then all metrics of each split and subset."""
     [(metric, value)] = result["main_score"].items()
     task = f"{result['model']} on {result['data']} ({result['type']})"
     lines = [f"{task}: {metric} {100 * value:.2f}, {result['seconds']:.1f} s"]
@@ -149,12 +170,12 @@ def _mteb_table(result: dict[str, Any]) -> str:
 
 
 def _retrieval_table(result: dict[str, Any]) -> str:
-    """The figures ×100, each with its interval."""
+    """Returns the figures ×100, each with its interval."""
     size = f"{result['queries']:,} queries, {result['documents']:,} documents, {result['seconds']:.1f} s"
     lines = [f"{result['model']} on {result['data']}: {size}"]
     for figure, interval in result["intervals"].items():
-        low, high = (100 * interval[end] for end in ("low", "high"))
-        lines.append(f"{figure:12}{100 * result[figure]:8.2f}   (95% {low:.2f} to {high:.2f})")
+        bounds = f"{100 * interval['low']:.2f} to {100 * interval['high']:.2f}"
+        lines.append(f"{figure:12}{100 * result[figure]:8.2f}   (95% {bounds})")
     return "\n".join([*lines, f"×100; {result['method']}"])
 
 

@@ -1,12 +1,13 @@
-"""encode and score: files of sentences to vectors, files of sentence pairs to scores.
+"""encode and score: compute the vectors of the sentences in a file, and the scores of sentence pairs.
 
-Many files become a folder of parts, which `PartsOptions` computes here or on Ray.
+The result of many files is a folder of parts, which `PartsOptions` computes here or on Ray.
 """
 
 import sys
 import tempfile
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,14 +35,14 @@ from training.evaluation.thresholds import CRITERIA, FIXED, Criterion
 if TYPE_CHECKING:
     from sbert_app.services.files.shards import Engine
 
-# The parts of a report in --json.
+# The parts of a report that --json prints.
 FIGURES = ("mean", "sampled", "cosine_gold", "cross_gold", "cosine_cross", "decision")
 FILE_SUFFIXES = (*SUFFIXES, ".npy")
 
 
 @dataclass(frozen=True)
 class PartsOptions:
-    """Options of `score` and `encode` for many files, which become a folder of parts."""
+    """Options of `score` and `encode` for many files, whose result is a folder of parts."""
 
     engine: Annotated[str | None, Option(metavar="local|ray", help="What computes a folder of parts. [local]")] = None
     address: Annotated[str | None, Option(metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [local]")] = (
@@ -55,7 +56,7 @@ class PartsOptions:
     def are_meant(self, source: str, output: str) -> bool:
         """Whether the output is a folder of parts.
 
-        It is one if an engine is named, if OUT is a folder or ends with a slash, or if IN is several files and OUT has
+        This is so if an engine is named, if OUT is a folder or ends with a slash, or if IN is several files and OUT has
         no ending.
         """
         if self.engine is not None or output.endswith("/"):
@@ -64,9 +65,17 @@ class PartsOptions:
             return not output.lower().endswith(FILE_SUFFIXES)
         return _is_several(source) and not Path(output).suffix
 
-    def run(self, kind: str, source: str, output: str, model: ModelOptions, computing: Computing, **job: Any) -> None:
+    def run(
+        self,
+        kind: str,
+        source: str,
+        output: str,
+        model: ModelOptions,
+        computing: Computing,
+        **job: Any,
+    ) -> None:
         """Runs a `ShardJob` with these options and the fields ``job``, shows a bar, and prints the result."""
-        # They import pyarrow.
+        # Imported here because they import pyarrow, which takes time.
         from sbert_app.services.files.shards import RayEngine, compute_here, run_job
 
         if output.lower().endswith(FILE_SUFFIXES):
@@ -77,20 +86,29 @@ class PartsOptions:
             engine = RayEngine(self.address or "local", self.concurrency, self.gpus_per_worker, self.cpus_per_worker)
         elif self.address or self.concurrency:
             raise InputError("--address and --concurrency are options of --engine ray")
-        computed = {"dtype": computing.dtype, "device": computing.device, "offline": computing.offline}
-        home = str(computing.prepare())
-        job |= {"pooling": model.pooling, "home": home, "block_rows": self.block_rows, **computed}
-        doing = "scoring" if kind == "score" else "encoding"
-        with clean_stdout(), ProgressBar(doing, "rows") as bar, stop_on_signal() as should_stop:
+        shard_job = ShardJob(
+            kind,
+            output,
+            model.name,
+            pooling=model.pooling,
+            home=str(computing.prepare()),
+            block_rows=self.block_rows,
+            dtype=computing.dtype,
+            device=computing.device,
+            offline=computing.offline,
+            **job,
+        )
+        description = "scoring" if kind == "score" else "encoding"
+        with clean_stdout(), ProgressBar(description, "rows") as bar, stop_on_signal() as should_stop:
             try:
-                result = run_job(ShardJob(kind, output, model.name, **job), source, engine, Watch.of(bar, should_stop))
+                result = run_job(shard_job, source, engine, Watch.of(bar, should_stop))
             except StoppedError:
                 raise StoppedError(f"the parts that are finished stay in {output}; the same command goes on") from None
         print_result(asdict(result), computing.as_json, result.sentence)
 
 
 def local_path(source: str) -> Path:
-    """The path of a single file. InputError for a glob, a folder or a URL, whose output is a folder of parts."""
+    """Returns the path of a single file. Raises InputError for a glob, a folder or a URL."""
     if _is_several(source):
         raise InputError(f"{source} is not a file on this machine: for a folder, glob or URL name a folder as OUT")
     return Path(source)
@@ -98,7 +116,8 @@ def local_path(source: str) -> Path:
 
 def _is_several(source: str) -> bool:
     path = Path(source)
-    return "://" in source or path.is_dir() or (any(sign in source for sign in "*?[") and not path.exists())
+    is_glob = any(sign in source for sign in "*?[") and not path.exists()
+    return is_glob or "://" in source or path.is_dir()
 
 
 @options.grouped
@@ -144,12 +163,11 @@ def encode(
         with clean_stdout(), ProgressBar("encoding", "sentences") as bar:
             path = local_path(input_path)
             target = Path(output_path)
-            # This reports what is wrong before the model is loaded.
+            # Errors of the file are reported before the model is loaded.
             table, column = open_sentences(path, file.columns, file.encoding, file.sheet)
             if file.columns is None and len(table.reading.sentences) > 1:
-                print(
-                    f"{source} holds pairs: {column} alone is encoded; --columns names another column", file=sys.stderr
-                )
+                note = f"{source} holds pairs: {column} alone is encoded; --columns names another column"
+                print(note, file=sys.stderr)
             check_output(target, VECTORS, path)
             encoder = options.load_encoder(model, computing)
             summary = encode_file(table, column, target, encoder, normalize, Watch.of(bar))
@@ -157,26 +175,31 @@ def encode(
 
 
 def _criterion_of(threshold: str | None, outputs: MatchOutputs) -> Criterion | None:
-    """None without a threshold. InputError if it is malformed, or missing where the other options need it."""
+    """Returns the criterion of a threshold, or None. Raises InputError if it is malformed, or missing but needed."""
     if threshold is None:
         if outputs.groups or outputs.deduplicated:
             raise InputError("--groups and --deduplicated need --threshold: from which cosine on are rows matches?")
         return None
-    paths = [path.resolve() for path in (*outputs.matched, outputs.groups, outputs.deduplicated) if path]
+    paths = [path.resolve() for path in _paths(outputs)]
     if len(set(paths)) < len(paths):
         raise InputError("two of OUT, --groups and --deduplicated are the same file; name three")
     return Criterion.parse(threshold)
 
 
 def _check_matching(criterion: Criterion, outputs: MatchOutputs, table: OpenedTable, columns: PairColumns) -> None:
-    """Raises InputError, before anything is scored, if a threshold cannot be chosen or a file cannot be written."""
-    for path in filter(None, (*outputs.matched, outputs.groups, outputs.deduplicated)):
+    """Raises InputError if a threshold cannot be chosen or a file cannot be written. Called before scoring."""
+    for path in _paths(outputs):
         check_output(path, WRITERS)
     if criterion.kind != FIXED and not (columns.score or columns.label or columns.ratings):
         raise InputError(
             f"{table.path.name} has no column of gold scores or labels to choose a threshold by; give a number, such "
             "as --threshold 0.8"
         )
+
+
+def _paths(outputs: MatchOutputs) -> list[Path]:
+    paths = [*outputs.matched, outputs.groups, outputs.deduplicated]
+    return [path for path in paths if path]
 
 
 @options.grouped
@@ -217,8 +240,8 @@ def score(
     source, file = file.of(source)
     if parts.are_meant(source, output):
         if threshold or file.scale or file.labels or file.raters or file.sheet:
-            of_one = "--threshold, --scale, --labels, --raters and --sheet"
-            raise InputError(f"{of_one} are for one file, not for parts; leave them out")
+            options_of_one_file = "--threshold, --scale, --labels, --raters and --sheet"
+            raise InputError(f"{options_of_one_file} are for one file, not for parts; leave them out")
         parts.run(
             "score",
             source,
@@ -237,24 +260,24 @@ def score(
         outputs = MatchOutputs([target], groups, deduplicated)
         criterion = _criterion_of(threshold, outputs)
         with clean_stdout(), ProgressBar("scoring", "rows") as bar:
-            # This reports what is wrong before the model is loaded.
+            # Errors of the file are reported before the model is loaded.
             table = open_table(local_path(input_path), file.encoding, file.sheet)
             columns = table.reading.with_columns(requested_columns(file.columns, table.reading)).pair()
             if criterion is not None:
                 _check_matching(criterion, outputs, table, columns)
             encoder = options.load_encoder(model, computing)
-            crosser = options.load_cross_encoder(cross_encoder, computing)
+            reranker = options.load_cross_encoder(cross_encoder, computing)
             with stop_on_signal() as should_stop, ExitStack() as stack:
                 files = [target]
                 if criterion is not None:
-                    # It holds the scores in the meantime, with the types of their columns.
+                    # The scores with the types of their columns, to which the threshold is applied.
                     beside = tempfile.TemporaryDirectory(prefix=".sbert-lab-", dir=target.absolute().parent)
                     files.append(Path(stack.enter_context(beside), "scored.parquet"))
                 summary = score_file(
                     table,
                     files,
                     encoder,
-                    crosser,
+                    reranker,
                     columns,
                     Watch.of(bar, should_stop),
                     criteria=(str(criterion),) if criterion else CRITERIA,
@@ -275,7 +298,7 @@ def score(
                     matches = apply_threshold(files[1], summary.columns, cosine, limit, outputs, gold=summary.gold)
         summary.outputs = matches.outputs if matches else summary.outputs[:1]
         values = summary.to_dict()
-        # The rows, the histograms and the words for a missing score are for pages.
+        # Only pages need the rows, the histograms and the words for a missing score.
         del values["head"]
         if summary.report is not None:
             values["report"] = {key: values["report"][key] for key in FIGURES}
@@ -293,21 +316,28 @@ def score(
 
 
 def _agreements(report: ScoreReport | None) -> list[str]:
-    """The lines of a report's agreements: with labels, and one for each two kinds of scores."""
-    pairs = ("cosine_gold", "cosine and gold"), ("cross_gold", "cross-encoder and gold"), ("cosine_cross", "both")
+    """Returns the lines of a report on the agreement with labels, and between each two kinds of scores."""
+    if report is None:
+        return []
     lines = []
-    if report and report.decision:
+    if report.decision:
         average = report.decision.decision.average_precision.value
         lines.append(f"cosine and matches: average precision ×100 {100 * average:.2f}; {report.decision.meaning}")
-    for field, what in pairs:
-        if (agreement := getattr(report, field, None)) is not None:
-            if agreement.spearman != agreement.spearman:
-                lines.append(f"{what}: {agreement.interval_method}, {agreement.n:,} rows")
-                continue
-            low, high = agreement.spearman_interval
-            interval = f"95% {100 * low:.2f} to {100 * high:.2f}" if low == low else "too few rows for an interval"
-            lines.append(
-                f"{what}: Spearman ρ ×100 {100 * agreement.spearman:.2f} ({interval}), "
-                f"Pearson ×100 {100 * agreement.pearson:.2f}, {agreement.n:,} rows"
-            )
+    agreements = {
+        "cosine and gold": report.cosine_gold,
+        "cross-encoder and gold": report.cross_gold,
+        "both": report.cosine_cross,
+    }
+    for title, agreement in agreements.items():
+        if agreement is None:
+            continue
+        if isnan(agreement.spearman):
+            lines.append(f"{title}: {agreement.interval_method}, {agreement.n:,} rows")
+            continue
+        low, high = agreement.spearman_interval
+        interval = "too few rows for an interval" if isnan(low) else f"95% {100 * low:.2f} to {100 * high:.2f}"
+        lines.append(
+            f"{title}: Spearman ρ ×100 {100 * agreement.spearman:.2f} ({interval}), "
+            f"Pearson ×100 {100 * agreement.pearson:.2f}, {agreement.n:,} rows"
+        )
     return lines

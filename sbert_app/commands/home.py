@@ -1,4 +1,4 @@
-"""home | home backup FILE | home restore FILE: what the home folder holds, and people's work as one archive."""
+"""home | home backup FILE | home restore FILE: show the home folder, and back up people's work as one archive."""
 
 import sys
 from pathlib import Path
@@ -23,23 +23,24 @@ Archive = Annotated[Path, Argument(metavar="FILE", help="A ZIP file.")]
 def default(context: typer.Context, home: options.Home = None, as_json: options.Json = False) -> None:
     """Sizes of what is in the home folder, and what of it can be deleted."""
     if context.invoked_subcommand is not None:
-        # Options before the command are its defaults.
+        # Options before the command are passed on to it.
         context.default_map = {context.invoked_subcommand: {"home": home, "as_json": as_json}}
         return
     place = options.prepare(home, offline=False)
     sizes = dict.fromkeys((entry.name for entry in HOME), 0)
     for file in files_of(place):
-        if (entry := home_entry(file.relative_to(place).as_posix())) is not None:
+        entry = home_entry(file.relative_to(place).as_posix())
+        if entry is not None:
             sizes[entry.name] += file.stat().st_size
     lines = [str(place)]
     for is_work, title in ((True, "people's work: home backup FILE saves it"), (False, "can be deleted")):
-        lines.append(f"{title}, {format_bytes(sum(sizes[entry.name] for entry in HOME if entry.is_work == is_work))}")
-        lines += [
-            f"  {format_bytes(sizes[entry.name]):>9}  {entry.name:17} {entry.what}"
-            for entry in HOME
-            if entry.is_work == is_work
-        ]
-    entries = [{"name": entry.name, "bytes": sizes[entry.name], "can_be_deleted": not entry.is_work} for entry in HOME]
+        group = [entry for entry in HOME if entry.is_work == is_work]
+        lines.append(f"{title}, {format_bytes(sum(sizes[entry.name] for entry in group))}")
+        for entry in group:
+            lines.append(f"  {format_bytes(sizes[entry.name]):>9}  {entry.name:17} {entry.what}")
+    entries = []
+    for entry in HOME:
+        entries.append({"name": entry.name, "bytes": sizes[entry.name], "can_be_deleted": not entry.is_work})
     print_result({"home": str(place), "kept": entries}, as_json, "\n".join(lines))
 
 
@@ -59,8 +60,8 @@ def backup(file: Archive, home: options.Home = None, as_json: options.Json = Fal
 @home.command()
 def restore(file: Archive, home: options.Home = None, as_json: options.Json = False) -> None:
     """Restore what the home folder lacks from a backup. What is there stays as it is."""
-    restored, there = restore_work(options.prepare(home, offline=False), file.expanduser())
-    for thing in there:
-        print(f"{thing} was there already and stays as it is", file=sys.stderr)
-    sentence = f"restored {len(restored):,}, and {len(there):,} were there already"
-    print_result({"file": str(file), "restored": restored, "there": there}, as_json, sentence)
+    restored, existing = restore_work(options.prepare(home, offline=False), file.expanduser())
+    for name in existing:
+        print(f"{name} was there already and stays as it is", file=sys.stderr)
+    sentence = f"restored {len(restored):,}, and {len(existing):,} were there already"
+    print_result({"file": str(file), "restored": restored, "there": existing}, as_json, sentence)

@@ -1,4 +1,4 @@
-"""Options that several commands share, in groups: a command has a parameter for each group.
+"""Options that several commands share, in groups. A command has a parameter for each group.
 
 @grouped
 def encode(source: …, *, model: ModelOptions, computing: Computing) -> None:
@@ -39,22 +39,26 @@ from training.names import READ_AS, DataName, ModelName, absolute_names, names_f
 from training.sources.home import home_folder, set_offline
 
 T = TypeVar("T")
-# In the help of commands.
+# The endings of tables, for the help of commands.
 TABLES = any_of([file_format.suffixes[0] for file_format in FORMATS])
-# The name of standard input and of standard output.
+# The name of standard input and standard output.
 PIPE = "-"
-# JSON, Parquet and workbooks begin so; other standard input is plain text.
+# The first bytes of JSON, Parquet and workbooks. Other standard input is plain text.
 PACKED = (b"{", b"PAR1", b"PK\x03\x04")
 
 
 def complete_models(incomplete: str) -> list[str]:
-    """The names that a shell completes: those of built-in models and of runs."""
-    runs = [str(ModelName.of_run(run.id)) for run in RunStore(home_folder()).list(PICKED) if run.has_model]
-    return [name for name in (*ENCODERS, *CROSS_ENCODERS, *BASELINES, *runs) if name.startswith(incomplete)]
+    """Returns the built-in models and runs whose names begin with ``incomplete``, for completion by a shell."""
+    names = [*ENCODERS, *CROSS_ENCODERS, *BASELINES]
+    for run in RunStore(home_folder()).list(PICKED):
+        if run.has_model:
+            names.append(str(ModelName.of_run(run.id)))
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def complete_runs(incomplete: str) -> list[str]:
-    return [run.id for run in RunStore(home_folder()).list(PICKED) if run.id.startswith(incomplete)]
+    runs = RunStore(home_folder()).list(PICKED)
+    return [run.id for run in runs if run.id.startswith(incomplete)]
 
 
 Model = Annotated[
@@ -135,25 +139,42 @@ class FileOptions:
     sheet: Annotated[str | None, Option(metavar="NAME", help="The sheet of a workbook. [the longest]")] = None
 
     def of(self, source: str) -> tuple[str, Self]:
-        """The name of a file, and how it is read. Options in its name come first: FILE?columns=A,B&encoding=NAME."""
+        """Returns the path of a file, and how it is read.
+
+        Options in its name take precedence: FILE?columns=A,B&encoding=NAME.
+        """
         data = DataName.parse(source)
-        # In a URL there may be an equals sign.
         if data.objective is not None:
+            # The equals sign belongs to a URL.
             return source, self
-        own = {field.name: getattr(data, field.name) or getattr(self, field.name) for field in fields(self)}
-        if unread := [key for key, value in zip(READ_AS, data.read_as, strict=True) if value and key not in own]:
-            raise InputError(f"?{unread[0]}= is not for this command; leave it out")
-        return data.name, replace(self, **own)
+        settings = {}
+        for field in fields(self):
+            settings[field.name] = getattr(data, field.name) or getattr(self, field.name)
+        for key, value in zip(READ_AS, data.read_as, strict=True):
+            if value and key not in settings:
+                raise InputError(f"?{key}= is not for this command; leave it out")
+        return data.name, replace(self, **settings)
+
+    @property
+    def are_given(self) -> bool:
+        """Whether any of the options is used."""
+        return self != type(self)()
+
+    def named(self, name: str) -> str:
+        """Returns the name of data unchanged, or with these options if any of them is used."""
+        return self.data(name) if self.are_given else name
 
     def data(self, name: str, option: str = "--data") -> str:
-        """Names of data, with whole paths of files, and with these options if they have none of their own.
+        """Returns names of data with absolute paths and with these options, unless the names have their own.
 
-        InputError if the options are used without a file.
+        The paths are absolute because a run or a sweep may be resumed from another folder.
+
+        Raises InputError if options are used without a file.
         """
         settings = asdict(self)
-        for own, value in settings.items():
+        for key, value in settings.items():
             if value is not None and not names_file(name):
-                raise InputError(f"--{own} is that of a file; name one with {option}")
+                raise InputError(f"--{key} is an option for files; name one with {option}")
         return absolute_names(name, **settings)
 
 
@@ -172,14 +193,14 @@ class PairFileOptions(FileOptions):
 class Pipe:
     """``-`` in place of a file: standard input and standard output."""
 
-    format: Annotated[str | None, Option(metavar="jsonl|csv|…", help="Of the output, where OUT is -. [jsonl]")] = None
+    format: Annotated[str | None, Option(metavar="jsonl|csv|…", help="The format of OUT, if that is -. [jsonl]")] = None
 
     @contextmanager
     def files(self, source: str, output: str, as_json: bool, lines: bool = False) -> Iterator[tuple[str, str]]:
-        """Yields the names of input and output. A file that stands for standard output is printed at the end."""
+        """Yields the names of the input and the output file. If OUT is -, the output file is printed at the end."""
         if output != PIPE:
             if self.format is not None:
-                raise InputError("--format is that of standard output, OUT -; the ending of a file says its own")
+                raise InputError("--format is for standard output, OUT -; the ending of a file states its format")
             with received(source, lines) as path:
                 yield path, output
             return
@@ -192,7 +213,7 @@ class Pipe:
                 with clean_stdout():
                     yield path, str(result)
             finally:
-                # Also when it was stopped, or the input is damaged further down.
+                # Also if the command was stopped, or a later part of the input is damaged.
                 if result.exists():
                     stdout.flush()
                     with result.open("rb") as file:
@@ -202,9 +223,10 @@ class Pipe:
 
 @contextmanager
 def received(source: str, lines: bool = False) -> Iterator[str]:
-    """Yields the name of a file; for ``-`` that of a file with the content of standard input.
+    """Yields the name of a file. For ``-`` it is a temporary file with the content of standard input.
 
-    With ``lines`` it holds a sentence a line, unless it begins as JSON, Parquet or a workbook do.
+    Args:
+        lines: whether plain text has one sentence per line. JSON, Parquet and workbooks are recognised.
     """
     if source != PIPE:
         yield source
@@ -217,7 +239,9 @@ def received(source: str, lines: bool = False) -> Iterator[str]:
             shutil.copyfileobj(sys.stdin.buffer, file)
         with path.open("rb") as file:
             is_text = not file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(PACKED)
-        yield str(path.rename(path.with_suffix(".txt")) if lines and is_text else path)
+        if lines and is_text:
+            path = path.rename(path.with_suffix(".txt"))
+        yield str(path)
 
 
 @dataclass(frozen=True)
@@ -237,22 +261,21 @@ class Computing:
 
 
 def grouped(command: Callable[..., T]) -> Callable[..., T]:
-    """Wraps a command: a parameter whose type is a group, such as `ModelOptions`, stands for the options in it."""
-    whole = inspect.signature(command, eval_str=True)
-    annotations: dict[str, Any] = {name: parameter.annotation for name, parameter in whole.parameters.items()}
-    groups: dict[str, Any] = {name: group for name, group in annotations.items() if is_dataclass(group)}
+    """Wraps a command so that a parameter with the type of a group, such as `ModelOptions`, becomes its options."""
+    signature = inspect.signature(command, eval_str=True)
+    kind = inspect.Parameter.KEYWORD_ONLY
+    groups: dict[str, Any] = {}
     parameters = []
-    for name, parameter in whole.parameters.items():
-        if name not in groups:
-            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+    for name, parameter in signature.parameters.items():
+        group = parameter.annotation
+        if not is_dataclass(group):
+            parameters.append(parameter.replace(kind=kind))
             continue
-        hints = get_type_hints(groups[name], include_extras=True)
-        parameters += [
-            inspect.Parameter(
-                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
-            )
-            for field in fields(groups[name])
-        ]
+        groups[name] = group
+        hints = get_type_hints(group, include_extras=True)
+        for field in fields(group):
+            annotation = hints[field.name]
+            parameters.append(inspect.Parameter(field.name, kind, default=field.default, annotation=annotation))
 
     @wraps(command)
     def run(**values: Any) -> T:
@@ -260,14 +283,14 @@ def grouped(command: Callable[..., T]) -> Callable[..., T]:
             values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
         return command(**values)
 
-    run.__signature__ = whole.replace(parameters=parameters)  # type: ignore[attr-defined]
-    # Those of the signature count.
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    # typer would prefer these to the annotations of the signature.
     run.__annotations__ = {}
     return run
 
 
 def prepare(home: Path | None, offline: bool) -> Path:
-    """The home folder; with ``offline``, the network is forbidden from now on."""
+    """Returns the home folder. With ``offline``, all later use of the network is forbidden."""
     if offline:
         set_offline(True)
     folder = home_folder(home)
@@ -277,7 +300,7 @@ def prepare(home: Path | None, offline: bool) -> Path:
 
 
 def cluster_of(home: Path, engine: str | None, address: str | None) -> RayCluster | None:
-    """The Ray cluster that executes the runs; None if this process does."""
+    """Returns the Ray cluster that executes the runs, or None if this process executes them."""
     check_engine(engine)
     if address and engine != "ray":
         raise InputError("--address is an option of --engine ray")
@@ -293,34 +316,32 @@ def check_engine(engine: str | None) -> None:
 
 
 def load_model(model: ModelOptions, computing: Computing) -> AnyModel:
-    """The model, of any kind."""
+    """Opens a model of any kind."""
     return open_model(model.name, model.pooling, computing.dtype, computing.device, computing.prepare())
 
 
 def load_encoder(model: ModelOptions, computing: Computing) -> VectorModel:
-    """The model. InputError if it has no sentence vectors."""
+    """Opens a model. Raises InputError if it has no sentence vectors."""
     return required(load_model(model, computing), VectorModel)
 
 
 def load_cross_encoder(name: str | None, computing: Computing) -> PairModel | None:
-    """The cross-encoder of this name; None for none."""
-    # It imports torch, which takes seconds.
-
+    """Opens the cross-encoder of this name, if there is a name."""
     if not name:
         return None
     return required(open_model(name, None, computing.dtype, computing.device, computing.prepare()), PairModel)
 
 
 def open_corpus(source: str, file: FileOptions, home: Path) -> Corpus:
-    """The sentences of a file, or of a data set by name."""
+    """Opens the sentences of a file, or of a data set by name."""
     source, file = file.of(source)
     if not Path(source).is_file():
         return Corpus.from_data(file.data(source, "IN"), home)
-    if file.columns is not None and split_names(file.columns)[1:]:
+    if file.columns is not None and len(split_names(file.columns)) > 1:
         return Corpus.from_dataset(load_data(file.data(source), home))
     return Corpus.from_file(source, file.columns, file.encoding, sheet=file.sheet)
 
 
 def embed(corpus: Corpus, encoder: VectorModel, home: Path, bar: ProgressBar) -> EmbeddedCorpus:
-    """The vectors of a corpus, which are kept in the home folder."""
+    """Returns the vectors of a corpus, which are cached in the home folder."""
     return encode(corpus, encoder, DiskCache(home / "cache"), Watch.of(bar))

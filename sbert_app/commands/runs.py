@@ -1,8 +1,8 @@
-"""runs, worker and report: the runs of the home folder, the process that executes them, and one of them as a file.
+"""runs, worker and report: manage the runs of the home folder, execute them, and write one of them as a file.
 
-The app starts a worker itself. With --once it executes one run and ends, for schedulers that start processes
-themselves. Its exit codes are 0 finished, 1 failed, 2 wrong input, 75 interrupted (the same command again resumes it)
-and 130 stopped by a user.
+The app starts a worker itself. ``worker --once`` executes a single run, for schedulers that start processes themselves.
+Its exit codes are 0 finished, 1 failed, 2 wrong input, 75 interrupted (the same command resumes the run) and 130
+stopped by a user.
 """
 
 import math
@@ -45,14 +45,14 @@ def default(context: typer.Context, home: options.Home = None, as_json: options.
     if context.invoked_subcommand is None:
         list_runs(home=home, as_json=as_json)
     else:
-        # Options before the command are its defaults.
+        # Options before the command are passed on to it.
         context.default_map = {context.invoked_subcommand: {"home": home, "as_json": as_json}}
 
 
 @runs.command("list")
 def list_runs(
-    limit: Annotated[int, Option(metavar="N", min=1, help="How many.")] = 50,
-    cursor: Annotated[str, Option(metavar="RUN", help="Those that are older than this run.")] = "",
+    limit: Annotated[int, Option(metavar="N", min=1, help="The maximum number of runs.")] = 50,
+    cursor: Annotated[str, Option(metavar="RUN", help="Only runs older than this one.")] = "",
     home: options.Home = None,
     as_json: options.Json = False,
 ) -> None:
@@ -71,14 +71,16 @@ def list_runs(
 def show(run_id: options.RunId, home: options.Home = None, as_json: options.Json = False) -> None:
     """Show a run: its settings, its figures, the end of its log."""
     store, run = _open_run(home, run_id)
-    values = run.config.to_dict()
-    is_own = {key: run.config.objective in (setting.objectives or OBJECTIVES) for key, setting in SETTINGS.items()}
-    settings = "\n".join(
-        f"  {key:28}{value}" for key, value in values.items() if value not in (None, "") and is_own[key]
-    )
-    reason = f"reason: {run.record.reason}\n" if run.record.reason else ""
-    log = store.log(run.id, lines=20)
-    print_result(run.to_json(), as_json, f"{_line(run)}\n{reason}{settings}\nlog:\n{log}")
+    lines = [_line(run)]
+    if run.record.reason:
+        lines.append(f"reason: {run.record.reason}")
+    for name, value in run.config.to_dict().items():
+        # Settings of other objectives have no effect.
+        has_effect = run.config.objective in (SETTINGS[name].objectives or OBJECTIVES)
+        if has_effect and value not in (None, ""):
+            lines.append(f"  {name:28}{value}")
+    lines += ["log:", store.log(run.id, lines=20)]
+    print_result(run.to_json(), as_json, "\n".join(lines))
 
 
 @runs.command()
@@ -160,7 +162,7 @@ def delete(
 
 
 def _open_run(home: Path | None, run: str) -> tuple[RunStore, Run]:
-    """The store, and the run that has this id, beginning of an id, or name."""
+    """Opens the store, and the run with this id, beginning of an id, or name."""
     store = RunStore(options.prepare(home, offline=False))
     return store, store.get(find_run(run, store.home))
 
@@ -170,23 +172,26 @@ def _print_run(run: Run, as_json: bool) -> None:
 
 
 def _line(run: Run) -> str:
-    """A run in one line: id, state, steps, best figure and name."""
+    """Returns a run in one line: id, state, steps, best figure and name."""
     progress = run.progress
-    steps = f"{progress.step:,}{f' of {progress.steps:,}' if progress.steps else ''} steps"
-    metric = RUN_METRICS[progress.measure or "loss"]
-    best = (progress.best or {}).get(progress.measure or "")
-    figure = "" if best is None else f"{metric.label} {metric.arrow} {metric.format(best)}"
+    steps = f"{progress.step:,} of {progress.steps:,} steps" if progress.steps else f"{progress.step:,} steps"
+    figure = ""
+    if progress.best and progress.measure:
+        metric = RUN_METRICS[progress.measure]
+        best = progress.best.get(progress.measure)
+        if best is not None:
+            figure = f"{metric.label} {metric.arrow} {metric.format(best)}"
     return f"{run.id}  {run.state:11}  {steps:20}  {figure:25}  {run.name}"
 
 
 def worker(
     device: Annotated[int, Option("--gpu", metavar="N", help="Which GPU, counted from 0.")] = 0,
-    idle_seconds: Annotated[float, Option(metavar="SECONDS", help="End after so long without work; 0 for never.")] = 0,
+    idle_seconds: Annotated[float, Option(metavar="SECONDS", help="End after this time without work; 0: never.")] = 0,
     once: Annotated[
         str | None,
         Option(
             metavar="RUN",
-            help="Execute this run alone, and end with its outcome.",
+            help="Execute only this run, and end with its outcome.",
             autocompletion=options.complete_runs,
         ),
     ] = None,
@@ -206,7 +211,7 @@ def worker(
     if once is None:
         cluster = RayCluster.of(Settings.gather(home=place, ray=ray))
         if cluster is not None and not idle_seconds:
-            # Whoever types this is told when the cluster is not there; a queued run says so by itself.
+            # So that the person who types this learns at once if the cluster does not answer.
             cluster.connect()
         run_worker(place, device, idle_seconds or math.inf, cluster)
         return
@@ -220,7 +225,7 @@ def worker(
     raise typer.Exit(code)
 
 
-# The exit code and a hint. 75 is EX_TEMPFAIL of sysexits.h, which asks for another attempt.
+# The exit code and a hint. 75 is EX_TEMPFAIL of sysexits.h: try again later.
 OUTCOMES = {
     State.FINISHED: (0, ""),
     State.FAILED: (1, "; `runs show` has the reason"),
@@ -238,7 +243,7 @@ def report(
 
     It holds results, curves, settings, versions, the machine and the command.
     """
-    # They need the extra app.
+    # The pages need the extra app.
     from sbert_app.pages.ablation.page import experiment_report
     from sbert_app.pages.train.runs import run_report
 

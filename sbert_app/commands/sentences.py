@@ -1,9 +1,11 @@
-"""compare, search, cluster and export: sentences under a model, by their similarity."""
+"""compare, search, cluster and export: compare sentences, search and group them, and write them for other tools."""
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
+import numpy as np
 from typer import Argument, Option
 
 from sbert_app.commands import options
@@ -43,25 +45,32 @@ def compare(
     """
     with clean_stdout():
         encoder = options.load_encoder(model, computing)
-        crosser = options.load_cross_encoder(cross_encoder if cross_encoder != "none" else None, computing)
-        comparison = measure(encoder, crosser, first, second)
-    lines = [
-        f"cosine         {comparison.cosine:.4f}   {ModelName.parse(model.name).label}, {comparison.pooling} pooling"
-    ]
+        reranker = None
+        if cross_encoder != "none":
+            reranker = options.load_cross_encoder(cross_encoder, computing)
+        comparison = measure(encoder, reranker, first, second)
+    label = ModelName.parse(model.name).label
+    lines = [f"cosine         {comparison.cosine:.4f}   {label}, {comparison.pooling} pooling"]
     if comparison.cross_encoder is not None:
         lines.append(f"cross-encoder  {format_number(comparison.cross_score, 4)}   {comparison.cross_encoder}")
     if comparison.attribution is not None:
-        for name, words, shares in (
-            ("A", comparison.attribution.words_a, comparison.attribution.matrix.sum(axis=1)),
-            ("B", comparison.attribution.words_b, comparison.attribution.matrix.sum(axis=0)),
-        ):
-            lines.append(
-                f"words of {name}     " + "  ".join(f"{w} {x:+.3f}" for w, x in zip(words, shares, strict=True))
-            )
-    cut = " and ".join(name for name, side in (("A", comparison.a), ("B", comparison.b)) if side.truncated)
-    lines += [f"{cut} is cut: the model reads {encoder.max_length:,} tokens"] if cut else []
-    lines += [*comparison.warnings, *filter(None, [comparison.advice])]
+        word_map = comparison.attribution
+        lines.append(_word_line("A", word_map.words_a, word_map.matrix.sum(axis=1)))
+        lines.append(_word_line("B", word_map.words_b, word_map.matrix.sum(axis=0)))
+    cut = [name for name, side in (("A", comparison.a), ("B", comparison.b)) if side.truncated]
+    if cut:
+        lines.append(f"{' and '.join(cut)} is cut: the model reads {encoder.max_length:,} tokens")
+    lines += comparison.warnings
+    if comparison.advice:
+        lines.append(comparison.advice)
     print_result(comparison.to_json(), computing.as_json, "\n".join(lines))
+
+
+def _word_line(name: str, words: Sequence[str], shares: np.ndarray) -> str:
+    """Returns the words of a sentence with their shares of the cosine."""
+    return f"words of {name}     " + "  ".join(
+        f"{word} {share:+.3f}" for word, share in zip(words, shares, strict=True)
+    )
 
 
 @options.grouped
@@ -83,21 +92,22 @@ def search(
     Vectors are kept in the home folder: the next search of the same sentences is quick.
     """
     place = computing.prepare()
-    # This reports what is wrong before the model is loaded.
+    # Before the model is loaded.
     check_query(query, k)
     with options.received(source, lines=True) as path, clean_stdout(), ProgressBar("encoding", "sentences") as bar:
         corpus = options.open_corpus(path, file, place)
         encoder = options.load_encoder(model, computing)
         space = options.embed(corpus, encoder.for_role("document"), place, bar)
-        crosser = options.load_cross_encoder(cross_encoder, computing)
-        result = find(space, query, encoder.for_role("query"), k, crosser, keep_unknown)
-    lines = [f"{hit.cosine:.4f}  {hit.row + 1:>8,}  {hit.sentence}" for hit in result.hits]
-    if crosser:
-        lines = [f"{hit.cross_score:.4f}  {line}" for hit, line in zip(result.hits, lines, strict=True)]
-    head = ("score   " if crosser else "") + "cosine       row  sentence"
-    lines = [f"{format_count(result.searched, 'sentence')} of {corpus.name}", head, *lines]
+        reranker = options.load_cross_encoder(cross_encoder, computing)
+        result = find(space, query, encoder.for_role("query"), k, reranker, keep_unknown)
+    lines = [f"{format_count(result.searched, 'sentence')} of {corpus.name}"]
+    lines.append(("score   " if reranker else "") + "cosine       row  sentence")
+    for hit in result.hits:
+        line = f"{hit.cosine:.4f}  {hit.row + 1:>8,}  {hit.sentence}"
+        lines.append(f"{hit.cross_score:.4f}  {line}" if reranker else line)
     lines += [*corpus.notes, *result.warnings]
-    print_result({"model": space.model, "data": corpus.name, **result.to_json()}, computing.as_json, "\n".join(lines))
+    values = {"model": space.model, "data": corpus.name, **result.to_json()}
+    print_result(values, computing.as_json, "\n".join(lines))
 
 
 @options.grouped
@@ -138,28 +148,36 @@ def cluster(
         summaries = describe_clusters(space, labels)
         if output is not None:
             save_table(output, label_columns(corpus, summaries))
-    rows: list[dict[str, Any]] = [
-        {
-            "cluster": cluster.number,
-            "sentences": len(cluster.rows),
-            "cosine": cluster.cosine,
-            "keywords": cluster.keywords,
-            "typical": [corpus.sentences[row] for row in cluster.representatives],
-        }
-        for cluster in summaries
-    ]
-    lines = []
-    for row in rows:
-        words = ", ".join(row["keywords"][:4])
-        example = "".join(row["typical"][:1])
-        lines.append(f"{row['cluster'] or 'none':>7}  {row['sentences']:>9,}  {words:40}  {example}".rstrip())
-    count = format_count(sum(row["cluster"] > 0 for row in rows), "cluster")
-    head = f"{format_count(len(corpus), 'sentence')} of {corpus.name} in {count} by {method}"
-    written = [f"{output}: each sentence with its cluster"] if output else []
-    value: dict[str, Any] = {"model": space.model, "data": corpus.name, "method": method, "clusters": rows}
-    value |= {"output": output and str(output), "warnings": space.warnings}
-    text = "\n".join([head, "cluster  sentences  keywords", *lines, *written, *corpus.notes, *space.warnings])
-    print_result(value, computing.as_json, text)
+    count = format_count(sum(summary.number > 0 for summary in summaries), "cluster")
+    lines = [f"{format_count(len(corpus), 'sentence')} of {corpus.name} in {count} by {method}"]
+    lines.append("cluster  sentences  keywords")
+    rows = []
+    for summary in summaries:
+        typical = [corpus.sentences[row] for row in summary.representatives]
+        rows.append(
+            {
+                "cluster": summary.number,
+                "sentences": len(summary.rows),
+                "cosine": summary.cosine,
+                "keywords": summary.keywords,
+                "typical": typical,
+            }
+        )
+        words = ", ".join(summary.keywords[:4])
+        example = "".join(typical[:1])
+        lines.append(f"{summary.number or 'none':>7}  {len(summary.rows):>9,}  {words:40}  {example}".rstrip())
+    if output:
+        lines.append(f"{output}: each sentence with its cluster")
+    lines += [*corpus.notes, *space.warnings]
+    result = {
+        "model": space.model,
+        "data": corpus.name,
+        "method": method,
+        "clusters": rows,
+        "output": output and str(output),
+        "warnings": space.warnings,
+    }
+    print_result(result, computing.as_json, "\n".join(lines))
 
 
 @options.grouped
@@ -185,10 +203,11 @@ def export(
 
     After an interruption the same command goes on from the vectors that are there.
     """
-    # It imports pyarrow.
+    # Imported here because it imports pyarrow, which takes time.
     from sbert_app.services.clusters.atlas import OPTIONS, export_atlas
 
-    home, (source, file) = computing.prepare(), file.of(source)
+    home = computing.prepare()
+    source, file = file.of(source)
     clustering = ClusterSettings(K_MEANS, num_clusters=clusters) if clusters else ClusterSettings(HDBSCAN)
     limits = CorpusLimits(map_points=map_points, clustered=map_points)
     cache = DiskCache(home / "cache")
@@ -201,8 +220,10 @@ def export(
         labels = group(embedded, clustering, cache, home, watch, limits)
         groups = describe_clusters(embedded, labels)
         by_umap = export_atlas(embedded, groups, output, MapSettings(), cache, home, limits, watch)
-    opened = f"embedding-atlas {shlex.quote(str(output))} {OPTIONS}"
-    placed = f", {len(corpus) - by_umap:,} of them placed by their neighbours" if by_umap < len(corpus) else ""
-    text = f"{format_count(len(corpus), 'row')}{placed} -> {output}. Open it with: {opened}"
-    value = {"output": str(output), "rows": len(corpus), "drawn": by_umap, "command": opened}
-    print_result(value, computing.as_json, "\n".join([text, *corpus.notes]))
+    command = f"embedding-atlas {shlex.quote(str(output))} {OPTIONS}"
+    rows = format_count(len(corpus), "row")
+    if by_umap < len(corpus):
+        rows += f", {len(corpus) - by_umap:,} of them placed by their neighbours"
+    text = f"{rows} -> {output}. Open it with: {command}"
+    result = {"output": str(output), "rows": len(corpus), "drawn": by_umap, "command": command}
+    print_result(result, computing.as_json, "\n".join([text, *corpus.notes]))

@@ -1,4 +1,4 @@
-"""serve and desktop: the app in the browser, or in a window of its own on a free port of this machine."""
+"""serve and desktop: run the app for browsers, or in its own window on a free port of this machine."""
 
 import os
 import sys
@@ -81,24 +81,31 @@ def serve(
         raise InputError(MISSING)
     if settings.host not in LOOPBACK and not settings.auth:
         print(f"There is no login: {OPEN_TO_ALL}", file=sys.stderr)
-    shows = open_browser if open_browser is not None else has_desktop() and sys.stdout.isatty()
+    if open_browser is None:
+        open_browser = has_desktop() and sys.stdout.isatty()
     options.prepare(settings.home, settings.offline)
+    # Imported after wrong options are reported, because it imports Gradio, which takes seconds.
     from sbert_app.server.run import serve as run
 
-    run(settings, *([webbrowser.open] if shows else []))
+    run(settings, show=webbrowser.open if open_browser else None)
 
 
 def has_desktop() -> bool:
     """Whether the person who started this process would see a window."""
     if "SSH_CONNECTION" in os.environ:
         return False
-    return sys.platform in ("win32", "darwin") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+    return sys.platform in ("win32", "darwin") or has_display()
+
+
+def has_display() -> bool:
+    """Whether there is a display of X11 or Wayland."""
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def desktop(home: options.Home = None, offline: options.Offline = False) -> None:
-    """Open the app in a window of its own; closing it ends the app. Runs go on. Needs the extra desktop."""
+    """Open the app in its own window. Closing the window ends the app, but not its runs. Needs the extra desktop."""
     place = options.prepare(home, offline)
-    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+    if sys.platform == "linux" and not has_display():
         raise InputError("there is no display to open a window on; sbert-lab serve serves the app to a browser")
     make_home(place)
     try:

@@ -1,4 +1,4 @@
-"""threshold: the similarity from which on two texts match, for a model, and what an old threshold becomes."""
+"""threshold: finds the similarity from which on two texts match, and what an old threshold becomes."""
 
 import sys
 from dataclasses import replace
@@ -48,7 +48,7 @@ def threshold(
     home = computing.prepare()
     name = ModelName.parse(model.name).with_pooling(model.pooling)
     with options.received(data) as source, clean_stdout(), ProgressBar("scoring", "sentences") as bar:
-        rows = load_data(source if file == type(file)() else file.data(source), home, split="test")
+        rows = load_data(file.named(source), home, split="test")
         advice = advise(
             name,
             rows,
@@ -59,8 +59,10 @@ def threshold(
             POSITIVE_FROM if match_from is None else match_from,
             Watch.of(bar),
         )
-    about = (ABOUT_EXAMPLE,) if data == EXAMPLE else ()
-    for note in (*about, *rows.notes, *advice.notes):
+    notes = [*rows.notes, *advice.notes]
+    if data == EXAMPLE:
+        notes.insert(0, ABOUT_EXAMPLE)
+    for note in notes:
         print(f"{rows.name}: {note}", file=sys.stderr)
     if figure is not None:
         plot = by_threshold(advice.decision.decision, advice.decision.similarity, name.label)

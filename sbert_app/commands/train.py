@@ -1,8 +1,7 @@
-"""train: a model that is fine-tuned.
+"""train: fine-tunes a model.
 
-`train` executes one run in the foreground, in a folder of its own among the home folder's runs. Ctrl-C writes a
-checkpoint and ends; ``train --resume ID`` resumes from it. The runs that the app queues are in the same folder;
-``runs`` and the Train page show all of them.
+`train` executes a run in this process. Ctrl-C writes a checkpoint and ends the run; ``train --resume ID`` continues
+from it. Its folder is among the runs that the app queues, so ``runs`` and the Train page show it, too.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from training.trainer.run_metrics import RUN_METRICS
 if TYPE_CHECKING:
     from training.trainer.train import RunResult
 
-# So many mined negatives are printed before the first step.
+# The number of mined negatives that are printed before the first step.
 EXAMPLES = 5
 
 
@@ -64,8 +63,11 @@ def train(
 ) -> None:
     """Fine-tune a model. Ctrl-C keeps a checkpoint; --resume continues from it."""
     settings = {"columns": columns, "encoding": encoding, **settings}
-    settings = {key: value for key, value in settings.items() if value is not None}
-    settings |= {name: SETTINGS[name].joint.join(value) for name, value in settings.items() if isinstance(value, list)}
+    for name, value in list(settings.items()):
+        if value is None:
+            del settings[name]
+        elif isinstance(value, list):
+            settings[name] = SETTINGS[name].joint.join(value)
     place = options.prepare(home, offline)
     store = RunStore(place)
     if seeds is not None and (preview or no_start or resume or "seed" in settings):
@@ -85,12 +87,13 @@ def train(
         print_result({"id": run_id}, as_json, run_id)
         return
     execute = executor(options.cluster_of(place, engine, address))
-    # It holds the run once that is loaded: before, there is nothing that a signal has to wait for.
+    # Contains the run once it has been loaded. Before that, a signal ends the process at once.
     running: list[str] = []
     with clean_stdout(), ProgressBar("starting", "steps") as bar, stop_on_signal(lambda: not running) as should_end:
         if resume:
             resume = find_run(resume, place)
-            if (state := store.get(resume).state) not in RESUMABLE:
+            state = store.get(resume).state
+            if state not in RESUMABLE:
                 raise InputError(f"run {resume} is {state}; there is nothing to resume")
         run_id = resume or store.create(_config(store, settings), queue=False).id
 
@@ -112,7 +115,7 @@ def train(
             raise StoppedError(f"{run_id} before its next step; resume it with: train --resume {run_id}") from None
         except InputError:
             if not resume and not store.get(run_id).progress.step:
-                # Its data or its base cannot be used.
+                # Its data or its base cannot be used, so the new run is useless.
                 store.delete(run_id)
             raise
     if should_end() and result.status == State.STOPPED:
@@ -124,23 +127,25 @@ def train(
 
 
 def _with_settings(command: Callable[..., None]) -> None:
-    """Makes an option of each field of `RunConfig`, in place of the command's ``**settings``, its last parameter."""
+    """Replaces the last parameter of a command, ``**settings``, by an option for each field of `RunConfig`."""
     kind = inspect.Parameter.KEYWORD_ONLY
-    whole = inspect.signature(command, eval_str=True)
-    own = dict(whole.parameters)
+    signature = inspect.signature(command, eval_str=True)
+    *own_parameters, _ = signature.parameters.values()
     parameters = []
-    own.popitem()
     for setting in SETTINGS.values():
+        description = f"{setting.sentence()}."
+        if setting.words:
+            description += f" [{setting.words}]"
         option = Option(
             setting.option,
             metavar=setting.metavar or "|".join(filter(None, setting.choices)) or None,
-            help=f"{setting.sentence()}." + (f" [{setting.words}]" if setting.words else ""),
+            help=description,
             autocompletion=options.complete_models if setting.name in ("base", "teacher") else None,
         )
         annotation: Any = Annotated[(list[str] if setting.joint else setting.type) | None, option]
         parameters.append(inspect.Parameter(setting.name, kind, default=None, annotation=annotation))
-    parameters += [parameter.replace(kind=kind) for parameter in own.values()]
-    command.__signature__ = whole.replace(parameters=parameters)  # type: ignore[attr-defined]
+    parameters += [parameter.replace(kind=kind) for parameter in own_parameters]
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
 
 
 _with_settings(train)
@@ -156,8 +161,8 @@ def _preview(store: RunStore, settings: dict[str, Any], as_json: bool) -> None:
         mined = mine_for(config, store.home, on_progress=bar)
     triplets = [asdict(triplet) for triplet in mined.examples(PREVIEWED)]
     note = mined.data.notes[-1]
-    preview = {"triplets": triplets, "rows": len(mined.data), "note": note}
-    print_result(preview, as_json, "\n".join([*map(_triplet_lines, triplets), note]))
+    result = {"triplets": triplets, "rows": len(mined.data), "note": note}
+    print_result(result, as_json, "\n".join([*map(_triplet_lines, triplets), note]))
 
 
 def _triplet_lines(triplet: dict[str, Any]) -> str:
@@ -169,65 +174,84 @@ def _triplet_lines(triplet: dict[str, Any]) -> str:
 
 
 def _config(store: RunStore, settings: dict[str, Any]) -> RunConfig:
-    """The config of a new run. InputError if it cannot start."""
+    """Returns the config of a new run. Raises InputError if the run cannot start."""
     file = options.FileOptions(settings.pop("columns", None), settings.pop("encoding", None))
-    data = ("train_data", "eval_data")
-    files = [key for key in data if names_file(settings.get(key) or "")]
-    if not files and file != options.FileOptions():
-        # This says that the options need a file.
+    has_file = False
+    # Paths become absolute because the run may be resumed from another folder.
+    for key in ("train_data", "eval_data"):
+        if key not in settings:
+            continue
+        if names_file(settings[key]):
+            has_file = True
+            settings[key] = file.data(settings[key])
+        else:
+            settings[key] = absolute_names(settings[key])
+    if file.are_given and not has_file:
+        # Raises InputError, because the options need a file.
         file.data("", "--train-data or --eval-data")
-    for key in ("base", "teacher", *data):
+    for key in ("base", "teacher"):
         if key in settings:
-            # A file is named by its whole path, as the run may be resumed from another folder.
-            settings[key] = file.data(settings[key]) if key in files else absolute_names(settings[key])
+            settings[key] = absolute_names(settings[key])
     config = RunConfig(**settings)
     estimate_run(config, store)
     return config
 
 
 def _train_seeds(
-    store: RunStore, settings: dict[str, Any], seeds: str, resume: str | None, cluster: RayCluster | None, as_json: bool
+    store: RunStore,
+    settings: dict[str, Any],
+    seeds: str,
+    resume: str | None,
+    cluster: RayCluster | None,
+    as_json: bool,
 ) -> None:
-    """Executes a run for each of the ``seeds``, or the runs that are left of the experiment ``resume``.
+    """Executes a run for each of the ``seeds``, or the remaining runs of the experiment ``resume``.
 
     Prints mean ± standard deviation over the seeds, and exits with 1 if a run has failed.
     """
     experiments = Experiments(RunQueue(store))
-    if resume and (kind := experiments.get(resume).record.kind) != SEEDS:
-        raise InputError(f"{resume} is a {kind}: resume it with ablate --resume, or its runs with runs resume")
+    if resume:
+        kind = experiments.get(resume).record.kind
+        if kind != SEEDS:
+            raise InputError(f"{resume} is a {kind}: resume it with ablate --resume, or its runs with runs resume")
     with clean_stdout():
         experiment_id = resume or experiments.create(new_seeds(_config(store, settings), seeds)).id
         print(f"experiment {experiment_id}", file=sys.stderr)
         experiment = run_experiment(experiments, experiment_id, cluster, "train")
-    summaries = {which: experiment.summary(which) for which in ("baseline", "best", "latest", "test")}
-    result = {
+    record = experiment.record
+    measure = next((run.progress.measure for run in experiment.runs if run.progress.measure), "")
+    lines = [f"{experiment.id}: {experiment.state}, {record.name}, seeds {record.by}"]
+    result: dict[str, Any] = {
         "id": experiment.id,
         "state": experiment.state,
-        "runs": {str(plan.seed): plan.run for plan in experiment.record.runs},
-        **{which: summary and asdict(summary) for which, summary in summaries.items()},
+        "runs": {str(plan.seed): plan.run for plan in record.runs},
     }
-    measure = next((run.progress.measure for run in experiment.runs if run.progress.measure), "")
-    lines = [
-        f"{which:9}{measure} {summary.mean:.2f}" + ("" if summary.deviation is None else f" ± {summary.deviation:.2f}")
-        for which, summary in summaries.items()
-        if summary
-    ]
-    title = f"{experiment.id}: {experiment.state}, {experiment.record.name}, seeds {experiment.record.by}"
-    print_result(result, as_json, "\n".join([title, *lines]))
+    for which in ("baseline", "best", "latest", "test"):
+        summary = experiment.summary(which)
+        result[which] = summary and asdict(summary)
+        if summary:
+            line = f"{which:9}{measure} {summary.mean:.2f}"
+            if summary.deviation is not None:
+                line += f" ± {summary.deviation:.2f}"
+            lines.append(line)
+    print_result(result, as_json, "\n".join(lines))
     if experiment.reasons:
         print(f"error: runs failed: {'; '.join(experiment.reasons)}", file=sys.stderr)
         raise typer.Exit(1)
 
 
 def _summary(result: RunResult, warnings: Sequence[str]) -> str:
-    early = f": {result.reason}" if result.reason else ""
-    lines = [f"{result.id}: {result.status} after {result.steps:,} steps in {format_duration(result.seconds)}{early}"]
-    for what, figures in (("before", result.baseline), ("best", result.best), ("final", result.final)):
+    head = f"{result.id}: {result.status} after {result.steps:,} steps in {format_duration(result.seconds)}"
+    lines = [f"{head}: {result.reason}" if result.reason else head]
+    for title, figures in (("before", result.baseline), ("best", result.best), ("final", result.final)):
+        if not figures:
+            continue
         for name, metric in RUN_METRICS.items():
-            if metric.factor > 1 and figures and figures.get(name) is not None:
-                lines.append(f"{what:7} {name} {metric.format(figures[name])} at step {figures['step']:,}")
-        for dim, value in ((figures or {}).get("by_dimension") or {}).items():
-            lines.append(f"{what:7} with {dim} dimensions {100 * value:.2f}")
+            # Losses have the factor 1.
+            if metric.factor > 1 and figures.get(name) is not None:
+                lines.append(f"{title:7} {name} {metric.format(figures[name])} at step {figures['step']:,}")
+        for dimension, value in (figures.get("by_dimension") or {}).items():
+            lines.append(f"{title:7} with {dimension} dimensions {100 * value:.2f}")
     if result.test:
         lines.append(f"best    spearman {100 * result.test['spearman']:.2f} on {result.test['data']}")
     if result.final and result.final.get("undefined"):

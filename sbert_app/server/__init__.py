@@ -1,7 +1,7 @@
-"""The web server: a FastAPI app on uvicorn. Each page is a Gradio app of its own, built when it is first asked for.
+"""The web server: a FastAPI app on uvicorn. Each page is a Gradio app of its own, built when it is first requested.
 
-- `app` puts it together: the middleware, the routers, the mounts; `serve` runs it until a signal comes.
-- `pages` builds and mounts the pages.
-- ``hosts``, ``login``, ``limits``, ``calls``, ``workarounds``: plain ASGI middleware, a concern each.
-- ``v1``, ``api``, ``mcp`` answer what is not a page; ``endpoints`` has the functions of the HTTP API.
+- ``app`` assembles the middleware, the routers and the pages; ``run`` serves it until a signal comes.
+- ``pages`` builds and mounts the pages; ``gradio_routes`` lists the routes of Gradio that are open.
+- ``hosts``, ``login``, ``metrics``, ``limits``, ``events`` and ``workarounds`` are ASGI middleware.
+- ``api``, ``v1`` and ``mcp`` have the other routes; ``endpoints`` has the functions of the HTTP API.
 """

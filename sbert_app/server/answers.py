@@ -1,4 +1,4 @@
-"""The answers of the endpoints, as ``/openapi.json`` describes them, from which clients are generated."""
+"""The answers of the endpoints. ``/openapi.json`` describes them, so that clients can be generated."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from sbert_app.services.runs.record import RunProgress, RunRecord
 
 Json = dict[str, Any]
 Figures = dict[str, float | None]
-# They are many, and were made here.
+# Checking each number would take seconds, as there may be millions, and they were computed here.
 Vectors = SkipValidation[list[list[float]]]
 
 
@@ -45,7 +45,7 @@ class Compared(BaseModel):
 
 
 class Read(BaseModel):
-    """The fields of all answers about texts that one model has read."""
+    """The fields that all answers about texts read by one model have in common."""
 
     model: str
     pooling: str
@@ -60,7 +60,7 @@ class Encoded(Read):
 
 
 class Evaluation(BaseModel):
-    """The figures of scored pairs, or of retrieval; other data and thresholds have figures of their own."""
+    """The figures of scored pairs or of retrieval. Other data and thresholds add figures of their own."""
 
     model_config = ConfigDict(extra="allow")
     model: str
@@ -80,7 +80,10 @@ class Evaluation(BaseModel):
 
 
 class ThresholdAnswer(BaseModel):
-    """The thresholds of a model on labelled pairs; ``carried`` and ``sentence`` are of the threshold before."""
+    """The thresholds of a model on labelled pairs.
+
+    ``carried`` and ``sentence`` say what becomes of the threshold of an earlier model.
+    """
 
     model: str
     data: str
@@ -99,7 +102,7 @@ class ThresholdAnswer(BaseModel):
 
 @dataclass(kw_only=True)
 class ScoredFile(ScoreSummary):
-    """The summary of a scored file, and the file; ``file.url`` is its address."""
+    """The summary of a scored file, and the file itself; ``file.url`` is its address."""
 
     columns: Json  # type: ignore[assignment]
     report: Json | None  # type: ignore[assignment]

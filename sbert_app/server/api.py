@@ -1,4 +1,4 @@
-"""The routes beside Gradio's: the endpoints, and health, metrics, the reference, the sheet of a class."""
+"""The routes of the HTTP API, and of health, metrics, the reference and the printed sheet of a class."""
 
 import asyncio
 import threading
@@ -30,16 +30,17 @@ from training.sources.home import make_home
 DESCRIPTION = """Sentence similarity over HTTP: embeddings and re-ranking for clients of OpenAI's API under /v1, and
 what the pages do under /api. A mistake is answered with a status from 400 to 499 and one sentence. Where the app has a
 login, send the header Authorization: Bearer with the value of SBERT_TOKEN."""
+METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 class Mistake(BaseModel):
-    """The sentence that says what is wrong."""
+    """A sentence that says what is wrong."""
 
     error: str
 
 
 def endpoint_router(services: Services) -> APIRouter:
-    """The routes ``/api/<name>`` of the endpoints: an object in, an object out."""
+    """Returns the routes ``/api/<name>`` of the endpoints, which take and return a JSON object."""
     routes = APIRouter(tags=["endpoints"])
     for name, endpoint in ENDPOINTS.items():
         add_endpoint(routes, f"/api/{name}", endpoint, services, Mistake)
@@ -48,9 +49,19 @@ def endpoint_router(services: Services) -> APIRouter:
 
 
 def add_endpoint(
-    routes: APIRouter, path: str, endpoint: Endpoint, services: Services, error: Any, is_described: bool = True
+    routes: APIRouter,
+    path: str,
+    endpoint: Endpoint,
+    services: Services,
+    error: Any,
+    is_described: bool = True,
 ) -> None:
-    """Adds the route of an endpoint, whose errors have the shape of the model ``error``."""
+    """Adds the route of an endpoint.
+
+    Args:
+        error: the pydantic model of its errors.
+        is_described: whether ``/docs`` shows the route.
+    """
 
     async def answer(body: endpoint.body, request: Request) -> Response:  # type: ignore[name-defined]
         async with _watched(request) as should_stop:
@@ -72,7 +83,7 @@ def add_endpoint(
 
 @asynccontextmanager
 async def _watched(request: Request) -> AsyncIterator[Callable[[], bool]]:
-    """A function that says whether the client has gone, or the app is ending."""
+    """Yields a function that says whether the client has disconnected or the app is ending."""
     has_gone = threading.Event()
 
     async def watch() -> None:
@@ -90,23 +101,20 @@ async def _watched(request: Request) -> AsyncIterator[Callable[[], bool]]:
         watching.cancel()
 
 
-METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-
-
 async def no_answer(request: Request) -> Response:
-    """The answer to an address or a method that no route before it has."""
+    """Answers 404 to an address or a method that none of the earlier routes has."""
     path = request.url.path
     return error_answer(path, 404, f"there is no {request.method} {path[:100]}; /docs describes what there is")
 
 
 def document_router(services: Services) -> APIRouter:
-    """The other routes. ``/health`` is answered without a login, the others are behind it."""
+    """Returns the other routes. Only ``/health`` is answered without a login."""
     routes = APIRouter(tags=["state"])
 
     @routes.api_route("/health", methods=["GET", "HEAD"])
     def health() -> Response:
         """Whether the app can answer, or what is missing (503)."""
-        # The reasons are clauses that name no folder of this machine.
+        # Anybody may read the reasons, so they do not name folders of this machine.
         missing = []
         try:
             make_home(services.settings.home)
@@ -120,10 +128,10 @@ def document_router(services: Services) -> APIRouter:
     @routes.get("/metrics")
     def metrics() -> Response:
         """Figures for Prometheus: requests, latency, waiting requests, requests of a batch, tokens."""
-        # The machine's exporter has the metrics of the process.
+        # Metrics of the process are left to an exporter for the whole machine.
         return Response(generate_latest(REGISTRY), media_type=CONTENT_TYPE_LATEST)
 
-    # The package ships Swagger's files, which FastAPI would ask another host for.
+    # FastAPI would load Swagger's files from another host; this package contains them.
     routes.mount("/docs/files", StaticFiles(packages=[(fastapi_offline.__name__, "static")]))
 
     @routes.get("/docs", include_in_schema=False)
@@ -138,7 +146,7 @@ def document_router(services: Services) -> APIRouter:
 
     @routes.get(f"/{teacher.SHEET}", include_in_schema=False)
     def sheet(request: Request) -> Response:
-        """The questions of a class to print; its parameters are those of a class, ``answers=1`` adds the answers."""
+        """The questions of a class, to be printed. The parameters are those of its link; ``answers=1`` adds answers."""
         try:
             return HTMLResponse(teacher.sheet(dict(request.query_params), services.access))
         except UserFacingError as error:

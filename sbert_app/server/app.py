@@ -1,9 +1,8 @@
 """The FastAPI app: its middleware, from the outside inwards, its routers, and the pages mounted at its root."""
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
-from typing import Any
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
@@ -23,21 +22,23 @@ from sbert_app.server.workarounds import ShortHeartbeats
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 
-# Pages are compressed, and Gradio compresses its scripts and styles. Vectors and files are not worth the time.
+# Gradio compresses its scripts and styles itself. Compressing vectors and files is not worth the time.
 NOT_COMPRESSED = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/json", "application/octet-stream")
 
 
 def create_app(services: Services) -> FastAPI:
-    """The app that answers all requests."""
+    """Returns the app that answers all requests."""
     settings = services.settings
-    account = login.Account(*settings.auth, settings.token, settings.session_days) if settings.auth else None
+    account = None
+    if settings.auth:
+        account = login.Account(*settings.auth, settings.token, settings.session_days)
     tools = None
     if settings.mcp:
+        # Few people ask for tools, and the SDK takes time to import.
         from sbert_app.server.mcp import McpServer
 
         tools = McpServer(services)
-
-    middleware = [Middleware(layer, **options) for layer, options in _middleware(settings, account)]
+    middleware = _middleware(settings, account)
     pages = Pages(services, [layer for layer in middleware if layer.cls is CORSMiddleware])
 
     @asynccontextmanager
@@ -50,7 +51,7 @@ def create_app(services: Services) -> FastAPI:
         version=__version__,
         description=api.DESCRIPTION,
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        # `/docs` sends its requests below the address that it has behind a proxy.
+        # Behind a proxy, `/docs` sends its requests to addresses relative to its own.
         servers=[{"url": "."}],
         docs_url=None,
         redoc_url=None,
@@ -61,25 +62,40 @@ def create_app(services: Services) -> FastAPI:
     )
     if account:
         app.include_router(login.router(account, settings.root_path), include_in_schema=False)
-    for router in (v1.router(services), api.endpoint_router(services), api.document_router(services)):
-        app.include_router(router)
+    app.include_router(v1.router(services))
+    app.include_router(api.endpoint_router(services))
+    app.include_router(api.document_router(services))
     app.state.pages = pages
     app.mount("/", pages)
     return app
 
 
-def _middleware(settings: Settings, account: login.Account | None) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """The layers of ASGI middleware with their options, from the outside inwards."""
-    yield AnswerHeaders, {"on_space": "SPACE_ID" in os.environ}
-    hosts = AllowedHosts(settings.host, settings.allow_hosts)
-    yield OwnSite, {"hosts": hosts, "origins": settings.allow_origins, "has_proxy": bool(settings.proxies)}
+def _middleware(settings: Settings, account: login.Account | None) -> list[Middleware]:
+    """Returns the layers of ASGI middleware, from the outside inwards."""
+    layers = [
+        Middleware(AnswerHeaders, on_space="SPACE_ID" in os.environ),
+        Middleware(
+            OwnSite,
+            hosts=AllowedHosts(settings.host, settings.allow_hosts),
+            origins=settings.allow_origins,
+            has_proxy=bool(settings.proxies),
+        ),
+    ]
     if settings.allow_origins:
-        yield CORSMiddleware, {"allow_origins": settings.allow_origins, "allow_methods": ["*"], "allow_headers": ["*"]}
+        origins = settings.allow_origins
+        layers.append(Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"]))
     if account:
-        yield login.LoginRequired, {"account": account, "root_path": settings.root_path}
-    yield GZipMiddleware, {"minimum_size": 1_000, "compresslevel": 5, "exclude_content_types": NOT_COMPRESSED}
-    yield CountRequests, {}
-    limits = {"of_upload": settings.upload_limit_mb << 20, "of_folder": settings.temp_limit_mb << 20}
-    yield BodyLimits, {"folder": settings.temp_folder, **limits}
-    yield BoundedEvents, {"waiting": WAITING}
-    yield ShortHeartbeats, {}
+        layers.append(Middleware(login.LoginRequired, account=account, root_path=settings.root_path))
+    layers += [
+        Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=5, exclude_content_types=NOT_COMPRESSED),
+        Middleware(CountRequests),
+        Middleware(
+            BodyLimits,
+            folder=settings.temp_folder,
+            of_upload=settings.upload_limit_mb << 20,
+            of_folder=settings.temp_limit_mb << 20,
+        ),
+        Middleware(BoundedEvents, waiting=WAITING),
+        Middleware(ShortHeartbeats),
+    ]
+    return layers

@@ -1,17 +1,18 @@
-"""An endpoint: a typed function of a request's body that HTTP, gradio_client and agents call alike.
+"""An endpoint: a typed function of a request's body that is called over HTTP, by gradio_client and by agents.
 
-The body is a pydantic model, and so is the answer. `sbert_app.server.api` makes a route of FastAPI of an endpoint,
-`register` an API of Gradio's for gradio_client, and `sbert_app.server.mcp` a tool of agents. All three compute in the
-same threads, within the same limits of a visitor.
+The body and the answer are pydantic models. `sbert_app.server.api` makes a FastAPI route of an endpoint, `register` a
+function for gradio_client, and `sbert_app.server.mcp` a tool for agents. All three share the threads of the endpoint
+and the limits of a visitor.
 """
 
 import asyncio
 import inspect
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, get_type_hints
 from weakref import WeakValueDictionary
 
@@ -29,12 +30,12 @@ from training.errors import InputError, StoppedError, UserFacingError
 
 log = logging.getLogger("sbert_lab.api")
 
-# An HTTP answer is no file: for more sentences there is the command line.
+# More sentences would make an answer of many megabytes; the command line writes files instead.
 MOST_SENTENCES = 10_000
 MOST_CHARACTERS = 100_000
-# The length of the name of a model, a data set or a run, in characters.
+# The maximum length of the name of a model, a data set or a run, in characters.
 LONGEST_NAME = 4_096
-# The requests of one address to an endpoint that are worked on at once, where each computes for seconds.
+# The maximum number of concurrent requests of one address to an endpoint that computes for seconds.
 MOST_AT_ONCE = 16
 
 Sentence = Annotated[str, Field(max_length=MOST_CHARACTERS)]
@@ -43,7 +44,7 @@ Name = Annotated[str, Field(max_length=LONGEST_NAME)]
 
 
 class Body(BaseModel):
-    """The body of a request. null is the default of a field; a field that is not known is refused by its name."""
+    """The body of a request. null means the default of a field; unknown fields are refused by name."""
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
@@ -56,7 +57,7 @@ class Body(BaseModel):
 
     @classmethod
     def parse(cls, values: Any) -> Any:
-        """The body of these values. InputError with one sentence if they are wrong."""
+        """Returns the body with these values. Raises InputError with one sentence if they are wrong."""
         try:
             return cls.model_validate(values)
         except ValidationError as error:
@@ -64,18 +65,18 @@ class Body(BaseModel):
 
 
 def example(**values: Any) -> ConfigDict:
-    """The config of a body with an example for ``/docs``."""
+    """Returns the config of a body with an example for ``/docs``."""
     return ConfigDict(json_schema_extra={"examples": [values]})
 
 
 @dataclass(frozen=True)
 class Call:
-    """A request beside its body.
+    """A request without its body.
 
     Attributes:
-        visitor: the address that it came from.
-        should_stop: whether nobody waits for the answer any more.
-        files: the address of the app's files; "" where Gradio adds it.
+        visitor: the address that the request came from.
+        should_stop: says whether nobody waits for the answer any more.
+        files: the prefix of the addresses of the app's files; "" where Gradio adds it.
     """
 
     services: Services
@@ -85,12 +86,12 @@ class Call:
 
 
 class Endpoint:
-    """A function of a `Call` and a `Body`, by its name.
+    """A function of a `Call` and a `Body`; the endpoint has its name.
 
     Args:
         function: its annotations are the types of the body and of the answer, and its docstring is the description.
-        threads: the requests of all visitors that are computed at once.
-        at_once: the requests of one visitor that are worked on or wait at once.
+        threads: the maximum number of requests that are computed at the same time.
+        at_once: the maximum number of requests of one visitor that are computed or wait at the same time.
     """
 
     def __init__(self, function: Callable[..., Any], threads: int = MOST_AT_ONCE, at_once: float = math.inf) -> None:
@@ -103,19 +104,22 @@ class Endpoint:
         self.answer: TypeAdapter[Any] = TypeAdapter(self.answer_type)
         self.threads = CapacityLimiter(threads)
         self.quota = Quota(at_once)
-        # Of each visitor who waits.
+        # A lock for each visitor who waits.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self, call: Call, body: Body) -> Any:
-        """The answer as JSON values.
+        """Returns the answer as JSON values.
 
-        TooManyRequestsError if the visitor has too much under way, StoppedError if nobody waits any more, InternalError
-        for a fault of the app, or a user's error of the function.
+        Raises:
+            TooManyRequestsError: the visitor has too many requests under way.
+            StoppedError: nobody waits for the answer any more.
+            InternalError: a fault of the app.
+            UserFacingError: an error of the function that the user can mend.
         """
-        return await self._compute(call, body, self._values)
+        return await self._compute(call, body, partial(self.answer.dump_python, mode="json"))
 
     async def run_json(self, call: Call, body: Body) -> bytes:
-        """The answer as JSON, in bytes. Errors as `run`."""
+        """Returns the answer as encoded JSON. Raises what `run` raises."""
         return await self._compute(call, body, self.answer.dump_json)
 
     async def _compute(self, call: Call, body: Body, dump: Callable[[Any], Any]) -> Any:
@@ -125,56 +129,52 @@ class Endpoint:
             except (UserFacingError, StoppedError):
                 raise
             except Exception as error:
-                # At the end executors take nothing more.
+                # Executors that have been shut down refuse further work.
                 if is_ending.is_set():
                     raise StoppedError from error
                 log.exception("%s failed", self.name)
                 raise InternalError(INTERNAL_ERROR) from error
 
-        # A request is counted before it takes a thread, for which others wait. Where there is one thread, each visitor
-        # has a turn: their other requests wait here, not before those of others.
+        # A request is counted before it takes a thread that others wait for. If there is only one thread, at most one
+        # request of each visitor waits for it, so that a visitor with many requests does not hold up the others.
         with self.quota.held(call.visitor):
             turn = self._turns.setdefault(call.visitor, asyncio.Lock())
             async with turn if self.threads.total_tokens == 1 else nullcontext():
                 return await to_thread.run_sync(compute, limiter=self.threads_for(call, body))
 
-    def _values(self, answer: Any) -> Any:
-        return self.answer.dump_python(answer, mode="json")
-
     def threads_for(self, call: Call, body: Body) -> CapacityLimiter:
-        """The threads that compute the answer to ``body``."""
+        """Returns the limiter of the threads that compute the answer to ``body``."""
         return self.threads
 
 
 def files_at(request: Request, services: Services) -> str:
-    """The address of the app's files, for a request; a path follows."""
+    """Returns the prefix of the addresses of the app's files: the path of a file follows it."""
     return f"{str(request.base_url).rstrip('/')}{services.settings.root_path}/gradio_api/file="
 
 
 def register(endpoint: Endpoint, services: Services) -> None:
-    """Registers an endpoint in the open Blocks, for gradio_client: the fields of the body are its arguments."""
+    """Registers an endpoint for gradio_client in the open Blocks. Its arguments are the fields of the body."""
     fields = endpoint.body.model_fields
 
     async def call(*arguments: Any) -> Any:
         *values, request = arguments
-        # Gradio's clients fill in the defaults, and `Body` knows what has been left out.
-        values_by_name: Mapping[str, Any] = {
-            name: value
-            for (name, field), value in zip(fields.items(), values, strict=False)
-            if field.is_required() or value != field.default
-        }
+        # Clients of Gradio send defaults too. They are left out, as for a body that a person has written.
+        values_by_name = {}
+        for (name, field), value in zip(fields.items(), values, strict=False):
+            if field.is_required() or value != field.default:
+                values_by_name[name] = value
         return await endpoint.run(Call(services, visitor_of(request)), endpoint.body.parse(values_by_name))
 
+    # Gradio reads the names, types and defaults of the arguments from the signature.
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = [
-        inspect.Parameter(name, kind, default=inspect.Parameter.empty if field.is_required() else field.default)
-        for name, field in fields.items()
-    ]
-    request = inspect.Parameter("request", kind, default=None)
-    call.__signature__ = inspect.Signature([*parameters, request], return_annotation=endpoint.answer_type)  # type: ignore[attr-defined]
-    call.__annotations__ = {
-        **{name: field.annotation for name, field in fields.items()},
-        "request": gr.Request,
-    }
-    # The endpoint has limits of its own, and so takes no place in the queue of the pages.
+    parameters = []
+    annotations: dict[str, Any] = {"request": gr.Request}
+    for name, field in fields.items():
+        default = inspect.Parameter.empty if field.is_required() else field.default
+        parameters.append(inspect.Parameter(name, kind, default=default))
+        annotations[name] = field.annotation
+    parameters.append(inspect.Parameter("request", kind, default=None))
+    call.__annotations__ = annotations
+    call.__signature__ = inspect.Signature(parameters, return_annotation=endpoint.answer_type)  # type: ignore[attr-defined]
+    # The endpoint has its own limits, so it does not wait in the queue of the pages.
     gr.api(call, api_name=endpoint.name, api_description=endpoint.description, queue=False)

@@ -1,7 +1,7 @@
-"""The endpoints: for each the body of a request, and the function that answers it.
+"""The endpoints: the body of each request, and the function that answers it.
 
-An argument is a field of the body, described by the text below it. `ENDPOINTS` lists the functions, which have the
-addresses ``/api/<name>`` and, for gradio_client, the names ``/<name>``; agents have them as tools.
+The arguments of an endpoint are the fields of its body, each described by the text below it. `ENDPOINTS` lists the
+functions. Their addresses are ``/api/<name>``; gradio_client knows them as ``/<name>``, and agents as tools.
 """
 
 from copy import copy
@@ -95,11 +95,13 @@ def compare(call: Call, body: CompareBody) -> Compared:
     comparison = compare_by_name(models, *pair, name, body.pooling or "", body.cross_encoder)
     answer = Compared(**comparison.to_json())
     if body.words:
-        answer.words = [change._asdict() for change in leave_one_out_by_name(models, comparison)]
+        changes = leave_one_out_by_name(models, comparison)
+        answer.words = [change._asdict() for change in changes]
     if body.second:
         second = ModelName.parse(body.second)
-        by_tokens = score_tokens(models, second, *pair)
-        answer.second = (by_tokens or compare_by_name(models, *pair, second)).to_json()
+        # Only models that compare tokens have a score of tokens.
+        second_comparison = score_tokens(models, second, *pair) or compare_by_name(models, *pair, second)
+        answer.second = second_comparison.to_json()
     return answer
 
 
@@ -144,7 +146,7 @@ class EvaluateBody(Body):
     """With a threshold, the gold score (0 to 5) from which a pair counts as a match; 4 by default. For retrieval, the
     grade from which a document is relevant."""
     keep_unknown: bool = False
-    """Whether pairs count that have a text of which the model knows no token."""
+    """Whether pairs are included that have a text of unknown tokens only."""
 
 
 def evaluate(call: Call, body: EvaluateBody) -> Evaluation:
@@ -170,9 +172,9 @@ def evaluate(call: Call, body: EvaluateBody) -> Evaluation:
         read = usage_of_search(result.models, *result.texts)
     elif result.texts:
         read = usage_of_rows(result.models[0], result.texts)
-    # A correlation may be undefined.
-    figures = json_values({"model": body.model, "data": body.data, **result.figures, "notes": result.notes})
-    return Evaluation(**figures, **read)
+    # An undefined correlation becomes null.
+    figures = {"model": body.model, "data": body.data, **result.figures, "notes": result.notes}
+    return Evaluation(**json_values(figures), **read)
 
 
 class ThresholdBody(Body):
@@ -183,7 +185,7 @@ class ThresholdBody(Body):
     was: Name = ""
     """The model before and its threshold, such as all-mpnet-base-v2@0.82: what does it become under this model?"""
     precision: float = Field(0.95, gt=0, lt=1)
-    """The share of matches that the pairs above the threshold shall have at least."""
+    """The minimum share of matches among the pairs above the threshold."""
     match_from: float = Field(POSITIVE_FROM, ge=0.01, le=5)
     """The gold score (0 to 5) from which a pair counts as a match."""
 
@@ -197,7 +199,7 @@ def threshold(call: Call, body: ThresholdBody) -> ThresholdAnswer:
     load = partial(services.models.get, type_=Model)
     criteria = (f"{PRECISION}={body.precision:g}", BEST_F1)
     advice = advise(ModelName.parse(body.model), rows, load, home, criteria, was, body.match_from)
-    # There may be no threshold with the precision of the one before.
+    # A threshold with the precision of the earlier one may not exist, which becomes null.
     return ThresholdAnswer(**json_values(advice.to_dict()))
 
 
@@ -212,15 +214,15 @@ class ScoreFileBody(Body):
     cross_encoder: Name = "none"
     """A cross-encoder's name, or "none"."""
     format: Literal["csv", "tsv", "jsonl", "parquet", "xlsx"] = "csv"
-    """Of the scored file."""
+    """The format of the scored file."""
     encoding: Name = ""
-    """Of a text file: windows-1251, shift_jis, …; empty = found out."""
+    """The encoding of a text file: windows-1251, shift_jis, …; empty = detected."""
     threshold: Name = ""
     """Adds a column match: 0.8, best-f1, precision=0.95; the last two need gold scores or labels."""
     keep_unknown: bool = False
-    """Score sentences of which the model knows no token, too."""
+    """Also score texts that consist only of unknown tokens."""
     read_as: Name = ""
-    """The scale of the scores or the values of the labels: 1-7, or similar:1,different:0; empty = found out."""
+    """The scale of the scores or the values of the labels: 1-7, or similar:1,different:0; empty = detected."""
 
 
 SCORED_FILE = TypeAdapter(ScoredFile)
@@ -233,15 +235,25 @@ def score_file(call: Call, body: ScoreFileBody) -> ScoredFile:
     path = Path(body.file.path).resolve()
     if not path.is_relative_to(services.settings.temp_folder.resolve()):
         raise InputError(UPLOAD_FIRST, public=UPLOAD_FIRST)
+    columns = None
+    if body.columns.strip():
+        columns = [name.strip() for name in body.columns.split(",")]
     ending = f".{body.format}"
+    formats = [ending]
+    criteria: tuple[str, ...] = CRITERIA
+    if criterion:
+        criteria = (str(criterion),)
+        # The threshold is applied to the scores in the Parquet file.
+        if ending != ".parquet":
+            formats.append(".parquet")
     task = ScoreRequest(
         source=path,
-        columns=[name.strip() for name in body.columns.split(",")] if body.columns.strip() else None,
+        columns=columns,
         model=body.model,
         pooling=body.pooling,
         cross_encoder=body.cross_encoder if body.cross_encoder not in ("", "none") else None,
-        formats=(ending, ".parquet") if criterion and ending != ".parquet" else (ending,),
-        criteria=(str(criterion),) if criterion else CRITERIA,
+        formats=tuple(formats),
+        criteria=criteria,
         keep_unknown=body.keep_unknown,
         read_as=body.read_as,
     )
@@ -258,22 +270,28 @@ def score_file(call: Call, body: ScoreFileBody) -> ScoredFile:
     return SCORED_FILE.validate_python(answer)
 
 
+RUN_STATE = TypeAdapter(RunState)
+RUN_STATUS = TypeAdapter(RunStatus)
+
+
 def public_run(run: Run, **more: Any) -> dict[str, Any]:
-    """A run as visitors see it: without the folders of this machine in which its files and models are."""
+    """Returns a run as visitors see it: without the paths of its files and models on this machine."""
     values = json_values({**run.to_json(), **more}, without_folders)
     del values["folder"]
     return values
 
 
-RUN_STATE = TypeAdapter(RunState)
-RUN_STATUS = TypeAdapter(RunStatus)
+def _state(run: Run) -> RunState:
+    return RUN_STATE.validate_python(public_run(run))
 
 
 def _field_of_run(name: str, field: FieldInfo) -> tuple[Any, FieldInfo]:
-    """The field of a body for a field of `RunConfig`, described in a sentence."""
+    """Returns the field of a body for a field of `RunConfig`, described in a sentence."""
     setting = SETTINGS[name]
     own = copy(field)
-    own.description = f"{setting.sentence()}; {', '.join(setting.allowed)}." if setting.allowed else setting.sentence()
+    own.description = setting.sentence()
+    if setting.allowed:
+        own.description += f"; {', '.join(setting.allowed)}."
     own.json_schema_extra = None
     if name == "objective":
         own.default = "regression"
@@ -293,7 +311,7 @@ def start_run(call: Call, body: StartRunBody) -> RunState:  # type: ignore[valid
     settings = body.model_dump(exclude_unset=True)  # type: ignore[attr-defined]
     config = services.access.check_run(RunConfig(**{"objective": "regression"} | settings))
     estimate_run(config, services.jobs.store)
-    return RUN_STATE.validate_python(public_run(services.jobs.start(config, call.visitor)))
+    return _state(services.jobs.start(config, call.visitor))
 
 
 class RunBody(Body):
@@ -304,33 +322,34 @@ class RunBody(Body):
 
 class RunStatusBody(RunBody):
     since: int = Field(0, ge=0, le=2**53)
-    """How many events the caller has already ("events_seen" of the last answer)."""
+    """The number of events that the caller already has ("events_seen" of the last answer)."""
 
 
 def run_status(call: Call, body: RunStatusBody) -> RunStatus:
     """A run: state, progress, best figures, and its events from number ``since`` on."""
     run = call.services.jobs.store.get(body.run_id)
+    # A run that was resumed may have fewer events than the caller has seen.
     start = body.since if body.since <= len(run.events) else 0
-    return RUN_STATUS.validate_python(public_run(run, events=[*run.events[start:]], events_seen=len(run.events)))
+    status = public_run(run, events=list(run.events[start:]), events_seen=len(run.events))
+    return RUN_STATUS.validate_python(status)
 
 
 def stop_run(call: Call, body: RunBody) -> RunState:
     """Ask a run to stop: at once if it waits, at its next step if it runs. It can be resumed."""
-    return RUN_STATE.validate_python(public_run(call.services.jobs.store.stop(body.run_id)))
+    return _state(call.services.jobs.store.stop(body.run_id))
 
 
 class ListRunsBody(Body):
     model_config = example(limit=50)
     limit: int = Field(50, ge=1, le=1_000)
-    """How many."""
+    """The maximum number of runs."""
     cursor: Name = ""
-    """The id of the last run of the page before; empty for the first page."""
+    """The id of the last run of the previous page; empty for the first page."""
 
 
 def list_runs(call: Call, body: ListRunsBody) -> list[RunState]:
     """Runs, the newest first."""
-    runs = call.services.jobs.store.list(body.limit, body.cursor)
-    return [RUN_STATE.validate_python(public_run(run)) for run in runs]
+    return list(map(_state, call.services.jobs.store.list(body.limit, body.cursor)))
 
 
 class ProjectBody(Body):
@@ -352,7 +371,7 @@ class ProjectBody(Body):
     dimensions: int = Field(2, ge=2, le=3)
     """2 or 3."""
     neighbours: int = Field(15, ge=2, le=200)
-    """That hold each point: few show detail, many show the whole."""
+    """The neighbours of each point: a few show detail, many show the whole."""
     min_dist: float = Field(0.1, ge=0, le=0.99)
     """How close points may lie."""
     seed: int = Field(0, ge=0, le=2**31 - 1)
@@ -365,7 +384,8 @@ def project(call: Call, body: ProjectBody) -> Projection:
     key = services.embeddings.add(Corpus("sentences", body.sentences))
     model = body.model
     settings = MapSettings(body.dimensions, body.neighbours, body.min_dist, body.seed)
-    corpus_map = compute_map(services.embeddings, key, [ModelName.parse(model).with_pooling(body.pooling)], settings)
+    name = ModelName.parse(model).with_pooling(body.pooling)
+    corpus_map = compute_map(services.embeddings, key, [name], settings)
     embedded = corpus_map.embedded[0]
     encoder = services.models.get(model, VectorModel)
     return Projection(
@@ -389,11 +409,11 @@ class SearchBody(Body):
     model: EncoderName = DEFAULT_MODEL
     pooling: Pooling = None
     k: int = Field(10, ge=1, le=MAX_K)
-    """How many."""
+    """The maximum number of hits."""
     cross_encoder: Name = "none"
     """A cross-encoder that reads the 4k nearest beside the query and re-ranks them; or "none"."""
     keep_unknown: bool = False
-    """Whether sentences may be near of which the model knows no token."""
+    """Whether sentences of unknown tokens only can be hits."""
 
 
 def search(call: Call, body: SearchBody) -> SearchHits:
@@ -406,7 +426,7 @@ def search(call: Call, body: SearchBody) -> SearchHits:
         key = services.embeddings.named(services.access.check_data(body.data))
         space = services.embeddings.embed(key, model, pooling)
     else:
-        # The cache of corpora is left alone, as these sentences would evict corpora that visitors have open.
+        # These sentences stay out of the cache of corpora, where they would evict corpora that visitors have open.
         encoder = services.models.get(model, VectorModel, pooling, "document")
         space = embed(Corpus("sentences", body.sentences), encoder, services.embeddings.cache)
     query_encoder = services.models.get(model, VectorModel, pooling, "query")
@@ -421,23 +441,21 @@ def search(call: Call, body: SearchBody) -> SearchHits:
     )
 
 
-# By name. One map, and one evaluation, take all cores.
-ENDPOINTS = {
-    endpoint.name: endpoint
-    for endpoint in (
-        Endpoint(compare, threads=32),
-        Endpoint(encode, threads=2, at_once=MOST_AT_ONCE),
-        Endpoint(evaluate, threads=1, at_once=MOST_AT_ONCE),
-        Endpoint(score_file, threads=2, at_once=MOST_AT_ONCE),
-        Endpoint(start_run),
-        Endpoint(run_status),
-        Endpoint(stop_run),
-        Endpoint(list_runs),
-        Endpoint(project, threads=1, at_once=MOST_AT_ONCE),
-        Endpoint(search, threads=4, at_once=MOST_AT_ONCE),
-        Endpoint(threshold, threads=1, at_once=MOST_AT_ONCE),
-    )
-}
+# A map or an evaluation uses all cores, so only one is computed at a time.
+_endpoints = (
+    Endpoint(compare, threads=32),
+    Endpoint(encode, threads=2, at_once=MOST_AT_ONCE),
+    Endpoint(evaluate, threads=1, at_once=MOST_AT_ONCE),
+    Endpoint(score_file, threads=2, at_once=MOST_AT_ONCE),
+    Endpoint(start_run),
+    Endpoint(run_status),
+    Endpoint(stop_run),
+    Endpoint(list_runs),
+    Endpoint(project, threads=1, at_once=MOST_AT_ONCE),
+    Endpoint(search, threads=4, at_once=MOST_AT_ONCE),
+    Endpoint(threshold, threads=1, at_once=MOST_AT_ONCE),
+)
+ENDPOINTS = {endpoint.name: endpoint for endpoint in _endpoints}
 
 
 def build(services: Services) -> None:

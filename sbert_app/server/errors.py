@@ -1,4 +1,4 @@
-"""Errors of one sentence: their statuses, their bodies, and the sentences for requests that do not fit."""
+"""Errors of one sentence: their statuses and bodies, and the sentences for requests that are malformed."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ ENDING = "the app is ending"
 
 
 class InternalError(UserFacingError):
-    """A fault of the app, which its log explains; the visitor is told that there was one, not which."""
+    """A fault of the app. Its log has the details, which the visitor is not told."""
 
 
 STATUSES: dict[type[UserFacingError], int] = {
@@ -35,24 +35,31 @@ STATUSES: dict[type[UserFacingError], int] = {
 
 
 def error_answer(path: str, status: int, sentence: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    """An error of one sentence in the shape that the clients of a path read."""
+    """Returns an error of one sentence in the shape that the clients of a path expect."""
     if not path.startswith(OPENAI):
         return JSONResponse({"error": sentence}, status, headers)
-    kind = "server_error" if status >= 500 else "rate_limit_error" if status == 429 else "invalid_request_error"
+    kind = "invalid_request_error"
+    if status >= 500:
+        kind = "server_error"
+    elif status == 429:
+        kind = "rate_limit_error"
     error = {"message": sentence, "type": kind, "param": None, "code": None}
     return JSONResponse({"error": error}, status, headers)
 
 
-def answer_to(error: UserFacingError, path: str) -> JSONResponse:
-    """The answer to a request that ended with a user's error."""
+async def _answer_to_user(request: Request, error: UserFacingError) -> JSONResponse:
+    path = request.url.path
     status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 400)
-    hint = "; GET /v1/models lists models" if path.startswith("/v1/") and isinstance(error, NotFoundError) else ""
-    return error_answer(path, status, summary_of(error) + hint, {"Retry-After": "1"} if status == 429 else None)
+    sentence = summary_of(error)
+    if path.startswith("/v1/") and isinstance(error, NotFoundError):
+        sentence += "; GET /v1/models lists models"
+    headers = {"Retry-After": "1"} if status == 429 else None
+    return error_answer(path, status, sentence, headers)
 
 
 def mistake(errors: Sequence[Any]) -> str:
-    """The first mistake in a body as a sentence: the field, its value, and what it must be."""
-    # What is missing may be there under a name that is not known.
+    """Returns the first mistake in a body as a sentence: the field, its value, and what it must be."""
+    # An unknown field comes before a missing one, which may be the same field with its name misspelt.
     error = next((error for error in errors if error["type"] == "extra_forbidden"), errors[0])
     kind = error["type"]
     value = error["input"]
@@ -77,27 +84,23 @@ def mistake(errors: Sequence[Any]) -> str:
 
 
 async def _answer_to_body(request: Request, error: RequestValidationError) -> JSONResponse:
-    # A place begins with "body".
+    # FastAPI puts "body" before the name of the field.
     errors = [{**one, "loc": one["loc"][1:]} for one in error.errors()]
     return error_answer(request.url.path, 400, mistake(errors))
 
 
 async def _answer_to_http(request: Request, error: HTTPException) -> JSONResponse:
-    # FastAPI says 400 of what is no UTF-8, has a number of thousands of digits, or is nested too deeply.
+    # FastAPI answers 400 to bytes that are not UTF-8, numbers of thousands of digits, and JSON nested too deeply.
     sentence = NO_JSON if error.status_code == 400 else str(error.detail)
     return error_answer(request.url.path, error.status_code, sentence, dict(error.headers or {}))
 
 
-async def _answer_to_user(request: Request, error: UserFacingError) -> JSONResponse:
-    return answer_to(error, request.url.path)
-
-
 async def _answer_to_stop(request: Request, _: StoppedError) -> JSONResponse:
-    # Nobody reads this where the client has gone.
+    # Most of these clients have disconnected and do not read this.
     return error_answer(request.url.path, 503, ENDING)
 
 
-# Of the FastAPI app.
+# The exception handlers of the FastAPI app.
 HANDLERS: dict[Any, Any] = {
     RequestValidationError: _answer_to_body,
     HTTPException: _answer_to_http,

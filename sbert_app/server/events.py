@@ -1,8 +1,7 @@
-"""Events that pages put into Gradio's queue: how many of an address may wait, and messages that nobody reads.
+"""Limits on the events that pages put into Gradio's queue, and on messages that nobody reads.
 
-A page posts an event to ``queue/join`` and then reads the messages of its session at ``queue/data``. Gradio keeps
-events and messages until their turn comes or somebody reads them; one visitor could fill the queue of a page, or the
-memory.
+A page posts an event to ``queue/join`` and then reads the messages of its session at ``queue/data``. Gradio keeps an
+event until its turn comes, and a message until it is read, so one visitor could fill the queue of a page or the memory.
 """
 
 import asyncio
@@ -18,30 +17,31 @@ from sbert_app.server.errors import error_answer
 from sbert_app.server.limits import replay
 from sbert_app.services.access import visitor_of
 
-JOIN, READ = "/gradio_api/queue/join", "/gradio_api/queue/data"
-# Events of one address that wait for their turn. A class may share an address, and a page sends some at once.
+JOIN = "/gradio_api/queue/join"
+READ = "/gradio_api/queue/data"
+# The maximum number of waiting events of one address. A class may share an address, and a page sends several at once.
 MOST_WAITING = 128
-# An event whose page has gone never gets its turn.
+# An event is counted for this time at most, because the event of a page that was closed never gets its turn.
 WAITING_SECONDS = 600.0
-# Messages that nobody has begun to read for so long are dropped.
+# Messages are dropped if nobody starts to read them within this time.
 UNREAD_SECONDS = 60.0
-# A reader that breaks off has begun to read after this time.
+# The reader that makes Gradio drop messages disconnects after this time, when it has started to read.
 BEGINNING_SECONDS = 0.1
 
 
 class WaitingEvents:
-    """The events that wait, by their ids, with the address of their visitor."""
+    """The ids of the waiting events, with the addresses of their visitors."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[str, float]] = {}
-        # An event may begin before its id has been answered.
+        # Events whose turn came before Gradio answered with their ids.
         self._early: set[str] = set()
 
     def count(self, visitor: str) -> int:
-        """The events of a visitor that wait."""
+        """Returns the number of waiting events of a visitor."""
         oldest = time.monotonic() - WAITING_SECONDS
         self._waiting = {event: entry for event, entry in self._waiting.items() if entry[1] > oldest}
-        return sum(entry[0] == visitor for entry in self._waiting.values())
+        return sum(address == visitor for address, _ in self._waiting.values())
 
     def add(self, event: str, visitor: str) -> None:
         if event in self._early:
@@ -50,29 +50,30 @@ class WaitingEvents:
             self._waiting[event] = (visitor, time.monotonic())
 
     def begin(self, event: str) -> None:
-        """The turn of an event has come."""
+        """Notes that the turn of an event has come."""
         if self._waiting.pop(event, None) is None:
             self._early.add(event)
 
 
-# Those of all pages.
+# The events of all pages.
 WAITING = WaitingEvents()
 
 
 class BoundedEvents:
-    """ASGI middleware that refuses events of an address beyond `MOST_WAITING`, and drops messages nobody reads.
+    """ASGI middleware that refuses events of an address beyond `MOST_WAITING` and drops messages that nobody reads.
 
     Args:
-        waiting: is told by `WholeSteps` when the turn of an event has come.
+        waiting: the waiting events. `WholeSteps` tells it when the turn of an event has come.
     """
 
     def __init__(self, app: ASGIApp, waiting: WaitingEvents) -> None:
         self.app = app
         self.waiting = waiting
-        # By the path of the page and the session: open readers, the time of the last event, and the call that drops
-        # unread messages.
+        # The number of open readers. The keys here and below are the path of a page and the id of a session.
         self._readers: Counter[tuple[str, str]] = Counter()
+        # The time of the last event.
         self._joined: dict[tuple[str, str], float] = {}
+        # The timer that drops unread messages.
         self._unread: dict[tuple[str, str], asyncio.TimerHandle] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,11 +95,11 @@ class BoundedEvents:
         try:
             session = str(json.loads(body)["session_hash"])
         except (ValueError, KeyError, TypeError):
-            # Gradio refuses it.
+            # Gradio refuses such a request.
             await self.app(scope, replay(body, receive), send)
             return
         key = (scope["path"].removesuffix(JOIN), session)
-        # The page may open its reader before this task goes on after the answer.
+        # Noted now, because the page may open its reader before this task has read the answer.
         self._note(key)
         answer = bytearray()
 
@@ -110,14 +111,14 @@ class BoundedEvents:
         try:
             event = str(json.loads(answer)["event_id"])
         except (ValueError, KeyError, TypeError):
-            # It was refused.
+            # Gradio has refused the event.
             return
         self.waiting.add(event, visitor)
         self._note(key)
         self._drop_later(scope, key)
 
     def _note(self, key: tuple[str, str]) -> None:
-        """Notes that an event of a session has come."""
+        """Notes the time of an event of a session."""
         now = time.monotonic()
         self._joined = {page: joined for page, joined in self._joined.items() if now - joined < UNREAD_SECONDS}
         self._joined[key] = now
@@ -127,7 +128,7 @@ class BoundedEvents:
         key = (scope["path"].removesuffix(READ), session)
         timer = self._unread.pop(key, None)
         began = time.monotonic()
-        # A page may open a reader after another one has brought its answer.
+        # A page may open another reader although the first one has read everything.
         is_known = began - self._joined.get(key, -UNREAD_SECONDS) < UNREAD_SECONDS
         if timer is None and not is_known and not self._readers[key]:
             sentence = "there are no events of this session; reload the page"
@@ -140,14 +141,14 @@ class BoundedEvents:
             await self.app(scope, receive, send)
         finally:
             self._readers[key] -= 1
-            # Counter keeps zeros.
+            # This removes keys with zero, which Counter would keep.
             self._readers += Counter()
             if self._joined.get(key, began) > began:
-                # This reader may have ended before an event that came while it was open; the page opens another one.
+                # An event came while this reader was open. If it has not read the answer, the page opens another one.
                 self._drop_later(scope, key)
 
     def _drop_later(self, scope: Scope, key: tuple[str, str]) -> None:
-        """Drops the messages of a session after a while, unless a reader is open or opens until then."""
+        """Drops the messages of a session after a while, unless a reader is open or is opened by then."""
         if not self._readers[key] and key not in self._unread:
             loop = asyncio.get_running_loop()
             self._unread[key] = loop.call_later(UNREAD_SECONDS, self._drop, scope, key)
@@ -155,11 +156,11 @@ class BoundedEvents:
     def _drop(self, scope: Scope, key: tuple[str, str]) -> None:
         del self._unread[key]
         self._joined.pop(key, None)
-        # Referred to until it has ended.
+        # asyncio keeps only a weak reference to a task.
         self._dropping = asyncio.create_task(self._break_off(scope, key))
 
     async def _break_off(self, scope: Scope, key: tuple[str, str]) -> None:
-        """Shows Gradio a reader that begins and goes away, at which it drops the messages of the session."""
+        """Makes Gradio drop the messages of a session by a reader that starts and disconnects."""
         page, session = key
 
         async def receive() -> Message:
@@ -167,7 +168,7 @@ class BoundedEvents:
             return {"type": "http.disconnect"}
 
         async def send(message: Message) -> None:
-            """Nobody reads it."""
+            """Discards the messages."""
 
         query = urlencode({"session_hash": session}).encode()
         await self.app({**scope, "method": "GET", "path": page + READ, "query_string": query}, receive, send)

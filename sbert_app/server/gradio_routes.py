@@ -1,8 +1,7 @@
-"""The routes of Gradio that the pages and gradio_client need; every other one is answered 404.
+"""The routes of Gradio that the pages and gradio_client need; all others are answered 404.
 
-Gradio has more of them than any page asks for: recordings, deep links that carry what a visitor has sent into the page
-of another, icons of any size. None of the app's limits looks at those, and a new version may bring further ones, so
-this is a list of what is open.
+Gradio has more routes than the pages use: recordings, deep links that show what another visitor has sent, icons of any
+size. The app's limits do not cover those, and a new version may add further ones, so this is a list of open routes.
 """
 
 import re
@@ -12,7 +11,7 @@ from starlette.types import Scope
 
 from sbert_app.server.endpoints import ENDPOINTS
 
-# Below the address of a page.
+# Paths are relative to the address of a page.
 READ = re.compile(
     r"""
     /(config | theme\.css | favicon\.ico | robots\.txt | manifest\.json | pwa_icon | pwa_icon/(192|512))?
@@ -31,13 +30,13 @@ OPEN = {"GET": READ, "HEAD": READ, "POST": WRITTEN}
 
 
 def is_open(method: str, path: str) -> bool:
-    """Whether a route of Gradio is answered; ``path`` is below the address of a page, "/" for the page itself."""
+    """Whether a route of Gradio is open; ``path`` is relative to the address of a page, "/" for the page itself."""
     pattern = OPEN.get(method)
     return pattern is not None and pattern.fullmatch(path.rstrip("/") or "/") is not None
 
 
 def without_deep_link(scope: Scope) -> Scope:
-    """The request without the parameter with which Gradio shows what another visitor has sent."""
+    """Returns the request without the parameter that makes Gradio show what another visitor has sent."""
     query = scope["query_string"].decode("latin-1")
     if "deep_link" not in unquote(query):
         return scope

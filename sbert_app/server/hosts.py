@@ -1,12 +1,13 @@
-"""Requests that are answered at all, and headers of every answer: ASGI middleware before everything else.
+"""ASGI middleware that comes first: it refuses requests of other sites and sets the headers of every answer.
 
 A web page of another site can make a browser send requests to an app on the same machine. Two checks stop it:
 
 - **Host**: after DNS rebinding the browser believes that ``evil.example`` is this machine and sends that name as the
-  host. Only names and addresses under which the app is really reached are answered.
+  host. The app answers only to the names and addresses under which it is really reached.
 - **Origin**: a browser names the site whose page sends a request. Only the app's own pages may send one.
 
-Anybody may write ``X-Forwarded-Host``, of which Gradio makes the addresses in a page; it is read from a proxy alone.
+Gradio builds the addresses in a page from ``X-Forwarded-Host``, which any client can set. The header is therefore
+removed unless the app is behind a proxy.
 """
 
 from collections.abc import Collection
@@ -17,12 +18,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sbert_app.hosts import AllowedHosts, is_same_origin
 from sbert_app.server.errors import error_answer
 
-# The names of these files of Gradio's contain a hash of their content, so that a copy never becomes stale.
+# Gradio's files here have a hash of their content in their names, so a cached copy never becomes stale.
 HASHED = "/assets/"
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'self'",
-        # Gradio's configuration is an inline script, and Plotly's WebGL makes functions from text.
+        # Gradio's configuration is an inline script, and Plotly's WebGL compiles functions from text.
         "script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:",
         "style-src 'self' 'unsafe-inline'",
         "img-src 'self' data: blob:",
@@ -39,9 +40,10 @@ CONTENT_SECURITY_POLICY = "; ".join(
 
 
 class AnswerHeaders:
-    """ASGI middleware: the security headers of every answer; browsers keep scripts and styles for a year.
+    """ASGI middleware that sets security headers, and lets browsers cache scripts and styles for a year.
 
-    ``on_space`` says that the app runs as a Hugging Face Space, which shows it in a frame.
+    Args:
+        on_space: whether the app runs as a Hugging Face Space, which shows it in a frame.
     """
 
     def __init__(self, app: ASGIApp, on_space: bool = False) -> None:
@@ -68,15 +70,20 @@ class AnswerHeaders:
 
 
 class OwnSite:
-    """ASGI middleware: refuses requests under other host names, and those that pages of other sites have sent.
+    """ASGI middleware that refuses requests for other host names and requests from pages of other sites.
 
-    The pages of ``origins`` may send them, and read the answers. ``has_proxy`` says whether a proxy is in front.
+    Args:
+        origins: the sites whose pages may send requests and read the answers.
+        has_proxy: whether the app is behind a proxy.
     """
 
     def __init__(
         self, app: ASGIApp, hosts: AllowedHosts, origins: Collection[str] = (), has_proxy: bool = False
     ) -> None:
-        self.app, self.hosts, self.origins, self.has_proxy = app, hosts, origins, has_proxy
+        self.app = app
+        self.hosts = hosts
+        self.origins = origins
+        self.has_proxy = has_proxy
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in {"http", "websocket"}:
@@ -90,21 +97,28 @@ class OwnSite:
                 await refuse(403, sentence, scope, receive, send)
                 return
             if not self.has_proxy:
-                own_headers = [item for item in scope["headers"] if item[0] != b"x-forwarded-host"]
-                scope = {**scope, "headers": own_headers}
+                trusted = [(name, value) for name, value in scope["headers"] if name != b"x-forwarded-host"]
+                scope = {**scope, "headers": trusted}
         await self.app(scope, receive, send)
 
 
 def is_foreign(headers: Headers) -> bool:
-    """Whether the page of another site has sent a request, whatever it asks for. Links from other sites work."""
-    if (origin := headers.get("origin")) is not None:
+    """Whether a page of another site has sent a request. A link on another site is not such a request."""
+    origin = headers.get("origin")
+    if origin is not None:
         return not is_same_origin(origin, headers.get("host", ""))
-    # Browsers send no Origin with simple GET requests, but say where they come from.
+    # Browsers send simple GET requests without an Origin, but with these headers.
     is_elsewhere = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
     return is_elsewhere and headers.get("sec-fetch-mode") != "navigate"
 
 
-async def refuse(status: int, sentence: str, scope: Scope, receive: Receive, send: Send) -> None:
+async def refuse(
+    status: int,
+    sentence: str,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+) -> None:
     """Answers a request with one sentence, or closes a web socket."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008})

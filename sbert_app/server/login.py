@@ -1,7 +1,7 @@
-"""The login: one account of the app, whose sessions are cookies, and a token for machines.
+"""The login: one account of the app, whose sessions are cookies, and a token for programs.
 
-`LoginRequired` stands before the whole app: the pages, every endpoint, MCP. A browser without a session gets the form
-in place of a page, everybody else 401.
+`LoginRequired` protects the whole app: the pages, every endpoint, MCP. Without a session a browser gets the login form
+in place of a page, and other clients get 401.
 """
 
 import hashlib
@@ -22,10 +22,11 @@ from sbert_app.server.hosts import refuse
 from sbert_app.services.access import Quota, visitor_of
 
 OPEN_PATHS = frozenset({"/health", "/login", "/favicon.ico", "/manifest.json", "/pwa_icon"})
-# Attempts from one address before it has to wait.
+# The number of attempts from one address before it has to wait.
 FREE_ATTEMPTS = 5
-# In seconds, and the seconds without a wrong password after which all are forgotten.
+# The longest wait, in seconds.
 LONGEST_DELAY = 60.0
+# Wrong passwords are forgotten after this time without another one, in seconds.
 FORGET_AFTER = 900.0
 _SCRYPT = {"n": 2**14, "r": 8, "p": 1}
 
@@ -38,13 +39,13 @@ class Account:
         self._account = self._digest(user, password)
         self._token = token
         self.session_seconds = days * 24 * 3600
-        # The time at which each ends.
+        # The time at which each session ends.
         self._sessions: dict[str, float] = {}
-        # Browsers send a cookie to every port of a host: two apps on one machine must not share a name.
+        # Browsers send a cookie to all ports of a host, so two apps on one machine need different names.
         self.cookie = f"sbert-lab-{secrets.token_hex(4)}"
 
     def is_right(self, user: str, password: str) -> bool:
-        """Whether these are the name and the password; it takes a tenth of a second, on purpose."""
+        """Whether the name and the password are right. This takes a tenth of a second, on purpose."""
         return hmac.compare_digest(self._digest(user, password), self._account)
 
     def admits(self, headers: Headers) -> bool:
@@ -55,7 +56,7 @@ class Account:
         return self._sessions.get(session, 0.0) > time.monotonic()
 
     def begin_session(self) -> str:
-        """A new session, which ends by itself; those that have ended are forgotten."""
+        """Returns a new session, and forgets the sessions that have ended."""
         now = time.monotonic()
         self._sessions = {session: end for session, end in self._sessions.items() if end > now}
         session = secrets.token_urlsafe(24)
@@ -66,12 +67,12 @@ class Account:
         self._sessions.pop(session, None)
 
     def _digest(self, user: str, password: str) -> bytes:
-        # No name has a colon.
+        # A name cannot contain a colon, so no two accounts give the same text.
         return hashlib.scrypt(f"{user}:{password}".encode("utf-8", "replace"), salt=self._salt, **_SCRYPT)
 
 
 def has_token(header: str, token: str | None) -> bool:
-    """Whether an Authorization header is ``Bearer`` with the app's token; compared in constant time."""
+    """Whether an Authorization header is ``Bearer`` with the app's token. Compares in constant time."""
     scheme, _, value = header.partition(" ")
     if not token or scheme.lower() != "bearer":
         return False
@@ -82,7 +83,9 @@ class LoginRequired:
     """ASGI middleware that answers requests without a login by the form or by 401."""
 
     def __init__(self, app: ASGIApp, account: Account, root_path: str = "") -> None:
-        self.app, self.account, self.root_path = app, account, root_path
+        self.app = app
+        self.account = account
+        self.root_path = root_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in {"http", "websocket"}:
@@ -98,9 +101,10 @@ class LoginRequired:
 
             await self.app(scope, receive, sending)
         elif scope.get("method") == "GET" and "text/html" in headers.get("accept", ""):
-            query = scope["query_string"].decode("latin-1")
-            page = login_page(self.root_path, scope["path"] + (f"?{query}" if query else ""))
-            await page(scope, receive, send)
+            wanted_page = scope["path"]
+            if scope["query_string"]:
+                wanted_page += f"?{scope['query_string'].decode('latin-1')}"
+            await login_page(self.root_path, wanted_page)(scope, receive, send)
         else:
             sentence = "log in first, or send the token: Authorization: Bearer TOKEN"
             await refuse(401, sentence, scope, receive, send)
@@ -112,31 +116,43 @@ def login_page(root_path: str, wanted_page: str, error: str = "") -> Response:
 
 
 def router(account: Account, root_path: str = "") -> APIRouter:
-    """The routes ``/login``, for the form and for `gradio_client`, and ``/logout``."""
+    """Returns the routes ``/login``, for the form and for `gradio_client`, and ``/logout``."""
     routes = APIRouter()
-    attempts, hashing = Quota(FREE_ATTEMPTS, FORGET_AFTER, LONGEST_DELAY), CapacityLimiter(1)
+    attempts = Quota(FREE_ATTEMPTS, FORGET_AFTER, LONGEST_DELAY)
+    hashing = CapacityLimiter(1)
 
     @routes.post("/login")
     async def login(request: Request) -> Response:
-        is_browser, visitor = "text/html" in request.headers.get("accept", ""), visitor_of(request)
-        # An attempt counts before it is judged, as others may come meanwhile. One that is refused during a delay is not
-        # compared and does not extend it.
-        if (wait := attempts.take(visitor)) > 0:
-            seconds = max(1, round(wait))
-            sentence = f"too many wrong passwords; try again in {seconds} s"
-            answer = login_page(root_path, "/", sentence) if is_browser else JSONResponse({"error": sentence})
-            answer.status_code, answer.headers["retry-after"] = 429, str(seconds)
+        is_browser = "text/html" in request.headers.get("accept", "")
+        visitor = visitor_of(request)
+
+        def refusal(sentence: str, page: str, status: int) -> Response:
+            answer = login_page(root_path, page, sentence) if is_browser else JSONResponse({"error": sentence})
+            answer.status_code = status
             return answer
-        # Only now is it read, as that takes time too.
+
+        # An attempt counts before the password is compared, because other attempts may come at the same time. An
+        # attempt during a wait is refused without comparing, and does not extend the wait.
+        wait = attempts.take(visitor)
+        if wait > 0:
+            seconds = max(1, round(wait))
+            answer = refusal(f"too many wrong passwords; try again in {seconds} s", "/", 429)
+            answer.headers["retry-after"] = str(seconds)
+            return answer
+        # Reading the form takes time too, so it is read only now.
         form = await request.form(max_files=0, max_fields=10)
-        username, password, page = (str(form.get(name, "")) for name in ("username", "password", "page"))
-        if not await to_thread.run_sync(account.is_right, username.strip(), password, limiter=hashing):
-            sentence = "the name or the password is wrong"
-            return login_page(root_path, page, sentence) if is_browser else JSONResponse({"error": sentence}, 401)
+        username = str(form.get("username", "")).strip()
+        password = str(form.get("password", ""))
+        page = str(form.get("page", ""))
+        if not await to_thread.run_sync(account.is_right, username, password, limiter=hashing):
+            return refusal("the name or the password is wrong", page, 401)
         attempts.give_back(visitor)
-        # A page of this app: what begins with two slashes, or a backslash, would lead to another site.
-        target = page if page.startswith("/") and not page.startswith(("//", "/\\")) else "/"
-        answer = RedirectResponse(root_path + target, 303) if is_browser else JSONResponse({"success": True})
+        if is_browser:
+            # Two slashes, or a slash and a backslash, would lead to another site.
+            is_own_page = page.startswith("/") and not page.startswith(("//", "/\\"))
+            answer = RedirectResponse(root_path + (page if is_own_page else "/"), 303)
+        else:
+            answer = JSONResponse({"success": True})
         answer.set_cookie(
             account.cookie,
             account.begin_session(),
@@ -150,7 +166,7 @@ def router(account: Account, root_path: str = "") -> APIRouter:
     @routes.get("/logout")
     def logout(request: Request) -> Response:
         answer = RedirectResponse(f"{root_path}/", 303)
-        # A link of another site logs nobody out.
+        # A link on another site must not log anybody out.
         if request.headers.get("sec-fetch-site") not in {"cross-site", "same-site"}:
             account.end_session(request.cookies.get(account.cookie, ""))
             answer.delete_cookie(account.cookie)

@@ -1,8 +1,9 @@
-"""MCP: the endpoints as tools of agents, by the SDK of the protocol. Loaded where it is asked for (``serve --mcp``).
+"""MCP: the endpoints as tools for agents, by the SDK of the protocol. Imported for ``serve --mcp`` only.
 
-Gradio has an MCP server, too. Its tools answer with Python's text of a dictionary, make a session of all components for
-each call, and carry out the others by requests of the app to itself, which come from 127.0.0.1 whoever the agent is.
-These are called directly, for the agent's address, and answer with JSON, as text and as structured content.
+The MCP server of Gradio does not suit: its tools answer with the text of a Python dictionary, make a session of all
+components for each call, and call other endpoints by requests of the app to itself, which come from 127.0.0.1 whoever
+the agent is. The tools here call the endpoints directly with the agent's address, and answer with JSON, as text and as
+structured content.
 """
 
 import json
@@ -24,7 +25,7 @@ from sbert_app.services.container import Services
 from training.errors import UserFacingError, summary_of
 
 MCP = "/gradio_api/mcp"
-# So many connections of one address may be open, as streams are held.
+# The maximum number of open connections of one address. A stream keeps its connection open.
 MOST_CONNECTIONS = 32
 
 
@@ -33,21 +34,22 @@ def _mistake(sentence: str) -> CallToolResult:
 
 
 class McpServer:
-    """The ASGI app of the tools. Its `manager` runs as long as the app does."""
+    """The ASGI app of the tools. Its `manager` has to run as long as the app does."""
 
     def __init__(self, services: Services) -> None:
         server: Server[Any, Any] = Server("SBERT Lab", __version__)
         self.manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True)
         self.connections = Quota(MOST_CONNECTIONS)
-        # Of all tools together: an agent makes many calls side by side.
+        # One quota for all tools, because an agent makes many calls at the same time.
         calls = Quota(MOST_AT_ONCE)
 
         @server.list_tools()
         async def list_tools() -> list[Tool]:
-            return [
-                Tool(name=name, description=endpoint.description, inputSchema=endpoint.body.model_json_schema())
-                for name, endpoint in ENDPOINTS.items()
-            ]
+            tools = []
+            for name, endpoint in ENDPOINTS.items():
+                schema = endpoint.body.model_json_schema()
+                tools.append(Tool(name=name, description=endpoint.description, inputSchema=schema))
+            return tools
 
         @server.call_tool(validate_input=False)
         async def call_tool(name: str, arguments: dict[str, Any]) -> CallToolResult:
@@ -62,8 +64,9 @@ class McpServer:
                     answer = await endpoint.run(call, endpoint.body.parse(arguments))
             except UserFacingError as error:
                 return _mistake(summary_of(error))
-            # The protocol wants an object.
-            answer = answer if isinstance(answer, dict) else {"result": answer}
+            # Structured content must be an object.
+            if not isinstance(answer, dict):
+                answer = {"result": answer}
             text = json.dumps(answer, ensure_ascii=False)
             return CallToolResult(content=[TextContent(type="text", text=text)], structuredContent=answer)
 

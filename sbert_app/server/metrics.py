@@ -9,7 +9,7 @@ from sbert_app.services.access import LATENCY, REQUESTS
 
 
 class CountRequests:
-    """ASGI middleware: number, status and latency of the requests that the routes of the API answer, by route."""
+    """ASGI middleware that counts, by route, the requests to the API, their status and their latency."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -27,7 +27,7 @@ class CountRequests:
         try:
             await self.app(scope, receive, sending)
         finally:
-            # The router has set it. Labels are the addresses of routes, never what a visitor has typed.
+            # The router has set the route. Its address is the label, which a visitor cannot choose.
             route = scope.get("route")
             if isinstance(route, APIRoute) and route.tags:
                 LATENCY.labels(route.path).observe(time.perf_counter() - started)

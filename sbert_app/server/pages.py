@@ -1,8 +1,8 @@
-"""The pages: each is a Gradio app of its own, built when it is first asked for.
+"""The pages: each is a Gradio app of its own, built when it is first requested.
 
-Building all of them takes seconds, so the app listens as soon as the front page is there. The endpoints belong to the
-front page, and their addresses contain the name of no page. The other pages are mounted at ``/bulk``, ``/train``, …;
-`Pages.build_all` builds those that nobody has asked for yet.
+Building all pages takes seconds, so the app listens as soon as the front page exists. The endpoints belong to the front
+page, so their addresses do not contain the name of a page. The other pages are mounted at ``/bulk``, ``/train``, …;
+`Pages.build_all` builds the ones that nobody has requested yet.
 """
 
 import asyncio
@@ -37,20 +37,20 @@ from training.catalogue import ASSETS, read_asset
 log = logging.getLogger("sbert_lab.pages")
 
 FRONT = PAGES[0]
-# Gradio has these files for every page; a browser that has opened one page does not load them again for the next.
+# Gradio serves the same files for every page. They are redirected to the front page, so that a browser loads them once.
 SHARED = ("assets", "static", "svelte", "theme.css")
 KEPT = {"Cache-Control": "public, max-age=31536000, immutable"}
 FOOTER = '<footer class="page-footer"><a href="./docs">Use via API</a></footer>'
-# The sessions of a page that were not used for the longest go first, with what they had open.
+# The maximum number of sessions of a page. Gradio drops the least recently used one with its state.
 MOST_SESSIONS = 300
 
 
 class Pages:
-    """An ASGI app that passes each request to the page that its path begins with, else to the front page.
+    """An ASGI app that passes a request to the page whose name its path begins with, or to the front page.
 
     Args:
-        services: what the pages work with.
-        middleware: of each page. Gradio adds headers for CORS of its own unless it finds `CORSMiddleware` here.
+        services: the services that the pages use.
+        middleware: the middleware of each page. Gradio adds its own CORS headers unless it finds `CORSMiddleware` here.
     """
 
     _loop: asyncio.AbstractEventLoop
@@ -61,9 +61,10 @@ class Pages:
         self._stack = AsyncExitStack()
         self._building = asyncio.Lock()
         self._front = build_page(FRONT, services)
+        # Pages that have been built, and those of them that somebody has requested.
         self._built: dict[str, FastAPI] = {}
         self._open: dict[str, FastAPI] = {}
-        # Set once a request was answered.
+        # Set when the first request has been answered.
         self.has_answered = threading.Event()
 
     @asynccontextmanager
@@ -76,9 +77,10 @@ class Pages:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
-        first, _, rest = path[1:].partition("/")
-        is_page = first in PAGES
-        if not is_open(scope["method"], f"/{rest}" if is_page else path):
+        name, _, rest = path[1:].partition("/")
+        is_page = name in PAGES
+        path_in_page = f"/{rest}" if is_page else path
+        if not is_open(scope["method"], path_in_page):
             unknown = _not_found(Request(scope), self._services.settings.root_path)
             await unknown(scope, receive, send)
             return
@@ -89,26 +91,31 @@ class Pages:
             await app(_below(root, scope, path), receive, send)
             self.has_answered.set()
             return
-        query = scope["query_string"].decode("latin-1")
-        query = f"?{query}" if query else ""
-        answer: Response | None = None
-        if first == FRONT:
-            answer = RedirectResponse(f"{root}/{query}")
-        elif rest.split("/")[0] in SHARED:
-            answer = RedirectResponse(f"{root}/{quote(rest)}{query}", 308, KEPT)
-        elif not rest and first not in self._built and _is_navigation(scope):
-            answer = HTMLResponse(standalone("opening", current=first, root=f"{root}/"))
+        answer = self._quick_answer(scope, name, rest)
         if answer is not None:
             await answer(scope, receive, send)
             return
-        app = await self._page(first)
-        if path == f"/{first}":
-            # Starlette would redirect to this path, from which the relative links of the page lead elsewhere.
+        app = await self._page(name)
+        if path == f"/{name}":
+            # Otherwise Starlette redirects to this path, which would break the relative links of the page.
             path = f"{path}/"
         await app(_below(root, scope, path), receive, send)
 
+    def _quick_answer(self, scope: Scope, name: str, rest: str) -> Response | None:
+        """Returns the answer to a request below the name of a page that does not need the page, or None."""
+        root = self._services.settings.root_path
+        query = scope["query_string"].decode("latin-1")
+        query = f"?{query}" if query else ""
+        if name == FRONT:
+            return RedirectResponse(f"{root}/{query}")
+        if rest.split("/")[0] in SHARED:
+            return RedirectResponse(f"{root}/{quote(rest)}{query}", 308, KEPT)
+        if not rest and name not in self._built and _is_navigation(scope):
+            return HTMLResponse(standalone("opening", current=name, root=f"{root}/"))
+        return None
+
     def build_all(self) -> None:
-        """Builds the pages that nobody has asked for, one after the other. For a thread beside the running server."""
+        """Builds the pages that nobody has requested, one after the other. Called in a thread beside the server."""
         for name in PAGES:
             asyncio.run_coroutine_threadsafe(self._build(name), self._loop).result()
 
@@ -123,8 +130,8 @@ class Pages:
         if name in self._open:
             return self._open[name]
         app = await self._build(name)
-        # Gradio's queue, which the lifespan starts, looks for events a thousand times a second. A page that nobody has
-        # asked for therefore stays closed.
+        # The lifespan, which FastAPI does not enter for an app that is mounted while the server runs, starts Gradio's
+        # queue. That looks for events a thousand times a second, so it is not started for pages that nobody uses.
         async with self._building:
             if name not in self._open:
                 await self._stack.enter_async_context(app.router.lifespan_context(app))
@@ -136,11 +143,14 @@ class Pages:
         is_front = name == FRONT
         blocks = self._front if is_front else build_page(name, self._services)
         path = "/" if is_front else f"/{name}"
+        root_path = None
+        if settings.root_path:
+            root_path = f"{settings.root_path}{path}".rstrip("/")
         return gr.mount_gradio_app(
             FastAPI(openapi_url=None, middleware=self._middleware),
             blocks,
             path=path,
-            root_path=f"{settings.root_path}{path}".rstrip("/") if settings.root_path else None,
+            root_path=root_path,
             max_file_size=f"{settings.upload_limit_mb}mb",
             theme=theme.build(),
             css_paths=sorted(ASSETS.glob("*.css")),
@@ -158,7 +168,7 @@ class Pages:
 
 
 def build_page(name: str, services: Services) -> gr.Blocks:
-    """The Gradio app of one page. That of the front page has the endpoints too."""
+    """Builds the Gradio app of one page. The app of the front page contains the endpoints, too."""
 
     def leave(request: gr.Request) -> None:
         if request.session_hash:
@@ -176,19 +186,19 @@ def build_page(name: str, services: Services) -> gr.Blocks:
             endpoints.build(services)
         app.unload(leave)
     app.state_session_capacity = MOST_SESSIONS
-    # A file that a request names by its path is read only if it was uploaded. Gradio checks that in launched apps, and
-    # does not count a mounted one among them.
+    # In launched apps, Gradio reads a file that a request names by its path only if it was uploaded. A mounted app does
+    # not count as launched.
     app.has_launched = True
     return app
 
 
 def _below(root: str, scope: Scope, path: str) -> Scope:
-    """The scope of a request whose path a proxy has cut. Starlette finds a mounted app by the whole path alone."""
+    """Returns a scope with the path that a proxy has cut, because Starlette finds a mounted app by the whole path."""
     return {**scope, "path": f"{root}{path}", "root_path": root}
 
 
 def _is_navigation(scope: Scope) -> bool:
-    """Whether a browser asks for a page to show; scripts and other programs can wait for the page itself."""
+    """Whether a browser requests a page to show it. Scripts and other programs can wait until the page is built."""
     return scope["method"] == "GET" and "text/html" in Headers(scope=scope).get("accept", "")
 
 
@@ -199,17 +209,17 @@ async def _no_answer(request: Request, error: HTTPException) -> Response:
 
 
 async def _misfit(request: Request, error: Exception) -> Response:
-    log.info("a request that fits no event: %r", error)
+    log.info("a malformed request of an event: %r", error)
     return error_answer(request.url.path, 400, "the request holds what this page does not send; reload it")
 
 
-# Gradio has no errors of its own for the number of an event that there is not, and for a part of an upload that is no
-# file. What goes wrong in an event has an answer of its own, and never gets here.
+# Gradio raises KeyError for an unknown event number, and TypeError for a part of an upload that is not a file. Errors
+# in the handlers of events do not get here.
 EXCEPTION_HANDLERS: dict[Any, Any] = {404: _no_answer, 405: _no_answer, KeyError: _misfit, TypeError: _misfit}
 
 
 def _not_found(request: Request, root: str) -> Response:
-    """The answer to an unknown address or method: a page for browsers, JSON for everything else."""
+    """Returns the answer to an unknown address or method: a page for browsers, JSON for other clients."""
     path = request.url.path
     if "text/html" not in request.headers.get("accept", "") or "/gradio_api/" in path:
         return error_answer(path, 404, f"there is no {path[:100]}; /docs describes what there is")
@@ -217,7 +227,7 @@ def _not_found(request: Request, root: str) -> Response:
 
 
 def standalone(template: str, **values: str) -> Markup:
-    """A page that Gradio does not draw."""
+    """Renders a page without Gradio."""
     style = read_asset("navigation.html")
     script = read_asset("app.js")
     return render(f"components/templates/{template}.html", style=style, script=script, **values)

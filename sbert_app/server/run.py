@@ -1,8 +1,8 @@
-"""Serves the app: the address that it listens on, uvicorn in a thread, its connections, and the end at a signal.
+"""Serves the app: opens the socket, runs uvicorn in a thread, limits connections, and ends the process at a signal.
 
-The number of connections is limited, of an address and in all, and so is the time for the header of each request: a
-header that never ends holds its connection for good, and each connection is an open file, of which a process may have
-a certain number. A client that does not read its answer keeps it in memory, and is given up.
+The number of connections is limited in all and for each address, because each connection is an open file, and a process
+can have only so many. The time for the header of a request is limited too: a client that never sends the rest would
+hold its connection for good. A client that does not read its answer is disconnected, as the answer takes memory.
 """
 
 from __future__ import annotations
@@ -32,24 +32,38 @@ from training.errors import InputError
 if TYPE_CHECKING:
     from sbert_app.server.pages import Pages
 
-# Requests that are being answered when a signal comes have so many seconds.
+# The time that requests have to end after a signal.
 LAST_SECONDS = 2
-# Models are loaded after the first page, or after so many seconds.
+# Models are loaded when the first page has been sent, or after this time.
 FIRST_PAGE_SECONDS = 1.0
-# The main thread looks so often whether the server has started.
+# The main thread checks this often whether the server has started.
 START_SECONDS = 0.01
-# The main thread looks so often, as a signal that another thread gets does not wake it.
+# The main thread wakes up this often, because a signal that another thread receives does not wake it.
 WAKE_SECONDS = 0.25
+# The maximum number of connections of one address, which a class may share, and in all. A browser opens six.
+MOST_OF_ADDRESS = 1_024
+MOST = 4_096
+# Connections that may wait in the listen backlog; the kernel resets any beyond it.
+BACKLOG = 1_024
+# The header of a request has to arrive within this time.
+HEADER_SECONDS = 10.0
+# The limit of open files that is requested; the usual one is 1,024.
+FILES = 16_384
+# A client that reads nothing of its answer for this time is disconnected.
+UNREAD_SECONDS = 60.0
 
 
-def serve(settings: Settings, show: Callable[[str], object] = lambda url: None) -> NoReturn:
+def serve(settings: Settings, show: Callable[[str], object] | None = None) -> NoReturn:
     """Serves the app until a signal comes, and ends the process.
 
-    ``show`` is called with the address, in the main thread, once the app listens. InputError if the port is taken, or
-    this machine has no such address.
+    Args:
+        show: called in the main thread with the address of the app, once it listens.
+
+    Raises:
+        InputError: the port is taken, or this machine does not have the address.
     """
     if sys.platform != "win32":
-        # What visitors write, and the processes that the app starts, is for its own account.
+        # Only the account of the app can read the files that it, or a process of it, writes.
         os.umask(0o077)
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     os.environ["GRADIO_TEMP_DIR"] = str(settings.temp_folder)
@@ -57,7 +71,8 @@ def serve(settings: Settings, show: Callable[[str], object] = lambda url: None) 
         os.environ["HF_HUB_OFFLINE"] = "1"
     listening = listen(settings.host, settings.port)
     services = Services.start(settings)
-    # Gradio reads the environment as it is imported, which takes seconds: a home that cannot be used is named before.
+    # Imported here because Gradio reads the environment when it is imported. That takes seconds, and an error of the
+    # home folder is reported before.
     from sbert_app.server.app import create_app
 
     app = create_app(services)
@@ -67,10 +82,10 @@ def serve(settings: Settings, show: Callable[[str], object] = lambda url: None) 
         log_level="warning",
         timeout_graceful_shutdown=LAST_SECONDS,
         backlog=BACKLOG,
-        # Anybody may write X-Forwarded-For. Of the addresses in it, the last that no proxy has is the visitor's.
+        # Any client can set X-Forwarded-For. The last address in it that is not a proxy's is the visitor's.
         proxy_headers=bool(settings.proxies),
-        forwarded_allow_ips=[*map(str, settings.proxies)],
-        # Nothing here speaks it, and a connection that changes its protocol would be counted for ever.
+        forwarded_allow_ips=[str(network) for network in settings.proxies],
+        # The app has no web sockets, and a connection that changes its protocol would be counted for ever.
         ws="none",
     )
     LimitedConnection.limit(settings.proxies)
@@ -81,28 +96,31 @@ def serve(settings: Settings, show: Callable[[str], object] = lambda url: None) 
     try:
         while serving.is_alive() and not server.started:
             serving.join(START_SECONDS)
-        threading.Thread(target=warm_up, args=(services, app.state.pages), name="warm-up", daemon=True).start()
+        warming = threading.Thread(target=warm_up, args=(services, app.state.pages), name="warm-up", daemon=True)
+        warming.start()
         url = address(settings.host, listening.getsockname()[1])
         print(f"SBERT Lab is at {url}", flush=True)
-        show(url)
+        if show:
+            show(url)
         while serving.is_alive():
             serving.join(WAKE_SECONDS)
     except KeyboardInterrupt:
         code = 0
     is_ending.set()
     server.should_exit = True
-    # The server waits for requests, and these for what is computed. Until it has ended they may begin something more.
+    # The server waits for requests, which wait for the services. The requests may start more work until the server has
+    # ended, so the services are closed again afterwards.
     services.close()
     serving.join(2 * LAST_SECONDS)
     services.close()
-    # What daemon threads still compute is lost with them, and no library needs to be taken down in order.
+    # No library needs an orderly shutdown, and the results of daemon threads are not needed any more.
     sys.stdout.flush()
     os._exit(code)
 
 
 def warm_up(services: Services, pages: Pages) -> None:
-    """Prepares what people ask for next: first the default models, then the other pages, then maps."""
-    # A browser that waits for its first page is not held up by imports.
+    """Prepares what people need next: the default models, then the other pages, then maps."""
+    # Imports would delay the first page.
     pages.has_answered.wait(FIRST_PAGE_SECONDS)
     services.warm()
     pages.build_all()
@@ -110,11 +128,11 @@ def warm_up(services: Services, pages: Pages) -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens on this address; port 0 is any that is free. InputError if that is impossible."""
+    """Returns a socket that listens on this address; port 0 is any free one. Raises InputError if this fails."""
     try:
         family, _, _, _, target = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
         bound = socket.create_server(target[:2], family=family, backlog=2_048)
-        # asyncio sets TCP_NODELAY only on sockets that name their protocol; without it an answer may wait for 40 ms.
+        # asyncio sets TCP_NODELAY only on sockets that state their protocol. Without it an answer may wait for 40 ms.
         return socket.socket(bound.family, bound.type, socket.IPPROTO_TCP, bound.detach())
     except OSError as error:
         if error.errno in (errno.EADDRINUSE, errno.EACCES):
@@ -123,27 +141,19 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address(host: str, port: int) -> str:
-    """The address of the app for a browser on this machine."""
-    bare = host.strip("[]")
-    name = "localhost" if bare in WILDCARDS else f"[{bare}]" if ":" in bare else bare
+    """Returns the address of the app for a browser on this machine."""
+    name = host.strip("[]")
+    if name in WILDCARDS:
+        name = "localhost"
+    elif ":" in name:
+        name = f"[{name}]"
     return f"http://{name}:{port}/"
 
 
-# A browser opens six, and a class may share an address.
-MOST_OF_ADDRESS, MOST = 1_024, 4_096
-# Those that may wait to be accepted; where more come at once, the system resets some.
-BACKLOG = 1_024
-HEADER_SECONDS = 10.0
-# The most files that are asked for; the usual limit is 1,024.
-FILES = 16_384
-# An answer of which a client reads nothing for so long is dropped.
-UNREAD_SECONDS = 60.0
-
-
 class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """A connection of uvicorn's that is closed if a header does not come, or an answer is not read.
+    """A connection of uvicorn that is closed if a header does not arrive, or an answer is not read.
 
-    Where there are too many, the oldest of those that still owe theirs goes, or else the new one.
+    If there are too many connections, the oldest one that waits for a header is closed, or else the new one.
     """
 
     _open: ClassVar[Counter[str]] = Counter()
@@ -156,27 +166,35 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
 
     @classmethod
     def limit(cls, proxies: Collection[IPvAnyNetwork] = ()) -> None:
-        """Raises the limit of open files, and sets those of connections. Those of ``proxies`` count in all alone."""
+        """Raises the limit of open files, and sets the limits of connections accordingly.
+
+        Args:
+            proxies: the networks of proxies, whose connections are limited only in all.
+        """
         cls._proxies = proxies
         try:
             import resource
         except ImportError:
-            # On Windows.
+            # Windows has no such limit.
             return
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         files = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
         if soft < files:
             resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
-        # The other half is for files.
+        # Half of the open files are left for other files.
         cls._most = min(MOST, max(soft, files) // 2)
 
     def connection_made(self, transport: Any) -> None:
-        self._connection, address = transport, str((transport.get_extra_info("peername") or ("",))[0])
+        self._connection = transport
+        peer = transport.get_extra_info("peername") or ("",)
+        address = str(peer[0])
         is_proxy = any(ip_address(address) in network for network in self._proxies)
         is_full = self._open.total() >= self._most
-        if is_full or (self._open[address] >= min(MOST_OF_ADDRESS, self._most // 2) and not is_proxy):
-            slow = (other for other in self._without_header if is_full or other._address == address)
-            if (oldest := next(slow, None)) is None:
+        is_address_full = self._open[address] >= min(MOST_OF_ADDRESS, self._most // 2) and not is_proxy
+        if is_full or is_address_full:
+            waiting = (other for other in self._without_header if is_full or other._address == address)
+            oldest = next(waiting, None)
+            if oldest is None:
                 transport.abort()
                 return
             oldest._close()
@@ -190,7 +208,7 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
             return
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
-            # A request is being answered. Its body has a time of its own.
+            # A request is being answered, whose body has its own time limit.
             self._header_is_here()
         elif self not in self._without_header:
             self._await_header()
@@ -222,16 +240,16 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         self._timer.cancel()
 
     def _await_reading(self) -> None:
-        """Closes the connection unless the client has read some of its answer in time; then asks again."""
+        """Closes the connection if the client reads nothing of its answer in time; otherwise waits again."""
         unread = self._connection.get_write_buffer_size()
 
-        def look() -> None:
+        def check() -> None:
             if self._connection.get_write_buffer_size() >= unread:
                 self._close()
             else:
                 self._await_reading()
 
-        self._reading = asyncio.get_running_loop().call_later(UNREAD_SECONDS, look)
+        self._reading = asyncio.get_running_loop().call_later(UNREAD_SECONDS, check)
 
     def _stop_awaiting_reading(self) -> None:
         if self._reading is not None:

@@ -1,13 +1,12 @@
 """``/v1``: OpenAI's protocol for embeddings, and re-ranking in the shape that Cohere's and Jina's clients share.
 
-Vectors have length 1. ``dimensions`` cuts them to so many components and scales them to length 1 again, which suits
-models that were trained for it (Matryoshka representation learning) and is possible for all. The model cache computes
-requests of several clients in the same batches. The app's login (an API key is the bearer token), its hosts and its
-limits hold here too.
+Vectors have length 1. ``dimensions`` keeps their first components and scales them to length 1 again. This works for all
+models, and best for models that were trained for it (Matryoshka representation learning). The model cache computes the
+requests of several clients in the same batches. The app's login (the API key is the bearer token), hosts and limits
+apply here as well.
 """
 
 import base64
-from collections import defaultdict
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -31,19 +30,19 @@ from training.names import ModelName
 from training.pooling import normalize_rows
 from training.sources.endpoint import REQUESTS_AT_ONCE
 
-# The most texts of a request, as at OpenAI.
+# The maximum number of texts of a request; OpenAI has the same.
 MOST_INPUTS = 2_048
-# Requests of one address at once: clients send the batches of a corpus side by side.
+# The maximum number of concurrent requests of one address. Clients send the batches of a corpus in parallel.
 AT_ONCE = 64
 THREADS = 32
 NO_IDS = (
-    "holds token ids, which are those of another model's tokenizer; send texts: "
+    "holds token ids of another model's tokenizer; send texts: "
     "LangChain does with OpenAIEmbeddings(check_embedding_ctx_length=False)"
 )
 
 
 def _texts(value: Any) -> Any:
-    """A list of texts; a ValueError says what to set for token ids."""
+    """Returns a list of texts. Raises ValueError for token ids, and says what to set."""
     values = value if isinstance(value, list) else [value]
     if values and isinstance(values[0], int | list):
         raise ValueError(NO_IDS)
@@ -51,9 +50,10 @@ def _texts(value: Any) -> Any:
 
 
 def _text(document: Any) -> Any:
-    """The text of ``{"text": "…"}``; any other value as it is."""
-    is_object = isinstance(document, dict) and document.keys() == {"text"}
-    return document["text"] if is_object else document
+    """Returns the text of ``{"text": "…"}``, and any other value unchanged."""
+    if isinstance(document, dict) and document.keys() == {"text"}:
+        return document["text"]
+    return document
 
 
 Texts = Annotated[
@@ -79,11 +79,11 @@ class EmbeddingsBody(Body):
     encoding_format: Literal["float", "base64"] = "float"
     """Numbers, or little-endian float32 in base64."""
     dimensions: int | None = Field(None, ge=1, strict=True)
-    """How many of the first components are kept, and scaled to length 1."""
+    """The number of components that are kept, and scaled to length 1."""
     input_type: Name | None = None
-    """query or document, whose prompt in the model's folder is used, or the name of a prompt."""
+    """query or document for the prompts in the model's folder, or the name of a prompt."""
     user: str | None = None
-    """Changes nothing."""
+    """Ignored."""
 
 
 class Embedding(BaseModel):
@@ -108,12 +108,12 @@ class RerankBody(Body):
         documents=["Prices rose.", "A kitten is asleep."],
     )
     model: Name
-    """A cross-encoder gives its score, a bi-encoder the cosine."""
+    """A cross-encoder, whose scores are returned, or a bi-encoder, whose cosines are."""
     query: Sentence
     documents: Annotated[list[Document], Field(min_length=1, max_length=MOST_INPUTS, fail_fast=True)]
     """Texts, or objects with a text."""
     top_n: int | None = Field(None, ge=1)
-    """How many of the best are returned."""
+    """The number of documents that are returned, best first."""
     return_documents: bool = False
 
 
@@ -136,9 +136,11 @@ class Ranking(BaseModel):
 
 
 def embeddings(call: Call, body: EmbeddingsBody) -> Embeddings:
-    """Texts to vectors of length 1."""
+    """Encode texts to vectors of length 1."""
     name = call.services.settings.model_of(body.model)
-    role = body.input_type if body.input_type in ("query", "document") else None
+    role = None
+    if body.input_type in ("query", "document"):
+        role = body.input_type
     model = call.services.models.get(name, Model, role=role)
     if isinstance(model, PairModel):
         sentence = f"{body.model} is a cross-encoder, which scores pairs and has no vectors; ask /v1/rerank"
@@ -152,12 +154,17 @@ def embeddings(call: Call, body: EmbeddingsBody) -> Embeddings:
     check_finite(encoder, vectors)
     if body.dimensions and body.dimensions < encoder.dimension:
         vectors = normalize_rows(vectors[:, : body.dimensions])
-    values: list[Any] = vectors.tolist()
-    if body.encoding_format == "base64":
-        # Little-endian float32, as OpenAI's client decodes it.
-        values = [base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii") for vector in vectors]
+    data = []
+    for index, vector in enumerate(vectors):
+        embedding: Any
+        if body.encoding_format == "base64":
+            # OpenAI's client expects little-endian float32.
+            embedding = base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")
+        else:
+            embedding = vector.tolist()
+        data.append(Embedding(index=index, embedding=embedding))
     return Embeddings(
-        data=[Embedding(index=index, embedding=value) for index, value in enumerate(values)],
+        data=data,
         model=body.model,
         warnings=unknown_warnings([encoder], body.input),
         **usage(name, *encoder.read_tokens(body.input)),
@@ -165,17 +172,18 @@ def embeddings(call: Call, body: EmbeddingsBody) -> Embeddings:
 
 
 def rerank(call: Call, body: RerankBody) -> Ranking:
-    """Documents by their relevance to a query, best first: a cross-encoder's score, or the cosine of vectors."""
+    """Rank documents by their relevance to a query, best first: a cross-encoder's score, or the cosine of vectors."""
     models = call.services.models
     name = call.services.settings.model_of(body.model)
     documents = body.documents
     pairs = [(body.query, document) for document in documents]
     model = models.get(name, Model, role="document")
     if isinstance(model, PairModel):
-        report = ReadReport(cut=set())
+        cut_pairs: set[Any] = set()
+        report = ReadReport(cut=cut_pairs)
         scores = model.predict(pairs, should_stop=call.should_stop, report=report)
         tokens = report.tokens
-        cut = [index for index, pair in enumerate(pairs) if pair in (report.cut or ())]
+        cut = [index for index, pair in enumerate(pairs) if pair in cut_pairs]
     else:
         query_model = models.get(name, Model, role="query")
         if isinstance(model, VectorModel) and isinstance(query_model, VectorModel):
@@ -190,40 +198,36 @@ def rerank(call: Call, body: RerankBody) -> Ranking:
             cut = list(range(len(documents)))
     check_finite(model, scores)
     best = np.argsort(-scores, kind="stable")[: body.top_n]
+    results = []
+    for index in best.tolist():
+        document = RankedText(text=documents[index]) if body.return_documents else None
+        results.append(Ranked(index=index, relevance_score=scores[index], document=document))
     names = ["the query", *(f"document {index}" for index in range(len(documents)))]
     return Ranking(
         model=body.model,
-        results=[
-            Ranked(
-                index=index,
-                relevance_score=scores[index],
-                document=RankedText(text=documents[index]) if body.return_documents else None,
-            )
-            for index in best.tolist()
-        ],
+        results=results,
         warnings=unknown_warnings([model], [body.query, *documents], names),
         **usage(name, tokens, cut),
     )
 
 
 class V1Endpoint(Endpoint):
-    """An endpoint whose model may be behind another server; a slow one holds up its own visitors alone."""
+    """An endpoint whose model may be on another server. A slow server delays only requests for its own models."""
 
     def __init__(self, function: Any) -> None:
         super().__init__(function, THREADS, AT_ONCE)
-        self.threads_of_servers: defaultdict[str, CapacityLimiter] = defaultdict(
-            lambda: CapacityLimiter(REQUESTS_AT_ONCE)
-        )
+        self.threads_of_servers: dict[str, CapacityLimiter] = {}
 
     def threads_for(self, call: Call, body: Any) -> CapacityLimiter:
-        server = ModelName.parse(call.services.settings.model_of(body.model)).endpoint
-        if server is None or server.address not in call.services.settings.allow_endpoints:
+        settings = call.services.settings
+        server = ModelName.parse(settings.model_of(body.model)).endpoint
+        if server is None or server.address not in settings.allow_endpoints:
             return self.threads
-        return self.threads_of_servers[server.address]
+        return self.threads_of_servers.setdefault(server.address, CapacityLimiter(REQUESTS_AT_ONCE))
 
 
 class OpenAIMistake(BaseModel):
-    """An error of one sentence, as OpenAI's clients read it."""
+    """An error of one sentence in the shape that OpenAI's clients expect."""
 
     class Details(BaseModel):
         message: str
@@ -247,7 +251,7 @@ class ModelList(BaseModel):
 
 
 def list_models(services: Services) -> ModelList:
-    """The aliases, the built-in models and the runs that have one; any model of the Hub may be named as well."""
+    """Returns the aliases, the built-in models and the runs with a model. Any model of the Hub can be used as well."""
     aliases = (alias.partition("=")[0] for alias in services.settings.aliases)
     entries = [ModelEntry(id=name) for name in (*aliases, *ENCODERS, *CROSS_ENCODERS)]
     for run in services.jobs.store.recent():
@@ -257,23 +261,23 @@ def list_models(services: Services) -> ModelList:
 
 
 def router(services: Services) -> APIRouter:
-    """The routes. torch is imported at the first request."""
+    """Returns the routes of ``/v1``, and of re-ranking for clients of other versions."""
     routes = APIRouter(tags=["v1"])
     add_endpoint(routes, "/v1/embeddings", V1Endpoint(embeddings), services, OpenAIMistake)
     ranking = V1Endpoint(rerank)
     add_endpoint(routes, "/v1/rerank", ranking, services, OpenAIMistake)
-    # Version 2 of Cohere's client, and clients whose base address is that of the server.
+    # For version 2 of Cohere's client, and for clients whose base address is the server without /v1.
     for path in ("/v2/rerank", "/rerank"):
         add_endpoint(routes, path, ranking, services, OpenAIMistake, is_described=False)
 
     @routes.get("/v1/models")
     def models() -> ModelList:
-        """The aliases, the built-in models and the runs that have one; any model of the Hub may be named as well."""
+        """The aliases, the built-in models and the runs with a model. Any model of the Hub can be used as well."""
         return list_models(services)
 
     @routes.get("/v1/models/{name:path}", response_model=ModelEntry)
     def model(name: str) -> ModelEntry | Response:
-        """One of these models."""
+        """One of the models in the list."""
         for entry in list_models(services).data:
             if entry.id == name:
                 return entry

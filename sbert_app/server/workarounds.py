@@ -1,4 +1,4 @@
-"""Workarounds for Gradio 6.31. Each class says what goes wrong without it, and can go once that no longer does."""
+"""Workarounds for Gradio 6.31. Each class says what goes wrong without it, and goes once Gradio has mended that."""
 
 import asyncio
 from typing import Annotated, Any, Literal
@@ -12,7 +12,7 @@ from sbert_app.server.events import WAITING
 from training.errors import UserFacingError, summary_of
 
 HEARTBEAT = "/gradio_api/heartbeat/"
-# The types of the values that a page sends, by the kind of the component; None where nothing is chosen.
+# The types of the values that a page sends for each kind of component. The value is None if nothing is chosen.
 KINDS: dict[Any, Any] = {
     (gr.Textbox, gr.HTML, gr.BrowserState): str,
     (gr.Slider, gr.Number): int | float,
@@ -22,7 +22,7 @@ WRONG = "the request holds values that this page does not send"
 
 
 class EventValues(BaseModel):
-    """The types of the values that the events of the pages carry; an event has some of them."""
+    """The types of the values that events of the pages carry. An event has some of these fields."""
 
     model_config = ConfigDict(from_attributes=True, strict=True)
     pair: int = 0
@@ -36,7 +36,7 @@ class EventValues(BaseModel):
     on: bool = False
     row: NonNegativeInt = 0
     rows: list[NonNegativeInt] = []
-    # The row of a table that was clicked begins with its number.
+    # The first cell of the table row that was clicked is a number.
     row_value: Annotated[list[Any], Field(min_length=1), AfterValidator(lambda row: [float(str(row[0]))])] = []
     add: bool = False
 
@@ -44,9 +44,9 @@ class EventValues(BaseModel):
 class WholeSteps(gr.Blocks):
     """`gr.Blocks` whose generators send each step as a replacement of the one before.
 
-    Gradio sends what a generator yields as edits of what it yielded before, and its page applies them to objects that
-    may still wait to be shown. Two steps that arrive while the page is busy, as on a slow telephone, lose what the
-    first has changed besides values: a button stays disabled, a figure is never made visible. The browser test of Bulk,
+    Gradio sends each output of a generator as edits of the one before, and the page applies them to objects that it may
+    not have shown yet. If two steps arrive while the page is busy, as on a slow telephone, all changes of the first
+    step except values are lost: a button stays disabled, a figure stays hidden. The browser test of Bulk,
     ``test_what_arrives_while_the_page_is_busy_is_shown``, fails without this class.
     """
 
@@ -61,10 +61,10 @@ class WholeSteps(gr.Blocks):
         *more: Any,
         **options: Any,
     ) -> Any:
-        """Calls a handler. Values of the wrong kind, which no page sends, are the caller's mistake and no fault."""
+        """Calls a handler. Values of a wrong type, which no page sends, are an error of the client, not of the app."""
         if event_id is not None and iterator is None:
             WAITING.begin(event_id)
-        # Endpoints, whose values Gradio does not prepare, look at theirs themselves.
+        # Gradio does not prepare the values of endpoints, which check them themselves.
         if block_fn.preprocess:
             processed_input = list(map(_checked, block_fn.inputs, processed_input))
         try:
@@ -81,7 +81,7 @@ class WholeSteps(gr.Blocks):
             raise gr.Error(summary_of(error), print_exception=False) from error
 
     def validate_inputs(self, block_fn: Any, inputs: list[Any]) -> None:
-        """Refuses a call with too few values, which Gradio takes for a fault of the app."""
+        """Refuses a call with too few values, which Gradio would log as a fault of the app."""
         if len(inputs) < len(block_fn.inputs):
             raise gr.Error(WRONG, print_exception=False)
 
@@ -94,39 +94,43 @@ class WholeSteps(gr.Blocks):
         final: bool,
         simple_format: bool = False,
     ) -> list[Any]:
-        """The outputs of a step as they are sent: Gradio sends the first and the last whole, and this the others."""
+        """Returns the outputs of a step as they are sent. Gradio sends the first and the last step whole already."""
         is_first = session_hash is None or run is None or run not in self.pending_diff_streams[session_hash]
         step = super().handle_streaming_diffs(block_fn, data, session_hash, run, final, simple_format=True)
-        return step if is_first or final or simple_format else [[["replace", [], value]] for value in step]
+        if is_first or final or simple_format:
+            return step
+        return [[["replace", [], value]] for value in step]
 
 
 def _checked(component: Any, value: Any) -> Any:
-    """The value of a component, "" for no text. gr.Error if the page sends none of this type for it."""
+    """Returns the value of a component, "" for a text box without text. Raises gr.Error if its type is wrong."""
+    if value is None and isinstance(component, gr.Textbox):
+        return ""
     if value is None and not isinstance(component, gr.Slider):
-        return "" if isinstance(component, gr.Textbox) else None
+        return None
     types = next((types for kind, types in KINDS.items() if isinstance(component, kind)), None)
     if types is None:
         return value
     choices = [choice for _, choice in getattr(component, "choices", None) or ()]
     if choices and all(isinstance(choice, str) for choice in choices):
         types = str
-    has_list = isinstance(component, gr.BrowserState | gr.CheckboxGroup) or bool(
-        getattr(component, "multiselect", False)
-    )
-    items = value if isinstance(value, list) else [value]
-    # A truth value is a number to Python.
-    is_fit = all(isinstance(item, types) and not isinstance(item, bool) for item in items)
-    if not is_fit or isinstance(value, list) != has_list:
+    is_multiple = bool(getattr(component, "multiselect", False))
+    has_list = is_multiple or isinstance(component, gr.BrowserState | gr.CheckboxGroup)
+    if isinstance(value, list) != has_list:
         raise gr.Error(WRONG, print_exception=False)
+    for item in value if has_list else [value]:
+        # bool is a subclass of int.
+        if isinstance(item, bool) or not isinstance(item, types):
+            raise gr.Error(WRONG, print_exception=False)
     return value
 
 
 class ShortHeartbeats:
-    """ASGI middleware: answers heartbeats itself, and turns the POST of a page that is left into the end of one.
+    """ASGI middleware that answers heartbeats at once, and takes a POST to their address as the end of a page.
 
-    Gradio's page holds one request open for good, and the app learns from its end that the page has gone. A browser
-    allows six connections to a host over HTTP/1.1, so a seventh tab would wait for ever. Here that request is answered
-    at once, and ``assets/app.js`` says by a POST to the same address when a page is left.
+    A page of Gradio holds one request open, the heartbeat, and the app learns from its end that the page was closed. A
+    browser opens at most six connections to a host over HTTP/1.1, so a seventh tab would wait for ever. With this class
+    the request ends at once, and ``assets/app.js`` sends a POST to the same address when a page is left.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -143,7 +147,7 @@ class ShortHeartbeats:
             await self.app(scope, receive, send)
 
     async def _end(self, scope: Scope) -> None:
-        """Shows Gradio a heartbeat that begins and breaks off, at which it stops what the session computes."""
+        """Makes Gradio stop the work of a session by a heartbeat that starts and disconnects."""
         has_begun = asyncio.Event()
 
         async def receive() -> Message:

@@ -59,7 +59,7 @@ def test_vectors_of_numpy_go_through_a_pipe(folder: Path, model: Path, capsysbin
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("encode sentences.jsonl out.npy --format jsonl", "--format is that of standard output"),
+        ("encode sentences.jsonl out.npy --format jsonl", "--format is for standard output"),
         ("encode sentences.jsonl - --json", "both print to standard output"),
         ("encode sentences.jsonl - --format txt", "has to end with"),
     ],

@@ -17,7 +17,7 @@ from sbert_app.figures import training as figures
 from sbert_app.formats import format_count, format_duration, format_number
 from sbert_app.pages.components import experiments as panels
 from sbert_app.pages.components.address import keep, keep_touched, values_of
-from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, Update, on_open
+from sbert_app.pages.components.events import Output, Update, event_options, on_open
 from sbert_app.pages.components.experiments import ExperimentPanel, Plan, StartForm, progress_of
 from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.messages import estimate_plan, heading, section, sentence_case
@@ -103,14 +103,19 @@ def build(services: Services) -> None:
         return updates
 
     show_on = panel.wire(show, [text, figure, numbers, grid], name, [figure_base])
-    opened = keep_touched([name], on_open(_from_link, [name, figure_base, panel.selected], **UNQUEUED))
-    filled = keep_touched(fields, opened.then(fill, [name, figure_base], fields, **UNQUEUED))
+    opened = keep_touched([name], on_open(_from_link, [name, figure_base, panel.selected]))
+    filled = keep_touched(fields, opened.then(fill, [name, figure_base], fields, **event_options(queue=False)))
     show_on(filled.then)
     form.estimate_on(filled.then)
     keep(fields, filled)
-    other = name.input(lambda name: (_bases(name), None), name, [figure_base, panel.selected], **EVERY)
+    other = name.input(
+        lambda name: (_bases(name), None),
+        name,
+        [figure_base, panel.selected],
+        **event_options(queue=False, trigger_mode="multiple"),
+    )
     for listen in (other.then, figure_base.input):
-        filled = listen(_fill, [name, figure_base], fields, **EVERY)
+        filled = listen(_fill, [name, figure_base], fields, **event_options(queue=False, trigger_mode="multiple"))
         show_on(filled.then)
         form.estimate_on(filled.then)
         filled.then(None, [name, figure_base], None, js=KEEP_NAME)

@@ -7,7 +7,7 @@ import gradio as gr
 
 from sbert_app.formats import model_label
 from sbert_app.pages.components.address import keep_touched
-from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, on_open
+from sbert_app.pages.components.events import Update, event_options, on_open
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, cross_encoder_picker, model_and_pooling, pooling_radio
 from sbert_app.services.container import Services
 from training.catalogue import DEFAULT_MODEL
@@ -28,8 +28,13 @@ class Models:
     def wire(self) -> Any:
         """Returns the event after which the pickers have the values of the address."""
         for picker in self.pickers:
-            picker.change(lambda *values: gr.Accordion(label=_title(*values)), self.pickers, self.fold, **EVERY)
-        return keep_touched(self.pickers, on_open(self._named, self.pickers, **UNQUEUED))
+            picker.change(
+                lambda *values: gr.Accordion(label=_title(*values)),
+                self.pickers,
+                self.fold,
+                **event_options(queue=False, trigger_mode="multiple"),
+            )
+        return keep_touched(self.pickers, on_open(self._named, self.pickers))
 
     def _named(self, request: gr.Request) -> list[Any]:
         model, pooling, cross = (request.query_params.get(str(picker.elem_id)) for picker in self.pickers)

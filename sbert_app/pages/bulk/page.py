@@ -16,7 +16,7 @@ from sbert_app.figures import compare as figures
 from sbert_app.formats import format_time
 from sbert_app.pages.bulk import results
 from sbert_app.pages.bulk.models import USUAL, Models
-from sbert_app.pages.components.events import EVERY, PRIVATE, UNQUEUED, Questions, Update, note_action, on_choice
+from sbert_app.pages.components.events import Questions, Update, event_options, note_action, on_choice
 from sbert_app.pages.components.file_panel import Chosen, FilePanel, columns_of, read_by
 from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.messages import INTERNAL_ERROR, ask_first, error_message, heading, lead, waiting
@@ -126,28 +126,38 @@ class _Page:
         fields = [*self.panel.outputs, *models]
         everything = [self.table, self.address_threshold, *fields, *started]
         inputs = [self.questions, *models, self.job_ids]
-        visited = self.models.wire().then(self.visit_first, inputs, everything, concurrency_limit=8, **PRIVATE)
+        visited = self.models.wire().then(self.visit_first, inputs, everything, concurrency_limit=8, **event_options())
         uploaded = [self.upload.upload, self.upload.clear]
         file = [self.upload, self.job_ids]
-        gr.on([*uploaded, self.go.click], note_action, self.questions, None, **EVERY)
-        opened = gr.on(uploaded, self.open, file, everything, cancels=[visited], **PRIVATE)
+        gr.on(
+            [*uploaded, self.go.click],
+            note_action,
+            self.questions,
+            None,
+            **event_options(queue=False, trigger_mode="multiple"),
+        )
+        opened = gr.on(uploaded, self.open, file, everything, cancels=[visited], **event_options())
         for asking in (self.panel.encoding, self.panel.sheet):
             on_choice(asking, self.reopen, [self.job, self.panel.encoding, self.panel.sheet], everything)
         scoring = [*columns, *models, self.job, self.job_ids, self.address_threshold]
-        scored = self.go.click(self.score, scoring, started, concurrency_limit=8, **PRIVATE)
+        scored = self.go.click(self.score, scoring, started, concurrency_limit=8, **event_options())
         opened.then(None, None, None, js=REMEMBER_JOB)
         scored.then(None, None, None, js=FOLD_ROWS)
         for event in (visited, scored):
-            event.failure(lambda: self._failed(INTERNAL_ERROR), None, [self.status, self.go, self.halt], **PRIVATE)
+            event.failure(
+                lambda: self._failed(INTERNAL_ERROR), None, [self.status, self.go, self.halt], **event_options()
+            )
         # `visit` reads these from the address.
         for event, named in (
             (self.panel.role_event.then, self.panel.columns),
             (partial(gr.on, [control.change for control in models]), models),
         ):
             names = f"(...values) => window.nameInAddress({[control.elem_id for control in named]}, values)"
-            event(None, named, None, js=names, **EVERY)
-        self.halt.click(self.stop, self.job, self.halt, **UNQUEUED)
-        self.forget.click(self.delete, self.job_ids, [self.job_ids, self.history, self.forget], **UNQUEUED)
+            event(None, named, None, js=names, **event_options(queue=False, trigger_mode="multiple"))
+        self.halt.click(self.stop, self.job, self.halt, **event_options(queue=False))
+        self.forget.click(
+            self.delete, self.job_ids, [self.job_ids, self.history, self.forget], **event_options(queue=False)
+        )
         self.status.change(None, None, None, js=REMEMBER_JOB)
         self.duplicates.wire(self.cut, visited, self.address_threshold)
 

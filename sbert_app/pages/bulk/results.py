@@ -11,7 +11,7 @@ from sbert_app.figures.evaluation import precision_recall
 from sbert_app.formats import format_count, format_estimate, format_number, model_label
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.decisions import MEANING, criterion_labels, decision_table
-from sbert_app.pages.components.events import EVERY, UNQUEUED, Update
+from sbert_app.pages.components.events import Update, event_options
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.background.tasks import TaskProgress
@@ -232,8 +232,8 @@ class Duplicates:
         again = self.tab.handler(self.find, empty, unless=is_new)
         self.tab.on(visited.success, again, [self.job, address_threshold], empty)
         for table in (self.decision, cut):
-            used = table.use(self.used, None, self.threshold, **UNQUEUED)
-            used.success(None, self.threshold, None, js=REMEMBER, **EVERY)
+            used = table.use(self.used, None, self.threshold, **event_options(queue=False))
+            used.success(None, self.threshold, None, js=REMEMBER, **event_options(queue=False, trigger_mode="multiple"))
             self.tab.on(used.success, self.tab.handler(self.find, empty), inputs, empty)
 
     def used(self, event: gr.EventData) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -31,7 +32,7 @@ from training.evaluation.calibration import FITTED_ON, Calibration, meaning
 from training.names import ModelName
 from training.pooling import pooling_label
 
-# The explanations of the terms on the page.
+# Explanations of the terms on the page.
 COSINE_TERM = (
     "The cosine of the angle between the vectors of the two sentences. 1: they point the same way. Each model has a "
     "range of its own, so the axis converts it."
@@ -39,22 +40,23 @@ COSINE_TERM = (
 CROSS_TERM = "A model that reads both sentences at once: slower than comparing two vectors, and mostly more accurate."
 PEOPLE_TERM = "The mean of several people’s judgements on a scale from 0 (nothing in common) to 5 (the same meaning)."
 TOKENS_TERM = "A score from the tokens of both sentences. It is not on the scale of people’s judgements."
-# Labels of the axis that are nearer than this, in points, stand on different lines.
+# Labels of the axis that are nearer to each other than this, in points, are put on different lines.
 NEAR = 1.7
-# The characters of a query: servers and proxies refuse addresses of more than about 8,000.
+# The maximum length of a query, in characters. Servers and proxies refuse addresses of more than about 8,000.
 LONGEST_LINK = 4_000
-# Characters of a word, on average, above which white space does not divide a text into words.
+# If the average word is longer than this, in characters, the text does not separate its words by white space.
 LONGEST_WORDS = 10
-MEASURING, NOT_MEASURED = "calibrating …", "not calibrated for this model"
-# So many unknown words are named.
+MEASURING = "calibrating …"
+NOT_MEASURED = "not calibrated for this model"
+# The maximum number of unknown words that are named.
 MOST_UNKNOWN = 6
 SAYS_NOTHING = "says nothing about this pair"
-# So many words of both sentences are left out in turn without a click: on two cores with AVX2 their variants take the
-# cosine about as long as the pair itself, and the cross-encoder twice as long.
+# The maximum number of words, in both sentences, that are left out without a click. On two cores with AVX2, the cosines
+# of these variants take about as long as the pair itself, and the scores of the cross-encoder twice as long.
 MOST_AUTOMATIC = 30
-# So many words are shown with the scores without them, before a fold with the rest.
+# The number of left-out words that are shown; the others are in a fold.
 MOST_LEFT_OUT = 6
-# The least change of a cosine by which a word is said to decide.
+# A word is called decisive only if the cosine changes by this much without it.
 LEAST_CHANGE = 0.02
 
 
@@ -62,7 +64,9 @@ LEAST_CHANGE = 0.02
 class Question:
     """Two sentences and the models that compare them. The fields are also the query parameters of a link.
 
-    ``cross`` is the text in the picker; ``second`` is a model beside the first, with its own pooling.
+    Attributes:
+        cross: the text in the picker of cross-encoders; "" for none.
+        second: another model, which is used with its own pooling.
     """
 
     a: str
@@ -73,29 +77,40 @@ class Question:
     second: str = ""
 
     @classmethod
-    def parse(cls, a: str, b: str, model: str, pooling: str, cross: str | None, second: str | None) -> Question:
-        """The question in the fields of the page. InputError if the name of the first model is invalid."""
-        return cls(a, b, named_model(model), pooling, "" if cross in (None, NO_CROSS_ENCODER) else cross, second or "")
+    def parse(
+        cls,
+        a: str,
+        b: str,
+        model: str,
+        pooling: str,
+        cross: str | None,
+        second: str | None,
+    ) -> Question:
+        """Returns the question in the fields of the page. Raises InputError for an invalid name of the first model."""
+        if cross is None or cross == NO_CROSS_ENCODER:
+            cross = ""
+        return cls(a, b, named_model(model), pooling, cross, second or "")
 
     @property
     def models(self) -> list[ModelName]:
-        """The necessary models, without those whose names are invalid, which `compute` reports."""
+        """The models that are needed. Invalid names are left out here, and reported by `compute`."""
         names = [self.model]
-        for typed in filter(None, (self.second, self.cross)):
-            with suppress(InputError):
-                names.append(ModelName.parse(typed))
+        for name in (self.second, self.cross):
+            if name:
+                with suppress(InputError):
+                    names.append(ModelName.parse(name))
         return names
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The results for a question, which stay in the session and are shown again when more of them are known.
+    """The results for a question. They stay in the session, and are shown again when more results are known.
 
     Attributes:
-        example: the example pair of the question, if it is one.
+        example: the example pair with these sentences, if there is one.
         errors: the reasons for missing scores, as HTML.
         tokens: the score of a second model that compares tokens.
-        changes: the scores without each word; None until they are measured.
+        changes: the effect of leaving out each word; None until it is measured.
         base_url: the address of the page.
     """
 
@@ -119,39 +134,44 @@ class Answer:
 
 
 def compute(models: ModelCache, inputs: Question, pair: ExamplePair | None, base_url: str = "") -> Answer:
-    """The answer. Raises UserFacingError if the sentences or the first model cannot be used."""
+    """Returns the answer. Raises UserFacingError if the sentences or the first model cannot be used."""
     errors = []
-    cross_encoder, second, tokens = inputs.cross, None, None
+    cross_encoder = inputs.cross
     try:
         models.cross_encoder_or_none(cross_encoder)
-    except UserFacingError as unusable:
+    except UserFacingError as error:
         # The cosine is worth showing without the cross-encoder.
-        errors.append(error_message(unusable))
+        errors.append(error_message(error))
         cross_encoder = ""
     comparison = compare_by_name(models, inputs.a, inputs.b, inputs.model, inputs.pooling, cross_encoder)
+    second = None
+    tokens = None
     if inputs.second:
         try:
             name = ModelName.parse(inputs.second)
             tokens = score_tokens(models, name, inputs.a, inputs.b)
             if tokens is None:
                 second = compare_by_name(models, inputs.a, inputs.b, name)
-        except UserFacingError as unusable:
-            errors.append(error_message(unusable))
+        except UserFacingError as error:
+            errors.append(error_message(error))
     example = example_of(inputs.a, inputs.b, pair)
     return Answer(inputs, comparison, second, example, tuple(errors), tokens, base_url=base_url)
 
 
 def link(base_url: str, question: Question) -> str:
-    """A link that opens the page with a question, or a sentence that the question is too long for one."""
-    query = {field.name: getattr(question, field.name) for field in fields(question)}
-    encoded = urlencode({name: str(value) for name, value in query.items() if value})
+    """Returns a link that opens the page with a question, or a sentence if it would be too long."""
+    query = {}
+    for name, value in vars(question).items():
+        if value:
+            query[name] = str(value)
+    encoded = urlencode(query)
     if len(encoded) > LONGEST_LINK:
         return "These sentences are too long for a link."
     return f"{base_url.rstrip('/')}/?{encoded}"
 
 
 def as_python(question: Question) -> str:
-    """The question as a program."""
+    """Returns the question as a Python program."""
     lines = [
         f"from sbert_lab import {'CrossEncoder, ' if question.cross else ''}open_model\n",
         f"a, b = {question.a!r}, {question.b!r}",
@@ -165,12 +185,17 @@ def as_python(question: Question) -> str:
 
 
 def as_curl(base_url: str, question: Question) -> str:
-    """The question as a command that calls the HTTP API."""
-    models = {"model": str(question.model), "pooling": question.pooling}
-    models["cross_encoder"] = question.cross or NO_CROSS_ENCODER
-    body = json.dumps({"sentence_a": question.a, "sentence_b": question.b, **models}, ensure_ascii=False)
+    """Returns the question as a command that calls the HTTP API."""
+    body = {
+        "sentence_a": question.a,
+        "sentence_b": question.b,
+        "model": str(question.model),
+        "pooling": question.pooling,
+        "cross_encoder": question.cross or NO_CROSS_ENCODER,
+    }
+    data = shlex.quote(json.dumps(body, ensure_ascii=False))
     address = shlex.quote(base_url.rstrip("/") + "/api/compare")
-    return f"curl -s {address} \\\n  -H 'Content-Type: application/json' \\\n  -d {shlex.quote(body)}"
+    return f"curl -s {address} \\\n  -H 'Content-Type: application/json' \\\n  -d {data}"
 
 
 @dataclass
@@ -178,13 +203,13 @@ class ScoreCard:
     """A score with its meaning.
 
     Attributes:
-        label: its name on the axis.
-        term: the explanation of its title.
-        gold: its place on the gold scale, 0–5, if that is known.
-        cut: the part of the sentences that it stands for, if they are longer than the model reads.
-        error: its difference from the score of human annotators.
+        label: the name on the axis.
+        term: the explanation of the title.
+        gold: the place on the gold scale, 0–5, if it is known.
+        cut: which part of the sentences the model has read, if they are too long for it.
+        error: a sentence if people judge the pair otherwise.
         basis: the uncertainty of the gold score.
-        colour: the palette colour of its model; green for people.
+        colour: the palette colour of the model; green for people.
         is_repeated: whether an earlier card has the same meaning.
     """
 
@@ -208,33 +233,42 @@ def result(
     measuring: bool = False,
     errors: Sequence[str] = (),
 ) -> Markup:
-    """Everything that the page says of a pair: the scores on one axis and as figures, their reason, and the details.
+    """Renders everything about a pair: the scores on one axis and as figures, their reason, and the details.
 
     Args:
         curves: the calibration by pooling of each comparison.
         measuring: whether missing curves are being measured.
         errors: what went wrong, as HTML.
     """
-    first, comparisons = answer.comparison, answer.comparisons
+    first = answer.comparison
     cards = _cards(answer, curves, measuring)
-    is_blind = any(comparison.is_blind for comparison in comparisons)
-    expected = answer.example.expected if answer.example and not is_blind else None
-    blind = [f"{_unknown(comparison)} Its score says nothing." for comparison in comparisons if comparison.is_blind]
-    exact = None if is_blind else first.attribution
+    places = [card.gold for card in cards]
+    blind = []
+    for comparison in answer.comparisons:
+        if comparison.is_blind:
+            blind.append(f"{_unknown(comparison)} Its score says nothing.")
+    expected = None
+    exact = None
+    if not blind:
+        exact = first.attribution
+        if answer.example:
+            expected = answer.example.expected
+    # The label of the expected range is at its lower bound.
+    places.append(expected[0] if expected else None)
     return render(
         "compare/templates/result.html",
         answer=answer,
         cards=cards,
-        levels=_levels([*(card.gold for card in cards), expected[0] if expected else None]),
+        levels=_levels(places),
         expected=expected,
         blind=blind,
-        reason=None if is_blind else reason(answer),
+        reason=None if blind else reason(answer),
         most=MOST_LEFT_OUT,
-        remarks=_remarks(comparisons),
+        remarks=_remarks(answer.comparisons),
         errors=errors,
         exact=exact and condensed(exact),
         legend=attribution(exact) if exact else "",
-        poolings=[] if is_blind else poolings(first, curves[0], measuring),
+        poolings=[] if blind else poolings(first, curves[0], measuring),
         pooling=pooling_label(first.pooling),
         token_map=token_map(answer.tokens),
         sides=[] if first.no_map else [("First", first.a), ("Second", first.b)],
@@ -245,31 +279,39 @@ def result(
 
 
 def _cards(answer: Answer, curves: Sequence[Mapping[str, Calibration | None]], measuring: bool) -> list[ScoreCard]:
-    """A card for each score. A verdict that an earlier card has is not repeated."""
-    first, example = answer.comparison, answer.example
+    """Returns a card for each score. A card with the same meaning as an earlier one is marked."""
+    first = answer.comparison
+    second = answer.second
+    example = answer.example
     colours = iter(model_colours(_models(answer)))
-    own_curves = [by_pooling[item.pooling] for item, by_pooling in zip(answer.comparisons, curves, strict=True)]
-    cards = [_encoder_card(first, own_curves[0], example, measuring, next(colours))]
+    cards = [_encoder_card(first, curves[0][first.pooling], example, measuring, next(colours))]
     if first.cross_score is not None:
         cards.append(_cross_encoder_card(first, first.cross_score, example, next(colours)))
-    if answer.second is not None:
-        cards.append(_encoder_card(answer.second, own_curves[1], example, measuring, next(colours)))
+    if second is not None:
+        cards.append(_encoder_card(second, curves[1][second.pooling], example, measuring, next(colours)))
     if answer.tokens is not None:
-        sums = "the sum of the shares of tokens, below"
-        title, figure = answer.tokens.title, f"{answer.tokens.score:.2f}"
-        cards.append(ScoreCard(title, "tokens", TOKENS_TERM, figure, sums, colour=next(colours)))
+        cards.append(
+            ScoreCard(
+                title=answer.tokens.title,
+                label="tokens",
+                term=TOKENS_TERM,
+                figure=f"{answer.tokens.score:.2f}",
+                meaning="the sum of the shares of tokens, below",
+                colour=next(colours),
+            )
+        )
     if example and example.gold is not None:
         gold = example.gold
         cards.append(ScoreCard("People", "people", PEOPLE_TERM, f"{gold:.1f}", meaning(gold), "STSb dev", gold))
-    verdicts: list[str] = []
+    meanings = set()
     for card in cards:
-        card.is_repeated = card.meaning in verdicts
-        verdicts.append(card.meaning)
+        card.is_repeated = card.meaning in meanings
+        meanings.add(card.meaning)
     return cards
 
 
 def _models(answer: Answer) -> list[str]:
-    """The names of the models, without settings, in the order of their cards."""
+    """Returns the names of the models, without settings, in the order of their cards."""
     names = [answer.comparison.model]
     if answer.comparison.cross_encoder:
         names.append(answer.comparison.cross_encoder)
@@ -287,122 +329,141 @@ class WithoutWord(NamedTuple):
     cosine_change: float
     cross: float | None
     cross_change: float | None
-    # Whether no other word changes the score as much.
+    # Whether this word changes the score most.
     decides: bool
     decides_cross: bool
 
 
 class Reason(NamedTuple):
-    """The scores without each word, the word that changes the cosine most first, and what they say."""
+    """The scores of the pair without each word, and a sentence about them.
+
+    Attributes:
+        rows: the word that changes the cosine most comes first.
+        cosine: the cosine of the whole pair.
+        cross: the score of the cross-encoder for the whole pair.
+        pending: the number of rows that are being measured.
+    """
 
     sentence: str
     rows: list[WithoutWord]
     cosine: float
     cross: float | None
-    # The rows that will come, while the scores are not measured.
     pending: int = 0
 
 
 def reason(answer: Answer) -> Reason | None:
-    """Returns the scores without each word; None where nothing can be left out, or it takes a click."""
-    comparison = answer.comparison
-    scores = comparison.cosine, comparison.cross_score
+    """Returns the scores without each word, or None if nothing can be left out, or only after a click."""
+    cosine = answer.comparison.cosine
+    cross = answer.comparison.cross_score
     if answer.changes is None:
-        return Reason("", [], *scores, pending=min(answer.words, MOST_LEFT_OUT)) if is_automatic(answer) else None
-    changes = [change for change in answer.changes if change.has_letters] or answer.changes
-    changes = sorted(changes, key=lambda change: -abs(change.cosine_change))
+        if not is_automatic(answer):
+            return None
+        return Reason("", [], cosine, cross, pending=min(answer.words, MOST_LEFT_OUT))
+    changes = [change for change in answer.changes if change.has_letters] or list(answer.changes)
+    changes.sort(key=lambda change: -abs(change.cosine_change))
     if not changes:
         return None
     largest_cross = max(abs(change.cross_change or 0) for change in changes)
-    rows = [
-        WithoutWord(
-            word=change.word,
-            sentence="first" if change.side == "a" else "second",
-            cosine=comparison.cosine + change.cosine_change,
-            cosine_change=change.cosine_change,
-            cross=None if change.cross_change is None else (comparison.cross_score or 0) + change.cross_change,
-            cross_change=change.cross_change,
-            decides=change is changes[0] and abs(change.cosine_change) >= LEAST_CHANGE,
-            decides_cross=abs(change.cross_change or 0) == largest_cross >= LEAST_CHANGE,
+    rows = []
+    for change in changes:
+        cross_change = change.cross_change
+        rows.append(
+            WithoutWord(
+                word=change.word,
+                sentence="first" if change.side == "a" else "second",
+                cosine=cosine + change.cosine_change,
+                cosine_change=change.cosine_change,
+                cross=None if cross_change is None else (cross or 0) + cross_change,
+                cross_change=cross_change,
+                decides=change is changes[0] and abs(change.cosine_change) >= LEAST_CHANGE,
+                decides_cross=abs(cross_change or 0) == largest_cross >= LEAST_CHANGE,
+            )
         )
-        for change in changes
-    ]
     opposite = _opposite(rows)
     if opposite in rows[MOST_LEFT_OUT:]:
-        # The sentence names it, so it is not in the fold.
+        # The sentence names this word, so it should not be in the fold.
         rows.remove(opposite)
         rows.insert(MOST_LEFT_OUT - 1, opposite)
-    return Reason(why(rows), rows, *scores)
+    return Reason(why(rows), rows, cosine, cross)
 
 
 def is_automatic(answer: Answer) -> bool:
     """Whether each word is left out without a click: the pair is short, and stays on this machine."""
-    comparison = answer.comparison
-    is_blind = any(item.is_blind for item in answer.comparisons)
-    return 0 < answer.words <= MOST_AUTOMATIC and not comparison.sent_to and not is_blind
+    is_short = 0 < answer.words <= MOST_AUTOMATIC
+    is_blind = any(comparison.is_blind for comparison in answer.comparisons)
+    return is_short and not answer.comparison.sent_to and not is_blind
 
 
 def why(rows: Sequence[WithoutWord]) -> str:
-    """A sentence on the word that changes the cosine most, and on the one that changes it most the other way."""
+    """Returns a sentence on the words that change the cosine most, in one direction and in the other."""
     first = rows[0]
     if not first.decides:
         most = format_number(abs(first.cosine_change))
         return f"No single word decides: without any one of them the cosine changes by at most {most}."
-    rises = first.cosine_change > 0
-    sentence = (
-        f"{_named(first, rows)} {'lowers' if rises else 'raises'} the cosine most: without it {first.cosine:.2f}."
-    )
-    if other := _opposite(rows):
-        sentence += f" {_named(other, rows)} {'raises' if rises else 'lowers'} it most: without it {other.cosine:.2f}."
+    # The cosine rises without a word that lowers it.
+    verb, opposite_verb = ("lowers", "raises") if first.cosine_change > 0 else ("raises", "lowers")
+    sentence = f"{_named(first, rows)} {verb} the cosine most: without it {first.cosine:.2f}."
+    other = _opposite(rows)
+    if other:
+        sentence += f" {_named(other, rows)} {opposite_verb} it most: without it {other.cosine:.2f}."
     return sentence
 
 
 def _opposite(rows: Sequence[WithoutWord]) -> WithoutWord | None:
-    """The row that changes the cosine most in the other direction than the first, if it does so at all."""
-    rises = rows[0].cosine_change > 0
-    others = [row for row in rows if (row.cosine_change > 0) != rises and abs(row.cosine_change) >= LEAST_CHANGE]
-    return max(others, key=lambda row: abs(row.cosine_change), default=None)
+    """Returns the word that changes the cosine most in the other direction than the first word, if there is one."""
+    sign = 1 if rows[0].cosine_change > 0 else -1
+    other = min(rows, key=lambda row: sign * row.cosine_change)
+    return other if sign * other.cosine_change <= -LEAST_CHANGE else None
 
 
 def _named(row: WithoutWord, rows: Sequence[WithoutWord]) -> str:
-    """The word in quotation marks, with its sentence if both have it."""
+    """Returns the word in quotation marks, with its sentence if the word occurs twice."""
     is_twice = sum(other.word == row.word for other in rows) > 1
-    return f"“{row.word}”" + (f" in the {row.sentence} sentence" if is_twice else "")
+    return f"“{row.word}” in the {row.sentence} sentence" if is_twice else f"“{row.word}”"
 
 
 def _levels(places: Sequence[float | None]) -> list[int]:
-    """The line above the axis on which the label of each place stands, so that no two overlap."""
-    levels, earlier = [0] * len(places), list[tuple[float, int]]()
+    """Returns the line above the axis for the label at each place, so that labels do not overlap."""
+    levels = [0] * len(places)
+    # The rightmost label on each line.
+    ends = [-math.inf] * len(places)
     for place, card in sorted((place, card) for card, place in enumerate(places) if place is not None):
-        taken = {levels[other] for at, other in earlier if place - at < NEAR}
-        levels[card] = min(set(range(len(places))) - taken)
-        earlier.append((place, card))
+        level = next(level for level, end in enumerate(ends) if place - end >= NEAR)
+        levels[card] = level
+        ends[level] = place
     return levels
 
 
 def _unknown(comparison: Comparison) -> str:
-    """A sentence on the first words that a model does not know; "" if it knows all."""
+    """Returns a sentence on the first words that a model does not know, or "" if it knows all words."""
     words = list(dict.fromkeys([*comparison.a.unknown, *comparison.b.unknown]))
-    first = ", ".join(words[:MOST_UNKNOWN]) + (" and others" if len(words) > MOST_UNKNOWN else "")
-    sentence = f"{model_label(comparison.model)} does not know {first}: it reads each as the same unknown token, [UNK]."
-    return sentence if words else ""
+    if not words:
+        return ""
+    named = ", ".join(words[:MOST_UNKNOWN])
+    if len(words) > MOST_UNKNOWN:
+        named += " and others"
+    return f"{model_label(comparison.model)} does not know {named}: it reads each as the same unknown token, [UNK]."
 
 
 def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
-    """Remarks on words and languages that a model does not know, and on where sentences were sent."""
+    """Returns remarks on words and languages that a model does not know, and on servers that got the sentences."""
     remarks = []
     for comparison in comparisons:
-        remarks += [] if comparison.is_blind else comparison.warnings
+        if not comparison.is_blind:
+            remarks += comparison.warnings
         if comparison.sent_to:
             remarks.append(f"Both sentences were sent to {comparison.sent_to}.")
         if comparison.advice:
             remarks.append(f"{comparison.advice}, under “Dimensions, prompt and precision”.")
-        if (unknown := _unknown(comparison)) and not comparison.is_blind:
+        unknown = _unknown(comparison)
+        if unknown and not comparison.is_blind:
             remarks.append(unknown)
-        first, second = comparison.a.language, comparison.b.language
-        languages = {"The first sentence looks": first, "The second sentence looks": second}
+        first = comparison.a.language
+        second = comparison.b.language
         if first == second:
             languages = {"Both sentences look": first}
+        else:
+            languages = {"The first sentence looks": first, "The second sentence looks": second}
         for subject, language in languages.items():
             if language:
                 remarks.append(
@@ -413,7 +474,7 @@ def _remarks(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def token_map(score: TokenScore | None) -> Markup | str:
-    """A table of the tokens that make a score by tokens; empty without one."""
+    """Renders a table of the tokens that make up a score; "" without a score."""
     if score is None:
         return ""
     columns = [(name, "number" if name in NUMBERS else "") for name in score.columns]
@@ -423,65 +484,79 @@ def token_map(score: TokenScore | None) -> Markup | str:
 def poolings(
     comparison: Comparison, curves: Mapping[str, Calibration | None], measuring: bool = False
 ) -> list[tuple[str, float, str, bool]]:
-    """The pair under mean, max, CLS and the model's own pooling: name, cosine, meaning, and whether it is chosen."""
+    """Returns the name, the cosine and the meaning of each pooling, and whether it is the selected one."""
     rows = []
     for name, cosine in comparison.by_pooling.items():
-        words = MEASURING if measuring else NOT_MEASURED
-        if curve := curves.get(name):
+        curve = curves.get(name)
+        if curve:
             gold = curve.gold_score(cosine)
-            words = f"{gold:.1f} of 5: {meaning(gold)}"
-        rows.append((pooling_label(name), cosine, words, name == comparison.pooling))
+            verdict = f"{gold:.1f} of 5: {meaning(gold)}"
+        else:
+            verdict = MEASURING if measuring else NOT_MEASURED
+        rows.append((pooling_label(name), cosine, verdict, name == comparison.pooling))
     return rows
 
 
 def _encoder_card(
-    comparison: Comparison, curve: Calibration | None, example: ExamplePair | None, measuring: bool, colour: str
+    comparison: Comparison,
+    curve: Calibration | None,
+    example: ExamplePair | None,
+    measuring: bool,
+    colour: str,
 ) -> ScoreCard:
-    curve = None if comparison.is_blind else curve
-    score = curve.gold_score(comparison.cosine) if curve else None
-    unknown = SAYS_NOTHING if comparison.is_blind else MEASURING if measuring else NOT_MEASURED
-    foot = ""
-    if comparison.own_pooling and comparison.pooling != comparison.own_pooling:
-        foot = f"trained with {pooling_label(comparison.own_pooling)} pooling, not {pooling_label(comparison.pooling)}"
-    how = "" if comparison.sent_to else f" · {pooling_label(comparison.pooling)} pooling"
+    pooling = pooling_label(comparison.pooling)
     label = model_label(comparison.model)
-    return ScoreCard(
-        title=f"Cosine · {label}{how}",
+    card = ScoreCard(
+        title=f"Cosine · {label}" if comparison.sent_to else f"Cosine · {label} · {pooling} pooling",
         label=label if len(label) < 20 else "cosine",
         term=f"{COSINE_TERM} The model is {comparison.model}.",
         figure=format_number(comparison.cosine),
-        meaning=unknown if score is None else meaning(score),
-        foot=foot,
-        gold=score,
+        meaning=NOT_MEASURED,
         cut=_cut(comparison),
-        error="" if score is None else _error(score, example),
-        basis="" if curve is None else _basis(curve, comparison),
         colour=colour,
     )
+    if comparison.own_pooling and comparison.pooling != comparison.own_pooling:
+        card.foot = f"trained with {pooling_label(comparison.own_pooling)} pooling, not {pooling}"
+    if comparison.is_blind:
+        card.meaning = SAYS_NOTHING
+    elif curve:
+        card.gold = curve.gold_score(comparison.cosine)
+        card.meaning = meaning(card.gold)
+        card.error = _error(card.gold, example)
+        card.basis = _basis(curve, comparison)
+    elif measuring:
+        card.meaning = MEASURING
+    return card
 
 
 def _cut(comparison: Comparison) -> str:
-    """The part of the sentences that a cosine stands for, if the model does not read them whole; else ""."""
+    """Returns a sentence on the part of the sentences that the model has read; "" if it has read them whole."""
     parts = []
     for name, side in (("first", comparison.a), ("second", comparison.b)):
+        if not side.truncated:
+            continue
         count = len(side.text.split())
-        # Chinese and Japanese write no spaces, so their words are not counted.
-        has_words = len(side.text) < LONGEST_WORDS * count and side.unread < count
-        part = f"first {format_count(count - side.unread, 'word')}" if has_words else "beginning"
-        parts += [f"the {part} of the {name} sentence"] if side.truncated else []
+        # Chinese and Japanese do not separate words by spaces, so their words are not counted.
+        has_words = len(side.text) < LONGEST_WORDS * count
+        part = "beginning"
+        if has_words and side.unread < count:
+            part = f"first {format_count(count - side.unread, 'word')}"
+        parts.append(f"the {part} of the {name} sentence")
     return f"The model reads only {' and '.join(parts)}." if parts else ""
 
 
 def _basis(curve: Calibration, comparison: Comparison) -> str:
-    """The uncertainty of a calibrated score, by the pairs on which its curve was fitted."""
+    """Returns a sentence on the uncertainty of a calibrated score, from the pairs that its curve was fitted on."""
     low, high = (f"{score:.1f}" for score in curve.band(comparison.cosine))
     if low == high:
         return ""
-    holds = data_label(curve.fitted_on)
-    if curve.fitted_on == FITTED_ON:
-        is_measured = (comparison.model, comparison.pooling) == MEASURED_ELSEWHERE
-        holds = "STSb; on other text about 6 of 10" if is_measured else "STSb; other text not measured"
-    return f"People scored 8 of 10 such pairs between {low} and {high} ({holds})."
+    if curve.fitted_on != FITTED_ON:
+        data = data_label(curve.fitted_on)
+    elif (comparison.model, comparison.pooling) == MEASURED_ELSEWHERE:
+        data = "STSb; on other text about 6 of 10"
+    else:
+        data = "STSb; other text not measured"
+    return f"People scored 8 of 10 such pairs between {low} and {high} ({data})."
 
 
 def _error(score: float, example: ExamplePair | None) -> str:
@@ -489,18 +564,22 @@ def _error(score: float, example: ExamplePair | None) -> str:
 
 
 def _cross_encoder_card(comparison: Comparison, score: float, example: ExamplePair | None, colour: str) -> ScoreCard:
-    spearman = (comparison.card or {}).get("spearman", {}).get("test")
-    title, figure = f"Cross-encoder · {model_label(comparison.cross_encoder)}", f"{score:.2f}"
-    if comparison.cross_is_blind:
-        return ScoreCard(title, "cross-encoder", CROSS_TERM, figure, SAYS_NOTHING, colour=colour)
-    return ScoreCard(
-        title=title,
+    card = ScoreCard(
+        title=f"Cross-encoder · {model_label(comparison.cross_encoder)}",
         label="cross-encoder",
-        term=CROSS_TERM + ("" if spearman is None else f" This one reaches Spearman’s ρ {spearman:.1f} on STSb test."),
-        figure=figure,
-        meaning=meaning(score * 5),
-        gold=score * 5,
-        cut="Only the beginnings were compared: the model reads no more." if comparison.cross_is_cut else "",
-        error=_error(score * 5, example),
+        term=CROSS_TERM,
+        figure=f"{score:.2f}",
+        meaning=SAYS_NOTHING,
         colour=colour,
     )
+    if comparison.cross_is_blind:
+        return card
+    spearman = (comparison.card or {}).get("spearman", {}).get("test")
+    if spearman is not None:
+        card.term += f" This one reaches Spearman’s ρ {spearman:.1f} on STSb test."
+    if comparison.cross_is_cut:
+        card.cut = "Only the beginnings were compared: the model reads no more."
+    card.gold = score * 5
+    card.meaning = meaning(card.gold)
+    card.error = _error(card.gold, example)
+    return card

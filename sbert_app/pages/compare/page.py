@@ -1,4 +1,4 @@
-"""The front page: how similar two sentences are and why, and in a second tab every pair of up to 500."""
+"""The front page: how similar two sentences are and why. The second tab compares every pair of up to 500 sentences."""
 
 from functools import partial
 from typing import Any
@@ -10,7 +10,7 @@ from sbert_app.figures import compare as figures
 from sbert_app.formats import format_count, format_number
 from sbert_app.pages.compare.two_sentences import TwoSentences
 from sbert_app.pages.components.address import inputs_of, keep_touched, remember
-from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, on_open
+from sbert_app.pages.components.events import Update, on_open, run_js
 from sbert_app.pages.components.measure_tab import MeasureTab, visible
 from sbert_app.pages.components.messages import heading, lead
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_and_pooling
@@ -34,7 +34,7 @@ def build(services: Services) -> None:
             TwoSentences(services).wire()
         with gr.Tab("Many sentences", id="many") as many:
             lines = _many_sentences(services)
-    # The first tab names its question in the address itself.
+    # The first tab writes its question to the address itself.
     remember(inputs_of(many), tabs)
 
     def opened(request: gr.Request) -> Any:
@@ -43,18 +43,20 @@ def build(services: Services) -> None:
         if not token:
             return gr.skip()
         try:
-            return "\n".join(" ".join(sentence.split()) for sentence in services.shared_sentences.sentences(token))
+            sentences = services.shared_sentences.sentences(token)
         except UserFacingError as error:
             gr.Warning(error.public)
             return gr.skip()
+        # One line for each sentence.
+        return "\n".join(" ".join(sentence.split()) for sentence in sentences)
 
-    restored = on_open(opened, lines, **UNQUEUED).then(None, None, lines, js="() => window.keptLines()")
+    restored = on_open(opened, lines).then(None, None, lines, js="() => window.keptLines()")
     keep_touched([lines], restored)
-    lines.change(None, lines, None, js="(text) => { window.keepLines(text); }", **EVERY)
+    run_js(lines.change, "(text) => { window.keepLines(text); }", lines)
 
 
 def _many_sentences(services: Services) -> gr.Textbox:
-    """Builds the second tab with the lines of an example. Returns the field of the sentences."""
+    """Builds the second tab with the lines of an example, and returns the field of the sentences."""
     lines = gr.Textbox(
         examples.lines(),
         label="Sentences, one per line",
@@ -74,7 +76,13 @@ def _many_sentences(services: Services) -> gr.Textbox:
     shows = {"The most similar": [tab.status, ranking], "All pairs": [cosine_matrix, cross_matrix]}
     report_button(services, *of_page("Many sentences", shows, [model, pooling, cross]), "many")
 
-    def compare(watch: Watch, lines: str, model: str, pooling: str, cross: str | None) -> Update:
+    def compare(
+        watch: Watch,
+        lines: str,
+        model: str,
+        pooling: str,
+        cross: str | None,
+    ) -> Update:
         encoder = services.models.get(model or DEFAULT_MODEL, VectorModel, pooling or None)
         cross_encoder = services.models.cross_encoder_or_none(cross)
         watch.report(0, "Comparing all pairs")
@@ -93,13 +101,16 @@ def _many_sentences(services: Services) -> gr.Textbox:
 
 
 def ranked(pairs: AllPairs) -> Markup:
-    """A table of the pairs, the most similar first."""
-    cross = [] if pairs.cross is None else [("cross-encoder", "number")]
-    columns = [("cosine", "number"), *cross, ("sentence", ""), ("sentence", "")]
-    rows = [
-        [format_number(cosine, 3), *([] if score is None else [format_number(score, 3)]), first, second]
-        for cosine, score, first, second in pairs.ranked()
-    ]
+    """Renders a table of the pairs, the most similar first."""
+    columns = [("cosine", "number"), ("sentence", ""), ("sentence", "")]
+    if pairs.cross is not None:
+        columns.insert(1, ("cross-encoder", "number"))
+    rows = []
+    for cosine, score, first, second in pairs.ranked():
+        row = [format_number(cosine, 3), first, second]
+        if score is not None:
+            row.insert(1, format_number(score, 3))
+        rows.append(row)
     count = len(pairs.lines) * (len(pairs.lines) - 1) // 2
     which = "All" if len(rows) == count else f"The first {len(rows)} of"
     caption = f"{which} {format_count(count, 'pair')}, most similar first"

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, Literal
 
 import gradio as gr
 from markupsafe import Markup
@@ -14,7 +14,7 @@ from markupsafe import Markup
 from sbert_app.pages.compare import answers
 from sbert_app.pages.compare.answers import Answer, Question, compute
 from sbert_app.pages.components.address import keep_touched
-from sbert_app.pages.components.events import LATEST, PRIVATE, UNQUEUED, Questions, Update, ask, follow, on_open
+from sbert_app.pages.components.events import Questions, Update, ask, event_options, follow, listener, on_open
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden
 from sbert_app.pages.components.messages import ask_first, error_message, note, waiting
 from sbert_app.pages.components.pickers import (
@@ -38,13 +38,12 @@ from training.models.model import VectorModel
 from training.names import ModelName
 from training.pooling import PAPER_POOLINGS
 
-# The page opens with a pair that needs no explanation: one word reverses the meaning.
+# The page opens with a pair that everybody understands: one word reverses the meaning.
 OPENING_PAIR = next(pair for pair in examples.pairs() if pair.name == "negation")
-# The key of the `Answer` on the page among the questions of a visitor.
+# Keys of the questions of a visitor: the `Answer` or the error on the page, and the models to be downloaded.
 SHOWN = "shown"
-# The key of the models that are to be downloaded.
 MISSING = "missing"
-# The seconds between two looks for a measured curve.
+# The page checks this often whether a curve has been measured.
 CALIBRATION_SECONDS = 2.0
 REMEMBER_PAIR = f"(...inputs) => window.rememberPair({answers.LONGEST_LINK}, ...inputs)"
 ASK_AGAIN = """window.askAgain = () => trigger("again");"""
@@ -67,7 +66,8 @@ class TwoSentences:
         self.stop = gr.Button("Stop", size="sm", visible=False, elem_id="stop-loading")
         self.download = gr.Button("Download", size="sm", visible=False, elem_id="start-loading")
         with gr.Row(elem_id="compare-models"):
-            self.model, self.pooling = model_picker(services), pooling_picker()
+            self.model = model_picker(services)
+            self.pooling = pooling_picker()
             self.cross = cross_encoder_picker()
             hint = "Shown beside the first"
             self.second = model_picker(services, "", "Second model", optional=True, info=hint, elem_id="second-model")
@@ -76,13 +76,13 @@ class TwoSentences:
         self.random_stsb = gr.State(None)
         # The model whose pooling was selected last; see `_with_pooling`.
         self.shown_model = gr.State(DEFAULT_MODEL)
-        # The inputs whose download was stopped, or not begun, as they are those of a link.
+        # The inputs whose download was stopped. The download for a link is not started, so its inputs are here too.
         self.stopped = gr.State(None)
-        # What is on the page, by the keys above.
         self.questions = gr.State({})
-        # Their values change when models are to be downloaded, and when they are there.
-        self.download_needed, self.download_ended = (gr.HTML("", visible="hidden") for _ in range(2))
-        # Asks again when the answer that is shown belongs to other sentences than those in the fields.
+        # The values change when models have to be downloaded, and when the download has ended.
+        self.download_needed = gr.HTML("", visible="hidden")
+        self.download_ended = gr.HTML("", visible="hidden")
+        # Asks again if the answer on the page belongs to other sentences than the fields contain.
         self.asker = gr.HTML("", js_on_load=ASK_AGAIN, elem_id="ask-again")
         self.calibration = gr.Timer(CALIBRATION_SECONDS, active=False)
         self.loading = MeasureTab(services, "compare", self.answer, stopped=STOPPED)
@@ -92,101 +92,127 @@ class TwoSentences:
 
     def wire(self) -> None:
         inputs = self.inputs
-        outputs = [self.answer, self.pooling, self.shown_model, self.ask_reason, self.stop, self.download]
-        outputs += [self.calibration, self.download_needed]
-        # A paste fires no input event, so these are change events. A burst of keys gets one answer, to its last state.
-        # The answer itself sets the pooling, which must not ask again.
+        outputs = [
+            self.answer,
+            self.pooling,
+            self.shown_model,
+            self.ask_reason,
+            self.stop,
+            self.download,
+            self.calibration,
+            self.download_needed,
+        ]
+        # Change events, because a paste does not fire an input event of Gradio. Keys that are typed quickly get one
+        # answer, for the last state. The pooling is set by the answer itself, so its changes must not ask again.
         edited = [field.change for field in inputs if field is not self.pooling]
-        state = [self.random_stsb, self.shown_model, self.stopped, self.questions]
-        answered: dict[str, Any] = {"fn": self.answer_pair, "inputs": [*inputs, *state], "outputs": outputs, **UNQUEUED}
-        triggers = [*edited, self.pooling.input, self.download_ended.change]
-        changed = gr.on(triggers, **answered, trigger_mode="always_last")
-        repeated = self.asker.again(**answered, trigger_mode="once")
-        loading = [*inputs, self.stopped, self.questions]
-        self.download_needed.change(self.load_models, loading, [*outputs, self.download_ended], **LATEST)
-        # Enter starts a stopped download again, too.
-        again = gr.on([self.a.submit, self.b.submit, self.download.click], lambda: None, None, self.stopped, **UNQUEUED)
-        opened = keep_touched(inputs, on_open(self.open_link, [*inputs, self.shown_model, self.stopped], **UNQUEUED))
-        first = opened.then(**{**answered, "fn": self.answer_first})
-        for event in (changed, repeated, again.then(**answered), first.then(**answered)):
-            event.then(None, inputs, None, js=REMEMBER_PAIR, trigger_mode="always_last")
-            event.then(self.add_reason, self.questions, self.answer, **LATEST)
-        self.ask_reason.click(partial(self.add_reason, is_asked=True), self.questions, self.answer, **PRIVATE)
+        values = [*inputs, self.random_stsb, self.shown_model, self.stopped, self.questions]
+
+        def answer_on(events: Any, trigger_mode: Literal["once", "always_last"] | None = None) -> None:
+            """Answers at an event. Then the address is updated, and a reason is added to the answer."""
+            options = event_options(queue=False, trigger_mode=trigger_mode)
+            answered = listener(events)(self.answer_pair, values, outputs, **options)
+            answered.then(None, inputs, None, js=REMEMBER_PAIR, trigger_mode="always_last")
+            answered.then(self.add_reason, self.questions, self.answer, **event_options(trigger_mode="always_last"))
+
+        changes = [*edited, self.pooling.input, self.download_ended.change]
+        answer_on(changes, trigger_mode="always_last")
+        answer_on(self.asker.again, trigger_mode="once")
+        self.download_needed.change(
+            self.load_models,
+            [*inputs, self.stopped, self.questions],
+            [*outputs, self.download_ended],
+            **event_options(trigger_mode="always_last"),
+        )
+        # Enter starts a stopped download again.
+        starts = [self.a.submit, self.b.submit, self.download.click]
+        started = gr.on(starts, lambda: None, None, self.stopped, **event_options(queue=False))
+        answer_on(started.then)
+        opened = keep_touched(inputs, on_open(self.open_link, [*inputs, self.shown_model, self.stopped]))
+        # The cosine is shown before the cross-encoder has been loaded.
+        first = opened.then(self.answer_first, values, outputs, **event_options(queue=False))
+        answer_on(first.then)
+        add_reason_now = partial(self.add_reason, is_asked=True)
+        self.ask_reason.click(add_reason_now, self.questions, self.answer, **event_options())
         follow(self.calibration, self.show_calibrated, [self.questions], [self.answer, self.calibration])
-        # The inputs are noted before the download stops: a change that waits for its end must not start it again.
-        noted = self.stop.click(lambda *typed: typed, inputs, self.stopped, **UNQUEUED)
-        noted.then(self.stop_loading, None, None, **UNQUEUED)
+        # The inputs are stored before the download stops, so that a change that waits for its end does not restart it.
+        noted = self.stop.click(lambda *typed: typed, inputs, self.stopped, **event_options(queue=False))
+        noted.then(self.stop_loading, None, None, **event_options(queue=False))
+        sentences = [self.a, self.b]
         for chip, pair in zip(self.chips, examples.pairs(), strict=True):
-            chip.click(lambda pair=pair: (pair.a, pair.b), None, [self.a, self.b], **UNQUEUED)
+            chip.click(lambda pair=pair: (pair.a, pair.b), None, sentences, **event_options(queue=False))
 
         def draw_pair() -> tuple[str, str, examples.ExamplePair]:
             pair = examples.random_stsb_pair(self.services.settings.home)
             return pair.a, pair.b, pair
 
-        self.random_pair.click(draw_pair, None, [self.a, self.b, self.random_stsb], **PRIVATE)
+        self.random_pair.click(draw_pair, None, [*sentences, self.random_stsb], **event_options())
 
     def open_link(self, request: gr.Request) -> tuple[Any, ...]:
-        """The inputs in the address; those that it omits, or gets wrong, keep their defaults.
+        """Returns the inputs in the address, `shown_model` and `stopped`.
 
-        A link begins no download of the models that it names.
+        Missing or invalid inputs keep their defaults. The models of a link are not downloaded without a click.
         """
         query = dict(request.query_params)
         if query.get("pooling") not in PAPER_POOLINGS:
             query.pop("pooling", None)
-        # A model that is not on the page yet is opened with its own pooling.
+        # Without a pooling in the address, another model is opened with its own pooling.
         shown_model = ""
         if "pooling" in query or "model" not in query:
             with suppress(InputError):
                 shown_model = str(_with_pooling(named_model(query.get("model"))))
-        fields = (self.a, self.b, self.model, self.pooling, self.cross, self.second)
-        names = tuple(field.name for field in dataclasses.fields(Question))
-        inputs = tuple(query.get(name) or field.value for name, field in zip(names, fields, strict=True))
+        inputs = []
+        updates = []
+        for parameter, field in zip(dataclasses.fields(Question), self.inputs, strict=True):
+            value = query.get(parameter.name)
+            inputs.append(value or field.value)
+            updates.append(value or gr.skip())
         has_models = any(query.get(name) for name in ("model", "cross", "second"))
-        return *(query.get(name) or gr.skip() for name in names), shown_model, inputs if has_models else None
+        return *updates, shown_model, tuple(inputs) if has_models else None
 
     def stop_loading(self, request: gr.Request) -> None:
         self.services.tasks.stop(self.loading.owner(request))
 
     def answer_first(self, request: gr.Request, *values: Any) -> Update:
-        """The answer of a page that was opened: the cosine alone while the cross-encoder is being loaded."""
+        """Shows the answer when the page is opened, without the cross-encoder if that is still being loaded."""
         return self.answer_pair(request, *values, waits=False)
 
     def answer_pair(self, request: gr.Request, *values: Any, waits: bool = True) -> Update:
-        """Shows the scores of a pair, or the error in the inputs; `add_reason` adds the reason.
+        """Shows the scores of a pair, or the error in the inputs. `add_reason` adds the reason later.
 
-        Missing models are downloaded first, unless that was ``stopped`` for the same inputs. Nothing is updated if a
-        later question was asked meanwhile, or the answer is on the page already: an address fills in fields, whose
-        changes ask the same question again. ``values`` are the inputs, the last random pair, the model whose pooling
-        was selected last, the inputs whose download was stopped, and the questions. Unless it ``waits``,
-        the answer has no score of a cross-encoder that is not loaded yet.
+        Missing models are downloaded first, unless the download was stopped for the same inputs. Returns no updates if
+        a newer request has started, or if the same answer is already shown: filling the fields from an address triggers
+        this handler a second time.
+
+        Args:
+            values: the inputs, the last random pair, the model whose pooling was selected last, the inputs whose
+                download was stopped, and the questions of the visitor.
+            waits: whether to wait for a cross-encoder that is being loaded. If not, its score is left out.
         """
         *fields, random_pair, shown_model, stopped, questions = values
-        is_newest, models = ask(questions), self.services.models
+        is_newest = ask(questions)
+        models = self.services.models
         try:
             inputs = Question.parse(*fields)
             if not all(map(models.is_here, inputs.models)):
                 questions[SHOWN] = None
-                if tuple(fields) == tuple(stopped or ()) and (missing := models.missing(inputs.models)):
-                    question = ask_first(missing, "Download, or choose another model.")
-                    return {**self._nothing(), self.answer: question, self.download: gr.update(visible=True)}
-                questions[MISSING] = inputs.models
-                return {**self._nothing(), self.download_needed: str(next(_downloads))}
+                return self._without_models(inputs, is_stopped=tuple(fields) == stopped, questions=questions)
             opened = _with_pooling(inputs.model)
             if str(opened) != shown_model:
-                # A model that was selected just now is opened with the pooling in its name, or its own.
+                # A newly selected model is opened with the pooling in its name, or its own.
                 inputs = replace(inputs, pooling=models.get(opened, VectorModel).pooling)
             if not waits and inputs.cross and not models.has(inputs.cross):
                 inputs = replace(inputs, cross="")
             last = questions.get(SHOWN)
-            is_shown = isinstance(last, Answer) and last.inputs == inputs and not last.errors
+            if isinstance(last, Answer) and last.inputs == inputs and not last.errors:
+                return {self.answer: gr.skip()}
             base_url = request.headers.get("referer", "http://127.0.0.1:7860").partition("?")[0]
-            answer = None if is_shown else compute(models, inputs, random_pair, base_url)
-        except UserFacingError as wrong:
+            answer = compute(models, inputs, random_pair, base_url)
+        except UserFacingError as error:
             if not is_newest():
                 return {self.answer: gr.skip()}
-            questions[SHOWN] = wrong
-            return {**self._nothing(), self.answer: error_message(wrong)}
-        if answer is None or not is_newest():
+            questions[SHOWN] = error
+            return {**self._nothing(), self.answer: error_message(error)}
+        if not is_newest():
             return {self.answer: gr.skip()}
         questions[SHOWN] = answer
         return {
@@ -198,14 +224,24 @@ class TwoSentences:
             self.stop: hidden(),
         }
 
-    def load_models(self, request: gr.Request, *values: Any) -> Iterator[Update]:
-        """Downloads the missing models of the last question and shows how far that is, until something else is shown.
+    def _without_models(self, inputs: Question, is_stopped: bool, questions: Questions) -> Update:
+        """Downloads the missing models of a question, or asks for a click if their download was stopped."""
+        missing = self.services.models.missing(inputs.models) if is_stopped else []
+        if missing:
+            question = ask_first(missing, "Download, or choose another model.")
+            return {**self._nothing(), self.answer: question, self.download: gr.update(visible=True)}
+        questions[MISSING] = inputs.models
+        return {**self._nothing(), self.download_needed: str(next(_downloads))}
 
-        ``values`` are the inputs, those whose download was stopped, and the questions.
+    def load_models(self, request: gr.Request, *values: Any) -> Iterator[Update]:
+        """Downloads the missing models of the last question and shows the progress, until something else is shown.
+
+        ``values`` are the inputs, the inputs whose download was stopped, and the questions.
         """
         *inputs, stopped, questions = values
-        models, missing = self.services.models, questions.get(MISSING, ())
-        if tuple(inputs) == tuple(stopped or ()) or all(map(models.is_here, missing)):
+        models = self.services.models
+        missing = questions.get(MISSING, ())
+        if tuple(inputs) == stopped or all(map(models.is_here, missing)):
             yield {self.answer: gr.skip()}
             return
 
@@ -214,23 +250,23 @@ class TwoSentences:
             return {}
 
         empty = self._nothing()
-        # The message of a stop takes the place of the answer.
+        # The answer shows the message of a stop.
         del empty[self.answer]
         for update in self.loading.run(request, download, empty):
             if questions[SHOWN] is not None:
-                # Another question was answered meanwhile.
+                # Another question has been answered since.
                 self.stop_loading(request)
                 break
             yield {**update, self.stop: gr.update(visible=True)}
         if questions[SHOWN] is not None or all(map(models.is_here, missing)):
-            # The fields are as they are now; the progress may have hidden an answer.
+            # The fields may have changed, and the progress may have replaced an answer, so ask again.
             questions[SHOWN] = None
             yield {self.stop: hidden(), self.download_ended: str(next(_downloads))}
         else:
             yield {self.stop: hidden()}
 
     def show_calibrated(self, questions: Questions) -> Update:
-        """Shows the scores again once the curves of their models are measured."""
+        """Shows the scores again once the curves of their models have been measured."""
         answer = questions.get(SHOWN)
         if not isinstance(answer, Answer):
             return {self.calibration: gr.skip()}
@@ -239,9 +275,9 @@ class TwoSentences:
         return self._scores(answer)
 
     def add_reason(self, questions: Questions, is_asked: bool = False) -> Any:
-        """The answer with the scores without each word, which take a batch of their own, unless it has them.
+        """Measures the scores without each word, and returns the answer with them.
 
-        Without a click only those of a short pair are measured.
+        Without a click (``is_asked``), this is done for short pairs only.
         """
         answer = questions.get(SHOWN)
         if not isinstance(answer, Answer) or answer.changes is not None:
@@ -250,14 +286,14 @@ class TwoSentences:
             return gr.skip()
         changes = leave_one_out_by_name(self.services.models, answer.comparison)
         if questions.get(SHOWN) is not answer:
-            # The page shows another pair by now.
+            # The page shows another pair now.
             return gr.skip()
         answer = replace(answer, changes=changes)
         questions[SHOWN] = answer
         return self._scores(answer)[self.answer]
 
     def _nothing(self) -> Update:
-        """Clears the answer, so that none stands beside an error."""
+        """Returns the update that clears the answer, so that an error is not shown beside an old answer."""
         return {
             self.answer: "",
             self.ask_reason: hidden(),
@@ -266,9 +302,9 @@ class TwoSentences:
         }
 
     def _scores(self, answer: Answer) -> Update:
-        """The answer as HTML, with the curves that there are; others are measured in the background."""
+        """Returns the update that shows an answer. Missing curves are measured in the background."""
         pending = False
-        errors = [*answer.errors]
+        errors = list(answer.errors)
         curves = []
         for comparison in answer.comparisons:
             by_pooling, problems = self._curves(comparison)
@@ -281,9 +317,10 @@ class TwoSentences:
         return {self.answer: html, self.calibration: gr.update(active=pending)}
 
     def _curves(self, comparison: Comparison) -> tuple[dict[str, Calibration | None], list[Markup]]:
-        """The curve of each pooling, and what is wrong with the user's own, as HTML."""
-        home, weights = self.services.settings.home, comparison.weights
-        # Curves are stored under the names of encoders.
+        """Returns the curve of each pooling, and the problems of the user's own curves, as HTML."""
+        home = self.services.settings.home
+        weights = comparison.weights
+        # Curves are stored under the full names of encoders.
         model = str(replace(self.services.models.canonical(comparison.model), pooling=None))
         curves: dict[str, Calibration | None] = {}
         problems = []
@@ -292,14 +329,14 @@ class TwoSentences:
                 curves[pooling] = calibration.load_calibration(model, pooling, home, weights)
                 if pooling == comparison.pooling and calibration.is_set_aside(model, pooling, home, weights):
                     problems.append(note(SET_ASIDE.format(comparison.model)))
-            except UserFacingError as damaged:
-                problems.append(error_message(damaged))
+            except UserFacingError as error:
+                problems.append(error_message(error))
                 curves[pooling] = calibration.computed_curve(model, pooling, home, weights)
         return curves, problems
 
 
 def _with_pooling(model: ModelName) -> ModelName:
-    """The model with the pooling in its name, without other settings."""
+    """Returns the model with the pooling in its name, without other settings."""
     return ModelName(model.name, pooling=model.pooling)
 
 

@@ -1,17 +1,18 @@
 """Keeps the choices on a page in its address, so that a reload, a bookmark, a link and Back restore them.
 
-``assets/app.js`` writes the address. It names a control by its element id, and only if its value differs from the one
-that the page opens with. A change of a control replaces the address; opening another tab is a step that Back undoes.
+``assets/app.js`` writes the address. A control is named by its element id, and left out if it has the value that the
+page opens with. A change of a control replaces the address; opening another tab is a step that Back undoes.
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.events import EVERY, UNQUEUED, on_open
+from sbert_app.pages.components.events import on_open, run_js
 
 _groups = count()
 
@@ -19,78 +20,95 @@ _groups = count()
 def remember(
     controls: Sequence[Any], tabs: gr.Tabs | None = None, passing: Mapping[Any, Sequence[Any]] | None = None
 ) -> Any:
-    """Keeps the values of ``controls``, which have element ids, and the open tab in the address, and restores them.
+    """Keeps the values of controls and the open tab in the address, and restores them when the page is opened.
 
     Args:
-        tabs: tabs, each of which may have tabs within.
+        controls: controls with element ids.
+        tabs: tabs, which may contain further tabs.
         passing: by control, the values that are left out of the address because a reload could not restore them.
 
     Returns:
-        The event after which the controls have the values of the address.
+        The event after which the controls have the values in the address.
     """
-    sections = _sections(tabs)
 
     def restore(request: gr.Request) -> list[Any]:
         return values_of(controls, request)
 
-    restored = keep_touched(controls, on_open(restore, list(controls), **UNQUEUED))
-    rows = {tabs: sections} if sections else {}
-    for section in sections:
-        rows |= {inner: _sections(inner) for inner in section.children if isinstance(inner, gr.Tabs)}
-    for row, parts in rows.items():
-        # The browser opens the tab: two updates, of the address and of a tab that was pressed, would race.
-        titles = json.dumps([(part.label, part.id, _inner_ids(part)) for part in parts])
-        restored = restored.then(None, None, row, js=f"() => window.openTab({titles})")
+    restored = keep_touched(controls, on_open(restore, list(controls)))
+    rows = []
+    if tabs is not None:
+        rows.append(tabs)
+        for section in _sections(tabs):
+            rows += _inner_tabs(section)
+    for row in rows:
+        # The browser opens the tab, because an update from the server would race with a press on another tab.
+        titles = [(section.label, section.id, _inner_ids(section)) for section in _sections(row)]
+        restored = restored.then(None, None, row, js=f"() => window.openTab({json.dumps(titles)})")
     keep(controls, restored, passing)
-    for section in [part for parts in rows.values() for part in parts]:
-        name = "" if section is sections[0] else section.id
-        opened = f"{json.dumps(name)}, {json.dumps(section.label)}"
-        section.select(None, None, None, js=f"() => {{ window.rememberTab({opened}); }}")
+    for row in rows:
+        for section in _sections(row):
+            # The address of the page itself opens the first tab.
+            name = "" if section is _sections(rows[0])[0] else section.id
+            arguments = f"{json.dumps(name)}, {json.dumps(section.label)}"
+            section.select(None, None, None, js=f"() => {{ window.rememberTab({arguments}); }}")
     return restored
 
 
-def _sections(tabs: gr.Tabs | None) -> list[gr.Tab]:
-    return [] if tabs is None else [tab for tab in tabs.children if isinstance(tab, gr.Tab)]
+def _sections(tabs: gr.Tabs) -> list[gr.Tab]:
+    return [tab for tab in tabs.children if isinstance(tab, gr.Tab)]
+
+
+def _inner_tabs(section: gr.Tab) -> list[gr.Tabs]:
+    return [child for child in section.children if isinstance(child, gr.Tabs)]
 
 
 def _inner_ids(section: gr.Tab) -> list[str | int | None]:
-    """The ids of the tabs within a tab."""
-    return [part.id for inner in section.children if isinstance(inner, gr.Tabs) for part in _sections(inner)]
+    """Returns the ids of the tabs within a tab."""
+    ids = []
+    for tabs in _inner_tabs(section):
+        ids += [inner.id for inner in _sections(tabs)]
+    return ids
 
 
 def keep_touched(controls: Sequence[Any], opened: Any) -> Any:
-    """Gives controls their values again that a person entered before the event ``opened`` of a slow opening set them.
+    """Restores what a person has entered before the event ``opened`` has set the controls of a slow page.
 
-    Returns the event after which they have them.
+    Returns:
+        The event after which the controls have these values.
     """
     group = next(_groups)
     initial = json.dumps([control.value for control in controls])
     note = f"(...values) => {{ window.noteTouched({group}, {initial}, values); }}"
-    gr.on([control.input for control in controls], None, list(controls), None, js=note, **EVERY)
-    # A paste fires no input event of Gradio.
+    run_js([control.input for control in controls], note, list(controls))
+    # A paste does not fire an input event of Gradio.
     texts = json.dumps([control.elem_id if isinstance(control, gr.Textbox) else None for control in controls])
     return opened.then(None, None, list(controls), js=f"() => window.keepTouched({group}, {texts})")
 
 
 def keep(controls: Sequence[Any], restored: Any, passing: Mapping[Any, Sequence[Any]] | None = None) -> None:
-    """Keeps the values of ``controls`` in the address, from the event ``restored`` on, which has set them."""
+    """Keeps the values of ``controls`` in the address, after the event ``restored`` has set them."""
     ids = json.dumps([control.elem_id for control in controls])
-    silent = json.dumps([[control.value, *(passing or {}).get(control, ())] for control in controls])
-    js = f"(...values) => {{ window.rememberControls({ids}, {silent}, values); }}"
-    gr.on([control.change for control in controls], None, list(controls), None, js=js, **EVERY)
+    # For each control, the values that are left out of the address.
+    left_out = []
+    for control in controls:
+        left_out.append([control.value, *(passing or {}).get(control, ())])
+    js = f"(...values) => {{ window.rememberControls({ids}, {json.dumps(left_out)}, values); }}"
+    run_js([control.change for control in controls], js, list(controls))
     restored.then(None, None, None, js="() => window.addressIsRestored()")
 
 
 def values_of(controls: Sequence[Any], request: gr.Request) -> list[Any]:
-    """The value of each control in the address; ``gr.skip()`` if there is none, or one that the control cannot have."""
+    """Returns the value of each control in the address, or ``gr.skip()`` if it is missing or invalid."""
     return [value_of(control, request.query_params.getlist(str(control.elem_id))) for control in controls]
 
 
 def inputs_of(block: Any, *more: Any) -> list[Any]:
-    """The controls inside of a block, such as ``gr.Tabs``, that an address can name.
+    """Returns the controls inside of a block, such as ``gr.Tabs``, whose values can be kept in the address.
 
-    These have an element id and are visible when the page opens; others depend on a file. ``more`` adds kinds of
-    controls to the usual ones, such as text boxes.
+    These have an element id and are visible when the page opens. Controls that are hidden then depend on a file.
+
+    Args:
+        more: kinds of controls besides the usual ones, such as text boxes.
     """
     controls: list[Any] = []
     kinds: Any = (gr.Dropdown, gr.Radio, gr.Slider, gr.Number, gr.Checkbox, *more)
@@ -103,7 +121,7 @@ def inputs_of(block: Any, *more: Any) -> list[Any]:
 
 
 def value_of(control: Any, texts: list[str]) -> Any:
-    """The value of a control from its texts in an address; ``gr.skip()`` if the control cannot have it."""
+    """Returns the value of a control from its texts in an address, or ``gr.skip()`` if it is missing or invalid."""
     if not texts:
         return gr.skip()
     if isinstance(control, gr.Textbox):
@@ -127,7 +145,8 @@ def _number(control: gr.Slider | gr.Number, text: str) -> Any:
         value = float(text)
     except ValueError:
         return gr.skip()
-    low = control.minimum
-    high = control.maximum
-    is_allowed = (low is None or value >= low) and (high is None or value <= high)
-    return (int(value) if value.is_integer() else value) if is_allowed else gr.skip()
+    low = -math.inf if control.minimum is None else control.minimum
+    high = math.inf if control.maximum is None else control.maximum
+    if not low <= value <= high:
+        return gr.skip()
+    return int(value) if value.is_integer() else value

@@ -1,4 +1,4 @@
-"""Renders decisions about thresholds: average precision, and each threshold with its effect and a way to use it."""
+"""Renders decisions about thresholds: the average precision, and each threshold with its effect and a way to use it."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,7 +16,7 @@ MEANING = (
     "above the threshold. A curve shows all pairs, a point a threshold with its 95% intervals; that of the best F1 on "
     "the pairs that it was not chosen on."
 )
-# The HTML that applies the threshold of a model; "" where it cannot be applied.
+# Returns the HTML that applies the threshold of a model, or "" if it cannot be applied.
 Use = Callable[[ModelName, Choice], str]
 
 use_link = macro("use_link")
@@ -27,7 +27,9 @@ def criterion_label(criterion: str) -> str:
     parsed = Criterion.parse(criterion)
     if parsed.kind == BEST_F1:
         return "best F1"
-    return f"precision ≥ {100 * parsed.value:g}%" if parsed.kind == PRECISION else f"given: {parsed.value:g}"
+    if parsed.kind == PRECISION:
+        return f"precision ≥ {100 * parsed.value:g}%"
+    return f"given: {parsed.value:g}"
 
 
 def criterion_labels(decision: Decision) -> dict[str, str]:
@@ -35,14 +37,16 @@ def criterion_labels(decision: Decision) -> dict[str, str]:
 
 
 def decision_table(title: str, data: DataDecision, notes: Sequence[str] = ()) -> Markup:
-    """The pairs, the average precision, and a row for each threshold with a button that applies it."""
+    """Renders the pairs, the average precision, and a row for each threshold with a button that applies it."""
     groups = [("", data.decision, None, lambda choice: use_button(f"{choice.threshold.value:.4f}"))]
     return _table(groups, data, macro("decision_lead")(title, data.decision), notes, {})
 
 
 def decisions_table(decisions: Decisions, data: str, notes: Sequence[str], use: Use) -> Markup:
-    """The model to take and the reason, and a row for each threshold of each model with a link that applies it."""
-    groups = [(model.label, model.on_data.decision, model.rho, partial(use, model.model)) for model in decisions.models]
+    """Renders the model to take and why, and a row for each threshold of each model with a link that applies it."""
+    groups = []
+    for model in decisions.models:
+        groups.append((model.label, model.on_data.decision, model.rho, partial(use, model.model)))
     taken = decisions.to_take or decisions.models[0]
     safest = taken.safest
     use_it = use(taken.model, safest) if safest.exists else ""
@@ -51,7 +55,11 @@ def decisions_table(decisions: Decisions, data: str, notes: Sequence[str], use: 
 
 
 def _table(
-    groups: Sequence[object], data: DataDecision, lead: Markup, notes: Sequence[str], failures: object
+    groups: Sequence[object],
+    data: DataDecision,
+    lead: Markup,
+    notes: Sequence[str],
+    failures: object,
 ) -> Markup:
     return render(
         "components/templates/decision.html",

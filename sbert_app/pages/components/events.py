@@ -1,8 +1,8 @@
-"""The options of Gradio events that several pages share, and a way to drop answers that are out of date.
+"""The options of Gradio events that several pages share, and a way to drop outdated answers.
 
-Gradio answers events in parallel: the load of a page, a change of a control, a press of a button. Whichever answer
-comes last would stay on the page. A handler therefore notes its question before it computes, and returns nothing new if
-a later question was asked meanwhile:
+Gradio answers events in parallel: the load of a page, a change of a control, a press of a button. The answer that comes
+last would stay on the page, even if it belongs to an older event. A handler therefore notes its question before it
+computes, and returns no updates if a newer question has been asked since:
 
     questions = gr.State({})
     control.change(handler, [questions, …], …)
@@ -15,34 +15,52 @@ a later question was asked meanwhile:
 
 import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import gradio as gr
 
 # The answer of a handler: component -> its new value.
 Update = dict[Any, Any]
-# An event of the page alone: no endpoint of the public API, no spinner over its outputs.
-PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
-# For a control that changes again before its answer comes: its last value is answered next. The answer must not set the
-# control itself, which would undo the next choice.
-LATEST: dict[str, Any] = {**PRIVATE, "trigger_mode": "always_last"}
-# For handlers that take milliseconds: they are answered at once, outside the queue.
-UNQUEUED: dict[str, Any] = {**PRIVATE, "queue": False}
-# For events that must all be handled. By default Gradio drops an event that comes before the last answer is processed
-# in the browser. Two listeners of one event need this too: after "always_last", the default of ``change``, Gradio calls
-# all listeners of the event again, and two of them would call each other for seconds.
-EVERY: dict[str, Any] = {**UNQUEUED, "trigger_mode": "multiple"}
 
 
-def on_open(handler: Callable[..., Any] | None = None, outputs: Any = None, **options: Any) -> Any:
+def event_options(
+    *, queue: bool = True, trigger_mode: Literal["once", "multiple", "always_last"] | None = None
+) -> dict[str, Any]:
+    """Returns the options of an event that only the page uses: it is not in the public API, and shows no spinner.
+
+    Args:
+        queue: whether the handler waits in Gradio's queue. A handler that takes milliseconds need not wait.
+        trigger_mode: what Gradio does with an event that comes before the browser has processed the last answer.
+
+            - "multiple" handles it at once. An event with two listeners needs this: after "always_last", the default of
+              ``change``, Gradio calls all listeners of the event again, and two of them call each other for seconds.
+            - "always_last" handles the last one of them next. The answer must not set the control that was changed,
+              because that would undo the next choice.
+            - "once", the default of the other events, drops it.
+    """
+    return {"api_visibility": "private", "show_progress": "hidden", "queue": queue, "trigger_mode": trigger_mode}
+
+
+def on_open(handler: Callable[..., Any] | None = None, outputs: Any = None, *, queue: bool = False) -> Any:
     """Calls ``handler`` when the page that is being built is opened; ``gr.on`` without triggers and inputs does that.
 
     A handler with inputs comes second: ``on_open().then(handler, inputs, outputs)``.
     """
-    if handler is None:
-        options = {"js": "() => {}"}
-    return gr.on(None, handler, None, outputs, **options)
+    js = "() => {}" if handler is None else None
+    return gr.on(None, handler, None, outputs, js=js, **event_options(queue=queue))
+
+
+def listener(events: Any) -> Callable[..., Any]:
+    """Returns the function that adds a listener to an event, such as ``button.click``, or to a list of events."""
+    return partial(gr.on, events) if isinstance(events, list) else events
+
+
+def run_js(events: Any, js: str, inputs: Any = None, outputs: Any = None) -> Any:
+    """Runs JavaScript in the browser, without the server, at each of the events."""
+    options = event_options(queue=False, trigger_mode="multiple")
+    return listener(events)(None, inputs, outputs, js=js, **options)
 
 
 def enable_when(button: gr.Button, needs: Mapping[Any, str]) -> None:
@@ -50,21 +68,29 @@ def enable_when(button: gr.Button, needs: Mapping[Any, str]) -> None:
     js = f"(...values) => window.enableWhen({json.dumps([button.value, *needs.values()])}, values)"
     button.value = f"{button.value}: {next(iter(needs.values()))}"
     button.interactive = False
-    gr.on([field.change for field in needs], None, list(needs), button, js=js, **EVERY)
+    run_js([field.change for field in needs], js, list(needs), button)
 
 
 def on_choice(
-    picker: Any, handler: Callable[..., Update], inputs: Sequence[Any], outputs: Sequence[Any], **options: Any
+    picker: Any,
+    handler: Callable[..., Update],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    *,
+    queue: bool = True,
 ) -> Any:
-    """Calls ``handler`` at a choice. The picker itself is not updated, as it may have changed again meanwhile."""
+    """Calls ``handler`` at a choice, and updates every output but the picker, which may have changed again since."""
 
-    def others(*values: Any) -> Update:
-        return {component: value for component, value in handler(*values).items() if component is not picker}
+    def update_others(*values: Any) -> Update:
+        update = dict(handler(*values))
+        update.pop(picker, None)
+        return update
 
-    return picker.input(others, inputs, [part for part in outputs if part is not picker], **LATEST, **options)
+    others = [component for component in outputs if component is not picker]
+    return picker.input(update_others, inputs, others, **event_options(queue=queue, trigger_mode="always_last"))
 
 
-# So many answers to a page may be on their way at a time.
+# The maximum number of answers that may be on their way to a page at the same time.
 MOST_ANSWERS = 16
 _answers = count()
 
@@ -85,9 +111,10 @@ def note_action(questions: Questions) -> None:
 
 
 class Output(NamedTuple):
-    """A state of a component that shows long work; it is sent only if the browser does not have this version yet.
+    """A state of a component that shows long work. It is sent only if the browser does not have this version yet.
 
-    ``update`` is the update, or a function that makes it; with None, the version is the value itself.
+    Attributes:
+        update: the update, or a function that returns it. With None, the version is the value itself.
     """
 
     version: Any
@@ -97,21 +124,23 @@ class Output(NamedTuple):
 def follow(
     timer: gr.Timer, look: Callable[..., Mapping[Any, Any]], inputs: Sequence[Any], outputs: Sequence[Any]
 ) -> Callable[..., Any]:
-    """Shows the progress of long work: at each tick of ``timer``, the result of ``look`` for the values of ``inputs``.
+    """Shows the progress of long work at each tick of a timer.
 
-    The result has a value or an `Output` for each component. With outputs an open tab costs little and never flickers.
+    Args:
+        look: returns a value or an `Output` for each component, given the values of ``inputs``. With an `Output`, only
+            changes are sent, so that an open tab costs little and does not flicker.
 
     Returns:
-        A function that shows the progress at another event too: ``show_on(button.click(start, …).then)``.
+        A function that shows the progress at another event as well: ``show_on(button.click(start, …).then)``.
     """
-    # Answers may cross on their way. The page names the one that it shows, and is sent what differs from that.
+    # Answers may overtake each other. The page says which answer it shows, and gets the differences to that one.
     newest = gr.HTML("", visible="hidden")
     questions = gr.State({})
     # The versions that the page has after each of the last answers.
     answered = gr.State({})
 
     def show(looks: Questions, answers: dict[str, dict[Any, Any]], last: str, *values: Any) -> Update:
-        # A look that began earlier may end later, with an older state.
+        # A look that started earlier may end later, with an older state.
         is_newest = ask(looks)
         now = look(*values)
         sent = dict(answers.get(last, {}))
@@ -121,27 +150,38 @@ def follow(
         name = str(next(_answers))
         answers[name] = sent
         for old in list(answers)[:-MOST_ANSWERS]:
+            # Another look may have removed it.
             answers.pop(old, None)
         return {newest: name, **updates}
 
     def show_on(event: Callable[..., Any], **options: Any) -> Any:
-        return event(show, [questions, answered, newest, *inputs], [newest, *outputs], **{**UNQUEUED, **options})
+        return event(
+            show,
+            [questions, answered, newest, *inputs],
+            [newest, *outputs],
+            **{**event_options(queue=False), **options},
+        )
 
     show_on(timer.tick)
     return show_on
 
 
 def changes(now: Mapping[Any, Any], sent: dict[Any, Any]) -> Update:
-    """The updates of ``now`` whose versions are not in ``sent`` yet; ``sent`` is brought up to date."""
+    """Returns the updates of ``now`` whose versions are not in ``sent`` yet, and adds these versions to ``sent``."""
     updates: Update = {}
     for component, value in now.items():
-        if isinstance(value, Output):
-            version, update = value
-            # The hash stands for a text, which may be a whole page of HTML.
-            key = hash(version) if isinstance(version, str) else version
-            if component in sent and sent[component] == key:
-                continue
-            sent[component] = key
-            value = version if update is None else update() if callable(update) else update
-        updates[component] = value
+        if not isinstance(value, Output):
+            updates[component] = value
+            continue
+        version, update = value
+        # Texts may be whole pages of HTML, so only their hashes are kept.
+        key = hash(version) if isinstance(version, str) else version
+        if component in sent and sent[component] == key:
+            continue
+        sent[component] = key
+        if update is None:
+            update = version
+        elif callable(update):
+            update = update()
+        updates[component] = update
     return updates

@@ -5,7 +5,7 @@
     show_on = panel.wire(show, [grid])                with show(experiment or None) -> {grid: Output(…)}
     show_on(form.start_on(button, start, panel.selected).then)
 
-Runs train in processes of their own. A timer reads their folders, so that neither a reload nor a crash loses anything.
+Runs train in their own processes. A timer reads their folders, so a reload or a crash of the app loses nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.formats import format_count, format_estimate, format_time
-from sbert_app.pages.components.events import EVERY, UNQUEUED, Output, Questions, Update, ask, follow
+from sbert_app.pages.components.events import Output, Questions, Update, ask, event_options, follow, run_js
 from sbert_app.pages.components.messages import error_message, error_of
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.access import visitor_of
@@ -30,20 +30,27 @@ from training.trainer.config import RunConfig
 
 POLL_SECONDS = 2.0
 ENDED_EARLY = (State.FAILED, State.STOPPED, State.INTERRUPTED, DELETED)
-# The state of each component that a page adds, as for `events.follow`.
+# Returns the state of each component that a page adds, as for `events.follow`.
 Show = Callable[..., Mapping[Any, Any]]
 
 
 class ExperimentPanel:
-    """The components of the panel; `selected` holds the id of the open experiment, None for the newest."""
+    """The components of the panel. `selected` has the id of the open experiment, or None for the newest one."""
 
-    def __init__(self, experiments: Experiments, kind: str, noun: str, label: str, watches_always: bool = True) -> None:
+    def __init__(
+        self,
+        experiments: Experiments,
+        kind: str,
+        noun: str,
+        label: str,
+        watches_always: bool = True,
+    ) -> None:
         """Builds the components inside the open Blocks.
 
         Args:
-            noun: a part of their ids.
+            noun: a part of the element ids.
             label: the label of the picker.
-            watches_always: if false, the timer rests while nothing is at work.
+            watches_always: whether the timer also runs while no experiment does.
         """
         self.experiments = experiments
         self.kind = kind
@@ -64,71 +71,95 @@ class ExperimentPanel:
         """Connects the components with their handlers.
 
         Args:
-            show: returns the states of ``outputs``, the further components of the page, for an experiment and the
+            show: returns the states of ``outputs``, which are other components of the page, for an experiment and the
                 values of ``others``.
-            name: the component with the name of the ablation; without one, experiments of all names are offered.
+            name: the component with the name of the ablation. Without it, experiments of all names are offered.
 
         Returns:
-            A function that shows the experiment at another event too: ``show_on(event.then)``.
+            A function that shows the experiment at another event as well: ``show_on(event.then)``.
         """
-        own = [self.selected, self.picker, self.status, self.stop, self.resume, self.delete, self.confirm, self.timer]
+        own = [
+            self.selected,
+            self.picker,
+            self.status,
+            self.stop,
+            self.resume,
+            self.delete,
+            self.confirm,
+            self.timer,
+        ]
         names = [] if name is None else [name]
         look = partial(self.look, show, len(names))
         show_on = follow(self.timer, look, [self.selected, *names, *others], [*own, *outputs])
-        show_on(self.picker.input(lambda experiment_id: experiment_id, self.picker, self.selected, **EVERY).then)
-        actions = {self.stop: "stop", self.resume: "resume", self.confirm: "delete"}
+        options = event_options(queue=False, trigger_mode="multiple")
+        picked = self.picker.input(lambda experiment_id: experiment_id, self.picker, self.selected, **options)
+        show_on(picked.then)
+        experiments = self.experiments
+        actions = {self.stop: experiments.stop, self.resume: experiments.resume, self.confirm: experiments.delete}
         for button, action in actions.items():
-            act = partial(_act, getattr(self.experiments, action))
-            show_on(button.click(act, self.selected, self.status, **UNQUEUED).then)
-        self.delete.click(lambda: gr.update(visible=True), None, self.confirm, **UNQUEUED)
+            acted = button.click(partial(_act, action), self.selected, self.status, **event_options(queue=False))
+            show_on(acted.then)
+        self.delete.click(lambda: gr.update(visible=True), None, self.confirm, **event_options(queue=False))
         return show_on
 
     def look(self, show: Show, names: int, selected: str | None, *values: Any) -> dict[Any, Any]:
-        """The selected experiment as it is now; the newest, if none is selected. ``names`` of the values are names."""
+        """Returns the states of all components for the selected experiment, or for the newest one.
+
+        Args:
+            names: how many of ``values`` are names of ablations. The rest are values of ``others``.
+        """
         candidates = self.experiments.list(self.kind, *values[:names])
         damaged = self.experiments.damaged()
         by_id = {candidate.id: candidate for candidate in candidates}
         experiment = by_id.get(selected or "") or next(iter(candidates), None)
         experiment_id = experiment and experiment.id
-        running = bool(experiment and experiment.state == State.RUNNING)
+        is_running = experiment is not None and experiment.state == State.RUNNING
+        can_resume = experiment is not None and not is_running and experiment.can_resume
+        is_watching = is_running or self.watches_always
         choices = [(name_of(candidate), candidate.id) for candidate in candidates]
 
         def status() -> str:
-            return (status_of(experiment) if experiment else "") + "".join(map(error_message, damaged))
+            progress = status_of(experiment) if experiment else ""
+            return progress + "".join(map(error_message, damaged))
 
         return {
             self.selected: Output(experiment_id),
             self.picker: Output(gr.update(choices=choices, value=experiment_id, visible=bool(choices))),
             self.status: Output([progress_of(experiment), list(map(str, damaged))], status),
-            self.stop: Output(gr.update(visible=running)),
-            self.resume: Output(gr.update(visible=experiment is not None and not running and experiment.can_resume)),
-            self.delete: Output(gr.update(visible=experiment is not None and not running)),
-            self.confirm: Output((experiment_id, running), gr.update(visible=False)),
-            self.timer: Output(running or self.watches_always, gr.Timer(active=running or self.watches_always)),
+            self.stop: Output(gr.update(visible=is_running)),
+            self.resume: Output(gr.update(visible=can_resume)),
+            self.delete: Output(gr.update(visible=experiment is not None and not is_running)),
+            self.confirm: Output((experiment_id, is_running), gr.update(visible=False)),
+            self.timer: Output(is_watching, gr.Timer(active=is_watching)),
             **show(experiment, *values),
         }
 
 
 def _act(action: Callable[[str], object], selected: str | None) -> Any:
     """Stops, resumes or deletes the selected experiment. Returns an error message if that fails."""
-    return (error_of(action, selected) if selected else "") or gr.skip()
+    error = error_of(action, selected) if selected else ""
+    return error or gr.skip()
 
 
 def progress_of(experiment: Experiment | None) -> list[Any]:
-    """A value that changes with every step of an experiment."""
-    return [experiment.id, *(f"{cell.state} {cell.share:.3f}" for cell in experiment.cells)] if experiment else []
+    """Returns a value that changes with every step of an experiment."""
+    if experiment is None:
+        return []
+    return [experiment.id, *(f"{cell.state} {cell.share:.3f}" for cell in experiment.cells)]
 
 
 def name_of(experiment: Experiment) -> str:
-    """The label in the picker: when it was started, its variants or seeds, its progress."""
+    """Returns the label in the picker: the time of the start, the variants or seeds, and the progress."""
     record = experiment.record
-    done = f"{experiment.counts[State.FINISHED]}/{len(experiment.cells)}"
     content = f"{record.name}, {record.by}" if record.by else format_count(len(experiment.seeds), "seed")
-    return f"{format_time(record.created)} · {content} · {'finished' if experiment.state == State.FINISHED else done}"
+    progress = "finished"
+    if experiment.state != State.FINISHED:
+        progress = f"{experiment.counts[State.FINISHED]}/{len(experiment.cells)}"
+    return f"{format_time(record.created)} · {content} · {progress}"
 
 
 def status_of(experiment: Experiment) -> Markup:
-    """The progress of an experiment, and its errors."""
+    """Renders the progress of an experiment, and its errors."""
     counts = experiment.counts
     cells = experiment.cells
     facts = [f"{counts[State.FINISHED]} of {format_count(len(cells), 'run')} finished"]
@@ -141,7 +172,7 @@ def status_of(experiment: Experiment) -> Markup:
 
 
 def shared_settings(experiment: Experiment) -> str:
-    """The settings that all runs of an experiment share, in one line."""
+    """Returns the settings that all runs of an experiment have in common, in one line."""
     configs = [RunConfig(**plan.config) for plan in experiment.record.runs]
     first = configs[0]
     texts = {
@@ -152,32 +183,36 @@ def shared_settings(experiment: Experiment) -> str:
         "batch_size": f"batch {first.batch_size}",
         "learning_rate": f"lr {first.learning_rate:g}",
     }
-    return " · ".join(text for name, text in texts.items() if len({getattr(config, name) for config in configs}) == 1)
+    shared = []
+    for name, text in texts.items():
+        if all(getattr(config, name) == getattr(first, name) for config in configs):
+            shared.append(text)
+    return " · ".join(shared)
 
 
-# Gradio fills in a form field by field, and fields in closed folds some ticks after the next event. Questions asked
-# before that would see old values.
+# Gradio fills in the fields of a form one after the other, and fields in closed folds even after the next event. An
+# estimate without this pause would use old values.
 SETTLED = "() => new Promise((settled) => setTimeout(settled, 150))"
-# ``plan(rate)`` describes the runs; ``rate`` is None if no run of their kind was made on this machine.
+# ``plan(rate)`` renders the plan of the runs; ``rate`` is None before the first run of their kind on this machine.
 Plan = Callable[..., Markup]
 
 
 @dataclass(frozen=True)
 class StartForm:
-    """A form that starts runs; the plan of the runs stands below it, first at once and then with the measured time.
+    """A form that starts runs, with the plan of the runs below it.
 
         form = StartForm(store, inputs, planned, estimate)
         form.estimate_on(partial(gr.on, [field.change for field in inputs]))
         form.start_on(button, start, selected)
 
     Attributes:
-        store: the runs so far.
+        store: the earlier runs.
         inputs: the fields of the form.
-        planned: the place of the plan, or of an error in the form.
-        estimate: turns the values of the fields into the estimate of one run, by which the speed is measured, and the
-            plan of all. Raises UserFacingError if the runs could not start.
-        describe: turns that estimate and the values into updates of ``described``, further components of the page.
-        questions: the last question of a visitor, so that no answer to older values is shown.
+        planned: the component for the plan, or for an error in the form.
+        estimate: returns the estimate of one run and the plan of all runs, for the values of the fields. Raises
+            UserFacingError if the runs cannot start.
+        describe: returns the updates of ``described``, other components of the page, for the estimate and the values.
+        questions: the last question of a visitor, so that an answer to older values is not shown.
     """
 
     store: RunStore
@@ -189,14 +224,14 @@ class StartForm:
     questions: gr.State = field(default_factory=lambda: gr.State({}))
 
     def estimate_on(self, listen: Callable[..., Any]) -> None:
-        """Shows the estimate at events of the fields, or by ``event.then`` when the handler of an event is done."""
+        """Shows the estimate at events of the fields, or after the handler of an event (``event.then``)."""
         inputs = [self.questions, *self.inputs]
         outputs = [self.planned, *self.described]
-        settled = listen(None, None, None, js=SETTLED, **EVERY)
-        settled.then(self._estimate, inputs, outputs, **EVERY)
+        settled = run_js(listen, SETTLED)
+        settled.then(self._estimate, inputs, outputs, **event_options(queue=False, trigger_mode="multiple"))
 
     def start_on(self, button: gr.Button, start: Callable[..., str], selected: Any) -> Any:
-        """Starts runs at a press of ``button``; ``start(visitor, *values)`` returns the id for ``selected``."""
+        """Starts runs when ``button`` is pressed. ``start(visitor, *values)`` returns the id for ``selected``."""
 
         def press(request: gr.Request, *values: Any) -> tuple[Any, Any]:
             try:
@@ -204,10 +239,10 @@ class StartForm:
             except UserFacingError as error:
                 return error_message(error), gr.skip()
 
-        return button.click(press, self.inputs, [self.planned, selected], **UNQUEUED)
+        return button.click(press, self.inputs, [self.planned, selected], **event_options(queue=False))
 
     def _estimate(self, questions: Questions, *values: Any) -> Update:
-        """The plan. The answer to older values of the form, which may arrive last, is not shown."""
+        """Shows the plan, unless the form has newer values."""
         is_newest = ask(questions)
         try:
             run, plan = self.estimate(*values)

@@ -1,4 +1,4 @@
-"""The panel of an uploaded file: its first rows with the role of each column, what is doubtful, where else it can go.
+"""The panel of an uploaded file: its first rows with the role of each column, doubts, and pages that can use it.
 
     upload = gr.File(…)
     panel = FilePanel(services, upload, "errors")
@@ -7,8 +7,8 @@
 
     def handler(path, *choices): name = chosen_name(services, path, *choices)
 
-Every page reads a file in the same way (`training.data.tables.reading`) and shows it by this panel. A click on the head
-of a column changes its role. While the file is being uploaded and read, the controls that depend on it are off.
+Every page reads a file in the same way (`training.data.tables.reading`) and shows it in this panel. A click on the head
+of a column changes its role. Controls that depend on the file are disabled while it is being uploaded and read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.formats import format_count
-from sbert_app.pages.components.events import EVERY, LATEST, Update, on_choice
+from sbert_app.pages.components.events import Update, event_options, on_choice
 from sbert_app.pages.components.messages import error_message, sentence_case, waiting
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.container import Services
@@ -60,25 +60,25 @@ from training.names import DataName
 
 # The number of uploads that stay open.
 MOST_OPENED = 16
-# The faults of the rows are looked for at once in a table of at most so many.
+# The maximum number of rows in which faults are looked for without a click.
 MOST_EXAMINED = 20_000
 SHOWN_ROWS = 4
 SHOWN_COLUMNS = 12
 LONGEST_CELL = 200
-# The roles that a person can give a column; the suffix of the id of the field that holds its name.
+# The roles that a person can give a column. The keys are also suffixes of the ids of the fields with the columns.
 TARGET = "target"
 CHOICES = {"1": "sentence 1", "2": "sentence 2", TARGET: "score or label"}
 
 # (label, name of the codec); the first is the default.
-ENCODINGS = [("detected", ""), *((words, name) for name, words in sorted(SPOKEN.items(), key=lambda pair: pair[1]))]
 DETECTED = ""
+ENCODINGS = [("detected", DETECTED), *sorted((words, name) for name, words in SPOKEN.items())]
 # The number of characters that are quoted from a file.
 MOST_WORDS = 160
 _versions = count()
 
 
 class Place(NamedTuple):
-    """A place that a file can be taken to: the page, a tab of it, and what it does with the file."""
+    """A page, or a tab of it, that can use a file, and what it does with the file."""
 
     page: str
     tab: str
@@ -94,69 +94,94 @@ TRAINING = Place("train", "", "Fine-tune on it")
 
 
 def places(reading: TableReading) -> list[Place]:
-    """The places that can use a file with this reading."""
+    """Returns the places that can use a file with this reading."""
     if not reading.sentences:
         return []
-    are_pairs = len(reading.sentences) == 2
-    on_pairs = [BULK, *([THRESHOLD] if reading.target else [])] if are_pairs else []
-    listed_places = [*on_pairs, MAP, DUPLICATES, TRAINING]
-    return listed_places if reading.form == FORMS[0] else [*listed_places, LABELLING]
+    usable = []
+    if len(reading.sentences) == 2:
+        usable.append(BULK)
+        if reading.target:
+            usable.append(THRESHOLD)
+    usable += [MAP, DUPLICATES, TRAINING]
+    if not is_triplets(reading):
+        usable.append(LABELLING)
+    return usable
 
 
-# The columns of sentence 1, of sentence 2 and of the judgement; "" without one. All are "" where the reading decides.
+def is_triplets(reading: TableReading) -> bool:
+    """Whether the sentences are triplets, whose columns a person cannot choose."""
+    return reading.form == FORMS[0]
+
+
+# The columns of sentence 1, sentence 2 and the judgement; "" without one. All are "" if the reading decides.
 Chosen = tuple[str, str, str]
 
 
 def columns_of(reading: TableReading) -> Chosen:
-    """The columns of a reading; those of triplets cannot be named so."""
-    if reading.form == FORMS[0]:
+    """Returns the columns of a reading; all are "" for triplets."""
+    if is_triplets(reading):
         return "", "", ""
     first, second, *_ = *reading.sentences, "", ""
     return first, second, reading.target or ""
 
 
 def with_role(columns: Chosen, column: str, role: str) -> Chosen:
-    """The columns after ``column`` has got another role, one of `CHOICES` or `UNUSED`; two columns may swap theirs."""
+    """Returns the columns after ``column`` gets another role. Two columns may swap their roles.
+
+    Args:
+        role: a key of `CHOICES`, or `UNUSED`.
+    """
     by_role = dict(zip(CHOICES, columns, strict=True))
-    before = next((end for end, name in by_role.items() if name == column), None)
+    old_role = next((old_role for old_role, name in by_role.items() if name == column), None)
     if role in by_role:
         other = by_role[role]
         by_role[role] = column
-        if before:
-            by_role[before] = "" if other == NO_JUDGEMENT else other
-    elif before:
-        by_role[before] = NO_JUDGEMENT if before == TARGET else ""
+        if old_role:
+            by_role[old_role] = "" if other == NO_JUDGEMENT else other
+    elif old_role:
+        by_role[old_role] = NO_JUDGEMENT if old_role == TARGET else ""
     first, second, target = by_role.values()
+    # A single sentence is sentence 1.
     return (first, second, target) if first else (second, "", target)
 
 
 def read_by(table: OpenedTable, columns: Chosen) -> TableReading:
-    """The reading of a table with the columns that a person has chosen, or its own."""
+    """Returns the reading of a table with the columns that a person has chosen, or its own reading."""
     if not columns[0] or columns == columns_of(table.reading):
         return table.reading
     return table.reading.with_columns(_requested(*columns))
 
 
 def _requested(first: str | None, second: str | None, target: str | None) -> list[str]:
-    """The columns as ``?columns=`` lists them, without empty ones at the end."""
+    """Returns the columns as ``?columns=`` lists them, without empty ones at the end."""
     if target:
         return [first or "", second or "", target]
     return [name for name in (first, second) if name]
 
 
 class FilePanel:
-    """The panel below an upload, empty until there is a file.
+    """The panel below an upload. It is empty until there is a file.
 
-    ``inputs``, the encoding, the sheet, the three columns and the scale, are inputs of the handlers of the page.
+    Attributes:
+        inputs: the encoding, the sheet, the three columns and the scale, for the handlers of the page.
+        outputs: the components that `of` updates.
+        role_event: the event after a person has given a column another role, or labels their values.
     """
 
     def __init__(
-        self, services: Services, upload: Any, prefix: str, page: str = "evaluate", state: gr.State | None = None
+        self,
+        services: Services,
+        upload: Any,
+        prefix: str,
+        page: str = "evaluate",
+        state: gr.State | None = None,
     ) -> None:
-        """Builds and wires the panel inside the open Blocks; the ids of its parts begin with ``prefix``.
+        """Builds and wires the panel inside the open Blocks.
 
-        ``page`` is the name of the page that it stands on. A page that copies its uploads has a ``state`` of the path
-        or the table that it uses, and calls `of` itself.
+        Args:
+            prefix: the beginning of the element ids.
+            page: the name of the page.
+            state: the path or the table that the page uses, if it copies its uploads. The page then calls `of` itself.
         """
         self.services = services
         self.upload = upload
@@ -183,23 +208,37 @@ class FilePanel:
         inputs = [file, *self.inputs]
         outputs = [self.table, *self.columns, self.read_as, *self.doctor.outputs]
         self.hold([])
-        # The event after which a person has given a column another role, or labels their values.
-        self.role_event = self.table.role(self.choose, inputs, outputs, **EVERY)
-        gr.on([self.read_as.submit, self.read_as.blur], self.read_anew, inputs, [self.table], **EVERY)
+        self.role_event = self.table.role(
+            self.choose, inputs, outputs, **event_options(queue=False, trigger_mode="multiple")
+        )
+        gr.on(
+            [self.read_as.submit, self.read_as.blur],
+            self.read_anew,
+            inputs,
+            self.table,
+            **event_options(queue=False, trigger_mode="multiple"),
+        )
         self.doctor.wire(file, self.inputs)
         if state is None:
-            gr.on([upload.upload, upload.clear], self.describe, upload, self.outputs, **LATEST)
+            gr.on(
+                [upload.upload, upload.clear],
+                self.describe,
+                upload,
+                self.outputs,
+                **event_options(trigger_mode="always_last"),
+            )
             for picker in (self.encoding, self.sheet):
                 on_choice(picker, self.describe, [upload, self.encoding, self.sheet], self.outputs)
 
     def hold(self, components: Sequence[Any]) -> None:
-        """Switches ``components`` off from the first byte of an upload until the panel has read it."""
-        ids = {"UPLOAD": self.upload.elem_id, "HELD": [component.elem_id for component in components]}
-        names = "".join(f"const {name} = {json.dumps(value)};\n" for name, value in ids.items())
-        self.table.js_on_load = names + read_asset("file-panel.js")
+        """Disables ``components`` from the first byte of an upload until the panel has read it."""
+        upload = json.dumps(self.upload.elem_id)
+        ids = json.dumps([component.elem_id for component in components])
+        script = read_asset("file-panel.js")
+        self.table.js_on_load = f"const UPLOAD = {upload};\nconst HELD = {ids};\n{script}"
 
     def describe(self, files: str | Sequence[str] | None, encoding: str = DETECTED, sheet: str | None = None) -> Update:
-        """Shows the first file of an upload, and of several the first whose encoding is in doubt."""
+        """Shows the first file of an upload, or the first one whose encoding is in doubt."""
         try:
             tables = [open_upload(path, encoding, sheet) for path in _paths(files)]
         except UserFacingError as error:
@@ -209,8 +248,9 @@ class FilePanel:
                 self.table: _versioned(error_message(error)),
                 self.encoding: gr.update(value=encoding, visible=in_doubt),
             }
-        table = next((table for table in tables if not table.is_plain), next(iter(tables), None))
-        return self.of(table, encoding=encoding)
+        doubtful = [table for table in tables if not table.is_plain]
+        first, *_ = [*doubtful, *tables, None]
+        return self.of(first, encoding=encoding)
 
     def of(
         self,
@@ -221,19 +261,23 @@ class FilePanel:
         is_open: bool = True,
         remark: str = "",
     ) -> Update:
-        """The update for a table, with these columns or those of its own reading; empty without a table.
+        """Returns the update that shows a table, or that empties the panel without a table.
 
         Args:
+            columns: the columns that a person has chosen; by default the table's own reading decides.
             read_as: the scale of the scores or the values of the labels, as a person has typed them.
-            is_open: whether the first rows are shown, or folded.
+            is_open: whether the first rows are unfolded.
             remark: a sentence about the file.
         """
         if table is None:
-            # Gradio takes the value out of an update, so that one for all would empty the first alone.
-            hidden = {part: gr.update(value="", visible=False) for part in (self.encoding, self.read_as)}
-            sheet = gr.update(value=None, visible=False)
-            empty = dict.fromkeys(self.columns, "")
-            return {self.table: _versioned(""), **hidden, self.sheet: sheet, **empty, **self.doctor.offered(False)}
+            return {
+                self.table: _versioned(""),
+                self.encoding: gr.update(value="", visible=False),
+                self.read_as: gr.update(value="", visible=False),
+                self.sheet: gr.update(value=None, visible=False),
+                **dict.fromkeys(self.columns, ""),
+                **self.doctor.offered(False),
+            }
         columns = columns or columns_of(table.reading)
         sheets = list(table.sheets)
         return {
@@ -287,7 +331,7 @@ class FilePanel:
         return {self.table: self._panel(table, (first, second, target), encoding, read_as)}
 
     def take(self, request: gr.Request) -> Update:
-        """Shows the file that another page has sent, which the address names; changes nothing without one."""
+        """Shows the file in the address that another page has sent, if there is one."""
         token = request.query_params.get("file")
         if not token:
             return {self.table: gr.skip()}
@@ -298,7 +342,8 @@ class FilePanel:
         except UserFacingError as error:
             return {**self.of(None), self.table: _versioned(error_message(error))}
         first, second, target = file.columns
-        return {self.upload: file.path, **self.of(table, (first, second, target), file.encoding, file.read_as)}
+        update = self.of(table, (first, second, target), file.encoding, file.read_as)
+        return {self.upload: file.path, **update}
 
     def _of_columns(
         self,
@@ -309,7 +354,7 @@ class FilePanel:
         is_open: bool = True,
         remark: str = "",
     ) -> Update:
-        """The update of what depends on the columns."""
+        """Returns the update of the components that depend on the columns."""
         return {
             self.table: self._panel(table, columns, encoding, read_as, is_open, remark),
             **dict(zip(self.columns, columns, strict=True)),
@@ -317,7 +362,7 @@ class FilePanel:
         }
 
     def _is_upload(self, table: OpenedTable) -> bool:
-        """Whether a table is a visitor's; the example of a page is not."""
+        """Whether a visitor has uploaded the table. The example of a page is not an upload."""
         try:
             self.services.access.check_data(str(table.path))
         except InputError:
@@ -335,29 +380,32 @@ class FilePanel:
     ) -> Markup:
         problem = Markup()
         unclear_as_no = ""
-        lines = [*([remark + "."] if remark else []), *table.remarks]
+        lines = list(table.remarks)
+        if remark:
+            lines.insert(0, f"{remark}.")
         findings: list[Finding] = []
         reading = table.reading
         try:
             reading = read_by(table, columns)
             lines += reading.notes
-            asks = any(not doubt.is_possible_only for doubt in reading.doubts)
+            has_question = any(not doubt.is_possible_only for doubt in reading.doubts)
             is_small = table.row_estimate <= MOST_EXAMINED
-            if reading.sentences and not asks and is_small and self._is_upload(table):
+            if reading.sentences and not has_question and is_small and self._is_upload(table):
                 name = chosen_name(self.services, str(table.path), encoding, table.sheet, *columns, read_as)
                 data = load_data(name, self.services.settings.home)
                 unclear_as_no = data.unclear_as_no
-                # The heads say which columns are not used.
-                new = [note for note in data.notes if note not in lines and not note.startswith(NOT_READ)]
-                lines += [sentence_case(note.removesuffix(".")) + "." for note in new]
+                for note in data.notes:
+                    # The heads of the columns say which ones are not used.
+                    if note not in lines and not note.startswith(NOT_READ):
+                        lines.append(sentence_case(note.removesuffix(".")) + ".")
                 findings = examine(data)
         except UserFacingError as error:
             problem = error_message(error)
-        # Only training takes pairs without a judgement for matches.
-        doubts = [doubt for doubt in reading.doubts if self.page == "train" or not doubt.is_possible_only]
-        questions = [
-            (doubt.question, [(name, reading.examples(name)) for name in doubt.candidates]) for doubt in doubts
-        ]
+        questions = []
+        for doubt in reading.doubts:
+            # Only training accepts pairs without a judgement, as matches.
+            if self.page == "train" or not doubt.is_possible_only:
+                questions.append((doubt.question, [(name, reading.examples(name)) for name in doubt.candidates]))
         return _versioned(
             render(
                 "components/templates/file_panel.html",
@@ -380,15 +428,18 @@ class FilePanel:
     def _links(
         self, table: OpenedTable, reading: TableReading, columns: Chosen, encoding: str, read_as: str
     ) -> list[tuple[str, str]]:
-        """The addresses of the other pages with this file, and what they do with it."""
+        """Returns the addresses of the other pages with this file, and what they do with it."""
         others = [place for place in places(reading) if place.page != self.page]
         if not others or not self._is_upload(table):
             return []
         token = self.services.taken.put(TakenFile(str(table.path), encoding, table.sheet, columns, read_as))
-        queries = ({"file": token} | ({"tab": place.tab} if place.tab else {}) for place in others)
-        return [
-            (f"{place.page}?{urlencode(query)}", place.purpose) for place, query in zip(others, queries, strict=True)
-        ]
+        links = []
+        for place in others:
+            query = {"file": token}
+            if place.tab:
+                query["tab"] = place.tab
+            links.append((f"{place.page}?{urlencode(query)}", place.purpose))
+        return links
 
 
 def _has_target(columns: Chosen) -> bool:
@@ -396,12 +447,12 @@ def _has_target(columns: Chosen) -> bool:
 
 
 def _versioned(html: Markup | str) -> Markup:
-    """The panel with a number, by which the page knows that its file has been read."""
+    """Returns the panel with a new number, which tells the page that its file has been read."""
     return macro("versioned")(html, next(_versions))
 
 
 class _Head(NamedTuple):
-    """The head of a column: its name and role, the evidence for that, and the roles that it can have, with words."""
+    """The head of a column: its name, its role, the evidence for that role, and the roles to choose from."""
 
     name: str
     role: str
@@ -410,35 +461,45 @@ class _Head(NamedTuple):
 
 
 def _heads(reading: TableReading, columns: Chosen) -> list[_Head]:
-    """The heads of the first columns."""
-    by_name = {name: end for end, name in zip(CHOICES, columns, strict=True) if name}
-    own = (*TEXTS, SCORE, LABEL) if columns[0] else ()
+    """Returns the heads of the first columns."""
+    chosen_roles = {name: role for name, role in zip(columns, CHOICES, strict=True) if name}
     heads = []
     for column in reading.columns[:SHOWN_COLUMNS]:
-        role = by_name.get(column.name) or (UNUSED if column.role in own else column.role)
-        others = [] if role in (*CHOICES, UNUSED) else [(role, role)]
+        role = column.role
+        if columns[0] and role in (*TEXTS, SCORE, LABEL):
+            # A person has given these roles to other columns.
+            role = UNUSED
+        role = chosen_roles.get(column.name, role)
+        roles = [*CHOICES.items(), (UNUSED, "not used")]
+        if role not in dict(roles):
+            roles.insert(0, (role, role))
         evidence = column.evidence if column.is_by_cells else ""
-        heads.append(_Head(column.name, role, evidence, [*others, *CHOICES.items(), (UNUSED, "not used")]))
+        heads.append(_Head(column.name, role, evidence, roles))
     return heads
 
 
 def _shown_rows(table: OpenedTable) -> list[list[str]]:
     rows = table.preview(SHOWN_ROWS).rows
-    cells = [list(map(cell_text, rows[name])) for name in table.columns[:SHOWN_COLUMNS]]
-    return [[text[:LONGEST_CELL] for text in row] for row in zip(*cells, strict=True)]
+    columns = []
+    for name in table.columns[:SHOWN_COLUMNS]:
+        columns.append([cell_text(cell)[:LONGEST_CELL] for cell in rows[name]])
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def _words(table: OpenedTable) -> str:
-    """The first words beyond ASCII of a file whose encoding is in doubt."""
+    """Returns the first words beyond ASCII of a file whose encoding is in doubt."""
     if table.is_plain:
         return ""
-    cells = (as_text(cell) or "" for batch in table.batches(1_000) for row in batch.rows.values() for cell in row)
-    sample = next((text for text in islice(cells, 100_000) if not text.isascii()), "")
-    return " ".join(sample.split())[:MOST_WORDS]
+    cells = (cell for batch in table.batches(1_000) for column in batch.rows.values() for cell in column)
+    for cell in islice(cells, 100_000):
+        text = as_text(cell) or ""
+        if not text.isascii():
+            return " ".join(text.split())[:MOST_WORDS]
+    return ""
 
 
 def encoding_dropdown(elem_id: str) -> gr.Dropdown:
-    """The picker of encodings, hidden until there is a doubt."""
+    """Builds the picker of encodings, which is hidden until there is a doubt."""
     return gr.Dropdown(
         ENCODINGS,
         value=DETECTED,
@@ -451,10 +512,10 @@ def encoding_dropdown(elem_id: str) -> gr.Dropdown:
 
 
 class FileDoctor:
-    """The fold with the faults of a file and the file without them, which is examined when the fold is opened."""
+    """The fold with the faults of a file and a corrected file. The file is examined when the fold is opened."""
 
     def __init__(self, services: Services, prefix: str) -> None:
-        """Builds the hidden fold inside the open Blocks; the ids of its parts begin with ``prefix``."""
+        """Builds the hidden fold inside the open Blocks. The element ids begin with ``prefix``."""
         self.services = services
         title = "Which rows, and a file without them"
         with gr.Accordion(title, open=False, visible=False, elem_id=f"{prefix}-doctor") as self.fold:
@@ -463,11 +524,13 @@ class FileDoctor:
         self.outputs = [self.fold, self.findings, self.download]
 
     def wire(self, file: Any, choices: Sequence[Any]) -> None:
-        """Takes the file from an upload or a state, and how it is read from the inputs of the panel."""
-        self.fold.expand(self.diagnose, [file, *choices], [self.findings, self.download], **LATEST)
+        """Connects the fold with an upload or a state, and with the inputs of the panel, which say how to read it."""
+        self.fold.expand(
+            self.diagnose, [file, *choices], [self.findings, self.download], **event_options(trigger_mode="always_last")
+        )
 
     def offered(self, is_visible: bool = True) -> Update:
-        """The closed fold of another file."""
+        """Returns the update that closes and clears the fold for another file."""
         hidden = gr.update(visible=False)
         return {self.fold: gr.update(visible=is_visible, open=False), self.findings: "", self.download: hidden}
 
@@ -490,15 +553,23 @@ class FileDoctor:
         except UserFacingError as error:
             yield {self.findings: error_message(error)}
             return
-        texts = dict(zip(data.rows, map("  |  ".join, zip(*data.columns, strict=True)), strict=True))
-        examples = [(finding, [(row, texts[row]) for row in finding.rows[:EXAMPLES]]) for finding in findings]
+        texts = {}
+        for row, cells in zip(data.rows, zip(*data.columns, strict=True), strict=True):
+            texts[row] = "  |  ".join(cells)
+        examples = []
+        for finding in findings:
+            examples.append((finding, [(row, texts[row]) for row in finding.rows[:EXAMPLES]]))
         yield {self.findings: macro("file_findings")(data, examples), self.download: download}
 
 
 def open_upload(path: str, encoding: str = DETECTED, sheet: str | None = None) -> OpenedTable:
-    """Opens an upload: in ``encoding`` if it is not plainly UTF-8, at ``sheet`` if it is a workbook that has it.
+    """Opens an upload.
 
-    A .txt file has one sentence per line. InputError if the file cannot be read.
+    Args:
+        encoding: the encoding of the file, which is ignored if the file is plainly UTF-8.
+        sheet: the sheet of a workbook, which is ignored if the file does not have it.
+
+    A .txt file has one sentence per line. Raises InputError if the file cannot be read.
     """
     version = file_version(Path(path))
     try:
@@ -510,17 +581,19 @@ def open_upload(path: str, encoding: str = DETECTED, sheet: str | None = None) -
         if not encoding:
             raise
         is_doubtful = True
-    return _opened(path, encoding, None, version) if encoding and is_doubtful else table
+    if encoding and is_doubtful:
+        return _opened(path, encoding, None, version)
+    return table
 
 
 @lru_cache(MOST_OPENED)
 def _opened(path: str, encoding: str | None, sheet: str | None, version: tuple[int, int] | None) -> OpenedTable:
-    """Opens a table once for each ``version`` of the file, however many events need it."""
+    """Opens a table once for each ``version`` of the file, for all events that need it."""
     return open_table(path, encoding, sheet, lines=True)
 
 
 def _table(files: str | Sequence[str] | OpenedTable | None, encoding: str, sheet: str | None) -> OpenedTable | None:
-    """The table that the panel shows: a state, or the first file of an upload."""
+    """Returns the table that the panel shows: a state, or the first file of an upload."""
     if isinstance(files, OpenedTable):
         return files
     paths = _paths(files)
@@ -531,33 +604,46 @@ def _paths(files: str | Sequence[str] | None) -> list[str]:
     return [files] if isinstance(files, str) else list(files or ())
 
 
-def chosen_name(services: Services, path: str, encoding: str, sheet: str | None, *names: str | None) -> str:
-    """The name of an upload for the loaders of data, with its encoding and its sheet.
+def chosen_name(
+    services: Services,
+    path: str,
+    encoding: str,
+    sheet: str | None,
+    *names: str | None,
+) -> str:
+    """Returns the name of an upload for the loaders of data, with its encoding and its sheet.
 
-    ``names`` are its two sentences, its target, and the scale or the labels of that. InputError if the path is no
-    upload of this app, or they do not fit.
+    Args:
+        names: up to four: the columns of both sentences and of the target, and the scale or the labels of the target.
+
+    Raises:
+        InputError: the path is not an upload of this app, or the columns or the scale do not fit the table.
     """
     services.access.check_data(path)
     table = open_upload(path, encoding, sheet)
-    first, second, target, read_as = (name or None for name in (*names, *[None] * (4 - len(names))))
+    first, second, target, read_as, *_ = [name or None for name in names] + [None] * 4
     scale, labels = parse_reading(read_as)
-    own_sheet = None if table.is_default_sheet else table.sheet
-    own_encoding = encoding if encoding and not table.is_plain else None
-    name = DataName(path, own_encoding, scale=scale, labels=labels, sheet=own_sheet)
-    named = _requested(first, second, target)
-    if not set(filter(None, named)) <= {*table.columns, NO_JUDGEMENT}:
-        # This is another of several files, and its columns are found by themselves.
+    name = DataName(
+        path,
+        encoding if encoding and not table.is_plain else None,
+        scale=scale,
+        labels=labels,
+        sheet=None if table.is_default_sheet else table.sheet,
+    )
+    requested = _requested(first, second, target)
+    if not set(filter(None, requested)) <= {*table.columns, NO_JUDGEMENT}:
+        # This is another one of several files. Its own reading decides.
         return str(name)
     reading = table.reading
-    if first is None and (named or not reading.sentences):
-        has = f"{table.path.name} has {listed(table.columns)}"
-        raise InputError(f"choose the column of sentence 1, in the head of the table: {has}")
+    if first is None and (requested or not reading.sentences):
+        columns = listed(table.columns)
+        raise InputError(f"choose the column of sentence 1, in the head of the table: {table.path.name} has {columns}")
     is_as_read = (first, second) == (*reading.sentences, None)[:2] and target == reading.target
     if first is None or is_as_read:
         return str(name)
     if second and not target and not reading.doubts:
-        named = _requested(first, second, NO_JUDGEMENT)
-    columns = ",".join(column.replace(",", "\\,") for column in named)
-    # What cannot be is an error now, and not when a run begins.
+        requested = _requested(first, second, NO_JUDGEMENT)
+    columns = ",".join(column.replace(",", "\\,") for column in requested)
+    # Columns that do not fit are an error now, not when a run starts.
     reading.with_columns(requested_columns(columns, reading))
     return str(replace(name, columns=columns))

@@ -1,10 +1,10 @@
-"""Long work that a visitor starts in a tab: Start and Stop, progress where the result will be, errors in its place.
+"""Long work that a visitor starts in a tab, with Start and Stop. Progress and errors take the place of the result.
 
     pickers = ModelAndData(services, "cost", DATA, "stsb:test")
     tab = MeasureTab.build(services, "cost", "Measure", ("measure-cost", "stop-cost", "cost-status"), PRESS_MEASURE)
     figure, table = gr.Plot(visible=False), gr.HTML()
 
-    def measure(watch: Watch, model: str, data: str, …) -> Update:      in a thread of its own
+    def measure(watch: Watch, model: str, data: str, …) -> Update:      called in a thread
         watch.report(0.5)
         return {tab.status: …, figure: visible(…), table: …}
 
@@ -12,11 +12,11 @@
 
 Four facts about Gradio explain this module:
 
-- A handler that is a generator and yields nothing clears its outputs, so `handler` always yields something.
-- Gradio drops a press while an answer is on its way, unless the listener is one with "always_last".
-- Only ``failure`` listeners learn of a fault of the app; without one, the progress bar would stay for ever.
-- A component made in a thread, such as ``gr.Plot(figure)``, prepares its value twice, as a page and as an update.
-  `visible` prepares it once, and copies a file once.
+- A generator that yields nothing clears the outputs of its event, so `handler` always yields something.
+- Gradio drops a press while an answer is on its way, unless the trigger mode of the listener is "always_last".
+- Only ``failure`` listeners are told about a fault of the app. Without one, the progress bar would stay for ever.
+- A component made in a thread, such as ``gr.Plot(figure)``, prepares its value twice, for the page and for the update.
+  `visible` prepares it once, so that a file is copied once.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import gradio as gr
 
-from sbert_app.pages.components.events import EVERY, LATEST, PRIVATE, UNQUEUED, Questions, Update, note_action
+from sbert_app.pages.components.events import Questions, Update, event_options, listener, note_action, run_js
 from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, progress_bar
 from sbert_app.services.background.tasks import Owner, SupersededError, TaskResult
 from sbert_app.services.background.watch import Watch
@@ -42,27 +41,27 @@ STOPPING = "Stopping …"
 
 
 def visible(value: Any) -> Update:
-    """An update that shows a component with this value, or hides it if the value is None."""
+    """Returns an update that shows a component with this value, or hides it if the value is None."""
     return gr.update(value=value, visible=value is not None)
 
 
 def hidden() -> Update:
-    """An update that hides a component, whatever its value."""
+    """Returns an update that hides a component and leaves its value."""
     return gr.update(visible=False)
 
 
 @dataclass(frozen=True)
 class MeasureTab:
-    """The components of the work, and the events that start it. A browser session does one work of each name at a time.
+    """The components for long work, and the events that start it. A session does one work of each name at a time.
 
-    It stops when the user presses Stop or starts it again; leaving the page stops all work of the session.
+    The work stops when the user presses Stop or starts it again. All work of a session stops when the page is left.
 
     Attributes:
-        status: the gr.HTML with the progress, then the result or an error message.
-        start: the gr.Button that starts the work, disabled while it runs.
-        stop: the gr.Button that stops the work, visible while it runs.
+        status: the gr.HTML with the progress, and then the result or an error message.
+        start: the gr.Button that starts the work; it is disabled while the work runs.
+        stop: the gr.Button that stops the work; it is visible while the work runs.
         stopped: the message after a stop.
-        buttons: the gr.Row of both buttons, to which a tab can add: ``with tab.buttons: …``.
+        buttons: the gr.Row with both buttons, where a tab can add more: ``with tab.buttons: …``.
     """
 
     services: Services
@@ -84,7 +83,12 @@ class MeasureTab:
         variant: Literal["primary", "secondary"] = "primary",
         **options: Any,
     ) -> MeasureTab:
-        """Builds Start, called ``label``, and Stop in a row, and the status below; ``ids`` belong to these three."""
+        """Builds Start and Stop in a row, and the status below.
+
+        Args:
+            label: the label of Start.
+            ids: the element ids of Start, Stop and the status.
+        """
         with gr.Row(elem_classes="actions") as buttons:
             start = gr.Button(label, variant=variant, elem_id=ids[0])
             stop = gr.Button(IDLE, visible=False, elem_id=ids[1])
@@ -112,7 +116,7 @@ class MeasureTab:
             return gr.Button(STOPPING, interactive=False)
 
         if self.stop is not None:
-            self.stop.click(halt, None, self.stop, **UNQUEUED)
+            self.stop.click(halt, None, self.stop, **event_options(queue=False))
 
     def wire(
         self,
@@ -127,45 +131,56 @@ class MeasureTab:
         """Measures when Start is pressed.
 
         Args:
-            measure: ``measure(watch, *values)`` returns the update of the outputs; the values are those of ``inputs``.
-            empty: the update of the outputs without a result: after an error or a stop.
+            measure: ``measure(watch, *values)`` returns the update of the outputs for the values of ``inputs``.
+            empty: the update that clears the outputs after an error or a stop.
             outputs: further outputs, which an error or a stop leaves as they are.
             limit: the number of visitors who can measure at the same time; others wait.
-            example: returns the update of the outputs when the tab is first selected, measured beforehand.
+            example: returns the update of the outputs when the tab is selected for the first time.
             others: further buttons, which measure something else.
         """
         outputs = [*outputs, *empty]
-        # The results are dimmed from a change of an input on, until they are measured again.
+        # After a change of an input, the results are dimmed until they are measured again.
         ids = json.dumps([part.elem_id for part in (self.status, *outputs) if part.elem_id])
-        changes = [getattr(part, name, None) for part in inputs for name in ("input", "upload", "clear")]
-        dim, undim = (f"() => window.dim({ids}, {is_stale})" for is_stale in ("true", "false"))
-        if any(changes):
-            gr.on([change for change in changes if change], None, None, None, js=dim, **EVERY)
+        changes = []
+        for part in inputs:
+            changes += [getattr(part, name) for name in ("input", "upload", "clear") if hasattr(part, name)]
+        if changes:
+            run_js(changes, f"() => window.dim({ids}, true)")
         for button, work in ((self.start, measure), *others):
             done = self.on(button.click, self.handler(work, empty), inputs, outputs, concurrency_limit=limit)
-            button.click(None, None, None, js=f"() => window.dim(['{self.status.elem_id}'], false)", **EVERY)
-            done.then(None, None, None, js=undim, **EVERY)
+            # The progress is not dimmed, and neither is the new result.
+            run_js(button.click, f"() => window.dim(['{self.status.elem_id}'], false)")
+            run_js(done.then, f"() => window.dim({ids}, false)")
         if example is None:
             return
         was_opened = gr.State(False)
         starts = gr.State({})
-        self.start.click(note_action, starts, None, **EVERY)
+        self.start.click(note_action, starts, None, **event_options(queue=False, trigger_mode="multiple"))
 
-        def first(opened: bool, starts: Questions) -> Update:
-            try:
-                update = {} if opened else example()
-            except UserFacingError as error:
-                # The data of the example is not on this machine, and there is no network.
-                update = {self.status: error_message(error)}
-            # What a person measures meanwhile stays.
-            return {was_opened: True, **({} if starts else update)}
+        def show_example(opened: bool, starts: Questions) -> Update:
+            update = {}
+            if not opened:
+                try:
+                    update = example()
+                except UserFacingError as error:
+                    # The data of the example is not on this machine, and there is no network.
+                    update = {self.status: error_message(error)}
+            if starts:
+                # A person has started to measure something else since.
+                update = {}
+            return {was_opened: True, **update}
 
-        self.on(self.tab.select, first, [was_opened, starts], [was_opened, *outputs], concurrency_limit=limit)
+        self.on(self.tab.select, show_example, [was_opened, starts], [was_opened, *outputs], concurrency_limit=limit)
 
     def on(
-        self, events: Any, handler: Callable[..., Any], inputs: Sequence[Any], outputs: Iterable[Any], **options: Any
+        self,
+        events: Any,
+        handler: Callable[..., Any],
+        inputs: Sequence[Any],
+        outputs: Iterable[Any],
+        concurrency_limit: int = 2,
     ) -> Any:
-        """Listens to an event, such as ``button.click``, or to several, with a `handler` or one that calls `run`.
+        """Calls a `handler`, or a function that calls `run`, at an event such as ``button.click``, or at several.
 
         After a fault of the app, a message takes the place of the result.
         """
@@ -173,10 +188,10 @@ class MeasureTab:
         def failed() -> Update:
             return {self.status: error_message(INTERNAL_ERROR), **self._buttons(running=False)}
 
-        listen = partial(gr.on, events) if isinstance(events, list) else events
         parts = list(dict.fromkeys([*self.outputs, *outputs]))
-        event = listen(handler, inputs, parts, **{"concurrency_limit": 2, **LATEST, **options})
-        event.failure(failed, None, self.outputs, **PRIVATE)
+        options = event_options(trigger_mode="always_last")
+        event = listener(events)(handler, inputs, parts, concurrency_limit=concurrency_limit, **options)
+        event.failure(failed, None, self.outputs, **event_options())
         return event
 
     def handler(
@@ -186,11 +201,11 @@ class MeasureTab:
         on_stop: Update | None = None,
         unless: Callable[..., bool] | None = None,
     ) -> Callable[..., Iterator[Update]]:
-        """The handler of an event that measures; see `wire`.
+        """Returns the handler of an event that measures; see `wire`.
 
         Args:
             on_stop: the update after a stop; by default ``empty``.
-            unless: ``unless(*values)`` says whether there is nothing to measure; everything stays as it is then.
+            unless: ``unless(*values)`` says whether nothing has to be measured. The page is not changed then.
         """
 
         def handle(request: gr.Request, *values: Any) -> Iterator[Update]:
@@ -204,10 +219,10 @@ class MeasureTab:
     def run(
         self, request: gr.Request, work: Callable[[Watch], Update], empty: Update, on_stop: Update | None = None
     ) -> Iterator[Update]:
-        """Does ``work`` in a thread and yields the updates of the components, for handlers that do more than that.
+        """Does ``work`` in a thread and yields the updates of the components.
 
         The last update is the result of ``work``. After a user error it is ``empty`` with the message of the error.
-        After Stop it is ``on_stop``, by default ``empty``, with the message ``stopped`` unless it has its own.
+        After Stop it is ``on_stop``, by default ``empty``, with the message ``stopped`` unless it has its own message.
         """
         yield {self.status: gr.skip(), **self._buttons(running=True)}
         try:

@@ -1,4 +1,4 @@
-"""Renders short texts: headings, notes, error messages, progress. Also shows the user errors of a handler."""
+"""Renders short texts: headings, notes, error messages, progress. Also shows the errors of a handler."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -28,25 +28,29 @@ waiting = macro("waiting")
 
 
 def error_message(error: str | Exception) -> Markup:
-    """The message of an error, with a capital letter; a message of the file system comes without its path."""
-    text = summary_of(error) if isinstance(error, UserFacingError) else str(getattr(error, "strerror", "") or error)
+    """Renders the message of an error with a capital letter. An OSError is shown without its path."""
+    if isinstance(error, UserFacingError):
+        text = summary_of(error)
+    else:
+        text = str(getattr(error, "strerror", "") or error)
     details = error.details if isinstance(error, NotFoundError) else ()
     return macro("error")(sentence_case(text), details=details)
 
 
 def ask_first(missing: Sequence[str], remedy: str) -> Markup:
-    """A question in place of a download that a link would begin: the ``missing`` models and data, and what to do."""
+    """Renders the ``missing`` models and data of a link, and what to do. A link does not start a download."""
     return note(f"Not on this machine yet: {' and '.join(missing)}. {remedy}")
 
 
 def sentence_case(text: str) -> str:
-    """The text with a capital letter, unless it begins with a name such as empty.csv or hf:org/name."""
-    first = text.split(maxsplit=1)[0] if text.strip() else ""
-    return text[:1].upper() + text[1:] if first.rstrip(",;:'").replace("-", "").isalpha() else text
+    """Returns the text with a capital letter, unless it begins with a name such as empty.csv or hf:org/name."""
+    first, *_ = text.split(maxsplit=1) or [""]
+    is_word = first.rstrip(",;:'").replace("-", "").isalpha()
+    return text[:1].upper() + text[1:] if is_word else text
 
 
 def error_of(action: Callable[..., object], *values: Any) -> Markup:
-    """Calls ``action``. Returns the user error or file error that it raises as HTML, or an empty text."""
+    """Calls ``action``. Returns its error for the user or of a file as HTML, or an empty text."""
     try:
         action(*values)
     except (UserFacingError, OSError) as error:
@@ -56,7 +60,7 @@ def error_of(action: Callable[..., object], *values: Any) -> Markup:
 
 @contextmanager
 def gradio_errors() -> Iterator[None]:
-    """Turns user errors in the block into Gradio's, whose messages are shown; faults of the app are logged instead."""
+    """Turns errors for the user into errors of Gradio, which shows their messages. Faults of the app are logged."""
     try:
         yield
     except UserFacingError as error:
@@ -64,23 +68,23 @@ def gradio_errors() -> Iterator[None]:
     except gr.Error:
         raise
     except Exception as error:
-        # At the end of the process executors refuse work, which is no fault.
+        # When the process ends, executors refuse work; that is not a fault.
         if not is_ending.is_set():
             log.exception("a handler failed")
         raise gr.Error(INTERNAL_ERROR, print_exception=False) from error
 
 
 def progress_bar(step: TaskProgress) -> Markup:
-    """A bar with the current step, the share that is done, and the time left."""
+    """Renders a bar with the current step, the share that is done, and the time left."""
     left = "" if step.seconds_left is None else f" · {format_estimate(step.seconds_left)} left"
     return macro("progress")(f"{step.description} · {step.fraction:.0%}{left}", step.fraction)
 
 
 def estimate_plan(facts: Sequence[str], seconds: float | None, source: str, remarks: Sequence[str]) -> Markup:
-    """The work that Start would do, and its time.
+    """Renders the work that Start would do, and its time.
 
     Args:
-        seconds: the time, estimated from ``source``; None if no run of this kind has been made on this machine.
+        seconds: the time, estimated from ``source``; None before the first run of this kind on this machine.
         remarks: further facts, such as a conversion of the data.
     """
     if seconds is None:
@@ -89,14 +93,13 @@ def estimate_plan(facts: Sequence[str], seconds: float | None, source: str, rema
 
 
 def attribution(explanation: Attribution | WordAttribution) -> Markup:
-    """The legend of a word map, or a table of words with the contribution of each to the score."""
+    """Renders the legend of a word map, or a table of words with their contributions to the score."""
     if isinstance(explanation, WordAttribution):
         return macro("word_attribution")(explanation)
-    is_whole = condensed(explanation).matrix.shape == explanation.matrix.shape
-    summed = (
-        "" if is_whole else f" Longer texts are summed by sentence; the {MOST_WORDS} parts that count most are shown."
-    )
-    return note(
+    text = (
         "Each cell shows what a word pair adds to the cosine (blue) or takes from it (orange); all cells sum to the "
-        f"cosine, {format_number(explanation.cosine, 4)}.{summed}"
+        f"cosine, {format_number(explanation.cosine, 4)}."
     )
+    if condensed(explanation).matrix.shape != explanation.matrix.shape:
+        text += f" Longer texts are summed by sentence; the {MOST_WORDS} parts that count most are shown."
+    return note(text)

@@ -1,4 +1,4 @@
-"""The pickers that several pages share: model, pooling, cross-encoder, data. A choice is a (label, value) pair."""
+"""Pickers that several pages share: model, pooling, cross-encoder, data. A choice is a (label, value) pair."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 import gradio as gr
 
 from sbert_app.formats import format_time
-from sbert_app.pages.components.events import EVERY, UNQUEUED, on_open
+from sbert_app.pages.components.events import event_options, on_open
 from sbert_app.services.container import Services
 from sbert_app.services.runs.record import Run
 from training.catalogue import (
@@ -45,29 +45,30 @@ CROSS_ENCODER_CHOICES = [
     ("cross-encoder/stsb-roberta-base (Hub)", "cross-encoder/stsb-roberta-base"),
 ]
 
-# The choices of a picker, from the runs of this machine.
+# Returns the choices of a picker, given the runs of this machine.
 Choices = Callable[[Sequence[Run]], Sequence[tuple[str, str]]]
-# The pickers of the page that is being built.
+# The pickers of the page that is being built whose choices are read again when it is opened.
 _fresh: WeakKeyDictionary[gr.Dropdown, Choices] = WeakKeyDictionary()
 
 
 def fresh(picker: gr.Dropdown, choices: Choices) -> gr.Dropdown:
-    """Marks a picker whose choices are read anew when its page is opened; see `read_anew`."""
+    """Marks a picker whose choices are read again whenever the page is opened; see `read_anew`."""
     _fresh[picker] = choices
     return picker
 
 
 def read_anew(services: Services, app: gr.Blocks) -> None:
-    """Ends a page of ``app``: one event reads the runs, once, for all pickers of the page that are `fresh`."""
+    """Adds the event that reads the choices of all `fresh` pickers of a page. Called when the page has been built."""
     blocks = set(app.blocks.values())
-    pickers = {picker: _fresh.pop(picker) for picker in [*_fresh] if picker in blocks}
+    pickers = {picker: _fresh.pop(picker) for picker in list(_fresh) if picker in blocks}
 
     def read() -> dict[gr.Dropdown, Any]:
+        # Once for all pickers.
         runs = services.jobs.store.recent()
         return {picker: gr.update(choices=choices(runs)) for picker, choices in pickers.items()}
 
     if pickers:
-        on_open(read, [*pickers], **UNQUEUED)
+        on_open(read, list(pickers))
 
 
 def model_choices(
@@ -76,22 +77,38 @@ def model_choices(
     named: Sequence[tuple[str, str]] = NAMED_MODELS,
     cross_encoders: bool | None = False,
 ) -> list[tuple[str, str]]:
-    """The ``named`` models, with the size of those to download, then the runs of `run_choices`, newest first."""
-    sizes = {name: f" ({remark})" for name, remark in DOWNLOADS.items() if not services.models.is_here(name)}
-    return [*((label + sizes.get(name, ""), name) for label, name in named), *run_choices(runs, cross_encoders)]
+    """Returns the ``named`` models, with the sizes of downloads, and then the runs of `run_choices`, newest first."""
+    choices = []
+    for label, name in named:
+        if name in DOWNLOADS and not services.models.is_here(name):
+            label = f"{label} ({DOWNLOADS[name]})"
+        choices.append((label, name))
+    return choices + run_choices(runs, cross_encoders)
 
 
 def run_choices(runs: Iterable[Run], cross_encoders: bool | None = None) -> list[tuple[str, str]]:
-    """The runs with a model, by name and time. ``cross_encoders``: only those (True), none of them (False), or all."""
-    return [
-        (f"run: {run.name} ({format_time(run.record.created)})", str(ModelName.of_run(run.id)))
-        for run in runs
-        if run.has_model and cross_encoders in (None, run.is_cross_encoder)
-    ]
+    """Returns the runs with a model, labelled by name and time.
+
+    Args:
+        cross_encoders: whether only cross-encoders are returned (True), only other models (False), or all (None).
+    """
+    choices = []
+    for run in runs:
+        if run.has_model and cross_encoders in (None, run.is_cross_encoder):
+            label = f"run: {run.name} ({format_time(run.record.created)})"
+            choices.append((label, str(ModelName.of_run(run.id))))
+    return choices
 
 
 class Offer(NamedTuple):
-    """The data of a picker: splits of built-in sets by their form, further choices, and whether rows are counted."""
+    """The choices of a picker of data.
+
+    Attributes:
+        splits: the splits of built-in sets, by the form of the set.
+        first: choices before them.
+        last: choices after them.
+        has_rows: whether the number of rows is shown.
+    """
 
     splits: dict[str, tuple[str, ...]]
     first: tuple[tuple[str, str], ...] = ()
@@ -116,48 +133,64 @@ OFFERS = {
 
 
 def data_choices(picker: str) -> list[tuple[str, str]]:
-    """The choices of a picker of data, one of `OFFERS`: built-in sets by title and split."""
+    """Returns the choices of a picker of data, one of `OFFERS`."""
     offer = OFFERS[picker]
-    built_in = [
-        (_data_choice(source, split, offer.has_rows), name if list(source.splits) == [split] else f"{name}:{split}")
-        for name, source in DATA_SETS.items()
-        for split in offer.splits.get(source.form, ())
-        if split in source.splits
-    ]
-    return [*offer.first, *built_in, *offer.last]
+    choices = list(offer.first)
+    for name, source in DATA_SETS.items():
+        for split in offer.splits.get(source.form, ()):
+            if split in source.splits:
+                value = name if len(source.splits) == 1 else f"{name}:{split}"
+                choices.append((_data_label(source, split, offer.has_rows), value))
+    choices += offer.last
+    return choices
 
 
-def _data_choice(source: DataSet, split: str, has_rows: bool) -> str:
-    comma = "," if " " in source.title else ""
-    title = source.title if list(source.splits) == [split] else f"{source.title}{comma} {split}"
-    title += " (Hub)" if source.repo else ""
+def _data_label(source: DataSet, split: str, has_rows: bool) -> str:
+    label = source.title
+    if len(source.splits) > 1:
+        comma = "," if " " in label else ""
+        label += f"{comma} {split}"
+    if source.repo:
+        label += " (Hub)"
+    if not has_rows:
+        return label
     count = source.splits[split].rows or 0
     size = f"{count / 1e6:.1f} million" if count >= 1_000_000 else f"{count:,}"
-    return f"{title}: {size} {source.form}" if has_rows else title
+    return f"{label}: {size} {source.form}"
 
 
 def named_model(text: str | None) -> ModelName:
-    """The model that was typed into a `model_picker`, by default the default model. InputError for an invalid name."""
+    """Returns the model in the text of a `model_picker`, or the default one. Raises InputError if it is invalid."""
     return ModelName.parse((text or "").strip() or DEFAULT_MODEL)
 
 
-def open_dropdown(label: str, choices: Sequence[Any], info: str, min_width: int = 240, **options: Any) -> gr.Dropdown:
-    """A dropdown that accepts typed text too; the first choice is selected, unless ``value`` says otherwise."""
+def open_dropdown(
+    label: str,
+    choices: Sequence[Any],
+    info: str,
+    min_width: int = 240,
+    **options: Any,
+) -> gr.Dropdown:
+    """Builds a dropdown that also accepts typed text. Without a ``value``, the first choice is selected."""
     first = choices[0]
     options.setdefault("value", first if isinstance(first, str) else first[1])
     return gr.Dropdown(choices, label=label, info=info, allow_custom_value=True, min_width=min_width, **options)
 
 
 def endpoint_hint(services: Services) -> str:
-    """The hint of a picker on endpoints: their names, and where texts are sent; "" if none is allowed."""
+    """Returns a hint on endpoints and the servers that get the texts, or "" if no endpoint is allowed."""
     allowed = services.settings.allow_endpoints
     return f"; or endpoint:URL#model, then your texts are sent to {' or '.join(allowed)}" if allowed else ""
 
 
 def model_picker(
-    services: Services, value: str = DEFAULT_MODEL, label: str = "Model", optional: bool = False, **options: Any
+    services: Services,
+    value: str = DEFAULT_MODEL,
+    label: str = "Model",
+    optional: bool = False,
+    **options: Any,
 ) -> gr.Dropdown:
-    """A picker of a bi-encoder, or of none if ``optional``; its list is read anew when the page is opened."""
+    """Builds a picker of a bi-encoder. It offers "none" if ``optional``, and is `fresh`."""
     none = [("none", NO_MODEL)] if optional else []
     options.setdefault("info", HINT + endpoint_hint(services))
     options.setdefault("elem_classes", "model")
@@ -171,13 +204,13 @@ def pooling_picker(**options: Any) -> gr.Radio:
 
 
 def pooling_radio(own: str) -> gr.Radio:
-    """An update of `pooling_picker` for a model with this pooling, which is offered even if it is none of the three."""
-    others = [] if own in PAPER_POOLINGS else [(pooling_label(own), own)]
-    return gr.Radio([*POOLINGS, *others], value=own)
+    """Returns an update of `pooling_picker` that selects the pooling of a model, and offers it besides the others."""
+    choice = (pooling_label(own), own)
+    return gr.Radio(list(dict.fromkeys([*POOLINGS, choice])), value=own)
 
 
 def model_and_pooling(services: Services, prefix: str) -> tuple[gr.Dropdown, gr.Radio]:
-    """Both pickers, with ids that begin with ``prefix``; choosing a model selects the pooling it was trained with."""
+    """Builds both pickers. Choosing a model selects its own pooling. The element ids begin with ``prefix``."""
     model = model_picker(services, elem_id=f"{prefix}-model")
     pooling = pooling_picker(elem_id=f"{prefix}-pooling")
 
@@ -185,12 +218,12 @@ def model_and_pooling(services: Services, prefix: str) -> tuple[gr.Dropdown, gr.
         own = services.models.own_pooling(named_model(name))
         return gr.skip() if own is None else pooling_radio(own)
 
-    model.input(own_pooling, model, pooling, **EVERY)
+    model.input(own_pooling, model, pooling, **event_options(queue=False, trigger_mode="multiple"))
     return model, pooling
 
 
 def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER, **options: Any) -> gr.Dropdown:
-    """A picker of a cross-encoder, or of none; its list is read anew when the page is opened."""
+    """Builds a picker of a cross-encoder. It also offers "none", and is `fresh`."""
     hint = "Reads both sentences at once"
     picker = open_dropdown("Cross-encoder", CROSS_ENCODER_CHOICES, hint, value=value, elem_classes="cross", **options)
     return fresh(picker, lambda runs: [*CROSS_ENCODER_CHOICES, *run_choices(runs, True)])
@@ -201,14 +234,19 @@ def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER, **options: Any) -> 
 ALL = "all"
 AS_FOLDER = "as the model's folder says"
 NO_PROMPT = "none"
+# What precedes the name of a prompt, in place of its text.
+BY_NAME = "name: "
 DIMENSIONS = (ALL, "512", "256", "128", "64", "32")
 ROLES_LABEL = "first: query, second: document"
 
 
 def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) -> None:
-    """Builds controls below the picker of a model, in a fold; ``roles`` offers a prompt for each of two sentences.
+    """Builds controls for the settings of a model, in a fold below its picker.
 
     The controls edit the name in the picker (`training.names`), so that links, scripts and other pages understand it.
+
+    Args:
+        roles: whether to offer separate prompts for the first and the second sentence.
     """
     with gr.Accordion("Dimensions, prompt and precision", open=False, elem_classes="model-settings"), gr.Row():
         hint = "Keep only the first dimensions of each vector (for Matryoshka models)"
@@ -226,7 +264,7 @@ def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) 
         )
 
     def show(name: str | None) -> tuple[Any, Any, Any]:
-        """The settings in the name, and the prompts in the folder of the model."""
+        """Shows the settings in the name, and the prompts in the folder of the model."""
         try:
             parsed = ModelName.parse(name or DEFAULT_MODEL)
         except InputError:
@@ -235,13 +273,18 @@ def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) 
         prompts = gr.Dropdown(_prompt_choices(services, parsed, roles), value=_prompt_value(parsed))
         return str(parsed.dimension or ALL), prompts, parsed.dtype or AUTO
 
-    model.change(show, model, [dimension, prompt, precision], **EVERY)
+    model.change(show, model, [dimension, prompt, precision], **event_options(queue=False, trigger_mode="multiple"))
     for control in (dimension, prompt, precision):
-        control.input(_with_settings, [model, dimension, prompt, precision], model, **EVERY)
+        control.input(
+            _with_settings,
+            [model, dimension, prompt, precision],
+            model,
+            **event_options(queue=False, trigger_mode="multiple"),
+        )
 
 
 def _with_settings(name: str | None, dimension: str | None, prompt: str | None, precision: str | None) -> Any:
-    """The name of the model with these settings. Raises gr.Error if one of them is invalid."""
+    """Returns the name of the model with these settings. Raises gr.Error if one of them is invalid."""
     text = (dimension or ALL).strip()
     if text != ALL and not text.isdecimal():
         raise gr.Error(f"dimensions are {text!r}, but must be a whole number or {ALL!r}", print_exception=False)
@@ -249,22 +292,27 @@ def _with_settings(name: str | None, dimension: str | None, prompt: str | None, 
         parsed = ModelName.parse(name or DEFAULT_MODEL)
     except InputError as error:
         raise gr.Error(error.public, print_exception=False) from error
-    wording = prompt if prompt is not None else AS_FOLDER
-    by_name = wording.removeprefix("name: ") if wording.startswith("name: ") else None
-    return str(
-        ModelName(
-            parsed.name,
-            None if text == ALL else int(text),
-            None if wording == AS_FOLDER or by_name else "" if wording == NO_PROMPT else wording,
-            by_name,
-            None if precision in (None, AUTO) else precision,
-            parsed.pooling,
-        )
+    prompt_name = None
+    if prompt is None or prompt == AS_FOLDER:
+        prompt = None
+    elif prompt.startswith(BY_NAME):
+        prompt_name = prompt.removeprefix(BY_NAME)
+        prompt = None
+    elif prompt == NO_PROMPT:
+        prompt = ""
+    model = ModelName(
+        parsed.name,
+        dimension=None if text == ALL else int(text),
+        prompt=prompt,
+        prompt_name=prompt_name,
+        dtype=None if precision == AUTO else precision,
+        pooling=parsed.pooling,
     )
+    return str(model)
 
 
 def _prompt_choices(services: Services, model: ModelName, roles: bool) -> list[tuple[str, str]]:
-    """The prompts to choose from: none, those of the folder, and with ``roles`` one for each of two sentences."""
+    """Returns the prompts to choose from: none, those of the folder, and with ``roles`` one for each sentence."""
     choices = [(AS_FOLDER, AS_FOLDER), (NO_PROMPT, NO_PROMPT)]
     if not services.models.is_here(model.name):
         return choices
@@ -272,12 +320,15 @@ def _prompt_choices(services: Services, model: ModelName, roles: bool) -> list[t
         prompts = services.models.get(model.name, VectorModel).prompts
     except InputError:
         return choices
-    named = [(f"{name}: “{text.strip()}”", f"name: {name}") for name, text in prompts.items() if text]
-    by_role = [(ROLES_LABEL, f"name: {BY_ROLE}")] if roles and named else []
-    return choices + by_role + named
+    named = [(f"{name}: “{text.strip()}”", BY_NAME + name) for name, text in prompts.items() if text]
+    if roles and named:
+        choices.append((ROLES_LABEL, BY_NAME + BY_ROLE))
+    return choices + named
 
 
 def _prompt_value(model: ModelName) -> str:
     if model.prompt_name is not None:
-        return f"name: {model.prompt_name}"
-    return AS_FOLDER if model.prompt is None else model.prompt or NO_PROMPT
+        return BY_NAME + model.prompt_name
+    if model.prompt is None:
+        return AS_FOLDER
+    return model.prompt or NO_PROMPT

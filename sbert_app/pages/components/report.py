@@ -2,10 +2,10 @@
 
     report_button(services, *of_page("Evaluation", {"Scores": [table, scatter]}, [models, data]), "evaluation")
 
-    Report("My run", {"Objective": "cosent"}, {"Curves": [plot(figure)]}).html()       from anything else
+    Report("My run", {"Objective": "cosent"}, {"Curves": [plot(figure)]}).html()       without a page
 
-The file contains Plotly's script. Its content security policy lets a browser contact no host and run no script but the
-two of the report, whatever the sections contain. ``assets/report.js`` draws the figures.
+The file contains Plotly's script. Whatever the sections contain, its content security policy allows only the two
+scripts of the report and no requests to other hosts. ``assets/report.js`` draws the figures.
 """
 
 import base64
@@ -23,7 +23,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from sbert_app import __version__
-from sbert_app.pages.components.events import EVERY, PRIVATE
+from sbert_app.pages.components.events import event_options, run_js
 from sbert_app.pages.components.messages import gradio_errors
 from sbert_app.pages.components.templates import render
 from sbert_app.services.container import Services
@@ -34,7 +34,7 @@ from training.errors import InputError
 from training.names import slug
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
-# Notes, progress and messages have no figures and no tables: they make no report.
+# Notes, progress and messages have neither figures nor tables, so there is nothing to report.
 SHOW_WITH_PARTS = """(...values) => ({__type__: "update", visible:
   values.some((part) => part?.plot || /<(table|section|b)\\b/.test(part))})"""
 PLOT = '<script type="application/json" class="plot">'
@@ -46,8 +46,8 @@ class Report:
 
     Attributes:
         sections: the parts of each section, by its heading.
-        command: the command that computes the same.
-        facts: facts besides versions and machine.
+        command: the command that computes the same result.
+        facts: facts besides the versions and the machine.
         address: the address of the page.
     """
 
@@ -59,17 +59,24 @@ class Report:
     address: str = ""
 
     def html(self) -> Markup:
-        """The content of the file. InputError if all sections are empty."""
-        sections = {title: [part for part in parts if part] for title, parts in self.sections.items() if any(parts)}
+        """Returns the content of the file. Raises InputError if all sections are empty."""
+        sections = {}
+        has_plots = False
+        for title, parts in self.sections.items():
+            if any(parts):
+                sections[title] = [part for part in parts if part]
+                has_plots |= any(PLOT in part for part in parts)
         if not sections:
             raise InputError("there is no result to report yet; compute one first")
-        has_plots = any(PLOT in part for parts in sections.values() for part in parts)
-        scripts = [*([get_plotlyjs()] if has_plots else []), read_asset("report.js")]
+        scripts = [read_asset("report.js")]
+        if has_plots:
+            scripts.insert(0, get_plotlyjs())
+        versions = [f"SBERT Lab {__version__}", f"Python {platform.python_version()}"]
+        versions += [f"{name} {version(name)}" for name in LIBRARIES]
         made_with = {
             "Report made": f"{time.localtime().tm_mday} {time.strftime('%B %Y, %H:%M %Z')}",
             "Machine": f"{describe_processor()}; {platform.system()} {platform.machine()}",
-            "Versions": f"SBERT Lab {__version__}, Python {platform.python_version()}, "
-            + ", ".join(f"{name} {version(name)}" for name in LIBRARIES),
+            "Versions": ", ".join(versions),
         }
         return render(
             "components/templates/report.html",
@@ -77,13 +84,18 @@ class Report:
             sections=sections,
             facts={**self.settings, **self.facts, **made_with},
             scripts=list(map(Markup, scripts)),
-            hashes=[base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts],
+            hashes=list(map(_hash, scripts)),
             styles=[Markup(file.read_text(encoding="utf-8")) for file in sorted(ASSETS.glob("*.css"))],  # noqa: S704
         )
 
 
+def _hash(script: str) -> str:
+    """Returns the hash by which a content security policy allows a script."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
 def plot(figure: Any) -> Markup:
-    """A Plotly figure, or its JSON, as a part of a section."""
+    """Renders a Plotly figure, or its JSON, as a part of a section."""
     text = figure if isinstance(figure, str) else figure.to_json()
     return Markup("{}{}</script>").format(Markup(PLOT), Markup(text.replace("<", r"\u003c")))  # noqa: S704 - no tag
 
@@ -91,47 +103,57 @@ def plot(figure: Any) -> Markup:
 def of_page(
     title: str, sections: Mapping[str, Sequence[Any]], settings: Sequence[Any] = ()
 ) -> tuple[Callable[..., Report], list[Any]]:
-    """The function that makes a report of a page, and its inputs, for `report_button`.
+    """Returns the function that makes a report of a page, and its inputs, for `report_button`.
 
     Args:
-        sections: the components of each section, by its heading: HTML and plots with element ids, of which those that
-            are hidden are left out, or `Markup`.
+        sections: the parts of each section, by its heading: `Markup`, or HTML and plots with element ids. Hidden
+            components are left out.
         settings: the controls whose values are listed.
     """
-    parts = [part for components in sections.values() for part in components if not isinstance(part, Markup)]
+    components: list[Any] = []
+    for parts in sections.values():
+        components += [part for part in parts if not isinstance(part, Markup)]
 
     def make(*values: Any) -> Report:
-        html = dict(zip(parts, map(_part, values), strict=False))
-        choices = zip(settings, values[len(parts) :], strict=True)
-        return Report(
-            title,
-            {control.label: words for control, value in choices if (words := _words(control, value))},
-            {heading: [html.get(part, part) for part in components] for heading, components in sections.items()},
-        )
+        html = dict(zip(components, map(_part, values), strict=False))
+        choices = {}
+        for control, value in zip(settings, values[len(components) :], strict=True):
+            text = _choice_text(control, value)
+            if text:
+                choices[control.label] = text
+        filled = {}
+        for heading, parts in sections.items():
+            filled[heading] = [html.get(part, part) for part in parts]
+        return Report(title, choices, filled)
 
-    return make, [*parts, *settings]
+    return make, [*components, *settings]
 
 
 def _part(value: Any) -> Markup:
-    """The value of a component as HTML. It was escaped where it was made, and returns to the browser that sent it."""
+    """Returns the value of a component as HTML. It has been escaped, and goes back to the browser that sent it."""
     return plot(value.plot) if hasattr(value, "plot") else Markup(value or "")  # noqa: S704
 
 
-def _words(control: Any, value: Any) -> str:
-    """The value of a control as the page shows it."""
+def _choice_text(control: Any, value: Any) -> str:
+    """Returns the value of a control as the page shows it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     labels = {str(choice): label for label, choice in getattr(control, "choices", None) or ()}
     values = value if isinstance(value, list) else [value]
-    return ", ".join(labels.get(str(item), str(item)) for item in values if item not in (None, ""))
+    texts = [str(item) for item in values if item not in (None, "")]
+    return ", ".join(labels.get(text, text) for text in texts)
 
 
 def report_button(
-    services: Services, make: Callable[..., Report], inputs: Sequence[Any], name: str, **options: Any
+    services: Services,
+    make: Callable[..., Report],
+    inputs: Sequence[Any],
+    name: str,
+    **options: Any,
 ) -> gr.Button:
-    """A button that downloads ``make(*values of inputs)`` as a file; ``name`` is a part of its element id.
+    """Builds a button that downloads ``make(*values of inputs)`` as a file.
 
-    It is visible while a plot or a table among ``inputs`` is.
+    The button is visible while one of ``inputs`` shows a plot or a table. ``name`` is a part of its element id.
     """
     parts = [component for component in inputs if isinstance(component, gr.HTML | gr.Plot)]
     options.setdefault("visible", any("<table" in str(part.value) for part in parts))
@@ -140,16 +162,17 @@ def report_button(
 
     def write(request: gr.Request, *values: Any) -> str:
         with gradio_errors():
-            # What follows the mark may open a file or a corpus, and a report is handed on.
-            report = replace(make(*values), address=request.headers.get("referer", "").partition("?")[0])
+            # Without the query, which may open a file or a corpus: a report is passed on to other people.
+            address = request.headers.get("referer", "").partition("?")[0]
+            report = replace(make(*values), address=address)
             path = services.temp.new_folder("exports") / f"{slug(report.title) or 'report'}.html"
             write_text(path, report.html())
         return str(path)
 
     ids = json.dumps([component.elem_id if component in parts else None for component in inputs])
     present = f"(...values) => window.presentValues({ids}, values)"
-    written = button.click(write, inputs, file, js=present, **PRIVATE)
+    written = button.click(write, inputs, file, js=present, **event_options())
     written.success(None, file, None, js="(file) => window.saveFile(file)")
     if parts:
-        gr.on([part.change for part in parts], None, parts, button, js=SHOW_WITH_PARTS, **EVERY)
+        run_js([part.change for part in parts], SHOW_WITH_PARTS, parts, button)
     return button

@@ -22,9 +22,10 @@ ORANGE = "213,94,0"
 
 
 def tint(value: float, largest: float) -> str:
-    """The background of a word that adds ``value`` to a score, scaled to the ``largest`` contribution."""
+    """Returns the background of a word that adds ``value`` to a score, relative to the ``largest`` contribution."""
+    colour = BLUE if value >= 0 else ORANGE
     opacity = 0.08 + 0.55 * min(1.0, abs(value) / max(largest, 1e-6))
-    return f"rgba({BLUE if value >= 0 else ORANGE},{opacity:.2f})"
+    return f"rgba({colour},{opacity:.2f})"
 
 
 FILTERS: dict[str, Callable[..., str]] = {
@@ -57,18 +58,20 @@ def _environment() -> Environment:
 
 
 def render(template: str, **values: Any) -> Markup:
-    """The template, such as ``"compare/templates/result.html"``, filled with ``values``.
+    """Renders a template, such as ``"compare/templates/result.html"``, with ``values``.
 
-    Strings are escaped; `Markup`, such as the result of this function, is inserted as it is. jinja2.UndefinedError if
-    a value is missing.
+    Strings are escaped; `Markup`, such as the result of this function, is inserted unchanged. Raises
+    jinja2.UndefinedError if a value is missing.
     """
     return Markup(_environment().get_template(template).render(values))  # noqa: S704 - autoescaped by Jinja2
 
 
 def macro(name: str) -> Callable[..., Markup]:
-    """A macro as a function, which escapes its arguments and returns `Markup`.
+    """Returns a macro as a function, which escapes its arguments and returns `Markup`.
 
-    ``"note"`` is a macro of ``components``, ``"bulk/outcome"`` one of ``bulk/templates/macros.html``.
+    ``"bulk/outcome"`` is the macro ``outcome`` in ``bulk/templates/macros.html``. Names without a page, such as
+    ``"note"``, are macros of ``components``.
     """
-    page, _, own = name.rpartition("/")
-    return getattr(_environment().get_template(f"{page or 'components'}/templates/macros.html").module, own)
+    page, _, macro_name = name.rpartition("/")
+    template = _environment().get_template(f"{page or 'components'}/templates/macros.html")
+    return getattr(template.module, macro_name)

@@ -1,25 +1,26 @@
-"""The look: system fonts (no request to another host), one accent colour, light and dark."""
+"""The look of the pages: system fonts, which need no other host, one accent colour, light and dark."""
 
 import gradio as gr
 
 from training.catalogue import read_asset
 
-# From light to dark; the accent is Okabe and Ito's blue.
-LIGHT, ACCENT = ("#eef6fb", "#d9ebf7", "#b3d7ee", "#80bde2", "#4aa0d4", "#1b85c4"), "#0072b2"
+# From light to dark; the accent is the blue of Okabe and Ito.
+LIGHT = ("#eef6fb", "#d9ebf7", "#b3d7ee", "#80bde2", "#4aa0d4", "#1b85c4")
+ACCENT = "#0072b2"
 DARK = ("#005d92", "#004a74", "#003757", "#00263c")
 BLUE = gr.themes.Color(*LIGHT, ACCENT, *DARK, name="sbert")
 SCRIPTS = ("app.js", "downloads.js", "pages.js")
 
 
 def head() -> str:
-    """The head of every page, drawn by Gradio or not: the scripts, and the style of the navigation."""
+    """Returns the head of the pages: the scripts, and the style of the navigation."""
     scripts = "".join(f"<script>{read_asset(name)}</script>" for name in SCRIPTS)
     return scripts + read_asset("navigation.html")
 
 
 def build() -> gr.themes.Base:
     fonts = [gr.themes.Font(name) for name in ("system-ui", "-apple-system", "Segoe UI", "sans-serif")]
-    # No text is smaller than 13 pixels, so that hints can be read from a projector.
+    # At least 13 pixels, so that hints can be read from a projector.
     text = gr.themes.Size("13px", "13px", "13.6px", "14px", "16px", "22px", "26px", name="text")
     mono = [gr.themes.Font(name) for name in ("ui-monospace", "SFMono-Regular", "Menlo", "monospace")]
     return gr.themes.Base(

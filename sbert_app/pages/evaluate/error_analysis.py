@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from sbert_app.figures.compare import word_map
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import LATEST, Update
+from sbert_app.pages.components.events import Update, event_options
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.report import Report, of_page, report_button
 from sbert_app.pages.components.templates import macro, render
@@ -70,7 +70,12 @@ class _ErrorAnalysisTab:
         self.tab.wire(self.analyze, self.pickers.inputs, empty, example=self.example)
         explained = [self.pair, self.map, self.over, self.under]
         for radio, other in ((self.over, self.under), (self.under, self.over)):
-            opened = radio.input(partial(self.explain, other), [self.analysis, radio], explained, **LATEST)
+            opened = radio.input(
+                partial(self.explain, other),
+                [self.analysis, radio],
+                explained,
+                **event_options(trigger_mode="always_last"),
+            )
             opened.then(None, None, None, js=SHOW_PAIR)
 
     def analyze(self, watch: Watch, *values: str) -> Update:

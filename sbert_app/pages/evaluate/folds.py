@@ -7,7 +7,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import PRIVATE, Output, on_open
+from sbert_app.pages.components.events import Output, event_options, on_open
 from sbert_app.pages.components.experiments import ExperimentPanel, progress_of
 from sbert_app.pages.components.file_panel import FilePanel, chosen_name
 from sbert_app.pages.components.pickers import HINT, model_picker
@@ -70,9 +70,9 @@ def build(services: Services) -> None:
 
     show_on = panel.wire(show, [table])
     show_on(on_open().then)
-    split.change(lambda split: gr.Slider(visible=split == K_FOLDS), split, k, **PRIVATE)
+    split.change(lambda split: gr.Slider(visible=split == K_FOLDS), split, k, **event_options())
     inputs = [file, split, k, base, steps, *how.inputs]
-    show_on(button.click(start, inputs, [error, panel.selected], **PRIVATE).success)
+    show_on(button.click(start, inputs, [error, panel.selected], **event_options()).success)
 
 
 def score_table(experiment: Experiment) -> Markup:

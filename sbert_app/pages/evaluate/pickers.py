@@ -5,7 +5,7 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.events import EVERY
+from sbert_app.pages.components.events import event_options
 from sbert_app.pages.components.file_panel import FilePanel, chosen_name
 from sbert_app.pages.components.pickers import HINT, data_choices, endpoint_hint, fresh, model_choices, open_dropdown
 from sbert_app.services.container import Services
@@ -34,7 +34,9 @@ def model_dropdown(services: Services, value: str | Sequence[str], hint: str = "
 def file_and_data(named: gr.Dropdown, **options: Any) -> gr.File:
     """The upload of one file; while there is one, the picker of the data set that it replaces is hidden."""
     file = gr.File(label="Your own file", height=120, **options)
-    file.change(lambda path: gr.update(visible=path is None), file, named, **EVERY)
+    file.change(
+        lambda path: gr.update(visible=path is None), file, named, **event_options(queue=False, trigger_mode="multiple")
+    )
     return file
 
 

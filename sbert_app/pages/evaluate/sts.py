@@ -14,7 +14,7 @@ from markupsafe import Markup
 from sbert_app.figures.evaluation import SPEED_NOISE, Point, quality_and_speed
 from sbert_app.formats import format_count
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import LATEST, PRIVATE, Update, on_open
+from sbert_app.pages.components.events import Update, event_options, on_open
 from sbert_app.pages.components.file_panel import FilePanel, chosen_name
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden
 from sbert_app.pages.components.pickers import open_dropdown
@@ -182,19 +182,19 @@ class _SimilarityTab:
             display = _Display(*values)
             return FORMATS[display.text_format](tabulate(grid or self.shipped, display.metric, display.papers))
 
-        on_open(lambda: _scatter(self.shipped, tabulate(self.shipped, Metric())), self.scatter, **PRIVATE)
+        on_open(lambda: _scatter(self.shipped, tabulate(self.shipped, Metric())), self.scatter, queue=True)
         inputs = [self.models, self.data, self.files, *display, *self.how.inputs]
         self.tab.on(self.tab.start.click, self.measure, inputs, [self.grid, self.back, *outputs])
         shipped: Update = {self.grid: None, self.tab.status: "", self.back: hidden()}
         self.back.click(
-            lambda *values: shipped | self.show_results(None, *values), display, [*shipped, *outputs], **PRIVATE
+            lambda *values: shipped | self.show_results(None, *values), display, [*shipped, *outputs], **event_options()
         )
         pair = [self.grid, self.first, self.second, *display]
         for control in (self.similarity, self.pearson, self.paper):
-            control.change(self.show, pair, outputs, **LATEST)
-        self.format.input(export, [self.grid, *display], self.text, **LATEST)
+            control.change(self.show, pair, outputs, **event_options(trigger_mode="always_last"))
+        self.format.input(export, [self.grid, *display], self.text, **event_options(trigger_mode="always_last"))
         for picker in (self.first, self.second):
-            picker.input(describe_difference, pair, self.differences, **LATEST)
+            picker.input(describe_difference, pair, self.differences, **event_options(trigger_mode="always_last"))
 
     def measure(
         self, request: gr.Request, models: list[str], data: list[str], files: list[str] | None, *values: Any

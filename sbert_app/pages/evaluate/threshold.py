@@ -13,7 +13,7 @@ from markupsafe import Markup
 from sbert_app.figures import evaluation as figures
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.decisions import MEANING, Use, criterion_labels, decisions_table, use_link
-from sbert_app.pages.components.events import UNQUEUED, Update, on_open
+from sbert_app.pages.components.events import Update, event_options, on_open
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import data_choices
 from sbert_app.pages.components.report import of_page, report_button
@@ -90,11 +90,13 @@ def build(services: Services) -> None:
     controls = [precision, match_from]
     for control in controls:
         # While a number is typed, the title is that of the last one, whichever answer comes first.
-        control.change(lambda *values: gr.Accordion(label=_settings(*values)), controls, settings, **UNQUEUED)
+        control.change(
+            lambda *values: gr.Accordion(label=_settings(*values)), controls, settings, **event_options(queue=False)
+        )
     ids = ("find-threshold", "stop-threshold", "threshold-status")
     tab = MeasureTab.build(services, "threshold", "Find the threshold", ids)
     pickers.panel.hold([tab.start])
-    on_open(pickers.panel.take, [pickers.panel.upload, *pickers.panel.outputs], **UNQUEUED)
+    on_open(pickers.panel.take, [pickers.panel.upload, *pickers.panel.outputs])
     with gr.Row():
         curve = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="threshold-curve")
         by_threshold = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="threshold-lines")

@@ -8,7 +8,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import UNQUEUED, Update
+from sbert_app.pages.components.events import Update, event_options
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.explore.open_corpus import OpenCorpus, Shared, current_clusters, opened, shorten
@@ -76,8 +76,14 @@ class _ClustersTab:
         results = [self.table, self.download, self.shown_for]
         outputs = [*results, self.clustering, self.is_waiting]
         bounds = [self.smallest, self.cut, self.cosine, self.number]
-        gr.on([self.method.change, self.cut.change], _show_bounds, [self.method, self.cut], bounds, **UNQUEUED)
-        cleared = self.open_corpus.change(self.opened, None, [self.task.status, *results], **UNQUEUED)
+        gr.on(
+            [self.method.change, self.cut.change],
+            _show_bounds,
+            [self.method, self.cut],
+            bounds,
+            **event_options(queue=False),
+        )
+        cleared = self.open_corpus.change(self.opened, None, [self.task.status, *results], **event_options(queue=False))
         edits = [self.task.start.click, self.method.input, self.cut.input]
         edits += [self.smallest.release, self.cosine.release, self.number.release]
         find = self.task.handler(self.find, self._no_clusters())

@@ -13,7 +13,7 @@ import gradio as gr
 
 from sbert_app.figures.map import FEW_POINTS, Colouring
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import EVERY, PRIVATE, Update
+from sbert_app.pages.components.events import Update, event_options
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import NO_MODEL, POOLINGS, model_choices, open_dropdown
 from sbert_app.pages.components.report import of_page, report_button
@@ -88,7 +88,7 @@ def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -
     inputs, empty = [shared.open_corpus, shared.clustering, *settings], {file: None}
     exported = tab.on(start.click, tab.handler(export, empty), inputs, empty, concurrency_limit=1)
     exported.then(None, file, None, js="(file) => { if (file) window.saveFile(file); }")
-    shared.open_corpus.change(lambda: {file: None, tab.status: ""}, None, [file, tab.status], **PRIVATE)
+    shared.open_corpus.change(lambda: {file: None, tab.status: ""}, None, [file, tab.status], **event_options())
 
 
 class _MapTab:
@@ -171,10 +171,10 @@ class _MapTab:
         emptied = [self.of_corpus, self.plot, self.task.status, self.nearest]
         offered = [self.colour, self.query, self.pairs, self.second, self.panel.words, *emptied, *self.panel.outputs]
         state = [self.open_corpus, self.of_corpus, self.panel.picked, self.colour]
-        draw_at(self.open_corpus.change(self.opened, state, offered, **PRIVATE).then)
+        draw_at(self.open_corpus.change(self.opened, state, offered, **event_options()).then)
         self.panel.wire(self.events)
         draw_at(self.clustering.change)
-        self.colour.input(_query_field, self.colour, self.query, **EVERY)
+        self.colour.input(_query_field, self.colour, self.query, **event_options(queue=False, trigger_mode="multiple"))
         selected = (self.colour, self.dimensions, self.pairs, self.second, self.pooling, self.names)
         edits = [
             *(control.input for control in selected),
@@ -183,8 +183,8 @@ class _MapTab:
         ]
         draw_at(edits)
         clicked = [self.open_corpus, self.second, self.pooling]
-        self.events.click(self.show_clicked, clicked, [self.nearest, self.lists], **PRIVATE)
-        self.panel.table.select(self.show_row, clicked, [self.nearest, self.lists], **PRIVATE)
+        self.events.click(self.show_clicked, clicked, [self.nearest, self.lists], **event_options())
+        self.panel.table.select(self.show_row, clicked, [self.nearest, self.lists], **event_options())
 
     def opened(self, open_corpus: OpenCorpus | None, before: str, picked: SelectedRows, colour: str) -> Update:
         """Offers the columns and pairs of a corpus that was just opened, and the models.

@@ -19,7 +19,7 @@ import gradio as gr
 from sbert_app.formats import format_count
 from sbert_app.pages.components import messages, pickers
 from sbert_app.pages.components.address import inputs_of, remember
-from sbert_app.pages.components.events import EVERY, PRIVATE, UNQUEUED, Update
+from sbert_app.pages.components.events import Update, event_options
 from sbert_app.pages.components.file_panel import FilePanel, chosen_name, open_upload
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.pickers import data_choices, model_and_pooling, named_model, open_dropdown
@@ -139,23 +139,35 @@ class _ExplorePage:
         restored = remember([*named, *inside], tabs, passing={self.source: (TEXT, FILE), **passing})
         source = [self.source, self.text, self.upload, *self.panel.inputs, self.vectors, self.array]
         inputs = [*source, self.data, self.own_corpus, self.model, self.pooling, self.corpus_ids]
-        self.source.change(self.show_source, self.source, [self.text, self.data, self.yours, self.of_file], **EVERY)
+        self.source.change(
+            self.show_source,
+            self.source,
+            [self.text, self.data, self.yours, self.of_file],
+            **event_options(queue=False, trigger_mode="multiple"),
+        )
         taken = [self.source, self.of_file, self.upload, *self.panel.outputs]
-        restored = restored.then(self.take, None, taken, **UNQUEUED)
+        restored = restored.then(self.take, None, taken, **event_options(queue=False))
         uploaded = [self.upload.upload, self.upload.clear]
-        gr.on(uploaded, self.offer_vectors, self.upload, self.vectors, **PRIVATE)
+        gr.on(uploaded, self.offer_vectors, self.upload, self.vectors, **event_options())
         opened = [self.open_corpus, self.corpus_ids, self.source, self.own_corpus, self.fold]
         own, listed = [self.own_corpus, self.corpus_ids], [self.source, self.corpus_ids]
-        deleted = self.forget.click(self.delete, own, listed, **UNQUEUED)
+        deleted = self.forget.click(self.delete, own, listed, **event_options(queue=False))
         # The tabs show the corpus before until another one is open. Listeners run in their order: this one stands
         # before those that end the dimming.
-        gr.on([self.tab.start.click, self.own_corpus.input], None, None, None, js=DIM.format("true"), **EVERY)
+        gr.on(
+            [self.tab.start.click, self.own_corpus.input],
+            None,
+            None,
+            None,
+            js=DIM.format("true"),
+            **event_options(queue=False, trigger_mode="multiple"),
+        )
         requests = (self.tab.start.click, self.own_corpus.input, deleted.then)
         works = [(restored.then, self.open_at_first), *((request, self.open_and_fold) for request in requests)]
         for event, work in works:
             ended = self.tab.on(event, self.tab.handler(work, {}), inputs, opened, concurrency_limit=4)
-            ended.then(self.listed, [self.corpus_ids, self.own_corpus], self.own_corpus, **UNQUEUED)
-            ended.then(None, None, None, js=DIM.format("false"), **EVERY)
+            ended.then(self.listed, [self.corpus_ids, self.own_corpus], self.own_corpus, **event_options(queue=False))
+            ended.then(None, None, None, js=DIM.format("false"), **event_options(queue=False, trigger_mode="multiple"))
 
     def offer_vectors(self, path: str | None) -> gr.Dropdown:
         """Offers the columns of a file that hold vectors."""

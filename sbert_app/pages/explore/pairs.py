@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 from sbert_app.formats import format_count, format_duration
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Update
+from sbert_app.pages.components.events import Update, event_options
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import open_dropdown
 from sbert_app.pages.components.templates import macro, render
@@ -85,7 +85,7 @@ class _PairsTab:
         downloads = (self.download_kept, self.download_all, self.download_shared)
         no_duplicates = {**dict.fromkeys(downloads, hidden()), self.compared: None}
         cleared = {**no_pairs, **no_duplicates, self.pairs.status: PRESS_PAIRS, self.duplicates.status: ""}
-        self.open_corpus.change(lambda: cleared, None, list(cleared), **PRIVATE)
+        self.open_corpus.change(lambda: cleared, None, list(cleared), **event_options())
         edits = [self.pairs.start.click, self.k.release, self.threshold.release, self.hide.input]
         self.pairs.on(edits, self.pairs.handler(self.find_pairs, no_pairs), inputs, no_pairs)
         options = [self.open_corpus, self.against, self.duplicate_threshold]
@@ -96,7 +96,7 @@ class _PairsTab:
             unless=lambda compared, open_corpus, against, _: compared != (open_corpus, against),
         )
         self.duplicates.on(self.duplicate_threshold.release, again, [self.compared, *options], no_duplicates)
-        self.against.focus(self.others, [self.corpus_ids, self.open_corpus], self.against, **UNQUEUED)
+        self.against.focus(self.others, [self.corpus_ids, self.open_corpus], self.against, **event_options(queue=False))
 
     def others(self, corpus_ids: list[str], open_corpus: OpenCorpus | None) -> gr.Dropdown:
         """The corpora in which duplicates can be found."""
@@ -229,7 +229,7 @@ def build_unusual(services: Services, shared: Shared) -> None:
 
     tab.wire(find, [shared.open_corpus], {tables: ""})
     cleared = {tables: "", tab.status: PRESS_UNUSUAL}
-    shared.open_corpus.change(lambda: cleared, None, list(cleared), **PRIVATE)
+    shared.open_corpus.change(lambda: cleared, None, list(cleared), **event_options())
 
 
 def unusual_tables(unusual: Unusual, corpus: Corpus) -> Markup:

@@ -7,7 +7,7 @@ from typing import Any
 import gradio as gr
 from markupsafe import Markup
 
-from sbert_app.pages.components.events import PRIVATE, Update
+from sbert_app.pages.components.events import Update, event_options
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.messages import lead, waiting
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, cross_encoder_picker
@@ -66,7 +66,7 @@ def build(services: Services, shared: Shared) -> None:
         return {query: first, status: lead(NO_QUERY), results: ""}
 
     inputs = [open_corpus, query, k, cross_encoder]
-    changed = open_corpus.change(opened, [open_corpus, query], [query, status, results], **PRIVATE)
+    changed = open_corpus.change(opened, [open_corpus, query], [query, status, results], **event_options())
 
     def answer_on(events: Any, unless: Callable[..., bool]) -> None:
         tab.on(events, tab.handler(run, {results: ""}, unless=unless), inputs, [results], concurrency_limit=4)

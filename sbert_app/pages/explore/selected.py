@@ -11,7 +11,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import PRIVATE, Update
+from sbert_app.pages.components.events import Update, event_options
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.explore.open_corpus import OpenCorpus, SelectedRows, opened, shorten
 from sbert_app.services.clusters.summary import Subset, containing, describe_subset, save_subset
@@ -67,11 +67,11 @@ class SelectedPanel:
 
     def wire(self, plot: Any) -> None:
         """Connects the components; the select event of ``plot`` has the rows of a lasso or a box."""
-        self.drag.change(None, self.drag, None, js=SET_DRAG, **PRIVATE)
+        self.drag.change(None, self.drag, None, js=SET_DRAG, **event_options())
         state = [self.open_corpus, self.picked]
-        plot.select(self.pick_drawn, state, self.outputs, **PRIVATE)
-        self.words.submit(self.pick_words, [self.open_corpus, self.words], self.outputs, **PRIVATE)
-        self.clear.click(lambda corpus: self._show(corpus, ()), self.open_corpus, self.outputs, **PRIVATE)
+        plot.select(self.pick_drawn, state, self.outputs, **event_options())
+        self.words.submit(self.pick_words, [self.open_corpus, self.words], self.outputs, **event_options())
+        self.clear.click(lambda corpus: self._show(corpus, ()), self.open_corpus, self.outputs, **event_options())
 
     def opened(self, open_corpus: OpenCorpus | None, picked: SelectedRows) -> Update:
         """Clears the selection when another corpus is opened; the same corpus under another model keeps it."""

@@ -15,16 +15,7 @@ from markupsafe import Markup
 
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.address import keep_touched
-from sbert_app.pages.components.events import (
-    EVERY,
-    LATEST,
-    UNQUEUED,
-    Questions,
-    Update,
-    enable_when,
-    note_action,
-    on_open,
-)
+from sbert_app.pages.components.events import Questions, Update, enable_when, event_options, note_action, on_open
 from sbert_app.pages.components.file_panel import FilePanel, chosen_name, open_upload
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker
@@ -118,7 +109,12 @@ class _LabelPage:
             hint = "A built-in set or hf:<org>/<name>, unless you upload a file"
             self.data = gr.Textbox("stsb:dev", label="Data", info=hint, **options)
             self.file = gr.File(label="Your own file", height=110, min_width=200, elem_id="label-file")
-            self.file.change(lambda path: gr.update(visible=path is None), self.file, self.data, **EVERY)
+            self.file.change(
+                lambda path: gr.update(visible=path is None),
+                self.file,
+                self.data,
+                **event_options(queue=False, trigger_mode="multiple"),
+            )
         self.how_read = FilePanel(services, self.file, "label", "label")
         self.scale = gr.Radio(list(SCALES), value=TO_FIVE, label="Scale", elem_id="label-scale")
         with gr.Row():
@@ -144,29 +140,39 @@ class _LabelPage:
         everything = [*choice, *judging, self.new, *self.results.outputs]
         questions = gr.State({})
         refused = gr.State({})
-        keep_touched([self.rater], on_open().then(open_link, questions, everything, **UNQUEUED))
+        keep_touched([self.rater], on_open().then(open_link, questions, everything, **event_options(queue=False)))
         submits = (self.begin.click, self.rater.submit, self.project.input)
         for event, field in zip(submits, (self.begin, self.rater, self.project), strict=True):
-            event(note_action, questions, None, **EVERY)
-            opened = event(self.opened, choice, everything, **UNQUEUED)
+            event(note_action, questions, None, **event_options(queue=False, trigger_mode="multiple"))
+            opened = event(self.opened, choice, everything, **event_options(queue=False))
             opened.then(None, choice, None, js=f"(project, rater) => {{ {BLUR % field.elem_id}; {REMEMBER}; }}")
         for name in ("judge", "take_back", "turn", "agree"):
             # The events of the card have the names of their handlers.
-            pressed = getattr(self.card, name)(getattr(self, name), [*choice, refused], judging, **EVERY)
+            pressed = getattr(self.card, name)(
+                getattr(self, name), [*choice, refused], judging, **event_options(queue=False, trigger_mode="multiple")
+            )
             # A burst of presses gets one agreement: that of dozens of raters takes a second.
-            pressed.then(self.rated, choice, self.results.outputs, **LATEST)
+            pressed.then(self.rated, choice, self.results.outputs, **event_options(trigger_mode="always_last"))
         planning = [self.count, self.scale]
-        gr.on([field.change for field in planning], how_many_are_enough, planning, self.enough, **EVERY)
+        gr.on(
+            [field.change for field in planning],
+            how_many_are_enough,
+            planning,
+            self.enough,
+            **event_options(queue=False, trigger_mode="multiple"),
+        )
         scale_choice = gr.State({})
-        self.scale.input(note_action, scale_choice, None, **EVERY)
-        self.file.upload(preset_scale, [self.file, scale_choice], self.scale, **EVERY)
+        self.scale.input(note_action, scale_choice, None, **event_options(queue=False, trigger_mode="multiple"))
+        self.file.upload(
+            preset_scale, [self.file, scale_choice], self.scale, **event_options(queue=False, trigger_mode="multiple")
+        )
         inputs = [self.name, self.data, self.file, self.scale, self.model, self.second, self.threshold, self.count]
         inputs += self.how_read.inputs
         make = self.tab.handler(self.make, {})
         created = self.tab.on(self.tab.start.click, make, inputs, [self.project, self.new])
-        created = created.success(self.opened, choice, everything, **UNQUEUED)
+        created = created.success(self.opened, choice, everything, **event_options(queue=False))
         created.then(None, choice, None, js=f"(project, rater) => {REMEMBER}")
-        on_open(self.take, [self.new, self.file, *self.how_read.outputs], **UNQUEUED)
+        on_open(self.take, [self.new, self.file, *self.how_read.outputs])
         self.results.wire()
 
     def take(self, request: gr.Request) -> Update:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from sbert_app.formats import MISSING, format_count, format_number
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import PRIVATE, UNQUEUED, Update, follow
+from sbert_app.pages.components.events import Update, event_options, follow
 from sbert_app.pages.components.report import Report, of_page, report_button
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.access import visitor_of
@@ -62,10 +62,12 @@ class Results:
         return [self.agreement, self.differences, *buttons, self.training, self.timer]
 
     def wire(self) -> None:
-        self.measure.click(self.score, self.project, self.quality, concurrency_limit=2, **PRIVATE)
-        self.train.click(self.start, self.project, [self.quality, self.training, self.timer], **PRIVATE)
+        self.measure.click(self.score, self.project, self.quality, concurrency_limit=2, **event_options())
+        self.train.click(self.start, self.project, [self.quality, self.training, self.timer], **event_options())
         follow(self.timer, self.progress, [self.project], [self.training, self.timer])
-        exported = self.prepare.click(self.export, self.project, [self.quality, self.file], **UNQUEUED)
+        exported = self.prepare.click(
+            self.export, self.project, [self.quality, self.file], **event_options(queue=False)
+        )
         exported.then(None, self.file, None, js="(file) => { if (file) window.saveFile(file); }")
 
     def rated(self, project: Project | None, rater: str) -> Update:

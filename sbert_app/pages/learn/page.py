@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.address import keep, keep_touched, values_of
-from sbert_app.pages.components.events import LATEST, PRIVATE, UNQUEUED, Questions, Update, ask, on_open
+from sbert_app.pages.components.events import Questions, Update, ask, event_options, on_open
 from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.report import Report, of_page, report_button
 from sbert_app.pages.components.templates import macro, render
@@ -126,7 +126,7 @@ class _LearnPage:
             remembered = event.then(None, None, None, js="() => window.rememberLesson()")
             # A lesson that trains holds up nobody else's.
             inputs = [questions, class_link, current, *controls]
-            return remembered.then(measure_open, inputs, outputs, concurrency_limit=4, **PRIVATE)
+            return remembered.then(measure_open, inputs, outputs, concurrency_limit=4, **event_options())
 
         def turn(step: int, class_link: ClassLink, current: int) -> list[Any]:
             numbers = class_link.numbers
@@ -139,10 +139,12 @@ class _LearnPage:
 
         outputs_of_opening = [class_link, self.banner, self.download, *navigation, *fields]
         js = "() => [window.requestedLesson(), null]"
-        opened = on_open().then(self.open, [self.requested, questions], outputs_of_opening, js=js, **UNQUEUED)
+        opened = on_open().then(
+            self.open, [self.requested, questions], outputs_of_opening, js=js, **event_options(queue=False)
+        )
         opened = keep_touched(fields, opened)
         keep(fields, opened)
-        measure_after(opened).then(self.encode_in_background, [questions, class_link], None, **PRIVATE)
+        measure_after(opened).then(self.encode_in_background, [questions, class_link], None, **event_options())
 
         results = [view.outputs[1] for view in self.views]
 
@@ -150,19 +152,23 @@ class _LearnPage:
             questions.pop(HELD, None)
             return [gr.Button(visible=False), *(messages.waiting("Downloading …") for _ in results)]
 
-        measure_after(self.download.click(release, questions, [self.download, *results], **UNQUEUED))
+        measure_after(self.download.click(release, questions, [self.download, *results], **event_options(queue=False)))
         for number, chip in enumerate(self.chips, start=1):
-            measure_after(chip.click(partial(go, number), [questions, class_link], navigation, **UNQUEUED))
+            measure_after(
+                chip.click(partial(go, number), [questions, class_link], navigation, **event_options(queue=False))
+            )
         for button, step in ((self.previous, -1), (self.following, 1)):
-            turned = button.click(partial(turn, step), [class_link, current], navigation, **UNQUEUED)
+            turned = button.click(partial(turn, step), [class_link, current], navigation, **event_options(queue=False))
             measure_after(turned.then(None, None, None, js=SCROLL_TO_TOP))
         for view in self.views:
             measure = partial(_measure, view), [questions, class_link, *view.demo.controls], view.outputs
             progress = {"show_progress": "minimal", "show_progress_on": view.outputs[1], "concurrency_limit": 2}
             events = view.demo.triggers or [control.change for control in view.demo.controls]
-            gr.on(events, *measure, **{**LATEST, **progress})
-            reset = view.reset.click(partial(_initial, view), class_link, view.demo.controls, **UNQUEUED)
-            reset.then(*measure, **PRIVATE)
+            gr.on(events, *measure, **{**event_options(trigger_mode="always_last"), **progress})
+            reset = view.reset.click(
+                partial(_initial, view), class_link, view.demo.controls, **event_options(queue=False)
+            )
+            reset.then(*measure, **event_options())
 
     def open(self, requested: str, questions: Questions, request: gr.Request) -> list[Any]:
         """Opens the class and the lesson in the address, or one whose button was pressed before.

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from sbert_app.hosts import LOOPBACK, WILDCARDS, host_name
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import UNQUEUED, enable_when
+from sbert_app.pages.components.events import enable_when, event_options
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.learn.lesson import DEFAULT_DATA, STANDARD, Setup, lessons
 from sbert_app.services.access import AccessPolicy
@@ -167,7 +167,13 @@ def build(services: Services) -> None:
             page = request.headers.get("referer", "").partition("?")[0]
             return link.links(page, services.settings), gr.update(visible=True)
 
-        gr.on([make.click, title.submit], show, [selected, title, model, data, seed], [links, copy], **UNQUEUED)
+        gr.on(
+            [make.click, title.submit],
+            show,
+            [selected, title, model, data, seed],
+            [links, copy],
+            **event_options(queue=False),
+        )
         copy.click(None, None, None, js="() => window.copyClassLink()")
 
 

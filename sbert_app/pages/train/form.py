@@ -12,7 +12,7 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.pages.components.events import EVERY, UNQUEUED, Update, on_choice
+from sbert_app.pages.components.events import Update, event_options, on_choice
 from sbert_app.pages.components.file_panel import DETECTED, Chosen, FilePanel, chosen_name, columns_of, open_upload
 from sbert_app.pages.components.messages import error_message, gradio_errors, note
 from sbert_app.pages.components.pickers import MODELS, POOLINGS, WORD_ENCODER_LABELS, data_choices, run_choices
@@ -364,7 +364,7 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_on: Callable[[Any
     dev = fields["dev_upload"]
     # An objective that a person has chosen stays when the columns of a file change.
     by_hand = gr.State(False)
-    fields["objective"].input(lambda: True, None, by_hand, **EVERY)
+    fields["objective"].input(lambda: True, None, by_hand, **event_options(queue=False, trigger_mode="multiple"))
 
     def with_objective(update: Update) -> Update:
         """Adds the objective that fits the file."""
@@ -401,8 +401,10 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_on: Callable[[Any
         return (gr.skip(),) * 5 if is_upload else ("", *(gr.update(visible=False) for _ in range(4)))
 
     of_train = [*train.outputs, dev.data, fields["objective"], planned, by_hand]
-    estimate_on(train.button.upload(keep_train, [train.button, dev.data], of_train, **UNQUEUED).success)
-    estimate_on(dev.button.upload(dev.keep, dev.button, dev.outputs, **UNQUEUED).then)
+    estimate_on(
+        train.button.upload(keep_train, [train.button, dev.data], of_train, **event_options(queue=False)).success
+    )
+    estimate_on(dev.button.upload(dev.keep, dev.button, dev.outputs, **event_options(queue=False)).then)
     for upload in (train, dev):
         panel = upload.panel
         for picker in (panel.encoding, panel.sheet):
@@ -416,7 +418,9 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_on: Callable[[Any
                 name_columns = name_train_columns
                 inputs = [by_hand, *inputs]
                 outputs += [fields["objective"], planned]
-            estimate_on(event(name_columns, inputs, outputs, **EVERY).then)
+            estimate_on(
+                event(name_columns, inputs, outputs, **event_options(queue=False, trigger_mode="multiple")).then
+            )
         parts = [panel.table, panel.encoding, panel.sheet, panel.read_as, panel.doctor.fold]
-        upload.data.input(hide_unless_upload, upload.data, parts, **EVERY)
-    return lambda event: event.then(take, dev.data, of_train, **UNQUEUED)
+        upload.data.input(hide_unless_upload, upload.data, parts, **event_options(queue=False, trigger_mode="multiple"))
+    return lambda event: event.then(take, dev.data, of_train, **event_options(queue=False))

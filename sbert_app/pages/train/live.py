@@ -9,7 +9,7 @@ import gradio as gr
 
 from sbert_app.figures.training import COLOURS, FIGURES, Curve, curve_of
 from sbert_app.formats import format_count
-from sbert_app.pages.components.events import UNQUEUED, Output, follow, on_open
+from sbert_app.pages.components.events import Output, event_options, follow, on_open
 from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.messages import error_message, error_of, note, section, waiting
 from sbert_app.pages.components.report import report_button
@@ -105,43 +105,54 @@ class RunPanel:
             run_id = query.get("run", "")
             return run_id, overlaid, error_of(self.store.get, run_id) if run_id else ""
 
-        refresh_on(on_open(open_link, [self.opened, self.overlaid, self.error], **UNQUEUED).then)
+        refresh_on(on_open(open_link, [self.opened, self.overlaid, self.error]).then)
         self._wire_list(refresh_on)
         for button, action in ((self.stop, self.store.stop), (self.resume, self._resume)):
-            refresh_on(button.click(partial(error_of, action), self.current, self.error, **UNQUEUED).then)
+            refresh_on(
+                button.click(partial(error_of, action), self.current, self.error, **event_options(queue=False)).then
+            )
         for event in (self.rename.click, self.name.submit):
-            renamed = event(partial(error_of, self.store.rename), [self.current, self.name], self.error, **UNQUEUED)
+            renamed = event(
+                partial(error_of, self.store.rename),
+                [self.current, self.name],
+                self.error,
+                **event_options(queue=False),
+            )
             refresh_on(renamed.then)
-        self.delete.click(lambda: gr.update(visible=True), None, self.confirmation, **UNQUEUED)
+        self.delete.click(lambda: gr.update(visible=True), None, self.confirmation, **event_options(queue=False))
         outputs = [self.error, self.opened, self.confirmation]
-        deleted = self.confirm.click(lambda run_id: self._delete([run_id]), self.current, outputs, **UNQUEUED)
+        deleted = self.confirm.click(
+            lambda run_id: self._delete([run_id]), self.current, outputs, **event_options(queue=False)
+        )
         refresh_on(deleted.then)
         deleted.then(None, None, None, js=FORGET_RUN)
         slow = {"api_visibility": "private"}
         pushing = [self.current, self.push_repo, self.push_token]
         self.push.click(self._push, pushing, [self.pushed, self.push_token], show_progress_on=self.pushed, **slow)
-        emptied = self.export.click(hidden, None, self.download, **UNQUEUED)
+        emptied = self.export.click(hidden, None, self.download, **event_options(queue=False))
         shows = [self.error, self.download]
         exported = emptied.then(self._export, self.current, shows, show_progress_on=self.error, **slow)
         exported.success(None, None, None, js="() => window.clickDownload()")
         return refresh_on
 
     def _wire_list(self, refresh_on: Callable[..., Any]) -> None:
-        opened = self.runs.open_run(_open_run, None, [self.opened, self.error, self.download], **UNQUEUED)
+        opened = self.runs.open_run(
+            _open_run, None, [self.opened, self.error, self.download], **event_options(queue=False)
+        )
         refresh_on(opened.then).then(None, None, None, js=REMEMBER_RUN)
-        refresh_on(self.runs.open_group(_open_group, None, self.filter, **UNQUEUED).then)
+        refresh_on(self.runs.open_group(_open_group, None, self.filter, **event_options(queue=False)).then)
         refresh_on(self.filter.change)
         question = [self.listed, self.listed_confirmation]
-        self.delete_listed.click(self._ask_to_delete_listed, self.filter, question, **UNQUEUED)
+        self.delete_listed.click(self._ask_to_delete_listed, self.filter, question, **event_options(queue=False))
 
         def delete_listed(pattern: str | None) -> tuple[str, str, Any]:
             return self._delete(run.id for run in self._deletable(pattern))
 
         outputs = [self.error, self.opened, self.listed_confirmation]
-        deleted = self.confirm_listed.click(delete_listed, self.filter, outputs, **UNQUEUED)
+        deleted = self.confirm_listed.click(delete_listed, self.filter, outputs, **event_options(queue=False))
         refresh_on(deleted.then)
         deleted.then(None, None, None, js=FORGET_RUN)
-        ticked = self.runs.overlay_run(_overlay, self.overlaid, self.overlaid, **UNQUEUED)
+        ticked = self.runs.overlay_run(_overlay, self.overlaid, self.overlaid, **event_options(queue=False))
         ticked.then(None, None, None, js=KEEP_OVERLAID)
         refresh_on(ticked.then)
 
@@ -252,7 +263,7 @@ def _confirmation(question: str, elem_id: str) -> tuple[gr.Group, gr.HTML, gr.Bu
         text = gr.HTML(question, elem_classes="pad")
         with gr.Row():
             confirm = gr.Button("Delete permanently", variant="stop", size="sm", elem_id=elem_id)
-            gr.Button("Cancel", size="sm").click(hidden, None, group, **UNQUEUED)
+            gr.Button("Cancel", size="sm").click(hidden, None, group, **event_options(queue=False))
     return group, text, confirm
 
 

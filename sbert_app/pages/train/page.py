@@ -15,7 +15,7 @@ from urllib.parse import quote
 import gradio as gr
 
 from sbert_app.pages.components.address import keep_touched, value_of
-from sbert_app.pages.components.events import EVERY, UNQUEUED, Questions, Update, note_action, on_open
+from sbert_app.pages.components.events import Questions, Update, event_options, note_action, on_open
 from sbert_app.pages.components.experiments import Plan, StartForm
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.messages import error_message, heading, note
@@ -78,7 +78,7 @@ def build(services: Services) -> None:
     runs.estimate_on(panel.running.change)
     started.success(None, None, None, js="() => window.showLive()")
     # A worker takes seconds to start, so it starts before anybody presses Start.
-    on_open(services.jobs.start_workers, **UNQUEUED)
+    on_open(services.jobs.start_workers)
 
 
 def _connect_form(
@@ -139,16 +139,18 @@ def _connect_form(
         note_action(questions)
         return _fill(services, names, key)
 
-    preset.input(None, preset, None, js=KEEP_PRESET, **EVERY)
-    lesson.change(None, lesson, None, js=KEEP_CHANGED, **EVERY)
-    runs.estimate_on(preset.input(fill_form, [questions, preset], fill, **EVERY).then)
+    preset.input(None, preset, None, js=KEEP_PRESET, **event_options(queue=False, trigger_mode="multiple"))
+    lesson.change(None, lesson, None, js=KEEP_CHANGED, **event_options(queue=False, trigger_mode="multiple"))
+    runs.estimate_on(
+        preset.input(fill_form, [questions, preset], fill, **event_options(queue=False, trigger_mode="multiple")).then
+    )
     of_objective = [fields[name] for name in form.OF_OBJECTIVE]
     objective = fields["objective"]
-    objective.change(form.objective_updates, objective, of_objective, **UNQUEUED)
+    objective.change(form.objective_updates, objective, of_objective, **event_options(queue=False))
     base = fields["base"]
     rate = fields["learning_rate"]
     pooling = fields["pooling"]
-    base.input(form.base_updates, [base, rate], [rate, pooling], **EVERY)
+    base.input(form.base_updates, [base, rate], [rate, pooling], **event_options(queue=False, trigger_mode="multiple"))
     _connect_negatives(services, fields, names)
     runs.estimate_on(_connect_download(services, base, planned, download).change)
     edited = [component.input for name, component in config_fields.items() if name not in ("name", *TYPED)]
@@ -160,7 +162,7 @@ def _connect_form(
     def offer_runs() -> Any:
         return gr.update(choices=form.base_choices(services.jobs.store.recent()))
 
-    filled_in = on_open(offer_runs, base, **UNQUEUED).then(from_link, questions, fill, **UNQUEUED)
+    filled_in = on_open(offer_runs, base).then(from_link, questions, fill, **event_options(queue=False))
     filled_in = take_sent(filled_in)
     runs.estimate_on(keep_touched([preset, *inputs], filled_in).then)
     return runs

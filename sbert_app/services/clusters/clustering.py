@@ -88,11 +88,12 @@ def cluster(
     home: Path,
     watch: Watch = UNWATCHED,
     limits: CorpusLimits = CorpusLimits(),  # noqa: B008 - immutable
+    keep_unknown: bool = False,
 ) -> np.ndarray:
     """The cluster of each sentence: int64 (N,), 0 the largest, −1 noise. The cache stores maps, labels and trees.
 
-    Sentences without known tokens are noise. Raises InputError if a setting is invalid, or the corpus is too small, or
-    too large for a tree.
+    Sentences without known tokens are noise, unless ``keep_unknown``. Raises InputError if a setting is invalid, or the
+    corpus is too small, or too large for a tree.
     """
     settings.check(embedded)
     count = settings.num_clusters
@@ -121,7 +122,8 @@ def cluster(
 
         key = digest(["hdbscan of a sample", sample.embedded.key, str(size)])
         labels = cache.get_or_compute(key, compute)
-    labels[embedded.unknown] = NOISE
+    if not keep_unknown:
+        labels[embedded.unknown] = NOISE
     return by_size(labels)
 
 

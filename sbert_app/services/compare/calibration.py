@@ -1,7 +1,8 @@
-"""Calibration curves (`training.evaluation.calibration`) in the home folder, one for each model and pooling.
+"""Stores calibration curves (`training.evaluation.calibration`) in the home folder, one per model and pooling.
 
-They are fitted on STSb train or on a user's gold scores, and belong to the weights of a model: they do not count for
-another model of the same name. ``scripts/measure_examples.py`` writes those that ship, ``assets/calibration.json``.
+A curve is fitted on STSb train or on a user's gold scores. It belongs to the weights of a model, and is not used for
+other weights under the same name. ``scripts/measure_examples.py`` writes the curves that ship with the app,
+``assets/calibration.json``.
 """
 
 import hashlib
@@ -34,55 +35,63 @@ from training.names import ModelName
 
 log = logging.getLogger("sbert_lab.services")
 
-# By "model|pooling".
+# The shipped curves by "model|pooling".
 SHIPPED = asset("calibration.json")
-# The curve whose range of scores was measured on text other than STSb too, the SemEval sets and SICK-R: it holds 57 to
-# 73 of 100 there, in place of 80.
+# The only curve whose range of scores was measured on other text than STSb, the SemEval sets and SICK-R. There it holds
+# 57 to 73 of 100 pairs instead of 80.
 MEASURED_ELSEWHERE = (DEFAULT_MODEL, "mean")
-# The pairs for a model that has no shipped curve, while a person is waiting.
+# The number of pairs for the curve of a model that ships without one, as a person waits for it.
 QUICK_PAIRS = 2_000
 
 
 def own_curves(home: Path) -> DocumentStore[Calibration]:
-    """The store of the curves that users have fitted, by `curve_key`."""
+    """Returns the store of the curves that users have fitted, by `curve_key`."""
     return DocumentStore(home / "calibration" / "own", Calibration, what="calibration")
 
 
 def computed_curves(home: Path) -> DocumentStore[dict[str, Calibration]]:
-    """The store of the curves that were fitted on STSb train, by `curve_key`, in the form of `SHIPPED`."""
+    """Returns the store of the curves fitted on STSb train, by `curve_key`, in the form of `SHIPPED`."""
     return DocumentStore(home / "calibration", dict[str, Calibration], what="calibration")
 
 
 def curve_key(model: str, pooling: str) -> str:
-    """The name of the file of a model's curve."""
+    """Returns the name of the file with the curve of a model and a pooling."""
     return hashlib.sha256(f"{model}|{pooling}".encode()).hexdigest()[:16]
 
 
 def load_calibration(model: str, pooling: str, home: Path, weights: str = "") -> Calibration | None:
-    """The user's own curve, else that of `computed_curve`. InputError if the user's own is damaged.
+    """Returns the user's own curve of a model, or else its `computed_curve`, or None.
 
-    A curve has to belong to the ``weights`` of the model (`weights_key`), if both are known.
+    Curves of other ``weights`` (`weights_key`) are not used, if the weights are known. Raises InputError if the user's
+    own curve is damaged.
     """
-    store, key = own_curves(home), curve_key(model, pooling)
-    own = store.get(key) if store.path(key).exists() else None
-    return own if own and _is_of(own, weights) else computed_curve(model, pooling, home, weights)
+    own = _own_curve(model, pooling, home)
+    if own and _is_of(own, weights):
+        return own
+    return computed_curve(model, pooling, home, weights)
 
 
 def is_set_aside(model: str, pooling: str, home: Path, weights: str) -> bool:
-    """Whether the user's own curve belongs to other weights and does not count. InputError if it is damaged."""
-    store, key = own_curves(home), curve_key(model, pooling)
-    return store.path(key).exists() and not _is_of(store.get(key), weights)
+    """Whether the user's own curve is not used, as it belongs to other weights. Raises InputError if it is damaged."""
+    own = _own_curve(model, pooling, home)
+    return own is not None and not _is_of(own, weights)
+
+
+def _own_curve(model: str, pooling: str, home: Path) -> Calibration | None:
+    store = own_curves(home)
+    key = curve_key(model, pooling)
+    return store.get(key) if store.path(key).exists() else None
 
 
 def computed_curve(model: str, pooling: str, home: Path, weights: str = "") -> Calibration | None:
-    """The curve that was fitted on STSb train, in the home folder or the shipped file; else None."""
+    """Returns the curve fitted on STSb train, from the home folder or the shipped file, or None."""
     for file in (computed_curves(home).path(curve_key(model, pooling)), SHIPPED):
         try:
             curve = read_document(file, dict[str, Calibration]).get(f"{model}|{pooling}")
         except FileNotFoundError:
             continue
         except InputError as error:
-            # A damaged one is written over.
+            # A damaged file will be overwritten.
             log.warning("%s", error)
             continue
         if curve is not None and _is_of(curve, weights):
@@ -91,62 +100,92 @@ def computed_curve(model: str, pooling: str, home: Path, weights: str = "") -> C
 
 
 def _is_of(curve: Calibration, weights: str) -> bool:
-    """Whether a curve may be that of these weights, which shipped curves do not state."""
+    """Whether a curve may belong to these weights. Shipped curves do not state their weights."""
     return not weights or curve.weights in ("", weights)
 
 
 def stored_curve(encoder: VectorModel, home: Path) -> Calibration:
-    """The curve of an encoder on STSb train, fitted on 2,000 pairs and stored if there is none yet."""
-    name, pooling, weights = encoder.name, encoder.pooling, weights_key(encoder)
-    if (curve := computed_curve(name, pooling, home, weights)) is None:
-        data = load_data(FITTED_ON, home)
-        rows = np.linspace(0, len(data) - 1, min(QUICK_PAIRS, len(data))).round().astype(int).tolist()
-        curve = replace(calibrate(encoder, data.select(rows)), weights=weights)
-        try:
-            computed_curves(home).put(curve_key(name, pooling), {f"{name}|{pooling}": curve})
-        except InputError as error:
-            # The disk is full, or may not be written to.
-            log.warning("%s", error)
+    """Returns the curve of an encoder on STSb train. If it does not exist yet, fits it on 2,000 pairs and stores it."""
+    name = encoder.name
+    pooling = encoder.pooling
+    weights = weights_key(encoder)
+    curve = computed_curve(name, pooling, home, weights)
+    if curve is not None:
+        return curve
+    data = load_data(FITTED_ON, home)
+    count = min(QUICK_PAIRS, len(data))
+    rows = np.linspace(0, len(data) - 1, count).round().astype(int)
+    curve = replace(calibrate(encoder, data.select(rows.tolist())), weights=weights)
+    try:
+        computed_curves(home).put(curve_key(name, pooling), {f"{name}|{pooling}": curve})
+    except InputError as error:
+        # The disk is full or read-only. The curve is useful all the same.
+        log.warning("%s", error)
     return curve
 
 
-def fit_own(model: str, pooling: str, data: Dataset, cosines: np.ndarray, home: Path, weights: str = "") -> Calibration:
-    """Fit and store the curve of a user's pairs with gold scores, which `load_calibration` then returns.
+def fit_own(
+    model: str,
+    pooling: str,
+    data: Dataset,
+    cosines: np.ndarray,
+    home: Path,
+    weights: str = "",
+) -> Calibration:
+    """Fits and stores the curve of a user's pairs with gold scores, which `load_calibration` then returns.
 
-    Raises InputError for fewer than 50 pairs, for labels in place of scores, or if it cannot be written.
+    Raises InputError for fewer than 50 pairs, for labels in place of scores, or if the curve cannot be written.
     """
-    curve = replace(fit_pairs(data, cosines), keys=tuple(sorted(set(pair_keys(data)))), weights=weights)
+    keys = tuple(sorted(set(pair_keys(data))))
+    curve = replace(fit_pairs(data, cosines), keys=keys, weights=weights)
     own_curves(home).put(curve_key(model, pooling), curve)
     return curve
 
 
-def calibrate_on(models: ModelCache, model: ModelName, data: str, home: Path, watch: Watch) -> Calibration:
-    """Fit and store the curve of a bi-encoder on pairs with gold scores by name. InputError as `fit_own`."""
+def calibrate_on(
+    models: ModelCache,
+    model: ModelName,
+    data: str,
+    home: Path,
+    watch: Watch,
+) -> Calibration:
+    """Fits and stores the curve of a bi-encoder on pairs with gold scores by name. Raises what `fit_own` raises."""
     encoder, pairs, cosines = _scored(models, model, data, home, watch)
     return fit_own(encoder.name, encoder.pooling, pairs, cosines, home, weights_key(encoder))
 
 
-def check(models: ModelCache, model: ModelName, data: str, home: Path, watch: Watch) -> Reliability:
-    """The reliability of the curve in use on other pairs. InputError if there is no curve, or no other pair."""
+def check(
+    models: ModelCache,
+    model: ModelName,
+    data: str,
+    home: Path,
+    watch: Watch,
+) -> Reliability:
+    """Returns the reliability of a model's curve on other pairs. Raises InputError without a curve or other pairs."""
     encoder, pairs, cosines = _scored(models, model, data, home, watch)
-    if (curve := load_calibration(encoder.name, encoder.pooling, home, weights_key(encoder))) is None:
+    curve = load_calibration(encoder.name, encoder.pooling, home, weights_key(encoder))
+    if curve is None:
         raise InputError(f"{model.label} has no calibration; fit one")
     return reliability(curve, pairs, cosines, home)
 
 
 def forget(models: ModelCache, model: ModelName, home: Path) -> None:
-    """Delete the user's own curve of a model, so that the one on STSb train counts again."""
+    """Deletes the user's own curve of a model, so that the one on STSb train is used again."""
     encoder = models.get(model, VectorModel)
     own_curves(home).delete(curve_key(encoder.name, encoder.pooling))
 
 
 def _scored(
-    models: ModelCache, model: ModelName, data: str, home: Path, watch: Watch
+    models: ModelCache,
+    model: ModelName,
+    data: str,
+    home: Path,
+    watch: Watch,
 ) -> tuple[VectorModel, Dataset, np.ndarray]:
-    """The encoder, the pairs, and their cosines (N,) float32."""
+    """Returns the encoder, the pairs, and their cosines (N,) float32."""
     encoder = models.get(model, Model)
     if not isinstance(encoder, VectorModel):
-        raise InputError(f"{model.label} is no bi-encoder; “x of 5” is calibrated from a cosine of sentence vectors")
+        raise InputError(f"{model.label} is not a bi-encoder; “x of 5” is calibrated from a cosine of sentence vectors")
     pairs = load_scored_pairs(data, home)
     result = evaluate_one(model, pairs, models, watch)
     result, pairs = result.measured(pairs)

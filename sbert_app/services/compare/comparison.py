@@ -1,8 +1,8 @@
-"""The comparison of two sentences in detail, and of a few hundred with each other.
+"""Compares two sentences in detail, and a few hundred sentences with each other.
 
 `compare` pools the token vectors of both sentences in three ways, from one pass of the encoder, and attributes the
-cosine to words. `leave_one_out` measures the effect of each word, and `compare_all` the contrast of the paper's
-introduction: N encodings or N(N-1)/2 passes of a cross-encoder.
+cosine to words. `leave_one_out` measures the effect of each word. `compare_all` measures the contrast of the paper's
+introduction: N encodings, or N(N-1)/2 passes of a cross-encoder.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ from training.pooling import PAPER_POOLINGS
 
 if TYPE_CHECKING:
     from training.models.encoder import Encoder
+    from training.models.tokenization import TokenVectors
 
 THE_PAIR = "this pair"
 MAX_LINES = 500
-# The most lines for a cross-encoder: 435 pairs take it seconds.
+# The maximum number of lines for a cross-encoder, which takes seconds for their 435 pairs.
 MAX_CROSS_LINES = 30
-# The most words of both sentences together that are left out in turn.
+# The maximum number of words that are left out in turn, of both sentences together.
 MAX_WORDS_LEFT_OUT = 120
 
 
@@ -54,8 +55,8 @@ class Side:
     Attributes:
         truncated: whether the sentence exceeds the maximum length; ``unread`` words at its end were not read.
         language: the language of the sentence, if the model was made for another one.
-        unknown: the words that the model does not know, such as emoji, which it all reads as one and the same token.
-        is_unknown: whether it does not know most of the words, so that no score of the sentence says anything.
+        unknown: the words that the model does not know, such as emoji. It reads all of them as the same token.
+        is_unknown: whether the model does not know most of the words, so that a score of the sentence is meaningless.
     """
 
     text: str
@@ -73,13 +74,13 @@ class Comparison:
     """A sentence pair under one model, and optionally a cross-encoder.
 
     Attributes:
-        attribution: the exact map of the words; None where there is none, such as under CLS pooling.
-        no_map: the reason why nothing can be said of the words at all.
+        attribution: the exact map of the words; None if there is none, as under CLS pooling.
+        no_map: why the words cannot be examined at all; "" if they can.
         cross_score: the score of the cross-encoder from 0 to 1.
         card: the training data and measured correlations of the cross-encoder.
-        own_pooling: the pooling that the model was made with.
+        own_pooling: the pooling that the model was trained with.
         prompts: the texts before each sentence.
-        advice: a hint where the model was trained with prompts and none is used.
+        advice: a hint if the model was trained with prompts and none is used.
         cross_is_blind: whether the cross-encoder does not know most words of one of the sentences.
         cross_is_cut: whether the pair is longer than the cross-encoder reads.
         sent_to: the host that the sentences were sent to; "" if they stayed on this machine.
@@ -112,11 +113,12 @@ class Comparison:
 
     @property
     def is_blind(self) -> bool:
-        """Whether the model does not know most words of one of the sentences, so that the cosine says nothing."""
+        """Whether the cosine is meaningless, as the model does not know most words of one of the sentences."""
         return self.a.is_unknown or self.b.is_unknown
 
     def to_json(self) -> dict[str, Any]:
         exact = self.attribution
+        tokens = len(self.a.tokens) + len(self.b.tokens)
         return {
             "cosine": round(self.cosine, 6),
             "cross_encoder": None if self.cross_score is None else round(self.cross_score, 6),
@@ -128,7 +130,7 @@ class Comparison:
             "words_b": exact.words_b if exact else [word.text for word in self.b.words],
             "matrix": exact.matrix.round(6).tolist() if exact else None,
             "truncated": [self.a.truncated, self.b.truncated],
-            "usage": dict.fromkeys(("prompt_tokens", "total_tokens"), len(self.a.tokens) + len(self.b.tokens)),
+            "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
             "dimension": self.dimension,
             "prompts": list(self.prompts),
             "remark": self.advice,
@@ -141,48 +143,61 @@ class Comparison:
 
 
 def compare(
-    encoder: VectorModel, cross_encoder: PairModel | None, a: str, b: str, second: VectorModel | None = None
+    encoder: VectorModel,
+    cross_encoder: PairModel | None,
+    a: str,
+    b: str,
+    second: VectorModel | None = None,
 ) -> Comparison:
-    """Compare a pair. Raises InputError if a sentence is empty.
+    """Compares a pair of sentences.
 
-    ``second`` is the same encoder with the prompt for the second sentence, if that differs.
+    Args:
+        second: the same encoder with the prompt for the second sentence, if that differs.
+
+    Raises:
+        InputError: a sentence is empty, or a model gives a score that is not finite.
     """
-    # It imports torch, which takes seconds.
+    # Imported here because it imports torch, which takes seconds.
     from training.models.encoder import Encoder
 
     _check(a, "first")
     _check(b, "second")
     started = time.perf_counter()
-    other = encoder if second is None else second
-    if isinstance(encoder, Encoder) and isinstance(other, Encoder):
-        encoded, by_pooling, sides, attribution, no_map = _read_tokens((encoder, other), a, b)
+    second = second or encoder
+    if isinstance(encoder, Encoder) and isinstance(second, Encoder):
+        reading = _read_tokens(encoder, second, a, b)
     else:
-        encoded, by_pooling, sides, attribution, no_map = _read_whole((encoder, other), a, b)
-    check_finite(encoder, np.array([by_pooling[encoder.pooling]]), [THE_PAIR])
-    cross_score, cross_ms, crossed = None, None, ReadReport()
+        reading = _read_whole(encoder, second, a, b)
+    cosine = reading.cosines[encoder.pooling]
+    check_finite(encoder, np.array([cosine]), [THE_PAIR])
+    cross_score = None
+    cross_ms = None
+    cross_is_blind = False
+    cross_report = ReadReport()
     if cross_encoder is not None:
-        crossing = time.perf_counter()
-        cross_score = float(check_finite(cross_encoder, cross_encoder.predict([(a, b)], report=crossed), [THE_PAIR])[0])
-        cross_ms = (time.perf_counter() - crossing) * 1000
+        cross_started = time.perf_counter()
+        scores = check_finite(cross_encoder, cross_encoder.predict([(a, b)], report=cross_report), [THE_PAIR])
+        cross_score = float(scores[0])
+        cross_ms = (time.perf_counter() - cross_started) * 1000
+        cross_is_blind = any(_are_most(_unknown_words(side, cross_encoder), side) for side in (reading.a, reading.b))
     return Comparison(
         model=encoder.name,
         pooling=encoder.pooling,
-        a=_with_unknown(sides[0], encoder),
-        b=_with_unknown(sides[1], other),
-        cosine=by_pooling[encoder.pooling],
-        by_pooling=by_pooling,
-        encoder_ms=(encoded - started) * 1000,
-        attribution=attribution,
-        no_map=no_map,
+        a=_with_unknown(reading.a, encoder),
+        b=_with_unknown(reading.b, second),
+        cosine=cosine,
+        by_pooling=reading.cosines,
+        encoder_ms=(reading.ended - started) * 1000,
+        attribution=reading.attribution,
+        no_map=reading.no_map,
         dimension=encoder.dimension,
-        prompts=(encoder.prompt, other.prompt),
-        advice="" if encoder.prompt or other.prompt else encoder.prompt_advice,
+        prompts=(encoder.prompt, second.prompt),
+        advice="" if encoder.prompt or second.prompt else encoder.prompt_advice,
         cross_encoder=cross_encoder.name if cross_encoder else None,
         cross_score=cross_score,
         cross_ms=cross_ms,
-        cross_is_blind=cross_encoder is not None
-        and any(_are_most(_unknown_words(side, cross_encoder), side) for side in sides),
-        cross_is_cut=crossed.truncated > 0,
+        cross_is_blind=cross_is_blind,
+        cross_is_cut=cross_report.truncated > 0,
         card=cross_encoder.card if cross_encoder else None,
         sent_to=encoder.sent_to,
         weights=weights_key(encoder),
@@ -191,82 +206,116 @@ def compare(
 
 
 def _with_unknown(side: Side, encoder: VectorModel) -> Side:
-    """The sentence with its words that the model does not know."""
+    """Returns the sentence with the words that the model does not know."""
     unknown = _unknown_words(side, encoder)
     return replace(side, unknown=tuple(dict.fromkeys(unknown)), is_unknown=_are_most(unknown, side))
 
 
 def _unknown_words(side: Side, model: Model) -> list[str]:
-    """The words of a sentence that a model does not know."""
+    """Returns the words of a sentence that a model does not know."""
     words = [word.text for word in words_in_text(side.words)]
     return [word for word, is_unknown in zip(words, model.is_unknown(words), strict=True) if is_unknown]
 
 
 def _are_most(unknown: Sequence[str], side: Side) -> bool:
-    """Whether the unknown words are most of those that say something: all but punctuation that is known."""
+    """Whether most words of a sentence are unknown. Known punctuation does not count as a word."""
     words = [word.text for word in words_in_text(side.words)]
-    saying = [word for word in words if word in unknown or any(map(str.isalnum, word))]
-    return 2 * len(unknown) > len(saying)
+    counted = [word for word in words if word in unknown or any(map(str.isalnum, word))]
+    return 2 * len(unknown) > len(counted)
 
 
-# The time of the cosines, the cosines by pooling, both sentences as they were read, the exact map of their words, and
-# the reason why nothing can be said of these.
-_Read = tuple[float, dict[str, float], list[Side], "Attribution | None", str]
+class _Reading(NamedTuple):
+    """Two sentences as an encoder has read them.
+
+    Attributes:
+        ended: the time at which the cosines were known.
+        cosines: the cosine by pooling.
+        attribution: the exact map of the words, if there is one.
+        no_map: why the words cannot be examined at all; "" if they can.
+    """
+
+    ended: float
+    cosines: dict[str, float]
+    a: Side
+    b: Side
+    attribution: Attribution | None = None
+    no_map: str = ""
 
 
-def _read_tokens(encoders: tuple[Encoder, Encoder], a: str, b: str) -> _Read:
-    """Read the tokens by one pass of the encoder, or of each if their prompts differ."""
-    encoder, texts = encoders[0], (a, b)
-    if encoders[1] is encoder:
-        vectors = encoder.token_vectors([a, b])
+def _read_tokens(encoder: Encoder, second: Encoder, a: str, b: str) -> _Reading:
+    """Reads the tokens by one pass of the encoder, or by two if the prompts differ."""
+    if second is encoder:
+        first_tokens, second_tokens = encoder.token_vectors([a, b])
     else:
-        vectors = [model.token_vectors([text])[0] for model, text in zip(encoders, texts, strict=True)]
-    by_pooling = {}
-    for name in dict.fromkeys((*PAPER_POOLINGS, encoder.pooling)):
+        [first_tokens] = encoder.token_vectors([a])
+        [second_tokens] = second.token_vectors([b])
+    cosines = {}
+    for pooling in dict.fromkeys((*PAPER_POOLINGS, encoder.pooling)):
+        # A model may refuse a pooling.
         with suppress(InputError):
-            first = encoder.with_pooling(name)
-            second = first if encoders[1] is encoder else encoders[1].with_pooling(name)
-            by_pooling[name] = _cosine(_pool(first, vectors[0].hidden), _pool(second, vectors[1].hidden))
-    encoded, sides = time.perf_counter(), []
-    for model, text, vector in zip(encoders, texts, vectors, strict=True):
-        is_cut = bool(model.read_tokens([text])[1])
-        words, vocabulary = words_of(text, vector), model.vocabulary_size
-        read = max((word.end for word in words), default=0)
-        language = other_language(text[:read], sum(len(word.tokens) for word in words if word.end), vocabulary)
-        unread = len(text[read:].split()) if is_cut else 0
-        sides.append(Side(text, vector.tokens, words, is_cut, unread, language))
-    exact = attribute_tokens(encoder, a, b, *vectors) if has_exact_map(encoder) else None
-    return encoded, by_pooling, sides, exact, ""
+            u = _pool(encoder.with_pooling(pooling), first_tokens.hidden)
+            v = _pool(second.with_pooling(pooling), second_tokens.hidden)
+            cosines[pooling] = _cosine(u, v)
+    ended = time.perf_counter()
+    return _Reading(
+        ended,
+        cosines,
+        _side(encoder, a, first_tokens),
+        _side(second, b, second_tokens),
+        attribute_tokens(encoder, a, b, first_tokens, second_tokens) if has_exact_map(encoder) else None,
+    )
 
 
-def _read_whole(encoders: tuple[VectorModel, VectorModel], a: str, b: str) -> _Read:
-    """Read the sentences by a model whose tokens are unknown; their words are separated by white space."""
-    cosine = _cosine(*(encoder.encode([text])[0] for encoder, text in zip(encoders, (a, b), strict=True)))
-    encoded = time.perf_counter()
-    words = [[Word(match[0], *match.span(), ()) for match in re.finditer(r"\S+", text)] for text in (a, b)]
-    sides = [Side(text, [], of_text, truncated=False) for text, of_text in zip((a, b), words, strict=True)]
-    return encoded, {encoders[0].pooling: cosine}, sides, None, str(vectors_only(encoders[0]))
+def _side(encoder: Encoder, text: str, tokens: TokenVectors) -> Side:
+    """Returns a sentence as the encoder has read it."""
+    is_cut = bool(encoder.read_tokens([text])[1])
+    words = words_of(text, tokens)
+    # Words of the prompt and special tokens end at 0.
+    end = max((word.end for word in words), default=0)
+    subwords = sum(len(word.tokens) for word in words if word.end)
+    language = other_language(text[:end], subwords, encoder.vocabulary_size)
+    unread = len(text[end:].split()) if is_cut else 0
+    return Side(text, tokens.tokens, words, is_cut, unread, language)
+
+
+def _read_whole(encoder: VectorModel, second: VectorModel, a: str, b: str) -> _Reading:
+    """Reads the sentences by a model whose tokens are not accessible. White space separates their words."""
+    cosine = _cosine(encoder.encode([a])[0], second.encode([b])[0])
+    ended = time.perf_counter()
+    no_map = str(vectors_only(encoder))
+    return _Reading(ended, {encoder.pooling: cosine}, _whole_side(a), _whole_side(b), no_map=no_map)
+
+
+def _whole_side(text: str) -> Side:
+    words = [Word(match[0], *match.span(), ()) for match in re.finditer(r"\S+", text)]
+    return Side(text, [], words, truncated=False)
 
 
 def compare_by_name(
-    models: ModelCache, a: str, b: str, model: ModelName, pooling: str = "", cross_encoder: str = ""
+    models: ModelCache,
+    a: str,
+    b: str,
+    model: ModelName,
+    pooling: str = "",
+    cross_encoder: str = "",
 ) -> Comparison:
-    """Compare with models by name. By default the pooling is that of the name, or else the model's own.
+    """Compares a pair with models by name. The default pooling is the one in the name, or else the model's own.
 
-    A model whose name ends in ?prompt_name=query|document reads the first sentence with its prompt for queries, and
-    the second with that for documents.
+    If the name of the model ends in ?prompt_name=query|document, the first sentence is read with the prompt for
+    queries, and the second one with the prompt for documents.
     """
+    # Before a model is loaded.
     _check(a, "first")
     _check(b, "second")
-    model, pooling = replace(model, pooling=None), pooling or model.pooling or ""
+    pooling = pooling or model.pooling or ""
+    model = replace(model, pooling=None)
     first, second = _by_role(models, model, pooling)
-    crosser = models.cross_encoder_or_none(cross_encoder)
-    comparison = compare(first, crosser, a, b, second)
+    comparison = compare(first, models.cross_encoder_or_none(cross_encoder), a, b, second)
     return replace(comparison, model=str(model), own_pooling=models.get(model.weights, VectorModel).pooling)
 
 
 class LeftOut(NamedTuple):
-    """The effect of leaving out one word of side "a" or "b": a positive change makes the pair more similar."""
+    """The effect of leaving out one word of side "a" or "b". A positive change makes the pair more similar."""
 
     side: str
     word: str
@@ -275,7 +324,7 @@ class LeftOut(NamedTuple):
 
     @property
     def has_letters(self) -> bool:
-        """Whether it is more than a punctuation mark."""
+        """Whether the word is more than a punctuation mark."""
         return any(map(str.isalnum, self.word))
 
 
@@ -285,12 +334,13 @@ def leave_one_out(
     comparison: Comparison,
     second: VectorModel | None = None,
 ) -> list[LeftOut]:
-    """Leave out each word in turn and score the pair again, all variants in one batch.
+    """Leaves out each word in turn and scores the pair again, all variants in one batch.
 
-    It is the same question to any model and any pooling. Special tokens stay, and only the first 120 words are left
-    out. ``second`` reads the second sentence, as in `compare`.
+    This works for any model and any pooling. Special tokens stay, and only the first 120 words are left out. ``second``
+    reads the second sentence, as in `compare`.
     """
-    a, b = comparison.a, comparison.b
+    a = comparison.a
+    b = comparison.b
     words_a = words_in_text(a.words)[:MAX_WORDS_LEFT_OUT]
     words_b = words_in_text(b.words)[: MAX_WORDS_LEFT_OUT - len(words_a)]
     if not (words_a or words_b):
@@ -306,29 +356,30 @@ def leave_one_out(
     if cross_encoder is not None:
         scores = cross_encoder.predict(variants)
         cross_changes = (scores[1:] - scores[0]).tolist()
-    words = [("a", word.text) for word in words_a] + [("b", word.text) for word in words_b]
-    changes = zip(words, cosine_changes, cross_changes, strict=True)
-    return [LeftOut(side, word, cosine, cross) for (side, word), cosine, cross in changes]
+    sides = ["a"] * len(words_a) + ["b"] * len(words_b)
+    words = [word.text for word in (*words_a, *words_b)]
+    return list(map(LeftOut, sides, words, cosine_changes, cross_changes))
 
 
 def leave_one_out_by_name(models: ModelCache, comparison: Comparison) -> list[LeftOut]:
-    """`leave_one_out` with the models of a comparison."""
+    """Calls `leave_one_out` with the models of a comparison."""
     first, second = _by_role(models, ModelName.parse(comparison.model), comparison.pooling)
-    crosser = models.cross_encoder_or_none(comparison.cross_encoder)
-    return leave_one_out(first, crosser, comparison, second)
+    cross_encoder = models.cross_encoder_or_none(comparison.cross_encoder)
+    return leave_one_out(first, cross_encoder, comparison, second)
 
 
 def _by_role(models: ModelCache, model: ModelName, pooling: str) -> tuple[VectorModel, VectorModel | None]:
-    """The encoder of the first sentence, and that of the second one if it has another prompt."""
+    """Returns the encoder of the first sentence, and the one of the second sentence if it has another prompt."""
     if model.prompt_name != BY_ROLE:
         return models.get(model, VectorModel, pooling), None
-    query, document = (models.get(model, VectorModel, pooling, role) for role in ("query", "document"))
+    query = models.get(model, VectorModel, pooling, "query")
+    document = models.get(model, VectorModel, pooling, "document")
     return query, document
 
 
 @dataclass(frozen=True)
 class AllPairs:
-    """The similarities of all lines, symmetric float32 (N, N), and the time that they took."""
+    """The similarities of all lines, symmetric float32 (N, N), and the time to compute them."""
 
     lines: list[str]
     cosine: np.ndarray
@@ -339,21 +390,21 @@ class AllPairs:
     notes: list[str] = field(default_factory=list)
 
     def ranked(self, limit: int = 100) -> list[tuple[float, float | None, str, str]]:
-        """The cosine, the score of the cross-encoder and the lines of each pair, most similar first."""
+        """Returns the cosine, the score of the cross-encoder and both lines of each pair, most similar first."""
         first, second = np.triu_indices(len(self.lines), k=1)
         order = np.argsort(-self.cosine[first, second], kind="stable")[:limit]
-        pairs = zip(first[order], second[order], strict=True)
-        cross = self.cross
-        return [
-            (float(self.cosine[i, j]), None if cross is None else float(cross[i, j]), self.lines[i], self.lines[j])
-            for i, j in pairs
-        ]
+        rows = []
+        for i, j in zip(first[order], second[order], strict=True):
+            cosine = float(self.cosine[i, j])
+            cross_score = None if self.cross is None else float(self.cross[i, j])
+            rows.append((cosine, cross_score, self.lines[i], self.lines[j]))
+        return rows
 
 
 def compare_all(
     encoder: VectorModel, cross_encoder: PairModel | None, text: str, should_stop: Callable[[], bool] | None = None
 ) -> AllPairs:
-    """Compare all pairs of lines and measure the time. Raises InputError below 2 or above 500 lines."""
+    """Compares all pairs of lines and measures the time. Raises InputError for fewer than 2 or more than 500 lines."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if not 2 <= len(lines) <= MAX_LINES:
         count = format_count(len(lines), "line with text", "lines with text")
@@ -363,21 +414,24 @@ def compare_all(
     encoded = time.perf_counter()
     cosine = vectors @ vectors.T
     multiplied = time.perf_counter()
-    notes, cross_scores, cross_seconds = unknown_warnings([encoder, cross_encoder], lines), None, None
+    notes = unknown_warnings([encoder, cross_encoder], lines)
+    cross = None
+    cross_seconds = None
+    first, second = np.triu_indices(len(lines), k=1)
     if cross_encoder is not None and len(lines) > MAX_CROSS_LINES:
         notes.append(
             f"The cross-encoder is run on up to {MAX_CROSS_LINES} lines; {len(lines)} lines would take "
-            f"{len(lines) * (len(lines) - 1) // 2:,} passes."
+            f"{len(first):,} passes."
         )
     elif cross_encoder is not None:
-        cross_scores = np.ones((len(lines), len(lines)), dtype=np.float32)
-        first, second = np.triu_indices(len(lines), k=1)
-        started_cross = time.perf_counter()
+        cross_started = time.perf_counter()
         pairs = [(lines[i], lines[j]) for i, j in zip(first, second, strict=True)]
         scores = cross_encoder.predict(pairs, should_stop=should_stop)
-        cross_seconds = time.perf_counter() - started_cross
-        cross_scores[first, second] = cross_scores[second, first] = scores
-    return AllPairs(lines, cosine, encoded - started, multiplied - encoded, cross_scores, cross_seconds, notes)
+        cross_seconds = time.perf_counter() - cross_started
+        cross = np.ones((len(lines), len(lines)), dtype=np.float32)
+        cross[first, second] = scores
+        cross[second, first] = scores
+    return AllPairs(lines, cosine, encoded - started, multiplied - encoded, cross, cross_seconds, notes)
 
 
 def _check(sentence: str, which: str) -> None:
@@ -386,7 +440,7 @@ def _check(sentence: str, which: str) -> None:
 
 
 def _pool(encoder: Encoder, hidden: np.ndarray) -> np.ndarray:
-    """The vector of one sentence from those of its tokens: (T, H) -> (D,)."""
+    """Pools the token vectors of one sentence, (T, H) -> (D,)."""
     import torch
 
     with torch.inference_mode():
@@ -395,4 +449,5 @@ def _pool(encoder: Encoder, hidden: np.ndarray) -> np.ndarray:
 
 
 def _cosine(u: np.ndarray, v: np.ndarray) -> float:
-    return float(np.clip(u @ v / (np.linalg.norm(u) * np.linalg.norm(v) or 1), -1, 1))
+    lengths = np.linalg.norm(u) * np.linalg.norm(v)
+    return float(np.clip(u @ v / (lengths or 1), -1, 1))

@@ -1,4 +1,4 @@
-"""The example pairs and lines that ship with the app, and random pairs of the STS benchmark with gold scores."""
+"""Example pairs and lines that ship with the app, and random pairs of the STS benchmark with gold scores."""
 
 import json
 import random
@@ -17,8 +17,8 @@ class ExamplePair(NamedTuple):
     """Two sentences that teach something.
 
     Attributes:
-        expected: the bounds within which the definitions of the scale place the pair.
-        gold: the score of the annotators, for a pair of STSb dev.
+        expected: the lowest and the highest score that the definitions of the scale allow.
+        gold: the score of the annotators, if the pair is from STSb dev.
     """
 
     name: str
@@ -31,39 +31,48 @@ class ExamplePair(NamedTuple):
 
 @cache
 def pairs() -> tuple[ExamplePair, ...]:
-    """The example pairs that ship with the app."""
-    return tuple(ExamplePair(**entry) for entry in json.loads((FOLDER / "pairs.json").read_text(encoding="utf-8")))
+    """Returns the example pairs that ship with the app."""
+    entries = json.loads((FOLDER / "pairs.json").read_text(encoding="utf-8"))
+    return tuple(ExamplePair(**entry) for entry in entries)
 
 
 @cache
 def lines() -> str:
-    """The example of the many-sentences view, one sentence per line."""
+    """Returns the example of the tab Many sentences, one sentence per line."""
     return (FOLDER / "lines.txt").read_text(encoding="utf-8").strip()
 
 
 def example_of(a: str, b: str, random_pair: ExamplePair | None = None) -> ExamplePair | None:
-    """The example pair of these sentences, also if it is ``random_pair``."""
-    examples = [*pairs(), random_pair] if random_pair else pairs()
-    return next((pair for pair in examples if (pair.a, pair.b) == (a, b)), None)
+    """Returns the example pair with these sentences, which may be ``random_pair``."""
+    for pair in (*pairs(), random_pair):
+        if pair and (pair.a, pair.b) == (a, b):
+            return pair
+    return None
 
 
 def random_stsb_pair(home: Path) -> ExamplePair:
-    """A random pair of STSb dev. InputError if the data cannot be loaded."""
+    """Returns a random pair of STSb dev. Raises InputError if the data cannot be loaded."""
     data = load_data("stsb:dev", home)
     row = random.randrange(len(data))
+    first, second = data.columns
     scores = data.scores or []
-    return ExamplePair("STSb dev", data.columns[0][row], data.columns[1][row], GOLD_LESSON, gold=float(scores[row]))
+    return ExamplePair("STSb dev", first[row], second[row], GOLD_LESSON, gold=float(scores[row]))
 
 
 def error_of_model(score: float, gold: float | None, expected: tuple[float, float] | None) -> str:
-    """A sentence on a score, on the gold scale, that is a point or more off the annotators'; "" for a good score.
+    """Returns a sentence if a score from 0 to 5 is wrong, and "" if it is not.
 
-    Without a gold score the bounds by the definitions of the scale count.
+    A score is wrong if it differs from the ``gold`` score by a point or more, or, without a gold score, if it is not
+    between the two bounds of ``expected``.
     """
     if gold is not None:
-        is_wrong = abs(score - gold) >= 1
-        return f"The model is wrong here: {score:.1f} of 5, and the annotators say {gold:.1f}." if is_wrong else ""
-    if expected is None or expected[0] <= round(score, 1) <= expected[1]:
+        if abs(score - gold) < 1:
+            return ""
+        return f"The model is wrong here: {score:.1f} of 5, and the annotators say {gold:.1f}."
+    if expected is None:
         return ""
-    bound = f"{expected[1]:g} at most" if score > expected[1] else f"{expected[0]:g} at least"
+    lowest, highest = expected
+    if lowest <= round(score, 1) <= highest:
+        return ""
+    bound = f"{highest:g} at most" if score > highest else f"{lowest:g} at least"
     return f"The model is wrong here: on this scale such a pair should get {bound}."

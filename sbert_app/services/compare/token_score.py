@@ -1,20 +1,32 @@
-"""A pair under late interaction or a sparse encoder: the score, and the tokens whose shares add up to it."""
+"""Scores a pair by late interaction or a sparse encoder, with the shares of the tokens that add up to the score."""
+
+from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sbert_app.services.models.cache import ModelCache
 from training.models.model import Model
 from training.names import ModelName
 
+if TYPE_CHECKING:
+    from training.models.maxsim import LateInteraction
+    from training.models.st_models import SparseEncoder
+
+# The columns with numbers.
 NUMBERS = ("cosine", "share")
 
 
 @dataclass(frozen=True)
 class TokenScore:
-    """The score of a pair, and rows of text that end with a share of it. ``what`` describes the rows."""
+    """The score of a pair, and the shares of its tokens.
+
+    Attributes:
+        what: a description of the rows.
+        rows: cells of text, the last of which is the share.
+    """
 
     title: str
     score: float
@@ -24,48 +36,75 @@ class TokenScore:
     rows: Sequence[tuple[str, ...]]
 
     def to_json(self) -> dict[str, Any]:
-        tokens = [
-            {name: float(cell) if name in NUMBERS else cell for name, cell in zip(self.columns, row, strict=True)}
-            for row in self.rows
-        ]
+        tokens = []
+        for row in self.rows:
+            token: dict[str, Any] = dict(zip(self.columns, row, strict=True))
+            for name in token.keys() & NUMBERS:
+                token[name] = float(token[name])
+            tokens.append(token)
         milliseconds = round(self.milliseconds, 2)
         return {"title": self.title, "score": round(self.score, 6), "tokens": tokens, "milliseconds": milliseconds}
 
 
 def score_tokens(models: ModelCache, name: ModelName, a: str, b: str) -> TokenScore | None:
-    """The score of a pair by the tokens that a model compares; None if it is a model of another kind.
+    """Returns the score of a pair by a model that compares tokens, or None for a model of another kind.
 
-    InputError if it cannot be opened.
+    Raises InputError if the model cannot be opened.
     """
-    # They import torch, which takes seconds.
+    # Imported here because they import torch, which takes seconds.
     from training.models.maxsim import LateInteraction
     from training.models.st_models import SparseEncoder
 
-    model, started, rows = models.get(name.weights, Model), time.perf_counter(), list[tuple[str, ...]]()
+    model = models.get(name.weights, Model)
     if isinstance(model, LateInteraction):
-        model = model.with_settings(name)
-        result = model.matches(a, b)
-        ended, title, score = time.perf_counter(), "Late interaction", result.score
-        for side, pairs in (("first", result.first), ("second", result.second)):
-            count = (len(pairs) if model.takes_mean else 1) * (2 if result.second else 1)
-            rows += [(side, token, other, f"{cosine:.3f}", f"{cosine / count:+.4f}") for token, other, cosine in pairs]
-        columns: tuple[str, ...] = ("in", "token", "finds", "cosine", "share")
-        what = "Each token finds the most similar one of the other sentence; the shares add up to the score"
-    elif isinstance(model, SparseEncoder):
-        terms = model.with_settings(name).terms(a, b)
-        ended, title, score = time.perf_counter(), "Sparse encoder", sum(term.share for term in terms)
-        rows += [
-            (term.token, _weight(term.first, term.in_first), _weight(term.second, term.in_second), f"{term.share:+.4f}")
-            for term in terms
-            if term.share
-        ]
-        columns = ("term", "first", "second", "share")
-        what = f"Terms that both sentences have a weight for, of {len(terms):,} in all; the shares add up to the score"
-    else:
-        return None
-    return TokenScore(f"{title} · {name.label}", score, (ended - started) * 1000, what, columns, rows)
+        return _score_late_interaction(model.with_settings(name), name, a, b)
+    if isinstance(model, SparseEncoder):
+        return _score_sparse(model.with_settings(name), name, a, b)
+    return None
+
+
+def _score_late_interaction(model: LateInteraction, name: ModelName, a: str, b: str) -> TokenScore:
+    started = time.perf_counter()
+    result = model.matches(a, b)
+    milliseconds = (time.perf_counter() - started) * 1000
+    rows = []
+    for side, pairs in (("first", result.first), ("second", result.second)):
+        # The score is a mean over the tokens, unless the model sums them, and over both directions if there are two.
+        count = len(pairs) if model.takes_mean else 1
+        if result.second:
+            count *= 2
+        for token, other, cosine in pairs:
+            rows.append((side, token, other, f"{cosine:.3f}", f"{cosine / count:+.4f}"))
+    return TokenScore(
+        title=f"Late interaction · {name.label}",
+        score=result.score,
+        milliseconds=milliseconds,
+        what="Each token finds the most similar one of the other sentence; the shares add up to the score",
+        columns=("in", "token", "finds", "cosine", "share"),
+        rows=rows,
+    )
+
+
+def _score_sparse(model: SparseEncoder, name: ModelName, a: str, b: str) -> TokenScore:
+    started = time.perf_counter()
+    terms = model.terms(a, b)
+    milliseconds = (time.perf_counter() - started) * 1000
+    rows = []
+    for term in terms:
+        if term.share:
+            first = _weight(term.first, term.in_first)
+            second = _weight(term.second, term.in_second)
+            rows.append((term.token, first, second, f"{term.share:+.4f}"))
+    return TokenScore(
+        title=f"Sparse encoder · {name.label}",
+        score=sum(term.share for term in terms),
+        milliseconds=milliseconds,
+        what=f"Terms that both sentences have a weight for, of {len(terms):,} in all; the shares add up to the score",
+        columns=("term", "first", "second", "share"),
+        rows=rows,
+    )
 
 
 def _weight(weight: float, is_own: bool) -> str:
-    """A weight as text, which says if the model has added the term to those of the sentence."""
+    """Returns a weight as text, with a remark if the sentence does not contain the term."""
     return f"{weight:.2f}" if is_own else f"{weight:.2f} added"

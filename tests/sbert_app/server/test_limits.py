@@ -57,7 +57,7 @@ class TestBodies:
     def test_files_are_looked_for_in_events_alone(self):
         body = b'{"path": "http://a", "text": "\\ud800"}'
         assert limits._checked(body, "/v1/embeddings") == b'{"path": "http://a", "text": "?"}'
-        with pytest.raises(limits.Refused, match="a file is given by its address"):
+        with pytest.raises(limits.RefusedRequestError, match="a file is given by its address"):
             limits._checked(body, COMPARE)
 
     def test_a_packed_body_is_refused_by_its_encoding(self, tmp_path):

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from sbert_app.figures.style import add_scatter
 from sbert_app.formats import format_duration
-from sbert_app.pages.components.events import PRIVATE
+from sbert_app.pages.components.events import event_options
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, measured, styled, table, tiles
 from sbert_app.pages.learn.samples import Timed, gold_sample
 from sbert_app.services.results.results import data_label
@@ -136,5 +136,5 @@ def build() -> Demo:
         exponent = gr.Slider(1, 6, 4, step=0.25, label=label, info=hint, scale=3, elem_id="learn-n")
         again = gr.Button("Measure again", scale=1, min_width=140, elem_id="learn-again")
     moment = gr.State(0.0)  # when a measurement was last asked for
-    again.click(time.time, None, moment, **PRIVATE)
+    again.click(time.time, None, moment, **event_options())
     return Demo([exponent, moment], show)

@@ -365,7 +365,7 @@ def test_ablate_takes_no_folds_and_names_the_presets_that_there_are(place, capsy
     plan = PlannedRun(label="fold 1", config=RunConfig("regression").to_dict())
     stored = records(place).create("folds", ExperimentRecord(kind="folds", name="my.csv", runs=(plan,)))
     assert main(["ablate", "--resume", stored, "--home", str(place)]) == 2
-    assert f"{stored} is no sweep" in capsys.readouterr().err
+    assert f"{stored} is not a sweep" in capsys.readouterr().err
     assert main(["ablate", "--home", str(tmp_path)]) == 2
     assert "pooling|concat|objective|base" in capsys.readouterr().err
 
