@@ -17,8 +17,9 @@ git clone --quiet "$root" "$empty/sbert-lab"
 cd "$empty/sbert-lab"
 mkdir "$empty/home"
 # Neither settings of this shell nor a Python of pyenv or conda: what the system's packages bring, and the network's settings.
+# It replaces the shell that calls it, so that the number of a job is that of the command.
 alone() {
-    env -i HOME="$empty/home" PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin SBERT_PORT="$port" \
+    exec env -i HOME="$empty/home" PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin SBERT_PORT="$port" \
         ${PIP_EXTRA_INDEX_URL:+PIP_EXTRA_INDEX_URL="$PIP_EXTRA_INDEX_URL"} ${PIP_INDEX_URL:+PIP_INDEX_URL="$PIP_INDEX_URL"} \
         ${HTTPS_PROXY:+HTTPS_PROXY="$HTTPS_PROXY"} "$@"
 }
@@ -31,7 +32,8 @@ stop() {
 answers() {
     for _ in $(seq 1800); do
         if curl --silent --fail "http://127.0.0.1:$port/health"; then
-            curl --silent --fail "http://127.0.0.1:$port/" | grep --only-matching "<title>.*</title>"
+            echo
+            curl --silent --fail "http://127.0.0.1:$port/" | grep --count "SBERT Lab"
             return
         fi
         kill -0 "$server" 2>/dev/null || break
@@ -50,14 +52,14 @@ stop
 
 if [ -n "${1:-}" ]; then
     echo "== make $1"
-    alone make "$1"
+    (alone make "$1")
 fi
 
 echo "== without make"
 port=7872
 rm -rf .venv
-alone python3 -m venv .venv
-alone .venv/bin/pip install --quiet --constraint requirements.lock ".[app]"
+(alone python3 -m venv .venv)
+(alone .venv/bin/pip install --quiet --constraint requirements.lock ".[app]")
 alone setsid .venv/bin/sbert-lab serve &
 server=$!
 answers
