@@ -130,7 +130,7 @@ class ModelName:
 
     @staticmethod
     def parse(text: ModelName | Path | str) -> ModelName:
-        """Reads a model's name with its settings and pooling. InputError for an empty name or a wrong setting."""
+        """Reads a model's name, with its settings and pooling. InputError if it is empty, or a setting is wrong."""
         if isinstance(text, ModelName):
             return text
         text = str(text)

@@ -167,11 +167,11 @@ def _vectors(answer: bytes, count: int, address: str) -> np.ndarray:
         raise InputError(f"{wrong}: {first_line(error)}") from error
     if len(rows) != count:
         raise InputError(f"{wrong}: it gives {len(rows)} vectors for {count} texts")
-    seen = set[int]()
+    indices = set[int]()
     for index in order:
-        if index in seen or not 0 <= index < count:
+        if index in indices or not 0 <= index < count:
             raise InputError(f"{wrong}: index {index} comes twice, or belongs to none of the {count} texts")
-        seen.add(index)
+        indices.add(index)
     for index, row in zip(order, rows, strict=True):
         is_vector = row.ndim == 1 and 1 <= len(row) <= MOST_DIMENSIONS
         if not is_vector or row.shape != rows[0].shape:
