@@ -465,6 +465,9 @@ def best_rows(rows: np.ndarray, scores: np.ndarray, k: int) -> np.ndarray:
     return rows[np.lexsort((rows, -scores))[:k]].astype(np.int64)
 
 
+ModelClass: TypeAlias = type[Model]
+
+
 class Opener(NamedTuple):
     """A kind of model: which names and folders belong to it, and the class that opens them.
 
@@ -478,7 +481,7 @@ class Opener(NamedTuple):
     type: type[Model] = Model  # what is known about the class before it is imported
 
     @property
-    def model_class(self) -> type[Model]:
+    def model_class(self) -> ModelClass:
         """The class of its models, imported now."""
         if not isinstance(self.place, str):
             return self.place
