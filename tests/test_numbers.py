@@ -60,19 +60,30 @@ def class_of_32() -> list[str]:
 def start_up() -> list[str]:
     found = result("start-up")
     seconds = found["start_seconds"]["SBERT Lab"]
+    before = found["start_seconds"]["2e06b2b1"]
+    bare = found["start_seconds"]["bare Gradio"]
     return [
         f"(`python -m benchmarks start-up`) | {seconds['page']:.1f} s; {seconds['answer']:.1f} s |",
+        f"| {before['page']:.1f} s; {before['answer']:.1f} s; {bare['page']:.1f} s |",
+        f"| {seconds['first_event_cpu_ms']:.0f} ms of processor time; {seconds['session_mb']:.2f} MB",
         f"both models loaded | {found['idle_memory_mb']} MB |",
     ]
 
 
 def pages() -> list[str]:
-    rows = result("pages")["rows"]
+    rows = [row for row in result("pages")["rows"] if row["tree"] == "this"]
     interactive = [row["interactive"] for row in rows]
     server = [row["server_seconds"] for row in rows]
     return [
         f"interactive after {min(interactive):.1f} to {max(interactive):.1f} s; "
         f"{min(server):.1f} to {max(server):.1f} s of the app's processor time"
+    ]
+
+
+def versions() -> list[str]:
+    return [
+        f"| {row['work']} | {row['this']:.3f} s | {row['before']:.3f} s | {row['ratio']:.2f} |"
+        for row in result("versions")["rows"]
     ]
 
 
@@ -313,6 +324,7 @@ OF_BENCHMARKS = (
     serving,
     start_up,
     pages,
+    versions,
     scaling,
     bulk,
     cluster,
