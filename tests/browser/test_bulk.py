@@ -271,6 +271,7 @@ def test_labels_have_a_threshold_below_their_histograms_that_counts_at_once(open
     upload(page, path)
     page.click("#score")
     expect(page.locator("#histogram .js-plotly-plot .legendtext")).to_have_text(["match (6)", "no match (7)"])
+    expect(page.locator("#bulk-threshold")).to_be_hidden()  # the slider is the one control
     page.locator("#cut input[type=range]").fill("0.5")
     expect(page.locator("#cut p")).to_have_text(
         "Above it lie 6 of 6 matches (recall 100%) and 1 other pair (precision 86%)."

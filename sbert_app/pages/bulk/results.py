@@ -203,14 +203,14 @@ class Duplicates:
     def __init__(self, services: Services, job: gr.State) -> None:
         self.services = services
         self.job = job
+        # The slider below the histograms and the table of thresholds set it. Gradio would show it with the section.
+        self.threshold = gr.Textbox(str(USUAL), label="Threshold", visible="hidden", elem_id="bulk-threshold")
         with gr.Column(visible=False, elem_id="duplicates") as self.section:
             gr.HTML(messages.section("Matches and duplicates"))
             gr.HTML(messages.note(INTRO))
             self.decision = gr.HTML(js_on_load=read_asset("bulk.js"), elem_id="decision")
             with gr.Accordion("Precision and recall at every threshold", open=False, elem_id="bulk-curves"):
                 self.curve = gr.Plot(show_label=False, visible=False, elem_id="bulk-curve")
-            # The slider below the histograms and the table of thresholds set it.
-            self.threshold = gr.Textbox(str(USUAL), label="Threshold", visible="hidden", elem_id="bulk-threshold")
             stop = gr.Button("Stop", visible=False, elem_id="stop-threshold", min_width=120)
             self.tab = MeasureTab(services, "matches", gr.HTML(elem_id="matches"), None, stop)
             with gr.Row():
