@@ -241,7 +241,8 @@ class Dataset:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The rows in order, each by the names of its columns."""
         cells = self._by_name()
-        return (dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True))
+        for row in zip(*cells.values(), strict=True):
+            yield dict(zip(cells, row, strict=True))
 
     def to_pandas(self) -> Any:
         """A pandas.DataFrame with a column for each text, and ``score`` (0 to 5) or ``label`` (its name)."""
@@ -400,7 +401,9 @@ def parse_dataset(
     """
     reading = reading or _reading_of(name, cells)
     check_form(reading)
-    texts = [[(as_text(cell) or "").strip() for cell in cells[column]] for column in reading.sentences]
+    texts = []
+    for column in reading.sentences:
+        texts.append([(as_text(cell) or "").strip() for cell in cells[column]])
     rows = list(zip(*texts, strict=True))
     left_out = {
         "equal to the header": {at for at, row in enumerate(rows) if len(row) > 1 and row == reading.sentences},
@@ -409,7 +412,8 @@ def parse_dataset(
     }
     judged = None
     if len(texts) == 2:
-        judged = judge(reading, cells, rows, set[int]().union(*left_out.values()), scale, labels, raters)
+        unusable = set[int]().union(*left_out.values())
+        judged = judge(reading, cells, rows, unusable, scale, labels, raters)
     if judged is not None:
         left_out |= judged.left_out
     elif scale or labels:
@@ -430,7 +434,8 @@ def parse_dataset(
         raise InputError("; ".join((f"{name} holds no usable row", *remarks, *notes)))
 
     question = next((reading.question(doubt) for doubt in reading.doubts), "")
-    data = Dataset(name, tuple(texts), source=source, question=question).select(sorted(keep), *notes, *remarks)
+    data = Dataset(name, tuple(texts), source=source, question=question)
+    data = data.select(sorted(keep), *notes, *remarks)
     data = data.with_note(*_placeholders(data.columns))
     return data if judged is None else _with_judgements(data, judged)
 

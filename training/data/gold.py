@@ -222,7 +222,8 @@ class GoldColumn:
 
         def cells() -> Iterator[Any]:
             for batch in table.batches():
-                for cell, *texts in zip(batch.rows[name], *(batch.rows[column] for column in sentences), strict=True):
+                columns = [batch.rows[column] for column in (name, *sentences)]
+                for cell, *texts in zip(*columns, strict=True):
                     # A row of totals and repeated headers hold no scores.
                     if texts != sentences and None not in map(as_text, texts):
                         yield single_judgement(cell)
@@ -424,7 +425,8 @@ class GoldColumn:
         ``values`` (N,) come from `read`, none of them NaN. A match is entailment against the rest; a label that
         says so; 1 against 0; or a gold score of at least 4 on the scale 0 to 5, whatever scale the file has.
         """
-        if self.kind != NUMBER or (self.scale == (0, 1) and set(values.tolist()) == {0.0, 1.0}):
+        are_binary = self.scale == (0, 1) and set(values.tolist()) == {0.0, 1.0}
+        if self.kind != NUMBER or are_binary:
             matches = values == 1
             meaning = self.meaning or "1 is a match, 0 is not"
         elif self.scale:
@@ -478,8 +480,10 @@ def _missing_codes(numbers: Mapping[str, float], are_labels: bool) -> set[str]:
     codes = set()
     # -1 stands for a missing value beside numbers that no scale from -1 on has, or beside labels from 0 on.
     others = set(numbers.values()) - {-1.0}
-    if "-1" in numbers and others and min(others) >= 0 and (max(others) > 1 or (are_labels and 0 in others)):
-        codes.add("-1")
+    if "-1" in numbers and others and min(others) >= 0:
+        are_numbered = are_labels and 0 in others
+        if are_numbered or max(others) > 1:
+            codes.add("-1")
     ratings = {number for text, number in numbers.items() if text not in codes} - MISSING_CODES
     if len(ratings) > 2 and all(0 <= rating <= TOP_RATING and rating.is_integer() for rating in ratings):
         codes |= {text for text, number in numbers.items() if number in MISSING_CODES}

@@ -98,10 +98,12 @@ def _near(training: list[Row], evaluated: list[Row], encode: Encode) -> set[int]
     pairs = [(i, j) for i, j in _alike(training, evaluated) if len(training[j]) >= len(evaluated[i])]
     if len(pairs) > MOST_PAIRS:
         return None
-    texts = list(dict.fromkeys(text for i, j in pairs for text in (*evaluated[i], *training[j])))
+    texts: dict[str, None] = {}
+    for i, j in pairs:
+        texts |= dict.fromkeys((*evaluated[i], *training[j]))
     if not texts:
         return set()
-    vectors = dict(zip(texts, encode(texts), strict=True))
+    vectors = dict(zip(texts, encode(list(texts)), strict=True))
     near = set()
     for i, j in pairs:
         u = np.stack([vectors[text] for text in evaluated[i]])
@@ -122,10 +124,15 @@ def _alike(training: list[Row], evaluated: list[Row]) -> list[tuple[int, int]]:
     frequent = Counter(chain.from_iterable(words[: len(training)]))
     most = max(COMMON_ROWS, COMMON_SHARE * len(training))
     column: dict[str, int] = {}
-    rare = [[column.setdefault(word, len(column)) for word in row if frequent[word] <= most] for row in words]
-    ends = np.cumsum([0, *map(len, rare)])
-    places = list(chain.from_iterable(rare))
-    has = csr_array((np.ones(len(places), np.float32), places, ends), (len(rare), len(column)))  # (rows, words)
+    places: list[int] = []
+    ends = [0]
+    for row in words:
+        for word in row:
+            if frequent[word] <= most:
+                places.append(column.setdefault(word, len(column)))
+        ends.append(len(places))
+    shape = (len(words), len(column))
+    has = csr_array((np.ones(len(places), np.float32), places, ends), shape)  # (rows, words)
     shared = (has[len(training) :] @ has[: len(training)].T).tocoo()  # (evaluated, training)
     i, j = shared.coords
     sizes = np.diff(ends)

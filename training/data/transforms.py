@@ -143,7 +143,8 @@ def scores_from_labels(data: Dataset, draw: random.Random) -> Dataset:
     keep = [i for i, label in enumerate(data.labels or ()) if label in scores]
     named = ", ".join(f"{data.label_names[label]} {score:g}" for label, score in sorted(scores.items()))
     pairs = data.select(keep, f"scores are made of the labels: {named}")
-    return replace(pairs, scores=[scores[label] for label in pairs.labels or ()], labels=None, label_names=())
+    of_rows = [scores[label] for label in pairs.labels or ()]
+    return replace(pairs, scores=of_rows, labels=None, label_names=())
 
 
 # The labels of contrastive pairs, as their indices 0 and 1.
@@ -193,7 +194,8 @@ def sentences_twice(data: Dataset, draw: random.Random) -> Dataset:
         for sentence, row in zip(column, data.rows, strict=True):
             row_of.setdefault(sentence, row)
     distinct = list(row_of)
-    twice = Dataset(data.name, (distinct, distinct), source=data.source, notes=data.notes, rows=list(row_of.values()))
+    rows = list(row_of.values())
+    twice = Dataset(data.name, (distinct, distinct), source=data.source, notes=data.notes, rows=rows)
     return twice.with_note(f"{len(distinct):,} different sentences, without scores or labels")
 
 

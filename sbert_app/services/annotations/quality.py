@@ -172,7 +172,8 @@ def disagreements(project: Project, rater: str) -> list[Disagreement]:
     for i in project.judgements().get(rater, {}):
         scores = {name: by_pair[i] for name, by_pair in ratings.items() if i in by_pair}
         if len(set(scores.values())) > 1:
-            pairs.append(Disagreement(i, project.pairs[i].first, project.pairs[i].second, scores, agreed.get(i)))
+            pair = project.pairs[i]
+            pairs.append(Disagreement(i, pair.first, pair.second, scores, agreed.get(i)))
     return sorted(pairs, key=lambda pair: (-pair.difference, pair.pair))
 
 
@@ -349,7 +350,10 @@ def split(rows: list[Row], seed: int) -> dict[str, list[Row]]:
 
 def start(project: Project, jobs: RunQueue, visitor: str = "") -> Run:
     """Split the ratings, queue a run, and save its held-out pairs. InputError as `split`, or if the queue is full."""
-    rows = [(project.pairs[i].first, project.pairs[i].second, mean) for i, mean in joint_ratings(project).items()]
+    rows = []
+    for i, mean in joint_ratings(project).items():
+        pair = project.pairs[i]
+        rows.append((pair.first, pair.second, mean))
     parts = split(rows, project.info.seed)
     files = {name: keep_pairs(f"{project.id}-{name}.csv", parts[name], jobs.store.home) for name in ("train", "dev")}
     config = RunConfig(

@@ -113,13 +113,16 @@ def pick(
     from scipy.stats import rankdata
 
     count = min(count, len(first))
-    reasons = dict.fromkeys(random.permutation(len(first))[: count - 2 * (count // 3)].tolist(), RANDOM)
+    third = count // 3
+    drawn = random.permutation(len(first))[: count - 2 * third]
+    reasons = dict.fromkeys(drawn.tolist(), RANDOM)
     orders = {
         DISAGREE: np.argsort(-np.abs(rankdata(first) - rankdata(second)), kind="stable"),
         THRESHOLD: np.argsort(np.abs(first - threshold), kind="stable"),
     }
     for reason, order in orders.items():
-        for row in [row for row in order.tolist() if row not in reasons][: count // 3]:
+        rest = [row for row in order.tolist() if row not in reasons]
+        for row in rest[:third]:
             reasons[row] = reason
     rows = list(reasons.items())
     return [rows[i] for i in random.permutation(len(rows))]
@@ -160,8 +163,10 @@ def _pairs_of_sentences(
     cosines = vectors @ vectors.T
     np.fill_diagonal(cosines, -2)
     nearest = np.argsort(-cosines, axis=1)[:, :NEIGHBOURS]
-    pairs = [(i, int(j)) for i, row in enumerate(nearest) for j in row]
-    pairs += [tuple(random.choice(len(distinct), 2, replace=False).tolist()) for _ in range(len(pairs))]
+    pairs = [(i, j) for i, row in enumerate(nearest.tolist()) for j in row]
+    for _ in range(len(pairs)):
+        i, j = random.choice(len(distinct), 2, replace=False).tolist()
+        pairs.append((i, j))
     unique = dict.fromkeys((min(pair), max(pair)) for pair in pairs)
     return [(distinct[i], distinct[j]) for i, j in unique if i != j]
 

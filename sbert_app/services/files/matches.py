@@ -137,7 +137,9 @@ def apply_threshold(
             if gold is not None:
                 values.append(gold.read(batch.rows[gold.name])[0])
                 rows = np.flatnonzero(together[-1])[: LOOKED_AT - len(first_matches)].tolist()
-                first_matches += [(batch.first_row + row, texts[0][row] or "", texts[1][row] or "") for row in rows]
+                for row in rows:
+                    first, second = (column[row] or "" for column in texts)
+                    first_matches.append((batch.first_row + row, first, second))
     is_match = np.concatenate(together)
     graph = _Graph(np.concatenate(keys), is_match)
     largest = _write_lists(table, sentences, graph, outputs, watch)
@@ -193,8 +195,12 @@ class _Graph:
         number[places] = inverse
         links = number.reshape(-1, 2)[together]
         count = len(first)
-        matrix = coo_array((np.ones(len(links), dtype=bool), (links[:, 0], links[:, 1])), shape=(count, count))
-        groups, group_of = connected_components(matrix, directed=False) if count else (0, np.empty(0, dtype=np.int64))
+        groups = 0
+        group_of = np.empty(0, dtype=np.int64)
+        if count:
+            rows, columns = links.T
+            matrix = coo_array((np.ones(len(links), dtype=bool), (rows, columns)), shape=(count, count))
+            groups, group_of = connected_components(matrix, directed=False)
         self.first = places[first]
         sizes = np.bincount(group_of, minlength=groups)
         first_places = np.full(groups, keys.size, dtype=np.int64)
@@ -209,8 +215,13 @@ class _Graph:
 
 def _hashes(texts: Sequence[str | None]) -> np.ndarray:
     """The hashes of some texts, uint64 (N,), 0 for none."""
-    encoded = [None if text is None else text.encode("utf-8", "surrogatepass") for text in texts]
-    digests = [bytes(8) if text is None else hashlib.blake2b(text, digest_size=8).digest() for text in encoded]
+    digests = []
+    for text in texts:
+        if text is None:
+            digests.append(bytes(8))
+        else:
+            encoded = text.encode("utf-8", "surrogatepass")
+            digests.append(hashlib.blake2b(encoded, digest_size=8).digest())
     return np.frombuffer(b"".join(digests), dtype=np.uint64)
 
 
@@ -265,5 +276,9 @@ def _first_occurrences(
         start = batch.first_row - 1
         here = slice(*np.searchsorted(places, (2 * start, 2 * (start + len(batch)))))
         numbered = zip(places[here].tolist(), groups[here].tolist(), strict=True)
-        cells = ((place, group, batch.rows[sentences[place % 2]][place // 2 - start]) for place, group in numbered)
-        yield batch, [(place, group, as_text(cell) or "") for place, group, cell in cells]
+        occurrences = []
+        for place, group in numbered:
+            row, side = divmod(place, 2)
+            cell = batch.rows[sentences[side]][row - start]
+            occurrences.append((place, group, as_text(cell) or ""))
+        yield batch, occurrences

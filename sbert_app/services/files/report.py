@@ -150,9 +150,14 @@ class ReportBuilder:
         cross = sample[~np.isnan(sample[:, CROSS])]
         both = gold[~np.isnan(gold[:, CROSS])]
         total = int(self._counts.sum())
-        labels = None if reading is None else reading.matches(gold[:, GOLD])
-        is_labelled = reading is not None and (reading.kind != NUMBER or set(gold[:, GOLD].tolist()) == {0.0, 1.0})
-        by_label = self._by_label(gold, labels[0]) if labels is not None and is_labelled else {}
+        decision = None
+        by_label: dict[str, Any] = {}
+        if reading is not None:
+            decision = _decision(gold, reading, criteria)
+            labels = reading.matches(gold[:, GOLD])
+            are_labels = reading.kind != NUMBER or set(gold[:, GOLD].tolist()) == {0.0, 1.0}
+            if labels is not None and are_labels:
+                by_label = self._by_label(gold, labels[0])
         points = gold
         if len(gold) > SCATTER:
             points = gold[np.sort(self._random.choice(len(gold), SCATTER, replace=False))]
@@ -167,14 +172,17 @@ class ReportBuilder:
             scatter=[(round(row[GOLD], 4), round(row[COSINE], 4)) for row in points.tolist()],
             gold_disagreements=[] if by_label else self._worst(gold, GOLD),
             cross_disagreements=self._worst(cross, CROSS),
-            decision=None if reading is None else _decision(gold, reading, criteria),
+            decision=decision,
             **by_label,
         )
 
     def _keep(self, texts: tuple[Sequence[str | None], Sequence[str | None]], rows: np.ndarray) -> list[int]:
         """Write the sentences of these rows to the temporary file. Returns their places there."""
         at = self._texts.seek(0, 2)
-        lines = [json.dumps([texts[0][row], texts[1][row]]).encode() + b"\n" for row in rows.tolist()]
+        lines = []
+        for row in rows.tolist():
+            pair = [column[row] for column in texts]
+            lines.append(json.dumps(pair).encode() + b"\n")
         self._texts.write(b"".join(lines))
         return [at + before for before in accumulate(map(len, lines[:-1]), initial=0)]
 
@@ -184,9 +192,12 @@ class ReportBuilder:
 
         if len(sample) < 2:
             return []
-        cosine_rank, other_rank = ((rankdata(sample[:, at]) - 1) / (len(sample) - 1) for at in (COSINE, other))
+        # Ranks from 0 to 1.
+        cosine_rank = (rankdata(sample[:, COSINE]) - 1) / (len(sample) - 1)
+        other_rank = (rankdata(sample[:, other]) - 1) / (len(sample) - 1)
         apart = np.abs(cosine_rank - other_rank)
-        worst = [at for at in np.argsort(-apart, kind="stable")[:WORST].tolist() if apart[at] > 0]
+        worst = np.argsort(-apart, kind="stable")[:WORST]
+        worst = worst[apart[worst] > 0]
         return [self._disagreement(sample[at], other, cosine_rank[at], other_rank[at]) for at in worst]
 
     def _disagreement(self, row: np.ndarray, other: int, *ranks: float) -> Disagreement:

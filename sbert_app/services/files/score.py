@@ -234,7 +234,8 @@ class _Scoring:
         first, second = ([as_text(cell) for cell in chunk.rows[name]] for name in names)
         complete = [row for row in range(len(chunk)) if first[row] is not None and second[row] is not None]
         for row in sorted(set(range(len(chunk))).difference(complete)):
-            missing = [name for name, texts in zip(names, (first, second), strict=True) if texts[row] is None]
+            cells = {names[0]: first[row], names[1]: second[row]}
+            missing = [name for name, text in cells.items() if text is None]
             _add_note(notes, row, f"no text in {' and '.join(missing)}")
         gold: np.ndarray | None = None
         bad_gold: dict[int, str] = {}

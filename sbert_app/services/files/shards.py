@@ -352,4 +352,5 @@ def _next(rows: Iterator[Any], cluster: RayCluster, watch: Watch) -> Any:
 
 def _absolute(name: str) -> str:
     """The absolute path of a file or folder, after which settings of a model may follow; URLs and other names stay."""
-    return str(Path(name).absolute()) if "://" not in name and Path(name.partition("?")[0]).exists() else name
+    is_local = "://" not in name and Path(name.partition("?")[0]).exists()
+    return str(Path(name).absolute()) if is_local else name

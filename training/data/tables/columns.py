@@ -175,8 +175,11 @@ def header_row(rows: Sequence[Sequence[str]]) -> int:
     widths = [sum(bool(cell.strip()) for cell in row) for row in rows]
     names = [sum(map(is_usual_name, row)) for row in rows]
     header = next((at for at, width in enumerate(widths) if width > 1), 0)
-    wider = (at for at, count in enumerate(names) if count > 1 and widths[at] > max(widths[:at], default=0))
-    header = max(wider, key=names.__getitem__, default=header)
+    most = 1
+    for at, count in enumerate(names):
+        if count > most and widths[at] > max(widths[:at], default=0):
+            header = at
+            most = count
     # Titles of groups of columns may be usual names too.
     has_titles = not any(names[:header]) or names[header] > max(names[:header])
     return header if has_titles and not looks_like_data(rows[header]) else 0
@@ -240,8 +243,10 @@ def listed(columns: Sequence[str], noun: str = "column") -> str:
 
 def _has_row_names(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether all rows have a number more than the header: R writes no name above the numbers of the rows."""
-    are_longer = all(len(row) == len(first) + 1 and parse_number(row[0]) is not None for row in below)
-    return are_longer and any(row[-1].strip() for row in below)
+    for row in below:
+        if len(row) != len(first) + 1 or parse_number(row[0]) is None:
+            return False
+    return any(row[-1].strip() for row in below)
 
 
 def _are_questions(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:

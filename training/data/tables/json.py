@@ -62,7 +62,8 @@ class JsonTable(TextTable):
     def fields(self) -> list[Any]:
         import pyarrow as pa
 
-        return [pa.field(name, pa.type_for_alias(kind)) for name, kind in zip(self.columns, self.types, strict=True)]
+        types = map(pa.type_for_alias, self.types)
+        return list(map(pa.field, self.columns, types))
 
     def _read(self, size: int) -> Iterator[RowBatch]:
         return gather(self._records(), self.columns, size)
@@ -126,8 +127,8 @@ def _layout(text: TextFile) -> Layout:
     if start.startswith("["):
         # A whole array on the first line that holds no objects is a line of JSON Lines.
         first = start.partition("\n")[0].strip()
-        is_row = first.endswith("]") and not first.lstrip("[ ").startswith(("{", "]")) and not first.startswith("[[")
-        return "lines" if is_row else "array"
+        holds_objects = first.startswith("[[") or first.lstrip("[ ").startswith(("{", "]"))
+        return "lines" if first.endswith("]") and not holds_objects else "array"
     if not start.startswith("{"):
         return "lines"
     if _columns(text) is not None:
@@ -180,7 +181,9 @@ def _by_column(value: dict[str, Any]) -> dict[str, list[Any]] | None:
         if all(name.isdecimal() for name in value):
             return rows_to_columns(parts)
         index = dict.fromkeys(chain.from_iterable(parts))
-        return {name: [cells.get(key) for key in index] for name, cells in value.items()} if index else None
+        if not index:
+            return None
+        return {name: [cells.get(key) for key in index] for name, cells in value.items()}
     are_lists = bool(parts) and all(isinstance(part, list) for part in parts)
     return value if are_lists and len(set(map(len, parts))) == 1 else None
 

@@ -117,7 +117,8 @@ def _rows_at_once(path: Path, schema: Any) -> int:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    texts = [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_binary(field.type)]
+    kinds = (pa.string(), pa.binary())
+    texts = [field.name for field in schema if field.type in kinds]
     if not texts:
         return BATCH_ROWS
     longest = 1

@@ -61,7 +61,11 @@ ID = "id"
 CATEGORY = "category"
 UNUSED = "unused"
 # The roles of the sentences of a row, by their number. The first of these forms whose columns are all there is taken.
-FORMS: dict[int, tuple[str, ...]] = {3: (ANCHOR, POSITIVE, NEGATIVE), 2: (SENTENCE1, SENTENCE2), 1: (SENTENCE,)}
+FORMS: dict[int, tuple[str, ...]] = {
+    3: (ANCHOR, POSITIVE, NEGATIVE),
+    2: (SENTENCE1, SENTENCE2),
+    1: (SENTENCE,),
+}
 TEXTS = tuple(chain.from_iterable(FORMS.values()))
 # In place of the name of a judgement: there is none.
 NO_JUDGEMENT = "-"
@@ -254,7 +258,12 @@ class TableReading:
                 "and sentence2, or say which they are."
             )
         return PairColumns(
-            first, second, self.first(SCORE), self.first(LABEL), self.first(NEGATIVE), ratings=self.all(RATING)
+            first,
+            second,
+            score=self.first(SCORE),
+            label=self.first(LABEL),
+            negative=self.first(NEGATIVE),
+            ratings=self.all(RATING),
         )
 
     def sentence(self) -> str:
@@ -443,7 +452,8 @@ class _Reader:
         pairs = list(combinations(texts, 2))
         if len(pairs) > 1:
             # The names of a pair differ in the last letter.
-            pairs = [(a, b) for a, b in pairs if normalize_name(a)[:-1] == normalize_name(b)[:-1]]
+            stems = {column: normalize_name(column)[:-1] for column in texts}
+            pairs = [(first, second) for first, second in pairs if stems[first] == stems[second]]
         if len(pairs) == 1 and self._are_alike(*pairs[0]):
             return pairs[0]
         return None
@@ -521,7 +531,10 @@ class _Reader:
         first = named[0]
         if len(self.cells[first].texts) != 1 or len(self.rows[first]) < 2:
             return
-        others = [name for name in (*named[1:], *likely) if self._is_likely(name) and len(self.cells[name].texts) > 1]
+        others = []
+        for column in (*named[1:], *likely):
+            if self._is_likely(column) and len(self.cells[column].texts) > 1:
+                others.append(column)
         if others:
             question = f"{first} is the same in all rows: which column says how alike the two sentences are?"
             self.doubts.append(Doubt(question, (*others, first)))
