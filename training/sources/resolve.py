@@ -79,7 +79,7 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
         Source("Hub cache", partial(hub.cached, repo, pick)),
         Source(f"Hub {hub.endpoint()}", partial(hub.download, repo, pick), is_remote=True),
         *([_in_index(bundle, target)] if bundle else ()),
-        Source("Hub cache in part", partial(hub.cached_in_part, repo, pick)),
+        Source("Hub cache", partial(hub.cached_in_part, repo, pick), full_name="Hub cache in part"),
     ]
     names = [*ENCODERS, *CROSS_ENCODERS, *BASELINES, *(folder.name for folder in (root / "models").glob("*"))]
     sources = [source for source in sources if fetch or not source.is_remote]
@@ -165,6 +165,8 @@ def _first_available(what: str, sources: Sequence[Source], remedy: str, meant: s
             reasons.append(f"{source.name}: {' '.join(str(error).split())}")
             # That a folder of this machine lacks it is nothing to note.
             log.log(logging.INFO if source.is_remote else logging.DEBUG, "%s not from %s", what, reasons[-1])
+    # The cache of the Hub is asked twice.
+    reasons = list(dict.fromkeys(reasons))
     raise NotFoundError(
         f"{what} was not found ({'; '.join(reasons)}); check the name and the network, or {remedy}{meant}",
         summary=f"{what} was not found; check the name and the network{meant}",
