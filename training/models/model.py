@@ -79,6 +79,9 @@ class Model(ABC):
         cls.check_settings(ModelName.parse(name))
         return cls()
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
     @property
     def vocabulary_size(self) -> int:
         """The number of different tokens; 0 if it is unknown."""

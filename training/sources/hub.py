@@ -69,7 +69,7 @@ def cached(repo: Repo, pick: Pick) -> Path:
         listing = [file.path for file in huggingface_hub.get_cached_repo_tree(repo.id, repo_type=repo.kind)]
         return _snapshot(repo, pick(listing), local_files_only=True)
     except errors.CachedRepoTreeNotFoundError as error:
-        raise FileNotFoundError("not there as a whole") from error
+        raise FileNotFoundError("not there") from error
     except errors.LocalEntryNotFoundError as error:
         raise FileNotFoundError("incomplete") from error
 

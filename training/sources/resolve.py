@@ -84,7 +84,8 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
         sources.append(Source(f"Hub {hub.endpoint()}", partial(hub.download, repo, pick), is_remote=True))
     if fetch and bundle:
         sources.append(_in_index(bundle, target))
-    sources.append(Source("Hub cache in part", partial(hub.cached_in_part, repo, pick)))
+    in_part = partial(hub.cached_in_part, repo, pick)
+    sources.append(Source("Hub cache", in_part, full_name="Hub cache in part"))
     names = [*ENCODERS, *CROSS_ENCODERS, *BASELINES, *(folder.name for folder in (root / "models").glob("*"))]
     remedy = f"put the model's files into {target}"
     return _first_available(f"model {name}", sources, remedy, did_you_mean(short, names))
@@ -171,6 +172,8 @@ def _first_available(what: str, sources: Sequence[Source], remedy: str, meant: s
             reasons.append(f"{source.name}: {' '.join(str(error).split())}")
             # It is normal that a folder on this machine does not have it.
             log.log(logging.INFO if source.is_remote else logging.DEBUG, "%s not from %s", what, reasons[-1])
+    # The cache of the Hub is asked twice.
+    reasons = list(dict.fromkeys(reasons))
     raise NotFoundError(
         f"{what} was not found ({'; '.join(reasons)}); check the name and the network, or {remedy}{meant}",
         summary=f"{what} was not found; check the name and the network{meant}",

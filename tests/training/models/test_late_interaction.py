@@ -177,6 +177,7 @@ def test_the_constructor_opens_both_kinds(untrained: LateInteraction, colbert: P
     encoder = LateInteraction(UNTRAINED.removeprefix("maxsim:"), dtype="float32", device="cpu", home=home)
     np.testing.assert_array_equal(encoder.predict(PAIRS), untrained.predict(PAIRS))
     assert type(encoder) is type(untrained) is MaxSim
+    assert repr(encoder) == f"MaxSim('{UNTRAINED}')"
     trained = LateInteraction(colbert, dtype="float32", device="cpu")
     expected = open_model(colbert, dtype="float32", device="cpu")
     assert type(trained) is type(expected)
