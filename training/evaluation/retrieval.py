@@ -109,10 +109,10 @@ def find_partners(pairs: Dataset, vectors: Sequence[np.ndarray]) -> dict[str, fl
     first, second = pairs.columns
     partners = set(zip(first, second, strict=True))
     _, rankings = SearchIndex(vectors[1]).nearest(vectors[0], min(10, len(second)))
-    hits = np.zeros(rankings.shape, dtype=bool)  # (N, up to 10)
+    hits: np.ndarray = np.zeros(rankings.shape, dtype=bool)  # (N, up to 10)
     for query, sentence in enumerate(first):
         hits[query] = [(sentence, second[row]) in partners for row in rankings[query]]
-    reciprocal = (hits / np.arange(1, hits.shape[1] + 1)).max(axis=1)
+    reciprocal = (hits / np.arange(1, rankings.shape[1] + 1)).max(axis=1)
     return {"accuracy@1": float(hits[:, 0].mean()), "mrr@10": float(reciprocal.mean()), "queries": len(hits)}
 
 

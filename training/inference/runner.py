@@ -108,7 +108,8 @@ class InferenceRunner(ABC, Generic[Text]):
                 on_progress(done)
         wrong = np.flatnonzero(~is_finite(results))
         if len(wrong):
-            for rows, batch in self.with_batch_size(1).map([texts[row] for row in wrong], reduce, should_stop):
+            alone = [texts[row] for row in wrong.tolist()]
+            for rows, batch in self.with_batch_size(1).map(alone, reduce, should_stop):
                 results[wrong[rows]] = batch
         return results
 
