@@ -87,7 +87,8 @@ def serve(
     # Imported after wrong options are reported, because it imports Gradio, which takes seconds.
     from sbert_app.server.run import serve as run
 
-    run(settings, show=webbrowser.open if open_browser else None)
+    show = webbrowser.open if open_browser else None
+    run(settings, show)
 
 
 def has_desktop() -> bool:

@@ -402,7 +402,7 @@ def test_serve_gives_the_settings_to_the_pages(run: Run, folder: Path, monkeypat
     from sbert_app.server import run as server
 
     served: list[Settings] = []
-    monkeypatch.setattr(server, "serve", served.append)
+    monkeypatch.setattr(server, "serve", lambda settings, show: served.append(settings))
     monkeypatch.setenv("SBERT_PORT", "8001")
     monkeypatch.setenv("SBERT_HOST", "0.0.0.0")  # noqa: S104 - nothing listens
     assert run("serve", "--port", 8002, "--auth", "ann:pass:word", "--home", folder / "home").code == cli.GOOD
