@@ -114,7 +114,7 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
     ticks: dict[str, Any] = {"nticks": MOST_NUMBERS}
     if n <= MOST_NUMBERS:
         digits = 2
-        ticks = {"tick0": 1, "dtick": 1}
+        ticks = _word_ticks(labels, 1)
     figure = _heatmap(
         matrix,
         bound=1,
@@ -155,8 +155,8 @@ def _heatmap(
     return go.Figure(heatmap)
 
 
-def _word_ticks(words: Sequence[str]) -> dict[str, Any]:
-    return {"tickvals": list(range(len(words))), "ticktext": [short_label(word, 16) for word in words]}
+def _word_ticks(words: Sequence[str], first: int = 0) -> dict[str, Any]:
+    return {"tickvals": list(range(first, first + len(words))), "ticktext": [short_label(word, 16) for word in words]}
 
 
 def histogram(report: ScoreReport) -> go.Figure:
