@@ -95,7 +95,9 @@ def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
         group = [point for point in points if point.group == key]
         if not group:
             continue
-        marker = {"marker_symbol": symbol, "marker_size": 12, "marker_line_width": 2 if key == PAPER else 0}
+        marker: dict[str, Any] = {"marker_symbol": symbol, "marker_size": 12, "marker_line_width": 0}
+        if key == PAPER:
+            marker["marker_line_width"] = 2
         # An entry of the legend for the group, whose models have several colours.
         add_scatter(figure, [None], [None], "grey", mode="markers", name=name, **marker)
         add_scatter(
