@@ -55,9 +55,9 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Point:
-    """A model: its group, a key of GROUPS, its speed in sentences per second, its quality, a correlation ×100.
+    """A model with its group (a key of GROUPS), its speed in sentences per second, and its quality (ρ or r ×100).
 
-    The paper's points have a group of their own, and the colour of no model.
+    The paper's points have their own group, and a colour that no model has.
     """
 
     label: str
@@ -93,19 +93,26 @@ def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
     x = [point.speed for point in optimal]
     y = [point.quality for point in optimal]
     add_scatter(figure, x, y, "grey", name="frontier", line_dash="dot", line_width=1.5)
-    hover = "%{customdata}<br>%{y:.2f}, %{x:,.0f} sentences/s<extra></extra>"
     for key, (name, symbol) in GROUPS.items():
         group = [point for point in points if point.group == key]
-        if group:
-            x = [point.speed for point in group]
-            y = [point.quality for point in group]
-            labels = [short_label(point.label, 34) for point in group]
-            colours = [PALETTE[point.colour] for point in group]
-            marker = {"marker_symbol": symbol, "marker_size": 12, "marker_line_width": 2 * (key == PAPER)}
-            # The symbol in the legend is that of a group, whose models have several colours.
-            add_scatter(figure, [None], [None], "grey", mode="markers", name=name, **marker)
-            marker |= {"marker_color": colours, "customdata": labels, "showlegend": False}
-            add_scatter(figure, x, y, "grey", hover, "markers", **marker)
+        if not group:
+            continue
+        marker: dict[str, Any] = {"marker_symbol": symbol, "marker_size": 12, "marker_line_width": 0}
+        if key == PAPER:
+            marker["marker_line_width"] = 2
+        # An entry of the legend for the group, whose models have several colours.
+        add_scatter(figure, [None], [None], "grey", mode="markers", name=name, **marker)
+        add_scatter(
+            figure,
+            [point.speed for point in group],
+            [point.quality for point in group],
+            "grey",
+            hover="%{customdata}<br>%{y:.2f}, %{x:,.0f} sentences/s<extra></extra>",
+            mode="markers",
+            customdata=[short_label(point.label, 34) for point in group],
+            showlegend=False,
+            **(marker | {"marker_color": [PALETTE[point.colour] for point in group]}),
+        )
     decades = [log10(point.speed) for point in points] or [2.0]
     # More space on the right, for labels.
     x_range = (min(decades) - 0.25, max(decades) + 0.8)
@@ -124,7 +131,8 @@ def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float
         places[point] = (x, PLOT_SIZE[1] * (point.quality - lowest) / height)
     placed: list[Box] = [(x - 6, y - 6, x + 6, y + 6) for x, y in places.values()]
     for point in sorted(points, key=lambda point: (point.group == PAPER, -point.quality)):
-        label, (x, y) = short_label(point.label, 34), places[point]
+        x, y = places[point]
+        label = short_label(point.label, 34)
         width = LETTER_WIDTH * len(label)
         boxes: dict[tuple[str, int], Box] = {}
         for anchor, offset in LABEL_POSITIONS:
@@ -208,16 +216,15 @@ def reliability(bins: Sequence[tuple[float, float, int]], pairs: str, model: Mod
     (colour,) = model_colours([model.name])
     hover = "“x of 5” %{x:.2f}, gold score %{y:.2f}: %{customdata:,} pairs<extra></extra>"
     add_scatter(figure, predicted, gold, colour, hover, "lines+markers", marker_size=9, customdata=counts)
-    axis = {"range": [-0.1, 5.1], "dtick": 1}
-    x = {"title": f"mean “x of 5”, {short_label(pairs, 34)}", **axis}
-    y = {"title": "mean gold score", **axis}
+    x = {"title": f"mean “x of 5”, {short_label(pairs, 34)}", "range": [-0.1, 5.1], "dtick": 1}
+    y = {"title": "mean gold score", "range": [-0.1, 5.1], "dtick": 1}
     return apply_style(figure, 360, f"Mean gold score against mean predicted score, ten bins of {pairs}", x, y)
 
 
 def precision_recall(decision: Decision, names: dict[str, str], models: Sequence[ModelDecision] = ()) -> go.Figure:
-    """The curve of all pairs, and each choice with its intervals; ``names`` are those of the criteria.
+    """The curve of all pairs, and each choice with its intervals. ``names`` are the names of the criteria.
 
-    ``models`` are several on the same pairs, that of the decision among them.
+    ``models`` are the decisions of several models on the same pairs, including ``decision``.
     """
     figure = go.Figure()
     colours = model_colours([model.model.name for model in models])
@@ -238,16 +245,20 @@ def precision_recall(decision: Decision, names: dict[str, str], models: Sequence
             line_width=2 if other is decision else 1.5,
         )
     for choice, symbol, _ in _reached(decision):
-        hover = f"from {choice.threshold.value:.3f} on: {at}<extra></extra>"
-        name, ring = names.get(choice.criterion, choice.criterion), {"color": "#ffffff", "width": 1}
-        marker = {"name": name, "marker_size": 11, "marker_line": ring, "marker_symbol": symbol}
-        bars = {
-            "error_x": error_bars([choice.recall], THRESHOLD),
-            "error_y": error_bars([choice.precision], THRESHOLD),
-        }
-        x = [choice.recall.value]
-        y = [choice.precision.value]
-        add_scatter(figure, x, y, THRESHOLD, hover, "markers", **marker, **bars)
+        add_scatter(
+            figure,
+            [choice.recall.value],
+            [choice.precision.value],
+            THRESHOLD,
+            hover=f"from {choice.threshold.value:.3f} on: {at}<extra></extra>",
+            mode="markers",
+            name=names.get(choice.criterion, choice.criterion),
+            marker_size=11,
+            marker_line={"color": "#ffffff", "width": 1},
+            marker_symbol=symbol,
+            error_x=error_bars([choice.recall], THRESHOLD),
+            error_y=error_bars([choice.precision], THRESHOLD),
+        )
     share = decision.matches / decision.n
     figure.add_hline(y=share, line={"color": PALETTE["grey"], "dash": "dot", "width": 1})
     figure.add_annotation(
@@ -277,6 +288,6 @@ def by_threshold(decision: Decision, similarity: str, model: ModelName) -> go.Fi
 
 
 def _reached(decision: Decision) -> list[tuple[Choice, str, str]]:
-    """The choices that some threshold fulfils, each with its symbol and its dash."""
+    """The choices that a threshold fulfils, each with its symbol and its dash."""
     marked = zip(decision.choices, THRESHOLD_MARKS, strict=False)
-    return [(choice, *mark) for choice, mark in marked if choice.exists]
+    return [(choice, symbol, dash) for choice, (symbol, dash) in marked if choice.exists]

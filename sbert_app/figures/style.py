@@ -21,7 +21,7 @@ PALETTE = {
     "yellow": "#F0E442",
     "grey": "#7F8793",
 }
-# The colours of the built-in models, and those among which all others are spread.
+# The colours of the built-in models, and the colours that other models share.
 MODEL_COLOURS = {DEFAULT_MODEL: "blue", DEFAULT_CROSS_ENCODER: "vermillion", LARGE_MODEL: "sky", TFIDF: "grey"}
 OTHER_COLOURS = ("purple", "orange", "sky")
 # Negative vermillion, zero transparent, positive blue: legible on a white and on a black background.
@@ -59,17 +59,16 @@ TEMPLATE: dict[str, Any] = {
 
 
 def model_colours(models: Sequence[str]) -> list[str]:
-    """The palette colour of each model, by its name: the same in every figure, unless two of them would share it.
+    """The palette colour of each model, by its name: the same in every figure, unless two models would share it.
 
-    The names are those of `ModelName.name`, without pooling and settings.
+    The names are `ModelName.name`, without pooling and settings.
     """
     taken: list[str] = []
     for model in models:
         start = crc32(model.encode()) % len(OTHER_COLOURS)
         others = OTHER_COLOURS[start:] + OTHER_COLOURS[:start]
         candidates = [MODEL_COLOURS.get(model, others[0]), *others, *PALETTE]
-        free = [colour for colour in candidates if colour not in taken]
-        taken.append(next(iter(free), others[0]))
+        taken.append(next((colour for colour in candidates if colour not in taken), others[0]))
     return taken
 
 

@@ -24,9 +24,9 @@ from training.evaluation.diagnostics import COLLAPSED_FROM
 from training.names import ModelName
 from training.trainer.run_metrics import RUN_METRICS
 
-# So many runs can be told apart in one figure.
+# The most runs that can be told apart in one figure.
 MOST_CURVES = 6
-# The lines of the losses of several data sets.
+# The line styles of the losses of several data sets.
 DASHES = ("solid", "dash", "dashdot", "longdash")
 # The least span of the axis of ρ ×100, in points.
 LEAST_SPAN = 6.0
@@ -50,12 +50,12 @@ class Curve:
 
 
 def curves_of(runs: Sequence[Run]) -> list[Curve]:
-    """The curves of runs, each in the colour that the run has as a model."""
+    """The curves of runs. Each has the colour of the run's model."""
     colours = model_colours([ModelName.of_run(run.id).name for run in runs])
-    return [
-        Curve(run.name, PALETTE[colour], run.events, run.progress.steps, run.progress.measure)
-        for run, colour in zip(runs, colours, strict=True)
-    ]
+    curves = []
+    for run, colour in zip(runs, colours, strict=True):
+        curves.append(Curve(run.name, PALETTE[colour], run.events, run.progress.steps, run.progress.measure))
+    return curves
 
 
 def measure(curves: Sequence[Curve]) -> go.Figure:

@@ -20,7 +20,7 @@ def head() -> str:
 
 def build() -> gr.themes.Base:
     fonts = [gr.themes.Font(name) for name in ("system-ui", "-apple-system", "Segoe UI", "sans-serif")]
-    # No text is smaller than 13 pixels, so that hints can be read from a projector.
+    # At least 13 pixels, so that hints can be read from a projector.
     text = gr.themes.Size("13px", "13px", "13px", "14px", "16px", "18px", "24px", name="text")
     mono = [gr.themes.Font(name) for name in ("ui-monospace", "SFMono-Regular", "Menlo", "monospace")]
     return gr.themes.Base(

@@ -1,7 +1,7 @@
 """The table: a row for each model, a column for each data set, followed by our own systems and the rows of the paper.
 
-It is shown on the page, and a text to paste: Markdown or LaTeX. The best are in bold, and rows below them state
-their source.
+The table is shown on the page, and can be copied as Markdown or LaTeX. The best values are bold, and rows from
+elsewhere state their source.
 """
 
 from collections.abc import Callable, Mapping, Sequence
