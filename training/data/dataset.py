@@ -401,12 +401,13 @@ def parse_dataset(
     """
     reading = reading or _reading_of(name, cells)
     check_form(reading)
+    header = reading.sentences
     texts = []
-    for column in reading.sentences:
+    for column in header:
         texts.append([(as_text(cell) or "").strip() for cell in cells[column]])
     rows = list(zip(*texts, strict=True))
     left_out = {
-        "equal to the header": {at for at, row in enumerate(rows) if len(row) > 1 and row == reading.sentences},
+        "equal to the header": {at for at, row in enumerate(rows) if len(row) > 1 and row == header},
         "with an empty sentence": {at for at, row in enumerate(rows) if "" in row},
         "rejected, discarded or cancelled": rejected_rows(reading, cells),
     }

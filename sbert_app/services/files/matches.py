@@ -196,7 +196,7 @@ class _Graph:
         links = number.reshape(-1, 2)[together]
         count = len(first)
         groups = 0
-        group_of = np.empty(0, dtype=np.int64)
+        group_of: np.ndarray = np.empty(0, dtype=np.int64)
         if count:
             rows, columns = links.T
             matrix = coo_array((np.ones(len(links), dtype=bool), (rows, columns)), shape=(count, count))

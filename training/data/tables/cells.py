@@ -61,13 +61,14 @@ def bad_number(column: str, value: Any, row: int | None = None) -> str:
 
 def as_text(value: Any) -> str | None:
     """A cell as a sentence; None for no text (`NO_TEXT`), a list or an object. Numbers become their digits."""
-    if value is None or isinstance(value, list | dict):
-        return None
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    if isinstance(value, bytes):
-        value = value.decode("utf-8", errors="replace")
-    text = str(value)
+    text = value
+    # Most cells are texts, so this comes first.
+    if not isinstance(value, str):
+        if value is None or isinstance(value, list | dict):
+            return None
+        if isinstance(value, float) and math.isnan(value):
+            return None
+        text = value.decode("utf-8", errors="replace") if isinstance(value, bytes) else str(value)
     if text[:2] in ("b'", 'b"') and _BYTES.fullmatch(text):
         try:
             text = ast.literal_eval(text).decode("utf-8", errors="replace")
