@@ -58,12 +58,11 @@ class LateInteraction(TokenModel, Retriever):
     takes_mean = True  # the mean over the tokens instead of the sum
     is_symmetric = True  # whether the order of a pair does not matter; special tokens are left out then
 
-    def __new__(cls, name: Any = None, *, home: str | Path | None = None, **_: Any) -> Self:
+    def __new__(cls, name: Any = None, *, home: str | Path | None = None, **_: Any) -> Any:
         """Makes an empty model of the kind that the name has; its ``__init__`` opens it."""
         if cls is not LateInteraction:
             return super().__new__(cls)
-        opener, _ = find_opener(ModelName.parse(name), home)
-        kind = opener.model_class
+        kind = find_opener(ModelName.parse(name), home)[0].model_class
         return super().__new__(kind if issubclass(kind, LateInteraction) else MaxSim)
 
     @classmethod
