@@ -1,22 +1,23 @@
-// The panel of a file: a menu above a column and a button of a question give a column its role. What depends on the file
+// The panel of a file: a menu above a column and a button of a question give a column its role, and a button beside the
+// labels that say neither yes nor no gives them their value. What depends on the file
 // (HELD) is off from the first byte of an upload (UPLOAD) on until the panel has read it.
 let version = "", lastColumn = "";
 
 // One choice after another: each is made of the roles that the last one has left.
-const setDisabled = (isDisabled) => element.querySelectorAll("select, .question button").forEach((control) => { control.disabled = isDisabled; });
-function choose(column, role) {
+const setDisabled = (isDisabled) => element.querySelectorAll("select, button").forEach((control) => { control.disabled = isDisabled; });
+function choose(choice) {
   setDisabled(true);
   setTimeout(setDisabled, 10000, false);
-  trigger("role", {column, role});
+  trigger("role", {column: "", role: "", labels: "", ...choice});
 }
 element.addEventListener("change", ({target}) => {
   if (target.dataset.column === undefined) return;
   lastColumn = target.dataset.column;
-  choose(lastColumn, target.value);
+  choose({column: lastColumn, role: target.value});
 });
 element.addEventListener("click", ({target}) => {
-  const button = target.closest(".question button");
-  if (button) choose(button.dataset.column, button.dataset.role);
+  const button = target.closest("button[data-role], button[data-labels]");
+  if (button) choose({...button.dataset});
 });
 
 function wait(isReading) {

@@ -135,7 +135,7 @@ def _start(tree: Path) -> dict[str, float]:
 def _settle(app: int) -> None:
     """Waits until the app has been idle for two seconds: it has built its pages and compiled umap-learn."""
     before = -1.0
-    while processor_seconds(app) - before > 0.1:
+    while processor_seconds(app) - before > 0.2:
         before = processor_seconds(app)
         time.sleep(2)
 

@@ -36,6 +36,10 @@ class InputError(UserFacingError, ValueError):
     """The user's input cannot be used."""
 
 
+class QuestionError(InputError):
+    """A file can be read in several ways. The message asks which one is meant, and says how to answer."""
+
+
 class NotFoundError(InputError):
     """A name that no source has. The message lists every source with its reason; a page shows less at first.
 

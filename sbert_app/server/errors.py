@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from sbert_app.services.access import TooMany
 from sbert_app.services.runs.record import RunBusy, RunNotFound, RunStateError
 from training.data.tables.cells import quoted
-from training.errors import NotFoundError, Stopped, UserFacingError, summary_of
+from training.errors import NotFoundError, QuestionError, Stopped, UserFacingError, summary_of
 
 # The addresses of OpenAI's, Cohere's and Jina's clients.
 OPENAI = ("/v1", "/v2", "/rerank")
@@ -26,6 +26,7 @@ class InternalError(UserFacingError):
 STATUSES: dict[type[UserFacingError], int] = {
     InternalError: 500,
     TooMany: 429,
+    QuestionError: 422,
     NotFoundError: 404,
     RunNotFound: 404,
     RunBusy: 409,

@@ -61,7 +61,8 @@ class Pages:
         self._stack = AsyncExitStack()
         self._building = asyncio.Lock()
         self._front = build_page(FRONT, services)
-        self._apps: dict[str, FastAPI] = {}
+        self._built: dict[str, FastAPI] = {}
+        self._open: dict[str, FastAPI] = {}
         # Set once a request was answered.
         self.has_answered = threading.Event()
 
@@ -95,7 +96,7 @@ class Pages:
             answer = RedirectResponse(f"{root}/{query}")
         elif rest.split("/")[0] in SHARED:
             answer = RedirectResponse(f"{root}/{quote(rest)}{query}", 308, KEPT)
-        elif not rest and first not in self._apps and _is_navigation(scope):
+        elif not rest and first not in self._built and _is_navigation(scope):
             answer = HTMLResponse(standalone("opening", current=first, root=f"{root}/"))
         if answer is not None:
             await answer(scope, receive, send)
@@ -109,19 +110,26 @@ class Pages:
     def build_all(self) -> None:
         """Builds the pages that nobody has asked for, one after the other. For a thread beside the running server."""
         for name in PAGES:
-            asyncio.run_coroutine_threadsafe(self._page(name), self._loop).result()
+            asyncio.run_coroutine_threadsafe(self._build(name), self._loop).result()
 
-    async def _page(self, name: str) -> FastAPI:
-        if name in self._apps:
-            return self._apps[name]
+    async def _build(self, name: str) -> FastAPI:
         # One page at a time, as Gradio keeps the Blocks that is being built in a global variable.
         async with self._building:
-            if name not in self._apps:
-                app = await asyncio.to_thread(self._mount, name)
-                # The lifespan of an app that is mounted in a running server is nobody else's to enter.
+            if name not in self._built:
+                self._built[name] = await asyncio.to_thread(self._mount, name)
+            return self._built[name]
+
+    async def _page(self, name: str) -> FastAPI:
+        if name in self._open:
+            return self._open[name]
+        app = await self._build(name)
+        # Gradio's queue, which the lifespan starts, looks for events a thousand times a second. A page that nobody has
+        # asked for therefore stays closed.
+        async with self._building:
+            if name not in self._open:
                 await self._stack.enter_async_context(app.router.lifespan_context(app))
-                self._apps[name] = app
-        return self._apps[name]
+                self._open[name] = app
+        return app
 
     def _mount(self, name: str) -> FastAPI:
         settings = self._services.settings

@@ -199,6 +199,20 @@ def test_a_file_in_its_statistics_and_the_scored_file_out(client, pairs):
         assert list(csv.DictReader(file, delimiter=";"))[1]["note"] == "no text in right"
 
 
+def test_a_file_that_can_be_read_in_two_ways_is_answered_by_the_question(shared_app, http):
+    header = "frage_a,frage_b,eins,zwei"
+    rows = [f"Where is room {n}?,How do I get to room {n}?,{n % 2},{n // 2 % 2}" for n in range(8)]
+    path = json.loads(shared_app.upload("two.csv", "\n".join([header, *rows]).encode()).text)[0]
+    body = {"file": {"path": path}, "model": "scratch:1x32"}
+    answer = http.post("/api/score_file", json=body)
+    assert answer.status_code == 422
+    asked = answer.json()["error"]
+    assert asked.startswith("two.csv: which column says how alike the two sentences are? eins (")
+    assert "frage_a,frage_b,eins" in asked
+    answered = http.post("/api/score_file", json={**body, "columns": "frage_a,frage_b,eins"})
+    assert answered.json()["columns"]["score"] == "eins"
+
+
 @pytest.mark.parametrize("meta", [{}, {"meta": {"_type": "gradio.FileData"}}])
 def test_only_uploaded_files_are_read(http, pairs, meta):
     foreign = {"path": str(pairs), **meta}

@@ -58,6 +58,8 @@ class Dataset:
     rows: Sequence[int] = field(default=(), repr=False)
     # The question that has to be answered before all pairs are taken for such that belong together; "" without one.
     question: str = field(default="", repr=False)
+    # The value of ``?labels=`` that reads the labels without a meaning, such as "maybe", as no match; "" without them.
+    unclear_as_no: str = field(default="", repr=False)
     # For each of the ``rows`` the further ones that judge the same pair.
     joined: Mapping[int, Sequence[int]] = field(default_factory=dict, repr=False)
 
@@ -414,6 +416,7 @@ def parse_dataset(
     data = replace(data.select(keep, *notes, *remarks, *judged.notes), joined=joined)
     if gold.kind == NUMBER:
         return replace(data, scores=gold.gold(np.array(values)).tolist())
+    data = replace(data, unclear_as_no=gold.with_others_as_no(judged.unclear))
     label_names = gold.label_names(values)
     number = {label: at for at, label in enumerate(label_names)}
     return replace(data, labels=[number[label] for label in values], label_names=label_names)

@@ -310,6 +310,18 @@ class GoldColumn:
             return NLI_LABELS
         return tuple(sorted(set(labels), key=lambda text: (parse_number(text) is None, parse_number(text) or 0, text)))
 
+    def with_others_as_no(self, others: Sequence[str]) -> str:
+        """The value of ``?labels=`` that reads further labels as no match.
+
+        It is empty without ``others``, and where the labels are not two, a match and no match, or one has a comma.
+        """
+        if not others or self.kind != LABEL or sorted((self.values or {}).values()) != [0.0, 1.0]:
+            return ""
+        values = {**(self.values or {}), **dict.fromkeys(map(label_text, others), 0.0)}
+        if any("," in label for label in values):
+            return ""
+        return ",".join(f"{label}:{value:g}" for label, value in values.items())
+
     @property
     def note(self) -> str:
         """The reading as a remark on a file."""

@@ -41,6 +41,7 @@ class Judged:
         notes: how many people judged the pairs, and how well they agree.
         bad: for each row a judgement that is not understood.
         joined: for each row those that judge the same pair.
+        unclear: the words of rows without a judgement, such as "maybe", the most frequent first.
     """
 
     gold: GoldColumn
@@ -49,6 +50,7 @@ class Judged:
     notes: tuple[str, ...]
     bad: dict[int, str]
     joined: dict[int, list[int]]
+    unclear: tuple[str, ...]
 
 
 def rejected_rows(reading: TableReading, cells: Mapping[str, Sequence[Any]]) -> set[int]:
@@ -101,7 +103,8 @@ def judge(
     gold = GoldColumn.of(columns[0], chain.from_iterable(used), reading.sentences, scale, labels)
     valid = [[value for value in part if not gold.is_missing(value)] for part in of_rows]
     without = {at for at, part in enumerate(valid) if not part}
-    wrong = {_why_missing(gold, of_rows, without - set(left_out)): without}
+    unclear = _words_of(of_rows, without - set(left_out))
+    wrong = {_why_missing(gold, unclear): without}
     groups = _groups(reading, cells, pairs, without.union(left_out))
     wrong[JOINED] = {at for rows in groups for at in rows[1:]}
     joined = {rows[0]: [value for at in rows for value in valid[at]] for rows in groups}
@@ -113,7 +116,8 @@ def judge(
         used_rows = {at for rows in groups for at in rows}
         count = len({str(cells[rater][at]) for at in used_rows}) if rater else most
         notes = (f"{len(values):,} pairs by {count:,} raters, {_agreement(gold, joined, most)}",)
-    return Judged(gold, values, wrong, notes, bad, {rows[0]: rows[1:] for rows in groups if rows[1:]})
+    further = {rows[0]: rows[1:] for rows in groups if rows[1:]}
+    return Judged(gold, values, wrong, notes, bad, further, tuple(word for word, _ in unclear.most_common()))
 
 
 def _counting(judgements: list[Any], states: Any) -> list[Any]:
@@ -124,9 +128,12 @@ def _counting(judgements: list[Any], states: Any) -> list[Any]:
     return [value for value, state in pairs if str(state).lower() not in REJECTED]
 
 
-def _why_missing(gold: GoldColumn, of_rows: Sequence[Sequence[Any]], rows: Collection[int]) -> str:
+def _words_of(of_rows: Sequence[Sequence[Any]], rows: Collection[int]) -> Counter[str]:
     values = (as_text(value) or "" for at in rows for value in of_rows[at])
-    words = Counter(value for value in values if value[:1].isalpha())
+    return Counter(value for value in values if value[:1].isalpha())
+
+
+def _why_missing(gold: GoldColumn, words: Counter[str]) -> str:
     words_in_brackets = f" ({', '.join(f'{word}: {count:,}' for word, count in words.most_common(3))})" if words else ""
     return f"without a {'score' if gold.kind == NUMBER else 'gold label'}{words_in_brackets}"
 

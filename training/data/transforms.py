@@ -19,7 +19,7 @@ from training.catalogue import LABELLED, NLI_LABELS, PAIRS, SCORED, SENTENCES, T
 from training.data.dataset import Dataset
 from training.data.gold import NEGATIVE_TO, POSITIVE_FROM, TOP_SCORE, matching_labels
 from training.data.tables.columns import side_of
-from training.errors import InputError
+from training.errors import InputError, QuestionError
 
 FORMS = (SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS)
 THIRDS = ("low", "middle", "high")
@@ -70,7 +70,7 @@ def as_it_is(data: Dataset, draw: random.Random) -> Dataset:
 def together(data: Dataset, draw: random.Random) -> Dataset:
     """Pairs that all belong together. InputError if a column that is not read may say that some do not."""
     if data.question:
-        raise InputError(data.question)
+        raise QuestionError(data.question)
     return data
 
 

@@ -24,7 +24,7 @@ from training.data.load import RetrievalData, load_data
 from training.data.tables.cells import as_text
 from training.data.tables.columns import free_name
 from training.data.transforms import TOGETHER_ROWS, transform_for
-from training.errors import InputError
+from training.errors import InputError, QuestionError
 from training.evaluation.bootstrap import bootstrap_interval, sentence_keys, wilson_interval
 from training.evaluation.metrics import classify_pairs, pearson, remarks_on_correlation, spearman
 from training.evaluation.mteb_tasks import evaluate_task, find_task
@@ -204,7 +204,7 @@ def evaluate(
         data = load_data(data, home, split="test")
     data = as_dataset(data, "data")
     if data.kind not in MEASURES and data.question:
-        raise InputError(data.question)
+        raise QuestionError(data.question)
     if data.kind not in MEASURES:
         raise InputError(f"{data.name} holds {data.kind}; an evaluation needs scored pairs, labelled pairs or triplets")
     total, notes = len(data), list[str]()

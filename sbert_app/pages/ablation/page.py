@@ -59,7 +59,9 @@ def build(services: Services) -> None:
     with gr.Row(elem_id="ablation-choice"):
         choices = [(ablation.title, key) for key, ablation in ABLATIONS.items()]
         name = gr.Radio(choices, value=OPENING, label="What is varied", elem_id="ablation", scale=4)
-        figure_base = gr.Radio([], label="Figure from", visible=False, elem_id="figure-base", scale=3)
+        # All bases at first: a session that has ended answers the last question of its page with these choices.
+        bases = sorted({base for key in ABLATIONS for base in precomputed_tables(key)})
+        figure_base = gr.Radio(bases, label="Figure from", visible=False, elem_id="figure-base", scale=3)
     with gr.Row():
         figure = gr.Plot(show_label=False, min_width=320, scale=3, elem_id="ablation-figure")
         with gr.Column(min_width=300, scale=2):

@@ -35,7 +35,7 @@ from sbert_app.services.files.layout import suffix_like
 from sbert_app.services.files.taken import TakenFile
 from sbert_app.services.files.writers import cell_text
 from training.catalogue import DEFAULT_MODEL, read_asset
-from training.data.dataset import NOT_READ, Dataset
+from training.data.dataset import NOT_READ
 from training.data.gold import parse_reading
 from training.data.load import load_data
 from training.data.tables.cells import as_text
@@ -180,11 +180,12 @@ class FilePanel:
         self.inputs = [self.encoding, self.sheet, *self.columns, self.read_as]
         self.outputs = [self.table, *self.inputs, *self.doctor.outputs]
         file = upload if state is None else state
-        inputs = [file, self.encoding, self.sheet, *self.columns]
+        inputs = [file, *self.inputs]
         outputs = [self.table, *self.columns, self.read_as, *self.doctor.outputs]
         self.hold([])
-        # The event after which a person has given a column another role.
+        # The event after which a person has given a column another role, or labels their values.
         self.role_event = self.table.role(self.choose, inputs, outputs, **EVERY)
+        gr.on([self.read_as.submit, self.read_as.blur], self.read_anew, inputs, [self.table], **EVERY)
         self.doctor.wire(file, self.inputs)
         if state is None:
             gr.on([upload.upload, upload.clear], self.describe, upload, self.outputs, **LATEST)
@@ -238,7 +239,7 @@ class FilePanel:
         return {
             self.encoding: gr.update(value=encoding, visible=bool(encoding) or not table.is_plain),
             self.sheet: gr.update(choices=sheets, value=table.sheet or None, visible=len(sheets) > 1),
-            **self._of_columns(table, columns, encoding, is_open, remark),
+            **self._of_columns(table, columns, encoding, read_as, is_open, remark),
             self.read_as: gr.update(value=read_as, visible=_has_target(columns) and self._is_upload(table)),
         }
 
@@ -250,20 +251,40 @@ class FilePanel:
         first: str,
         second: str,
         target: str,
+        read_as: str,
         event: gr.EventData,
     ) -> Update:
-        """Gives a column another role."""
+        """Gives a column another role, or the labels of the judgement their values."""
         table = _table(files, encoding, sheet)
         if table is None:
             return {self.table: gr.skip()}
         columns = (first, second, target)
         if not any(columns):
             columns = columns_of(table.reading)
-        columns = with_role(columns, str(event.column), str(event.role))
+        if event.labels:
+            read_as = str(event.labels)
+        else:
+            columns = with_role(columns, str(event.column), str(event.role))
         return {
-            **self._of_columns(table, columns, encoding),
-            self.read_as: gr.update(visible=_has_target(columns)),
+            **self._of_columns(table, columns, encoding, read_as),
+            self.read_as: gr.update(value=read_as, visible=_has_target(columns)),
         }
+
+    def read_anew(
+        self,
+        files: str | Sequence[str] | OpenedTable | None,
+        encoding: str,
+        sheet: str | None,
+        first: str,
+        second: str,
+        target: str,
+        read_as: str,
+    ) -> Update:
+        """Shows the panel for the scale or the values of labels that a person has typed."""
+        table = _table(files, encoding, sheet)
+        if table is None:
+            return {self.table: gr.skip()}
+        return {self.table: self._panel(table, (first, second, target), encoding, read_as)}
 
     def take(self, request: gr.Request) -> Update:
         """Shows the file that another page has sent, which the address names; changes nothing without one."""
@@ -280,11 +301,17 @@ class FilePanel:
         return {self.upload: file.path, **self.of(table, (first, second, target), file.encoding, file.read_as)}
 
     def _of_columns(
-        self, table: OpenedTable, columns: Chosen, encoding: str, is_open: bool = True, remark: str = ""
+        self,
+        table: OpenedTable,
+        columns: Chosen,
+        encoding: str,
+        read_as: str,
+        is_open: bool = True,
+        remark: str = "",
     ) -> Update:
         """The update of what depends on the columns."""
         return {
-            self.table: self._panel(table, columns, encoding, is_open, remark),
+            self.table: self._panel(table, columns, encoding, read_as, is_open, remark),
             **dict(zip(self.columns, columns, strict=True)),
             **self.doctor.offered(self._is_upload(table)),
         }
@@ -297,8 +324,17 @@ class FilePanel:
             return False
         return True
 
-    def _panel(self, table: OpenedTable, columns: Chosen, encoding: str, is_open: bool, remark: str) -> Markup:
+    def _panel(
+        self,
+        table: OpenedTable,
+        columns: Chosen,
+        encoding: str,
+        read_as: str,
+        is_open: bool = True,
+        remark: str = "",
+    ) -> Markup:
         problem = Markup()
+        unclear_as_no = ""
         lines = [*([remark + "."] if remark else []), *table.remarks]
         findings: list[Finding] = []
         reading = table.reading
@@ -308,7 +344,9 @@ class FilePanel:
             asks = any(not doubt.is_possible_only for doubt in reading.doubts)
             is_small = table.row_estimate <= MOST_EXAMINED
             if reading.sentences and not asks and is_small and self._is_upload(table):
-                data = self._data(table, columns, encoding)
+                name = chosen_name(self.services, str(table.path), encoding, table.sheet, *columns, read_as)
+                data = load_data(name, self.services.settings.home)
+                unclear_as_no = data.unclear_as_no
                 # The heads say which columns are not used.
                 new = [note for note in data.notes if note not in lines and not note.startswith(NOT_READ)]
                 lines += [sentence_case(note.removesuffix(".")) + "." for note in new]
@@ -329,27 +367,24 @@ class FilePanel:
                 words=_words(table),
                 lines=lines,
                 findings=findings,
+                unclear_as_no=unclear_as_no,
                 questions=questions,
                 columns=_heads(reading, columns),
                 rows=_shown_rows(table),
                 hidden=max(0, len(table.columns) - SHOWN_COLUMNS),
                 is_open=is_open,
-                places=self._links(table, reading, columns, encoding),
+                places=self._links(table, reading, columns, encoding, read_as),
             )
         )
 
-    def _data(self, table: OpenedTable, columns: Chosen, encoding: str) -> Dataset:
-        name = chosen_name(self.services, str(table.path), encoding, table.sheet, *columns)
-        return load_data(name, self.services.settings.home)
-
     def _links(
-        self, table: OpenedTable, reading: TableReading, columns: Chosen, encoding: str
+        self, table: OpenedTable, reading: TableReading, columns: Chosen, encoding: str, read_as: str
     ) -> list[tuple[str, str]]:
         """The addresses of the other pages with this file, and what they do with it."""
         others = [place for place in places(reading) if place.page != self.page]
         if not others or not self._is_upload(table):
             return []
-        token = self.services.taken.put(TakenFile(str(table.path), encoding, table.sheet, columns))
+        token = self.services.taken.put(TakenFile(str(table.path), encoding, table.sheet, columns, read_as))
         queries = ({"file": token} | ({"tab": place.tab} if place.tab else {}) for place in others)
         return [
             (f"{place.page}?{urlencode(query)}", place.purpose) for place, query in zip(others, queries, strict=True)

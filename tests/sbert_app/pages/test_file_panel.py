@@ -51,8 +51,8 @@ def roles(panel, shown) -> dict[str, str]:
     return dict(zip(menus, chosen, strict=True))
 
 
-def chosen(panel, path, columns, column, role):
-    return panel.choose(path, "", None, *columns, SimpleNamespace(column=column, role=role))
+def chosen(panel, path, columns, column="", role="", labels=""):
+    return panel.choose(path, "", None, *columns, "", SimpleNamespace(column=column, role=role, labels=labels))
 
 
 def test_what_is_found_by_name_is_chosen(panel, upload):
@@ -131,6 +131,22 @@ def test_rows_that_are_left_out_and_duplicates_are_counted(panel, upload):
     shown = panel.describe(upload("faults.csv", "sentence1,sentence2,label\n" + rows))
     assert "1 row: equal to an earlier one" in shown[panel.table]
     assert "maybe: 1" in shown[panel.table]
+
+
+def test_labels_that_say_neither_yes_nor_no_count_as_no_on_request(services, panel, upload):
+    rows = "a dog,a cat,yes\na hen,an egg,no\na pig,a sow,maybe\n"
+    path = upload("unclear.csv", "sentence1,sentence2,label\n" + rows)
+    shown = panel.describe(path)
+    [labels] = re.findall(r'data-labels="([^"]*)"', str(shown[panel.table]))
+    counted = chosen(panel, path, columns(panel, shown), labels=labels)
+    assert counted[panel.read_as]["value"] == labels
+    assert "maybe: 1" not in counted[panel.table]
+    assert "data-labels" not in counted[panel.table]
+    data = load_data(chosen_name(services, path, "", None, *columns(panel, shown), labels))
+    assert [data.label_names[label] for label in data.labels] == ["1", "0", "0"]
+    # A person who empties the field again sees the first reading.
+    again = panel.read_anew(path, "", None, *columns(panel, shown), "")
+    assert "maybe: 1" in again[panel.table]
 
 
 def test_a_file_is_taken_to_the_pages_that_can_use_it_with_its_roles(services, panel, upload):

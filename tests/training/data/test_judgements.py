@@ -168,6 +168,9 @@ def test_unsure_words_are_no_labels_and_said(tmp_path):
     data = load_data(table(tmp_path / "a.csv", "Frage A,Frage B,gleich?", rows))
     assert (data.kind, len(data)) == (LABELLED, 3)
     assert "1 row without a gold label (maybe: 1) left out" in data.notes
+    counted = load_data(f"{data.name}?labels={data.unclear_as_no}")
+    assert [counted.label_names[label] for label in counted.labels] == ["1", "0", "0", "0"]
+    assert counted.unclear_as_no == ""
 
 
 def test_second_headers_of_survey_monkey_are_no_rows(tmp_path):

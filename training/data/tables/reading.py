@@ -40,7 +40,7 @@ from training.data.tables.columns import (
     side_of,
     split_names,
 )
-from training.errors import InputError, did_you_mean
+from training.errors import InputError, QuestionError, did_you_mean
 
 SENTENCE1, SENTENCE2, SENTENCE = "sentence1", "sentence2", "sentence"
 ANCHOR, POSITIVE, NEGATIVE = "anchor", "positive", "negative"
@@ -264,10 +264,10 @@ class TableReading:
         raise InputError(f"{self.name} has {self._listed()}: call the one to use sentence, or say which it is.")
 
     def check(self, for_positives: bool = False) -> None:
-        """Raises InputError with the question if there is a doubt that matters."""
+        """Raises QuestionError if there is a doubt that matters."""
         for doubt in self.doubts:
             if for_positives or not doubt.is_possible_only:
-                raise InputError(self.question(doubt))
+                raise QuestionError(self.question(doubt))
 
     def question(self, doubt: Doubt) -> str:
         """The question, with three cells of each column, and what to type."""
