@@ -1,9 +1,8 @@
-"""The agreement of raters.
+"""The agreement of raters: Krippendorff's alpha, for any number of raters and with missing ratings.
 
-It is Krippendorff's alpha, for any number of raters and with missing ratings: 1 - observed
-disagreement / disagreement by chance. It is 1 for perfect agreement, 0 for chance and negative for systematic
-disagreement. Krippendorff calls 0.8 reliable and 0.667 the least from which tentative conclusions follow
-(Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability").
+It is 1 - observed disagreement / disagreement by chance: 1 for perfect agreement, 0 for chance and negative for
+systematic disagreement. Krippendorff calls 0.8 reliable, and 0.667 the minimum for tentative conclusions (Krippendorff
+2011, "Computing Krippendorff's Alpha-Reliability").
 """
 
 from collections.abc import Callable
@@ -15,7 +14,7 @@ TENTATIVE = 0.667
 
 
 def _ordinal(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Squared number of ratings between two values, each end counting half; ``values`` ascend."""
+    """Squares the number of ratings between two values, counting half of both ends. ``values`` are ascending."""
     middle = np.cumsum(counts) - counts / 2
     return np.square(middle[:, None] - middle[None])
 
@@ -29,10 +28,10 @@ DISTANCES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 
 def krippendorff_alpha(ratings: np.ndarray, level: str = "interval") -> float:
-    """Krippendorff's alpha of ratings (raters, items), NaN where one is missing; ``level``: nominal, ordinal, interval.
+    """Computes Krippendorff's alpha of ratings (raters, items), NaN for a missing rating.
 
-    NaN if no item has two ratings, or if all ratings that can be compared are equal: without variation nothing can be
-    said about reliability.
+    ``level`` is nominal, ordinal or interval. The result is NaN if no item has two ratings, or if all ratings that can
+    be compared are equal, as reliability cannot be judged without variation.
     """
     ratings = np.asarray(ratings, dtype=np.float64)
     pairable = ratings[:, (~np.isnan(ratings)).sum(axis=0) >= 2]
@@ -41,9 +40,11 @@ def krippendorff_alpha(ratings: np.ndarray, level: str = "interval") -> float:
         return float("nan")
     occurs = (pairable[None] == values[:, None, None]).sum(axis=1).astype(np.float64)  # (V, items)
     raters = occurs.sum(axis=0)
-    # Coincidences: how often two values are given to one item; an item with m ratings has m (m - 1) ordered pairs.
-    coincidences = (occurs / (raters - 1)) @ occurs.T - np.diag((occurs / (raters - 1)).sum(axis=1))
+    # How often two values are given to the same item. An item with m ratings has m (m - 1) ordered pairs.
+    weighted = occurs / (raters - 1)
+    coincidences = weighted @ occurs.T - np.diag(weighted.sum(axis=1))  # (V, V)
     counts = coincidences.sum(axis=1)
     distances = DISTANCES[level](values, counts)
+    observed = float((coincidences * distances).sum())
     expected = float((np.outer(counts, counts) * distances).sum()) / (counts.sum() - 1)
-    return 1.0 - float((coincidences * distances).sum()) / expected
+    return 1.0 - observed / expected

@@ -1,21 +1,21 @@
-"""The writer of files and folders: they appear complete or not at all, whatever happens to the process.
+"""Writes files and folders so that they appear complete or not at all, whatever happens to the process.
 
     write_text(path, text), write_bytes(path, data)     a small file at once
     with open_atomic(path, "wb") as file: ...           a file that is written piece by piece
-    with replace_file(path) as temporary: ...           the same, for a library that takes a path
-    AtomicFile(path)                                    the same, for a writer object that is closed elsewhere
+    with replace_file(path) as temporary: ...           a file that a library writes to a path
+    AtomicFile(path)                                    a file with a writer object that is closed elsewhere
     with replace_folder(path) as temporary: ...         a folder that replaces an old one; `recover` after a crash
-    create_folder(path, is_complete, fill)              a folder that several processes may want at once
-    sweep(folder)                                       removes what killed processes left in a folder
-    folder_size(folder)                                 the bytes in it, while others write and remove
+    create_folder(path, is_complete, fill)              a folder that several processes may create at once
+    sweep(folder)                                       removes the temporary files of killed processes
+    folder_size(folder)                                 the bytes in a folder that changes at the same time
 
 Everything is written under a hidden name beside its destination and renamed when it is complete, so a reader sees
-the old content or the new one, never a part. An error, Ctrl-C included, removes the temporary file. `write_bytes`, and
-`replace_folder` where it is asked to, synchronise what they write to the disk (fsync), so that a power cut leaves no
-empty record; with the others the guarantee is against killed processes.
+the old content or the new one, never a part. An error, including Ctrl-C, removes the temporary file. `write_bytes`, and
+`replace_folder` with ``synchronises``, also write the data to the disk (fsync), so that a power cut leaves no empty
+record. The other functions only protect from killed processes.
 
-No operating system that is supported here exchanges two folders in one step: `replace_folder` moves the old one
-aside and then renames the new one, and `recover` undoes the case that the process was killed between the two.
+No supported operating system exchanges two folders in one step. `replace_folder` moves the old folder aside and then
+renames the new one, and `recover` repairs the folder if the process was killed in between.
 """
 
 import glob
@@ -30,19 +30,19 @@ from pathlib import Path
 from secrets import token_hex
 from typing import IO, Any
 
-# The suffixes of a folder that is being written, and of the one that it replaces.
+# The suffixes of a folder that is being written, and of the folder that it replaces.
 FRESH = ".fresh"
 ASIDE = ".aside"
 # The temporary names of `AtomicFile`.
 LEFTOVER = re.compile(r"\..+\.(?P<process>\d{1,9})\.[0-9a-f]{8}\.part")
-# A process may live on another machine that shares the disk; its file is younger than this.
+# A process may run on another machine that shares the disk. Its file is newer than this.
 LEFTOVER_SECONDS = 3600.0
 
 
 class AtomicFile:
-    """A file written to ``temporary``, beside ``path``; `commit` gives it its name, `discard` removes it.
+    """A file that is written to ``temporary``, beside ``path``. `commit` renames it to ``path``, `discard` removes it.
 
-    Parent folders must exist. The leftovers of killed processes for the same ``path`` are removed first.
+    Parent folders must exist. Temporary files of killed processes for the same ``path`` are removed first.
     """
 
     def __init__(self, path: Path) -> None:
@@ -51,7 +51,7 @@ class AtomicFile:
         sweep(path.parent, name=glob.escape(path.name))
 
     def commit(self) -> None:
-        """Gives the complete file its name, replacing an older one. Close it before."""
+        """Renames the complete file, which must be closed, and replaces an older one."""
         self.temporary.replace(self.path)
 
     def discard(self) -> None:
@@ -61,7 +61,7 @@ class AtomicFile:
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """A temporary path beside ``path``; the file written there is renamed when the block ends well, else removed."""
+    """Yields a temporary path beside ``path``. The file there is renamed after the block, or removed on an error."""
     file = AtomicFile(path)
     try:
         yield file.temporary
@@ -72,12 +72,15 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def open_atomic(path: Path, mode: str = "w", newline: str | None = None) -> Iterator[IO[Any]]:
-    """A new file that takes the place of ``path`` when the block ends well, and is removed otherwise.
+    """Opens a new file that replaces ``path`` after the block, or is removed on an error.
 
-    Text ("w") is UTF-8; ``newline`` is that of `open`. Raises OSError if the disk is full or not writable.
+    Text ("w") is UTF-8. ``newline`` is as in `open`. Raises OSError if the disk is full or not writable.
     """
-    mode, encoding = mode.replace("w", "x"), None if "b" in mode else "utf-8"
-    with replace_file(path) as temporary, temporary.open(mode, encoding=encoding, newline=newline) as file:
+    encoding = None if "b" in mode else "utf-8"
+    with (
+        replace_file(path) as temporary,
+        temporary.open(mode.replace("w", "x"), encoding=encoding, newline=newline) as file,
+    ):
         yield file
 
 
@@ -94,13 +97,14 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS, name: str = "*") -> bool:
-    """Removes temporary files of killed processes, not written for ``seconds``. Returns whether there are others.
+    """Removes temporary files of killed processes, not written for ``seconds``. Returns whether others remain.
 
-    ``name`` is a pattern for the names of the files that were to be written.
+    ``name`` is a pattern for the names of the destination files.
     """
     has_others = False
     for file in folder.glob(f".{name}.*.part"):
-        if (match := LEFTOVER.fullmatch(file.name)) is None:
+        match = LEFTOVER.fullmatch(file.name)
+        if match is None:
             continue
         # Another process may have removed it, or it belongs to another user.
         with suppress(OSError):
@@ -112,12 +116,14 @@ def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS, name: str = "*") -> b
 
 
 def create_folder(target: Path, is_complete: Callable[[Path], bool], fill: Callable[[Path], None]) -> bool:
-    """Makes ``target`` a folder for which ``is_complete`` holds; ``fill`` writes its files into an empty folder.
+    """Creates the folder ``target`` unless ``is_complete`` holds for it. ``fill`` writes its files to an empty folder.
 
-    One process fills at a time; others wait and find the folder complete. Returns whether this call filled it. An
-    incomplete folder is replaced. If ``fill`` raises, everything stays as it was. Leftovers of killed processes are
-    removed. Raises OSError if the disk is full or not writable.
+    One process fills the folder at a time. Others wait and find it complete. An incomplete folder is replaced. If
+    ``fill`` raises an error, nothing changes. Temporary folders of killed processes are removed.
+
+    Returns whether this call filled the folder. Raises OSError if the disk is full or not writable.
     """
+    # Few callers need the lock, which is slow to import.
     from filelock import FileLock
 
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -126,7 +132,7 @@ def create_folder(target: Path, is_complete: Callable[[Path], bool], fill: Calla
             return False
         for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
             shutil.rmtree(leftover, ignore_errors=True)
-        # A folder inside the temporary one: the outer is private to its owner (mode 700), the inner is not.
+        # A temporary folder is private to its owner (mode 700), but a folder inside it is not.
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", suffix=".part", dir=target.parent) as scratch:
             fresh = Path(scratch) / "fresh"
             fresh.mkdir()
@@ -139,9 +145,9 @@ def create_folder(target: Path, is_complete: Callable[[Path], bool], fill: Calla
 
 @contextmanager
 def replace_folder(folder: Path, synchronises: bool = False) -> Iterator[Path]:
-    """A temporary folder that takes the place of ``folder`` when the block ends well, and is removed otherwise.
+    """Yields a temporary folder that replaces ``folder`` after the block, or is removed on an error.
 
-    ``synchronises`` writes its files to the disk before. If the process is killed, `recover` restores the old folder.
+    ``synchronises`` writes its files to the disk first. If the process is killed, `recover` restores the old folder.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=FRESH, dir=folder.parent))
@@ -161,9 +167,9 @@ def replace_folder(folder: Path, synchronises: bool = False) -> Iterator[Path]:
 
 
 def recover(folder: Path) -> None:
-    """Cleans up after a process that was killed in `replace_folder`; only the folder's owner may call this.
+    """Cleans up after a process that was killed in `replace_folder`. Only the owner of the folder may call it.
 
-    Restores the old folder if the new one had not taken its place, and removes temporary folders.
+    Restores the old folder if it was not replaced yet, and removes temporary folders.
     """
     name = glob.escape(folder.name)
     for aside in folder.parent.glob(f".{name}.*{ASIDE}"):
@@ -175,16 +181,18 @@ def recover(folder: Path) -> None:
 
 
 def folder_size(folder: Path, least: int = 0) -> int:
-    """The bytes of all files below ``folder``, while others write and remove; links, and what cannot be read, are 0.
+    """Sums the bytes of all files below ``folder``, which may change at the same time.
 
-    A file counts ``least`` bytes, where it has fewer.
+    Links and unreadable files count 0. Other files count at least ``least`` bytes.
     """
     total = 0
     # Path.rglob fails if a folder is removed while it is read.
     for parent, _, names in os.walk(folder):
-        for file in (Path(parent, name) for name in names):
+        for name in names:
+            file = Path(parent, name)
             with suppress(OSError):
-                total += 0 if file.is_symlink() else max(least, file.stat().st_size)
+                if not file.is_symlink():
+                    total += max(least, file.stat().st_size)
     return total
 
 
@@ -195,14 +203,14 @@ def _exchange(folder: Path, fresh: Path) -> None:
         folder.rename(old)
         fresh.rename(folder)
     finally:
-        # A rename may fail, and Ctrl-C may come between the two.
+        # A rename may fail, or Ctrl-C may interrupt the block between both.
         if not folder.exists():
             old.rename(folder)
         shutil.rmtree(aside, ignore_errors=True)
 
 
 def _is_running(process: int) -> bool:
-    """Whether this machine has a process of this id; True where that cannot be found out."""
+    """Tells whether this machine has a process with this id; True if it cannot be determined."""
     if os.name == "posix":
         try:
             os.kill(process, 0)

@@ -1,8 +1,8 @@
-"""The built-in models, data sets and precisions, with their words and sizes, and the files that ship.
+"""The built-in models, data sets and precisions, with labels and sizes, and the files that ship with the package.
 
-Poolings and similarities are listed beside their functions (`training.pooling`, `training.similarities`), the
-objectives in `training.objectives`. The files, such as example sentences, adapters, lessons and measured tables, lie in
-``assets/`` at the root of a clone; an installed package carries them inside itself.
+Poolings and similarities are listed beside their functions (`training.pooling`, `training.similarities`), objectives in
+`training.objectives`. The files, such as example sentences, adapters, lessons and measured tables, are in ``assets/``
+at the root of a clone, or inside an installed package.
 """
 
 from collections.abc import Mapping
@@ -11,36 +11,36 @@ from typing import NamedTuple
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 LARGE_MODEL = "all-mpnet-base-v2"
-# A BERT of four layers that was trained to predict masked tokens and nothing else; it lies in the assets.
+# A BERT with four layers that was only trained to predict masked tokens. It is in the assets.
 RAW_BERT = "raw-bert-mini"
 ENCODERS = (DEFAULT_MODEL, LARGE_MODEL, RAW_BERT)
 
 DEFAULT_CROSS_ENCODER = "minilm-stsb"
-# The adapters, and the encoder that each adapts.
+# The adapters, and their base encoders.
 CROSS_ENCODERS = {DEFAULT_CROSS_ENCODER: DEFAULT_MODEL, "mpnet-stsb": LARGE_MODEL}
 
 TFIDF = "tfidf"
 GLOVE = "glove"
 BASELINES = (TFIDF, GLOVE)
-# BM25 ranks documents for a query, and scores no pairs.
+# BM25 ranks documents for a query, but does not score pairs.
 BM25 = "bm25"
 
-# Networks over word vectors with random weights, the paper's systems from before BERT: InferSent's and the Universal
-# Sentence Encoder's.
+# Networks over word vectors with random weights, as in the paper's systems from before BERT: InferSent and the
+# Universal Sentence Encoder.
 BILSTM = "scratch:bilstm"
 DAN = "scratch:dan"
 WORD_ENCODERS = (BILSTM, DAN)
 
-# The labels in tables of models whose names are too terse.
+# The labels in tables for models with terse names.
 MODEL_LABELS = {TFIDF: "TF-IDF", GLOVE: "GloVe average, 50 d", BM25: "BM25"}
 MODEL_LABELS |= {name: f"{name} (cross-encoder)" for name in CROSS_ENCODERS}
-# These need no files, or lie in the assets.
+# Models without files, or with files in the assets.
 SHIPPED = (RAW_BERT, TFIDF, BM25)
-# These come with the app; the sizes of downloads before the first use of others.
+# Models that come with the app, and the downloads before the first use of others.
 WITH_THE_APP = (DEFAULT_MODEL, DEFAULT_CROSS_ENCODER, *BASELINES)
 DOWNLOADS = {LARGE_MODEL: "404 MB", "mpnet-stsb": "404 MB"}
 
-# The precisions in which a model can compute, with their words. Vectors are stored in those of `training.quantization`.
+# The precisions that a model can compute in, with labels. `training.quantization` has the precisions of stored vectors.
 AUTO = "auto"
 DTYPES = {
     AUTO: "auto: bfloat16 if supported",
@@ -57,8 +57,8 @@ LABELLED = "labelled pairs"
 TRIPLETS = "triplets"
 # In the order of the sets on the Hub.
 NLI_LABELS: tuple[str, ...] = ("entailment", "neutral", "contradiction")
-# Labels of pairs for sentences that mean the same and for others, in lower case without spaces and dashes. The word
-# "not" and the like before one of the former makes one of the latter.
+# Labels of pairs with the same meaning, and of other pairs, in lower case without spaces and dashes. A word such as
+# "not" before one of the first turns it into one of the second.
 _SAME = (
     "entailment 1 true yes y t accept accepted same similar identical equal match matched matching duplicate "
     "duplicated equivalent paraphrase paraphrased "
@@ -85,12 +85,12 @@ class Split(NamedTuple):
 
 
 class DataSet(NamedTuple):
-    """A data set that can be named; the pages offer it by its form and its splits."""
+    """A data set with a short name. Pages offer it depending on its form and splits."""
 
     title: str
     form: str
     splits: Mapping[str, Split]
-    # The repository on the Hub; "" for the STS benchmark, which has sources of its own.
+    # The repository on the Hub; "" for the STS benchmark, which has other sources.
     repo: str = ""
     config: str = "default"
     # The names of the numbers 0, 1, 2 of its label column.
@@ -103,7 +103,7 @@ def _sts(title: str, rows: int) -> DataSet:
 
 
 def _splits(rows: int, dev: str = "dev", test: str = "test") -> dict[str, Split]:
-    """The splits train, of so many rows, dev and test; ``dev`` and ``test`` are the names of these on the Hub."""
+    """Makes the splits train, with ``rows`` rows, dev and test. ``dev`` and ``test`` are their names on the Hub."""
     return {"train": Split(rows, "train"), "dev": Split(None, dev), "test": Split(None, test)}
 
 
@@ -142,13 +142,13 @@ ASSETS = Path(__file__).parents[1] / "assets" if IN_CLONE else _INSTALLED
 
 
 def plain_sentences() -> list[str]:
-    """About 400 short sentences on anything from law to weather, no two of one event."""
+    """Returns about 400 short sentences on different subjects, from law to weather."""
     lines = read_asset("plain-sentences.txt").split("\n")
     return [line for line in lines if line and not line.startswith("#")]
 
 
 def asset(name: str) -> Path:
-    """The path of a shipped file or folder, by its name relative to ``assets/``: ``asset("examples/corpus.csv")``."""
+    """Returns the path of a shipped file or folder, relative to ``assets/``: ``asset("examples/corpus.csv")``."""
     return ASSETS / name
 
 

@@ -1,8 +1,8 @@
 """Near duplicates among sentence vectors.
 
 near_duplicates(vectors, threshold=0.95)            for each vector an earlier one that it nearly repeats
-near_duplicates(vectors, 0.95, others=more)         for each vector the most similar of ``more``
-community_detection(vectors, threshold=0.75)        vectors around a centre
+near_duplicates(vectors, 0.95, others=more)         for each vector the most similar one of ``more``
+community_detection(vectors, threshold=0.75)        groups of vectors around a centre (sentence-transformers)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from training.progress import Progress, ShouldStop, steps
 from training.search import as_rows, check_dimensions, neighbour_index
 
-# The vectors that are compared with the others at a time.
+# The number of vectors that are compared with the others at a time.
 ROWS = 2_048
 
 
@@ -25,18 +25,31 @@ def near_duplicates(
     should_stop: ShouldStop | None = None,
     others: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The earlier vector that each one nearly duplicates: int64 (N,), its position, or the vector's own.
+    """Finds near duplicates among vectors.
 
-    In order, a vector stays unless it has a cosine of at least ``threshold`` with one that stays. So no two of those
-    are that similar, and every other vector is similar to one of them. Exact up to 25,000 vectors; among more, FAISS
-    looks for each vector in the nearest cells of an inverted file, and may miss a pair.
+    In order, a vector is kept unless it has a cosine of at least ``threshold`` with an earlier vector that is kept. So
+    no two kept vectors are that similar, and every other vector is similar to one of them. The search is exact up to
+    25,000 vectors. Among more, FAISS searches the nearest cells of an inverted file, and may miss a pair.
 
     Args:
         vectors: float32 (N, D), unit length.
         threshold: the least cosine of near duplicates.
-        others: float32 (M, D), unit length: find for each of ``vectors`` the most similar of these instead, with a
-            cosine of at least ``threshold``. Returns its position, or −1 if there is none. InputError if they have
-            another number of dimensions.
+        others: float32 (M, D), unit length, to search for near duplicates of ``vectors`` in.
+
+    Returns:
+        int64 (N,): for each vector the position of the kept vector that it repeats, its own if it is kept. With
+        ``others``, the position of the most similar of these, −1 if its cosine is below ``threshold``.
+
+    Raises:
+        InputError: the numbers of dimensions differ.
+
+    Example::
+
+        from sbert_lab import Encoder, near_duplicates
+
+        sentences = ["A man is eating food.", "It snows.", "A man is eating some food."]
+        embeddings = Encoder("all-MiniLM-L6-v2").encode(sentences)
+        print(near_duplicates(embeddings, threshold=0.9))  # [0 1 0]
     """
     rows = as_rows(np.ascontiguousarray(vectors, dtype=np.float32)).numpy()
     blocks = steps(range(0, len(rows), ROWS), on_progress, should_stop)
@@ -49,7 +62,7 @@ def near_duplicates(
 
     original = np.arange(len(rows))
     index = neighbour_index(rows, 4 * len(rows), is_filled=False)
-    # The positions of the vectors in the index, which are those that stay.
+    # The positions of the vectors in the index, which are the ones that are kept.
     positions = np.empty(0, dtype=np.int64)
     for start in blocks:
         block = rows[start : start + ROWS]
@@ -64,13 +77,13 @@ def near_duplicates(
 
 
 def _most_similar(index: Any, vectors: np.ndarray, threshold: float) -> np.ndarray:
-    """The place in the index of the most similar vector to each, int64 (n,), or −1 where none reaches the threshold."""
+    """Finds the place in the index of the most similar vector, int64 (n,), −1 if it is below the threshold."""
     cosines, places = index.search(vectors, 1)
     return np.where(cosines[:, 0] >= threshold, places[:, 0], -1)
 
 
 def _first_of_similar(vectors: np.ndarray, positions: np.ndarray, threshold: float, original: np.ndarray) -> np.ndarray:
-    """Whether each of a few vectors stays, bool (n,); ``original`` gets the positions that the others repeat."""
+    """Decides which of a few vectors are kept, bool (n,), and sets the positions of the others in ``original``."""
     stays = np.ones(len(vectors), dtype=bool)
     is_similar = np.tril(vectors @ vectors.T >= threshold, -1)
     for row in np.flatnonzero(is_similar.any(axis=1)):

@@ -1,8 +1,9 @@
 """The device to compute on, and the precision.
 
-"auto" is a CUDA GPU if there is one, else Apple's, else the CPU; bfloat16 where the hardware multiplies it natively,
-float32 elsewhere. Emulated bfloat16 is slower than float32, so that PyTorch supports it is not enough: the hardware
-must have the instruction (AVX512-BF16 or AMX on x86, BF16 on Arm, compute capability 8.0 on NVIDIA).
+The device "auto" is a CUDA GPU if there is one, else Apple's GPU, else the CPU. The precision "auto" is bfloat16 if the
+hardware multiplies it natively, else float32. It is not enough that PyTorch supports bfloat16, as emulation is slower
+than float32: the hardware must have the instruction (AVX512-BF16 or AMX on x86, BF16 on Arm, compute capability 8.0 on
+NVIDIA).
 """
 
 from functools import cache
@@ -21,7 +22,7 @@ CPU_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
 
 
 def pick_device(name: str | torch.device = "auto") -> torch.device:
-    """The device called auto, cpu, cuda, cuda:1 or mps. InputError if it cannot be used on this machine."""
+    """Returns the device auto, cpu, cuda, cuda:1 or mps. InputError if it cannot be used on this machine."""
     name = str(name)
     if name == "auto":
         if torch.cuda.is_available():
@@ -37,9 +38,9 @@ def pick_device(name: str | torch.device = "auto") -> torch.device:
 
 
 def pick_dtype(name: str | torch.dtype, device: torch.device) -> torch.dtype:
-    """The dtype called auto, float32, bfloat16 or int8, of weights and activations in inference. InputError otherwise.
+    """Returns the dtype of weights and activations in inference: auto, float32, bfloat16 or int8. InputError otherwise.
 
-    int8 is never chosen by auto: it costs some accuracy (`training.inference.layers`).
+    auto never chooses int8, as it reduces the accuracy a little (`training.inference.layers`).
     """
     name = str(name).removeprefix("torch.")
     if name not in DTYPES:
@@ -51,7 +52,7 @@ def pick_dtype(name: str | torch.dtype, device: torch.device) -> torch.dtype:
 
 @cache
 def has_native_bfloat16(device_type: str) -> bool:
-    """Whether the hardware multiplies bfloat16 natively, and PyTorch may use it (ATEN_CPU_CAPABILITY can limit it)."""
+    """Tells whether the hardware multiplies bfloat16 natively, and ATEN_CPU_CAPABILITY lets PyTorch use it."""
     if device_type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if device_type != "cpu" or torch.backends.cpu.get_cpu_capability() == "AVX2":
@@ -61,14 +62,14 @@ def has_native_bfloat16(device_type: str) -> bool:
 
 
 def to_device(values: Tensor, device: torch.device) -> Tensor:
-    """Values of the host on the device; to a GPU by pinned memory, so that the copy waits for no computation."""
+    """Copies values to the device; to a GPU through pinned memory, so that the copy does not wait for computations."""
     if device.type != "cuda" or values.is_cuda:
         return values.to(device, non_blocking=True)
     return values.pin_memory().to(device, non_blocking=True)
 
 
 def to_host(values: Tensor) -> np.ndarray:
-    """Values as NumPy; from a GPU by pinned memory, so that this thread alone waits, and only for these values."""
+    """Copies values to NumPy; from a GPU through pinned memory, so that only this thread waits, for these values."""
     if not values.is_cuda:
         return values.cpu().numpy()
     host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
@@ -80,7 +81,7 @@ def to_host(values: Tensor) -> np.ndarray:
 
 
 def describe_device(device: torch.device) -> str:
-    """A device in words, such as "cuda:0, NVIDIA H200 (139 GB)", "cpu" or "mps"."""
+    """Describes a device, such as "cuda:0, NVIDIA H200 (139 GB)", "cpu" or "mps"."""
     if device.type != "cuda":
         return str(device)
     about = torch.cuda.get_device_properties(device)
@@ -88,5 +89,7 @@ def describe_device(device: torch.device) -> str:
 
 
 def held_memory(device: torch.device) -> float | None:
-    """The most GB that PyTorch has held on this GPU so far; None for other devices."""
-    return round(torch.cuda.max_memory_reserved(device) / GB, 2) if device.type == "cuda" else None
+    """Returns the peak memory of PyTorch on this GPU in GB; None for other devices."""
+    if device.type != "cuda":
+        return None
+    return round(torch.cuda.max_memory_reserved(device) / GB, 2)

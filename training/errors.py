@@ -1,4 +1,4 @@
-"""The exceptions with which work ends early: an error for the user, or a stop that the user asked for."""
+"""Exceptions that end work early: an error for the user, or a stop that the user asked for."""
 
 import re
 from collections.abc import Iterable
@@ -10,8 +10,8 @@ from typing import Any
 LONGEST_MESSAGE = 1_600
 # A longer message loses its middle, as its end says what to do.
 _START = 400
-# All of a path but its last name. The names of folders may have spaces; a slash in a word or in a URL begins no path.
-# No name is read twice, by (?>…), and no more than 40 are read, as a visitor may send a thousand slashes.
+# The folders of a path. Their names may have spaces. A slash in a word or in a URL does not start a path. Atomic groups
+# and the limit of 40 folders keep the time linear, as a visitor may send a thousand slashes.
 _FOLDERS = re.compile(
     r"""(?<![\w.:/\\~])(?:file://|~)?(?:/(?>(?:[^\s/.:;,'"]+[ ])*[^\s/:;,'"]+)(?=/)){0,40}/(?=[\w.])"""
     r"""|(?<!\w)[A-Za-z]:(?:\\(?>(?:[^\s\\.:;,'"]+[ ])*[^\s\\:;,'"]+)(?=\\)){0,40}\\(?=[\w.])"""
@@ -21,10 +21,10 @@ _FOLDERS = re.compile(
 class UserFacingError(Exception):
     """An expected failure. The message is one clear sentence: what, where, what to do.
 
-    The command line prints it and exits with 2; a page shows it beside the control; the API returns it. Any other
-    exception is a fault of the program. A message quotes what was wrong, whatever its length, and so a long one loses
-    its middle: an answer is never as large as the request. ``public`` is the message for visitors of the app, without
-    the folders of its machine, which do not concern them.
+    The command line prints it and exits with 2, a page shows it beside the control, and the API returns it. Any other
+    exception is a bug. A message may quote the wrong input, so the middle of a long message is removed: an answer is
+    never as large as the request. ``public`` is the message for visitors of the app, without the folders of its
+    machine.
     """
 
     def __init__(self, message: object = "", public: str = "") -> None:
@@ -33,7 +33,17 @@ class UserFacingError(Exception):
 
 
 class InputError(UserFacingError, ValueError):
-    """The user's input cannot be used."""
+    """The user's input cannot be used. The message says what is wrong and what to do.
+
+    Example::
+
+        from sbert_lab import InputError, open_model
+
+        try:
+            open_model("tfidf:max")
+        except InputError as error:
+            print(error)
+    """
 
 
 class QuestionError(InputError):
@@ -41,10 +51,9 @@ class QuestionError(InputError):
 
 
 class NotFoundError(InputError):
-    """A name that no source has. The message lists every source with its reason; a page shows less at first.
+    """No source has this name. The message lists every source with its reason; a page shows less at first.
 
-    ``summary`` is one sentence without the reasons, ``details`` the reasons, and what else can be done; both for
-    visitors.
+    For visitors ``summary`` is one sentence without the reasons, and ``details`` are the reasons and other advice.
     """
 
     def __init__(self, message: str, summary: str, details: tuple[str, ...]) -> None:
@@ -54,38 +63,43 @@ class NotFoundError(InputError):
 
 
 def summary_of(error: UserFacingError) -> str:
-    """The message for visitors in one sentence, without the reasons of each source."""
+    """Returns the message for visitors in one sentence, without the reasons of each source."""
     return error.summary if isinstance(error, NotFoundError) else error.public
 
 
 def did_you_mean(text: str, names: Iterable[str]) -> str:
-    """A clause with the name that is nearest to what was typed; "" where none is near."""
+    """Returns a clause with the name that is most similar to the text; "" if none is similar."""
     by_folded_name = {name.casefold(): name for name in names if name != text}
     nearest = get_close_matches(text[:100].casefold(), by_folded_name, n=1, cutoff=0.7)
-    return f"; did you mean {by_folded_name[nearest[0]]}?" if nearest else ""
+    if not nearest:
+        return ""
+    return f"; did you mean {by_folded_name[nearest[0]]}?"
 
 
 def without_folders(text: str) -> str:
-    """``text`` with the last name of each path in place of the path."""
+    """Replaces each path in ``text`` by its last name."""
     return _FOLDERS.sub("", text)
 
 
 def unwritable(path: str | Path, error: OSError, advice: str = "") -> InputError:
-    """The error for a full disk, a folder that may not be written to, …; ``advice`` is a clause on what to do."""
-    return InputError(f"{path} cannot be written: {error.strerror or error}{advice and f'; {advice}'}")
+    """Makes the error for a full disk, a folder without write permission, …; ``advice`` says what to do."""
+    message = f"{path} cannot be written: {error.strerror or error}"
+    if advice:
+        message += f"; {advice}"
+    return InputError(message)
 
 
 def install_command(extra: str) -> str:
-    """The command that installs an extra of SBERT Lab, for the end of an error message.
+    """Returns the command that installs an extra of SBERT Lab, for the end of an error message.
 
-    It names the clone: the package is not on PyPI, and a stranger could publish one under its name. Double quotes work
-    in the shells of Windows too.
+    It installs from the clone, because the package is not on PyPI, where a stranger could publish one under its name.
+    Double quotes also work in the shells of Windows.
     """
     return f'in the clone of SBERT Lab, pip install ".[{extra}]"'
 
 
 def import_optional(module: str, extra: str, what: str) -> Any:
-    """A module of the package ``extra``, which ``what`` needs. InputError if it is not installed."""
+    """Imports a module of the package ``extra``, which ``what`` needs. InputError if it is not installed."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -93,13 +107,13 @@ def import_optional(module: str, extra: str, what: str) -> Any:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, at most 200 characters; the name of its class if it has none."""
+    """Returns the first line of an error's message, at most 200 characters, or the name of its class."""
     line = str(error).strip().partition("\n")[0] or type(error).__name__
     return line.rstrip(" :\r")[:200]
 
 
 class StoppedError(Exception):
-    """Raised out of a long computation after its ``should_stop()`` returned True."""
+    """Ends a long computation after its ``should_stop()`` has returned True."""
 
 
 def _without_middle(text: str) -> str:

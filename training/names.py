@@ -1,27 +1,27 @@
-"""The names that people type, of models, runs and data; text is parsed at the edge, and is an object from there on.
+"""The names of models, runs and data that people type. Text is parsed where it enters the program.
 
-all-mpnet-base-v2?dim=256                        a model, by its first 256 dimensions
-all-MiniLM-L6-v2:cls                             the same weights under CLS pooling; likewise :mean, :max, …
-google/embeddinggemma-300m?prompt_name=query     the prompt of that name before every sentence
-intfloat/e5-base-v2?prompt=query%3A+             the same, the text itself
+all-mpnet-base-v2?dim=256                        the first 256 dimensions of a model
+all-MiniLM-L6-v2:cls                             the same weights with CLS pooling; also :mean, :max, …
+google/embeddinggemma-300m?prompt_name=query     a prompt of the folder before every sentence, by its name
+intfloat/e5-base-v2?prompt=query%3A+             the text of a prompt
 all-MiniLM-L6-v2?dtype=int8                      computed in 8-bit integers
-maxsim:all-MiniLM-L6-v2                          late interaction: the token vectors of that encoder, unpooled
+maxsim:all-MiniLM-L6-v2                          late interaction with the token vectors of an encoder
 run:20261121-collapse                            the model of a run, by its id or its name
-scratch:6x384                                    a transformer of random weights: layers, dimension
-endpoint:http://localhost:11434/v1#nomic-embed   a model behind an OpenAI-compatible server; it pools for itself
-endpoint:https://HOST/v1#NAME?batch=8&timeout=9  the same: so many texts a request, so many seconds for its answer
+scratch:6x384                                    a transformer with random weights: layers, dimension
+endpoint:http://localhost:11434/v1#nomic-embed   a model behind an OpenAI-compatible server, which pools itself
+endpoint:https://HOST/v1#NAME?batch=8&timeout=9  with the number of texts in a request, and the seconds to wait
 tfidf, glove, minilm-stsb, a Hub id, a folder, a file of word vectors
-all-MiniLM-L6-v2+bm25                            of retrieval: the ranks of a model and those of BM25, fused
-bm25?rerank=minilm-stsb                          BM25, and a cross-encoder that ranks its best documents again
+all-MiniLM-L6-v2+bm25                            retrieval: the rankings of a model and of BM25, fused
+bm25?rerank=minilm-stsb                          BM25, and a cross-encoder that reranks its best documents
 
 stsb:dev                                         data: a built-in set and its split
 hf:org/name:config:split                         any set of the Hub
 reviews.csv?encoding=windows-1251                a file, with the encoding of its text if it is not to be detected
 pairs.csv?columns=left,right,gold                a file, with its columns if they have other names
-pairs.csv?split=test                             the rows whose column split says so
+pairs.csv?split=test                             the rows with this value in the column split
 pairs.csv?scale=1-7                              with the scale of its scores
 pairs.csv?labels=similar:1,different:0           with the values of its labels
-pairs.csv?raters=anna,boris                      with the judgements of these people
+pairs.csv?raters=anna,boris                      with the judgements of these raters
 pairs.xlsx?sheet=Pairs                           a sheet of a workbook
 a.csv?encoding=koi8-r+b.csv                      several, joined
 stsb:train=cosent+pairs.csv=mnrl                 several to train on, with an objective each
@@ -29,7 +29,7 @@ beir:scifact:test                                retrieval: a folder in BEIR's l
 beir:judged.csv, beir:stsb:dev                   a file of query, document, relevance; a set of pairs
 nanobeir:SciFact                                 a set of NanoBEIR, on the Hub
 
-A path that exists may itself contain these marks. Records on disk, addresses and requests hold the text.
+A path that exists may contain these marks. Records on disk, addresses and requests contain the text.
 """
 
 from __future__ import annotations
@@ -51,14 +51,18 @@ ENDPOINT = "endpoint:"
 HUB = "hf:"
 MTEB = "mteb:"
 MAXSIM = "maxsim:"
-# The names of runs that are not called as at first any more, by id; the store of runs keeps them up to date.
+# The names of renamed runs, by id. The store of runs keeps them up to date.
 RENAMED_RUNS: dict[str, str] = {}
 BEIR = "beir:"
 NANOBEIR = "nanobeir:"
-# The name that stands for the model's prompts for queries on one side, and for documents on the other.
+# Stands for the model's prompts for queries on one side, and for documents on the other.
 BY_ROLE = "query|document"
-SETTINGS = DIMENSION, PROMPT, PROMPT_NAME, DTYPE = "dim", "prompt", "prompt_name", "dtype"
-# The settings of requests to an endpoint, and the largest value of each.
+DIMENSION = "dim"
+PROMPT = "prompt"
+PROMPT_NAME = "prompt_name"
+DTYPE = "dtype"
+SETTINGS = (DIMENSION, PROMPT, PROMPT_NAME, DTYPE)
+# The settings of requests to an endpoint, and their largest values.
 REQUEST_SETTINGS = {"batch": 2_048, "timeout": 600}
 MOST_DIMENSIONS = 1_000_000
 # The characters of a path and of the name of a file, which the system limits.
@@ -76,30 +80,31 @@ _MARKS = re.compile(r"[%+&=?]")
 # The rule of the Hub: no "..", no "--", no mark at an end.
 _REPO_PART = r"[A-Za-z0-9](?:\w|[.-](?=\w)){0,95}"
 _REPO_ID = re.compile(rf"(?!.*\.git$){_REPO_PART}(?:/{_REPO_PART})?", re.ASCII)
-# There are no credentials and no query, so that the text shows where the program connects to.
+# Without credentials and query, so that the text shows where the program connects to.
 _ENDPOINT = re.compile(r"(https?)://([\w.-]+|\[[\da-f:.]+])(?::(\d{1,5}))?((?:/[\w.~:-]+)*)/?#([^\s?#]+)", re.A | re.I)
 
 
 def is_id(text: str) -> bool:
-    """Whether a run, an experiment or another record may have this id: the name of its folder or file."""
+    """Tells whether a text can be the id of a run, an experiment or another record, the name of its folder or file."""
     return _ID.fullmatch(text) is not None
 
 
 def slug(text: str) -> str:
-    """A text as part of a file name: at most 40 lower-case letters, digits and hyphens, or none."""
+    """Converts a text to a part of a file name: at most 40 lower-case letters, digits and hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower())[:40].strip("-")
 
 
 def is_repo_id(text: str) -> bool:
-    """Whether a repository of the Hub may have this name: name or org/name."""
+    """Tells whether a text can be the name of a repository on the Hub: name or org/name."""
     return _REPO_ID.fullmatch(text) is not None
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A model behind an OpenAI-compatible server. Texts that it encodes leave this program, and mostly this machine.
+    """A model behind an OpenAI-compatible server. Its texts leave this program, and usually this machine.
 
-    ``/embeddings`` is added to the ``url``. The ``address`` is host:port in lower case, and ``model`` a server's name.
+    ``/embeddings`` is added to the ``url``. The ``address`` is host:port in lower case, and ``model`` the name of the
+    model on the server.
     """
 
     url: str
@@ -109,7 +114,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class ModelName:
-    """A model and its settings; None stands for those of its folder."""
+    """A model and its settings. None stands for the setting of its folder."""
 
     name: str
     dimension: int | None = None
@@ -117,15 +122,15 @@ class ModelName:
     prompt_name: str | None = None
     dtype: str | None = None
     pooling: str | None = None
-    # Whether the token vectors of this encoder are compared, by late interaction.
+    # Whether the token vectors of this encoder are compared, in late interaction.
     maxsim: bool = False
-    # The texts of a request to an endpoint, and the seconds that its answer may take.
+    # The number of texts in a request to an endpoint, and the seconds to wait for its answer.
     batch: int | None = None
     timeout: int | None = None
 
     @staticmethod
     def parse(text: ModelName | Path | str) -> ModelName:
-        """Reads a model's name, with or without settings and pooling. InputError if it is empty, or a setting wrong."""
+        """Reads a model's name, with its settings and pooling. InputError if it is empty, or a setting is wrong."""
         if isinstance(text, ModelName):
             return text
         text = str(text)
@@ -136,7 +141,9 @@ class ModelName:
         whole = text.strip()
         pooling = None
         before, _, last = whole.rpartition(":")
-        if (last in POOLINGS or (before and last in poolings())) and not whole.startswith(ENDPOINT):
+        # Plug-ins are loaded only if there is a colon.
+        is_pooling = last in POOLINGS or (before != "" and last in poolings())
+        if is_pooling and not whole.startswith(ENDPOINT):
             whole = before
             pooling = last
         if not whole:
@@ -150,7 +157,7 @@ class ModelName:
             return ModelName(whole, pooling=pooling)
         settings = dict(parse_qsl(query, keep_blank_values=True))
         if not pooling and settings.get(PROMPT) and [*settings][-1] == PROMPT:
-            # A space at its end separates the prompt from the text.
+            # A space at the end separates the prompt from the text.
             settings[PROMPT] += text[len(text.rstrip()) :]
         takes = (*SETTINGS, *REQUEST_SETTINGS) if name.startswith(ENDPOINT) else SETTINGS
         if unknown := set(settings) - set(takes):
@@ -159,9 +166,11 @@ class ModelName:
         for key in filter(settings.__contains__, (DIMENSION, *REQUEST_SETTINGS)):
             most = REQUEST_SETTINGS.get(key, MOST_DIMENSIONS)
             value = settings[key][:80]
-            if not value.isdecimal() or len(value) > len(str(most)) or not 1 <= int(value) <= most:
+            # int() of a very long text raises an error of its own.
+            is_number = value.isdecimal() and len(value) <= len(str(most))
+            if not is_number or not 1 <= int(value) <= most:
                 raise InputError(f"{text!r}: {key} is {value!r}, but must be a whole number from 1 to {most:,}")
-            values["dimension" if key == DIMENSION else key] = int(settings[key])
+            values["dimension" if key == DIMENSION else key] = int(value)
         return ModelName(name, **values, pooling=pooling)
 
     @staticmethod
@@ -181,7 +190,7 @@ class ModelName:
         """The name in words, such as "all-mpnet-base-v2, 256 dimensions, CLS pooling"."""
         name = MODEL_LABELS.get(self.name, self.name)
         if self.run_id:
-            # The id of a run is its day, its time and its first name.
+            # The id of a run consists of its day, its time and its first name.
             name = RENAMED_RUNS.get(self.run_id) or re.sub(r"^\d{8}-\d{6}-", "", self.run_id)
         parts = ["MaxSim of " * self.maxsim + name]
         if self.dimension is not None:
@@ -198,7 +207,7 @@ class ModelName:
 
     @property
     def run_id(self) -> str | None:
-        """The id or the name of the run, as it was typed; None if this is no run."""
+        """The id or the name of the run, as it was typed; None if this is not a run."""
         return self.name.removeprefix(RUN) if self.name.startswith(RUN) else None
 
     @property
@@ -208,9 +217,11 @@ class ModelName:
 
     @property
     def scratch_shape(self) -> tuple[int, int] | None:
-        """The layers and the dimension of a transformer of random weights; None for any other model."""
-        shape = _SHAPE.fullmatch(self.name)
-        return shape and (int(shape[1]), int(shape[2]))
+        """The layers and the dimension of a transformer with random weights; None for any other model."""
+        match = _SHAPE.fullmatch(self.name)
+        if match is None:
+            return None
+        return int(match[1]), int(match[2])
 
     @property
     def endpoint(self) -> Endpoint | None:
@@ -218,17 +229,17 @@ class ModelName:
         return _read_endpoint(self.name) if self.name.startswith(ENDPOINT) else None
 
     def with_pooling(self, pooling: str | None) -> ModelName:
-        """The name with another pooling; None and "" change nothing."""
+        """Returns the name with another pooling. None and "" change nothing."""
         return replace(self, pooling=pooling) if pooling else self
 
     @property
     def weights(self) -> ModelName:
-        """The name with the dtype alone, which has a copy of its own in memory; other settings share one."""
+        """The name without the settings that share one copy of the weights in memory; each dtype has another copy."""
         return ModelName(self.name, dtype=self.dtype, maxsim=self.maxsim, timeout=self.timeout)
 
     @property
     def states_prompt(self) -> bool:
-        """Whether the name has a prompt, be it none."""
+        """Whether the name states a prompt, even an empty one."""
         return self.prompt is not None or self.prompt_name is not None
 
 
@@ -236,10 +247,16 @@ class ModelName:
 class DataName:
     """One data set or file, and how it is used.
 
-    ``objective`` is that of a run on this data; None is the run's. The others describe a file: ``columns`` are names
-    separated by commas, ``rows`` is the split of a file that has a column of splits, ``scale`` the lowest and the
-    highest gold score, such as 1-7, ``labels`` the values of labels, such as similar:1,different:0. None detects them;
-    for ``rows`` it takes all. ``raters`` are those that count, ``sheet`` is that of a workbook.
+    Attributes:
+        name: a name, a Hub id or a path.
+        encoding: the encoding of a file; None detects it, as for the following settings.
+        objective: the objective of a run on this data; None is the run's.
+        columns: the names of the columns, separated by commas.
+        rows: the split to read from a file with a column of splits; None reads all rows.
+        scale: the lowest and the highest gold score, such as 1-7.
+        labels: the values of labels, such as similar:1,different:0.
+        raters: the raters whose judgements count.
+        sheet: the sheet of a workbook.
     """
 
     name: str
@@ -258,10 +275,12 @@ class DataName:
         if isinstance(text, DataName):
             return text
         text = str(text)
+        objective = None
         match = _WITH_OBJECTIVE.fullmatch(text)
-        text, objective = match.groups() if match and not os.path.lexists(text) else (text, None)
+        if match and not os.path.lexists(text):
+            text, objective = match.groups()
         read_as = _READ_AS.fullmatch(text)
-        # lexists is False for a text that no file system takes.
+        # lexists is False for a text that cannot be a path.
         if not read_as or os.path.lexists(text):
             return DataName(text, None, objective)
         settings = dict(setting.split("=", 1) for setting in read_as[2].split("&"))
@@ -279,13 +298,15 @@ class DataName:
         return tuple(map(DataName.parse, parts)) or (whole,)
 
     def __str__(self) -> str:
-        objective = f"={self.objective}" if self.objective else ""
-        settings = [
-            f"{key}={_MARKS.sub(lambda mark: quote(mark[0]), value)}"
-            for key, value in zip(READ_AS, self.read_as, strict=True)
-            if value
-        ]
-        return f"{self.name}{(settings and '?') or ''}{'&'.join(settings)}{objective}"
+        text = self.name
+        separator = "?"
+        for key, value in zip(READ_AS, self.read_as, strict=True):
+            if value:
+                text += f"{separator}{key}={_MARKS.sub(lambda mark: quote(mark[0]), value)}"
+                separator = "&"
+        if self.objective:
+            text += f"={self.objective}"
+        return text
 
     @property
     def read_as(self) -> tuple[str | None, ...]:
@@ -294,12 +315,12 @@ class DataName:
 
     @property
     def built_in(self) -> DataSet | None:
-        """The built-in set, None if it is none."""
+        """The built-in set; None for other data."""
         return DATA_SETS.get(self.name.partition(":")[0])
 
     @property
     def split(self) -> str:
-        """The split of a built-in set, "" if the name says none."""
+        """The split of a built-in set; "" if the name does not state one."""
         return self.name.partition(":")[2]
 
     @property
@@ -319,7 +340,7 @@ class DataName:
 
     @property
     def judged(self) -> tuple[DataName, str]:
-        """The folder, file or set of ``beir:``, and the split of a folder, "" if there is none in the name."""
+        """The folder, file or set of ``beir:``, and the split of a folder, "" if the name does not state one."""
         whole = replace(self, name=self.name.removeprefix(BEIR))
         folder, _, split = whole.name.rpartition(":")
         if whole.exists or not is_id(split) or not _is_folder(folder):
@@ -328,7 +349,7 @@ class DataName:
 
     @property
     def is_set(self) -> bool:
-        """Whether it is a built-in set or one on the Hub, and not a path."""
+        """Whether it is a built-in set or a set on the Hub, not a path."""
         return self.built_in is not None or self.name.startswith((HUB, NANOBEIR))
 
     @property
@@ -345,18 +366,22 @@ class DataName:
         """The name in words, such as "STSb dev"; a path without its folders, and a set without the word test."""
         data_set = self.built_in
         if data_set is None or self.split not in ("", *data_set.splits):
-            return PurePath(self.name).name if "/" in self.name or "\\" in self.name else self.name
-        return data_set.title if self.split in ("", "test") else f"{data_set.title} {self.split}"
+            is_path = "/" in self.name or "\\" in self.name
+            return PurePath(self.name).name if is_path else self.name
+        if self.split in ("", "test"):
+            return data_set.title
+        return f"{data_set.title} {self.split}"
 
     @property
     def test_split(self) -> str | None:
-        """The test split for the development split of a built-in set that is on every machine; else None."""
+        """The test split that belongs to the dev split of a built-in set on every machine; None for other data."""
         data_set = self.built_in
-        is_dev = data_set is not None and not data_set.repo and self.split in ("", "dev")
-        return f"{self.name.partition(':')[0]}:test" if is_dev else None
+        if data_set is None or data_set.repo or self.split not in ("", "dev"):
+            return None
+        return f"{self.name.partition(':')[0]}:test"
 
     def absolute(self, **settings: str | None) -> DataName:
-        """The name for use in another folder: a file by its whole path, with these settings unless it has its own."""
+        """Returns the name for use in another folder: a file by its absolute path, with defaults for its settings."""
         if self.name.startswith(BEIR):
             judged, split = self.judged
             return replace(self, name=f"{BEIR}{judged.absolute().name}{split and ':'}{split}")
@@ -367,12 +392,12 @@ class DataName:
 
 
 def absolute_names(text: str, **settings: str | None) -> str:
-    """Joined names for use in another folder; files without settings of their own have these."""
+    """Converts joined names for use in another folder, with defaults for the settings of files."""
     return "+".join(str(part.absolute(**settings)) for part in DataName.parse_joined(text))
 
 
 def names_file(text: str) -> bool:
-    """Whether a part of joined names is a file or a folder that exists."""
+    """Tells whether a part of joined names is an existing file or folder."""
     return any(part.exists for part in DataName.parse_joined(text))
 
 
@@ -382,7 +407,8 @@ def _read_endpoint(name: str) -> Endpoint:
         raise InputError(f"{name!r} is no endpoint; write endpoint:http://HOST:PORT/v1#MODEL, without a user or a key")
     scheme, host, port, path, model = match.groups()
     scheme = scheme.lower()
-    address = f"{host.lower()}:{int(port or (443 if scheme == 'https' else 80))}"
+    default_port = 443 if scheme == "https" else 80
+    address = f"{host.lower()}:{int(port or default_port)}"
     return Endpoint(f"{scheme}://{address}{path}", address, model)
 
 

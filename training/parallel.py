@@ -1,9 +1,9 @@
 """Threads that compute whole batches, one per core.
 
-PyTorch uses several cores by splitting each operation over its own threads and waiting for the slowest, hundreds of
-times a batch; when another process occupies one core, every operation waits for it. Batches that are computed
-independently, one per thread, never wait for each other. All callers in a process share these threads, so that many
-users at once cost no more context switches than one.
+PyTorch splits each operation over its own threads and waits for the slowest, hundreds of times a batch. If another
+process occupies one core, every operation waits for it. Batches that are computed independently, one per thread, never
+wait for each other. All callers in a process share these threads, so many users cause no more context switches than
+one.
 """
 
 import os
@@ -25,17 +25,17 @@ _starting = threading.Lock()
 
 
 def num_threads() -> int:
-    """Number of worker threads: as many as PyTorch would use (OMP_NUM_THREADS, or the available cores)."""
+    """Returns the number of worker threads: as many as PyTorch would use (OMP_NUM_THREADS, or the available cores)."""
     return _pool()[1]
 
 
 def imap(function: Callable[[Item], Result], items: Iterable[Item], at_a_time: int | None = None) -> Iterator[Result]:
     """Yields ``function`` of each item, computed on all cores, in the order of the items.
 
-    Items are taken one by one and only a few are under way at any time (``at_a_time``, or one for each core), so that
-    callers share the cores fairly and memory stays flat. A single item is computed by the caller, who would wait for a
-    sleeping thread to wake up. An error is raised in place of the result. Work that has not started by then, or when
-    the caller stops, is cancelled.
+    Items are taken one by one, and only a few are in progress at a time (``at_a_time``, or one for each core), so that
+    callers share the cores fairly and memory stays constant. A single item is computed by the calling thread, as other
+    threads may sleep. An error is raised in place of the result. If that happens, or the caller stops, work that has
+    not started is cancelled.
     """
     items = iter(items)
     first = list(islice(items, 2))
@@ -59,10 +59,11 @@ def imap(function: Callable[[Item], Result], items: Iterable[Item], at_a_time: i
 
 
 def run_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
-    """Runs all tasks, some of them in the calling thread, for the lowest latency; returns their results in order.
+    """Runs all tasks, some of them in the calling thread, for the lowest latency. Returns their results in order.
 
-    A sleeping thread needs a millisecond or two to wake up. The caller starts at once, and at the end it usually
-    waits for nobody. A single task may use all cores. An error in a task is raised; tasks not yet started are skipped.
+    A sleeping thread needs a millisecond or two to wake up. The calling thread starts immediately, and usually does not
+    wait at the end. A single task may use all cores. An error in a task is raised, and tasks that have not started are
+    skipped.
     """
     if len(tasks) == 1:
         return [tasks[0]()]
@@ -87,7 +88,7 @@ def run_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
         with single_threaded_ops():
             work()
     finally:
-        # The rest are busy with the work of other callers.
+        # The other threads are busy with the work of other callers.
         started = [helper for helper in helpers if not helper.cancel()]
         wait(started)
     for helper in started:
@@ -97,15 +98,15 @@ def run_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
 
 @contextmanager
 def single_threaded_ops() -> Iterator[None]:
-    """Within the block this thread computes each operation alone.
+    """Makes this thread compute each operation alone within the block.
 
-    PyTorch's own threads stay awake for milliseconds after an operation, waiting for the next, on cores that the
-    workers need by then: a tenth of a training step.
+    PyTorch's own threads stay awake for milliseconds after an operation, on cores that the workers need. That takes a
+    tenth of a training step.
     """
     # The pool takes its size from the number of threads outside the block.
     _pool()
     before = torch.get_num_threads()
-    # Setting the number again would set the one with which later threads start.
+    # Setting the number also changes the number that later threads start with.
     if before == 1:
         yield
         return
@@ -117,20 +118,21 @@ def single_threaded_ops() -> Iterator[None]:
 
 
 def _pool() -> tuple[ThreadPoolExecutor, int]:
-    """The threads of this process, and how many they are."""
+    """Returns the threads of this process, and their number."""
     with _starting:
         return _start_pool(os.getpid())
 
 
 @cache
-def _start_pool(process: int) -> tuple[ThreadPoolExecutor, int]:  # by process: a forked child needs its own threads
+def _start_pool(process: int) -> tuple[ThreadPoolExecutor, int]:
+    """Starts the threads of a process. A forked child needs its own threads."""
     threads = torch.get_num_threads()
     all_started = threading.Barrier(threads + 1)
 
     def initialize() -> None:
         # A thread adopts the global number when it first needs one, which is here.
         torch.get_num_threads()
-        # This sets the number of this thread, and the global number, with which later threads start.
+        # This sets the number of this thread, and the global number that later threads start with.
         torch.set_num_threads(1)
         all_started.wait()
 

@@ -8,8 +8,8 @@ A package names its objects as entry points of the group "sbert_lab" in its pypr
     absolute = "my_package:AbsoluteError"  a subclass of `training.objectives.base.Objective` with a name
     gold = "my_package:LESSON"             a `sbert_app.pages.learn.lesson.Lesson`
 
-They are imported when a name is looked up that is not built in, or when everything is listed. What is built in wins
-over a plug-in of the same name. docs/examples/plugin is an example.
+They are imported when a name is looked up that is not built in, or when everything is listed. A built-in name takes
+precedence over a plug-in with the same name. docs/examples/plugin is an example.
 """
 
 import logging
@@ -28,15 +28,15 @@ _loaded: dict[str, Any] = {}
 
 
 def plugins(type_: type[T]) -> dict[str, T]:
-    """The objects of this type that installed packages add, by the names of their entry points."""
+    """Returns the objects of this type that installed packages add, by the names of their entry points."""
     return {name: plugin for name, plugin in load_plugins().items() if isinstance(plugin, type_)}
 
 
 def load_plugins() -> dict[str, Any]:
-    """Every plug-in, imported once. One that cannot be imported is left out, with one sentence in the log."""
+    """Imports every plug-in once. A plug-in that cannot be imported is skipped, with one sentence in the log."""
     pending = _entries()
     while pending:
-        # It is taken out before it is imported, as it may import a module that asks for plug-ins.
+        # Remove it before the import, as it may import a module that loads plug-ins.
         entry = pending.pop()
         plugin = tried(entry.name, entry.load)
         if plugin is not None:
@@ -50,7 +50,7 @@ def _entries() -> list[EntryPoint]:
 
 
 def tried(name: str, call: Callable[[], T]) -> T | None:
-    """The result of a call into a plug-in; None, with one sentence in the log, if it raises an error."""
+    """Calls a plug-in, and returns the result; None, with one sentence in the log, if it raises an error."""
     try:
         return call()
     except Exception as error:  # noqa: BLE001 - the code of strangers may raise anything

@@ -1,17 +1,16 @@
 """Pooling: from one vector per token to one vector per sentence.
 
-Sentence-BERT (Reimers & Gurevych 2019, section 3) compares three strategies: the mean of all output vectors
-(its default), their maximum over time, and the output of the CLS token. Later models add three: the last token (of
+Sentence-BERT (Reimers & Gurevych 2019, section 3) compares three strategies: the mean of all output vectors (its
+default), their maximum over time, and the output of the CLS token. Later models add three: the last token (for
 decoders, which read from left to right), a mean with weights that grow with the position (SGPT, Muennighoff 2022), and
-the sum divided by the square root of the length (the transformer of Cer et al. 2018). Each is a pure
-function
+the sum divided by the square root of the length (the transformer of Cer et al. 2018). Each is a pure function
 
     (hidden (B, T, D), mask (B, T) bool or None) -> (B, D)
 
-in the table ``POOLINGS``, with its words and, where the vector is a weighted sum, the weights of its tokens: a new
-pooling is its function and its line there. The mask is False for padding, on either side, which never enters a pooled
-vector; None means no padding. Names joined by "+", such as mean+max, concatenate: (B, 2D). `pooling_function` also
-leaves a prompt out.
+in the table ``POOLINGS``, with its label and, for weighted sums, the weights of the tokens. To add a pooling, write its
+function and add a line to the table. The mask is False for padding, on either side, which never enters a pooled vector.
+None means no padding. Names joined by "+", such as mean+max, concatenate vectors: (B, 2D). `pooling_function` can also
+leave a prompt out.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ if TYPE_CHECKING:
 
 Pool: TypeAlias = "Callable[[Tensor, Tensor | None], Tensor]"
 
-# The pooling of a model that has no tokens here.
+# The pooling of models that do not give token vectors.
 NO_POOLING = "none"
 # The poolings of Table 6, which the pages compare.
 PAPER_POOLINGS = ("mean", "max", "cls")
 
 
 class Pooling(NamedTuple):
-    """A pooling, with its words and its weights."""
+    """A pooling function, with its label and its weights."""
 
     pool: Pool
     label: str
-    # The weight of each token in the sum, by the number of tokens and of those skipped at the start; None for no sum.
+    # The weight of each token in the sum, from the numbers of tokens and of skipped tokens; None if it is not a sum.
     weights: Callable[[int, int], list[float]] | None = None
 
     def __call__(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
@@ -48,20 +47,21 @@ class Pooling(NamedTuple):
 
 
 def is_finite(results: np.ndarray) -> np.ndarray:
-    """Whether each vector, or each score, is made of numbers alone: bool (N,)."""
+    """Tells for each vector, or each score, whether it is finite: bool (N,)."""
     if np.isfinite(results.sum(dtype=np.float64)):
         return np.ones(len(results), dtype=bool)
     return np.isfinite(results.reshape(len(results), -1)).all(axis=1)
 
 
 def normalize_rows(vectors: np.ndarray) -> np.ndarray:
-    """Each row scaled to length 1, as for cosines; a row of zeros stays. Floats (N, D) -> the same dtype (N, D)."""
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    """Scales each row to length 1. Zero rows stay zero. Floats (N, D) -> the same dtype (N, D)."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.maximum(lengths, 1e-12)
 
 
 def mean(hidden: Tensor, mask: Tensor | None) -> Tensor:
     """Average over the real tokens, summed in float32. (B, T, D) -> (B, D) float32."""
-    # Torch is imported here and below, as the table must be quick to read.
+    # Commands read the table without torch, which takes seconds to import.
     import torch
 
     if mask is None:
@@ -101,7 +101,7 @@ def last_token(hidden: Tensor, mask: Tensor | None) -> Tensor:
 def weighted_mean(hidden: Tensor, mask: Tensor | None, skipped: int = 0) -> Tensor:
     """Average over the real tokens with the weights 1, 2, 3, … (B, T, D) -> (B, D) float32.
 
-    ``skipped`` tokens came before the first one, and have taken the first weights.
+    ``skipped`` tokens came before the first one, and have used the first weights.
     """
     import torch
 
@@ -141,20 +141,22 @@ POOLINGS = {
 
 
 def poolings() -> dict[str, Pooling]:
-    """The built-in poolings and those of plug-ins, by name."""
-    return POOLINGS | {name: pooling for name, pooling in plugins(Pooling).items() if name not in POOLINGS}
+    """Returns the built-in poolings and those that plug-ins add, by name."""
+    # A plug-in cannot replace a built-in pooling.
+    return POOLINGS | plugins(Pooling) | POOLINGS
 
 
 def pooling_label(name: str) -> str:
-    """A pooling in words, such as "CLS", or "mean + max" for a concatenation."""
+    """Returns the label of a pooling, such as "CLS", or "mean + max" for a concatenation."""
     table = poolings()
     return " + ".join(table[part].label if part in table else part for part in name.split("+"))
 
 
 def parse_pooling(name: str) -> tuple[str, ...]:
-    """The poolings that ``name`` concatenates, in order; mostly one. InputError if one is unknown."""
+    """Splits a name into the poolings that it concatenates, usually one. InputError if one is unknown."""
     parts = tuple(name.split("+"))
-    if any(part not in POOLINGS for part in parts):
+    # Plug-ins are loaded only for names that are not built in.
+    if not set(parts) <= set(POOLINGS):
         table = poolings()
         if not set(parts) <= set(table):
             raise InputError(f"pooling {name!r} is unknown; choose {', '.join(table)}, or several joined by +")
@@ -162,13 +164,12 @@ def parse_pooling(name: str) -> tuple[str, ...]:
 
 
 def pooling_function(name: str, skipped: int = 0) -> Pool:
-    """The function of a name, or of several joined by "+": (B, T, D), mask -> (B, D), or (B, kD) for k names.
+    """Returns the function of a name, or of several joined by "+": (B, T, D), mask -> (B, D), (B, kD) for k names.
 
-    The first ``skipped`` tokens of each sentence, those of a prompt, do not enter the vector.
+    The first ``skipped`` tokens of each sentence, which belong to a prompt, do not enter the vector.
     """
-    parts = parse_pooling(name)
-    functions = [POOLINGS[part] if part in POOLINGS else poolings()[part] for part in parts]
-    if len(parts) == 1 and not skipped:
+    functions = [POOLINGS[part] if part in POOLINGS else poolings()[part] for part in parse_pooling(name)]
+    if len(functions) == 1 and not skipped:
         return functions[0].pool
 
     import torch
@@ -176,17 +177,19 @@ def pooling_function(name: str, skipped: int = 0) -> Pool:
     def pool(hidden: Tensor, mask: Tensor | None) -> Tensor:
         if skipped:
             mask = _without_first(hidden, mask, skipped)
-        vectors = [
-            weighted_mean(hidden, mask, skipped) if function.pool is weighted_mean else function(hidden, mask)
-            for function in functions
-        ]
+        vectors = []
+        for function in functions:
+            if function.pool is weighted_mean:
+                vectors.append(weighted_mean(hidden, mask, skipped))
+            else:
+                vectors.append(function(hidden, mask))
         return torch.cat(vectors, dim=1)
 
     return pool
 
 
 def _without_first(hidden: Tensor, mask: Tensor | None, skipped: int) -> Tensor:
-    """The mask (B, T) without the first ``skipped`` real tokens of each row, but always with the last."""
+    """Removes the first ``skipped`` real tokens of each row from the mask (B, T), but never the last one."""
     import torch
 
     real = torch.ones(hidden.shape[:2], dtype=torch.bool, device=hidden.device) if mask is None else mask

@@ -1,7 +1,7 @@
-"""The progress of long work: callbacks, a bar for a terminal or a notebook, downloads, and the time that is left.
+"""The progress of long work: callbacks, a bar for a terminal or a notebook, downloads, and the time left.
 
-A loader calls the sources of models and data through many layers that have nothing to do with downloads, so that the
-listener of downloads is a context variable and no argument of them all:
+Many layers between a loader and the sources of models and data have nothing to do with downloads. So the listener of
+downloads is a context variable, not an argument:
 
     with listening(lambda what, done, total: bar(what, done / total), should_stop):
         Encoder.load("all-mpnet-base-v2")
@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from statistics import fmean
 from typing import TypeVar
 
 from training.atomic import folder_size
@@ -29,18 +30,22 @@ ShouldStop = Callable[[], bool]
 # The decay of the exponential moving average of the seconds per step.
 DECAY = 0.95
 
-# The warning of tqdm in a notebook without ipywidgets, where its bars are of text.
+# tqdm warns in a notebook without ipywidgets, although it shows bars as text.
 warnings.filterwarnings("ignore", message="IProgress not found")
 
 
 def steps(
     items: Sequence[Step], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
 ) -> Iterator[Step]:
-    """Yields the items and calls ``on_progress`` with (done, all). Raises StoppedError if ``should_stop`` is true.
+    """Yields each item, then calls ``on_progress`` with (done, all). Raises StoppedError if ``should_stop`` is true.
 
-    The items of a range from 0 in steps of 256 are batches, of which the texts are counted.
+    A range with a step is a range of batches: on_progress counts the texts, not the batches.
     """
-    batch, total = (items.step, items.stop) if isinstance(items, range) else (1, len(items))
+    batch = 1
+    total = len(items)
+    if isinstance(items, range):
+        batch = items.step
+        total = items.stop
     for done, item in enumerate(items, start=1):
         if should_stop is not None and should_stop():
             raise StoppedError
@@ -50,13 +55,13 @@ def steps(
 
 
 def is_interactive() -> bool:
-    """Whether somebody watches: in a terminal or a notebook."""
+    """Tells whether this is a terminal or a notebook."""
     return "ipykernel" in sys.modules or sys.stderr.isatty()
 
 
 @contextmanager
 def progress_bar(visible: bool, description: str, also: Progress | None = None) -> Iterator[Progress | None]:
-    """A callback that draws a bar and calls ``also``; ``also`` itself if the bar is not ``visible``.
+    """Yields a callback that draws a bar and calls ``also``; ``also`` itself if the bar is not ``visible``.
 
     with progress_bar(True, "Encoding") as on_progress:
         encoder.encode(sentences, on_progress=on_progress)
@@ -64,6 +69,7 @@ def progress_bar(visible: bool, description: str, also: Progress | None = None) 
     if not visible:
         yield also
         return
+    # tqdm.auto looks for a notebook, so it is imported when a bar is shown.
     from tqdm.auto import tqdm
 
     with tqdm(desc=description) as bar:
@@ -87,7 +93,7 @@ _listener: ContextVar[tuple[OnDownload, Callable[[], bool]] | None] = ContextVar
 
 @contextmanager
 def listening(on_download: OnDownload, should_stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """In the block, this thread's downloads report to ``on_download``, and raise StoppedError if ``should_stop``."""
+    """Lets this thread's downloads report to ``on_download`` and end with `StoppedError` if ``should_stop`` is true."""
     token = _listener.set((on_download, should_stop))
     try:
         yield
@@ -98,12 +104,13 @@ def listening(on_download: OnDownload, should_stop: Callable[[], bool] = lambda:
 def watch(
     what: str, folder: Path, megabytes: float, work: Callable[[], Result], stop: Callable[[], None] = lambda: None
 ) -> Result:
-    """Does ``work``, a download of so many ``megabytes`` into ``folder``, and reports the growth of its files.
+    """Does ``work``, a download of about ``megabytes`` into ``folder``, and reports the growth of its files.
 
     The folder need not exist yet. If the listener asks for a stop, ``stop`` is called, which makes ``work`` end early,
     and StoppedError is raised.
     """
-    if (listener := _listener.get()) is None:
+    listener = _listener.get()
+    if listener is None:
         return work()
     on_download, should_stop = listener
     future: Future[Result] = Future()
@@ -120,23 +127,23 @@ def watch(
     thread.start()
     while thread.is_alive():
         thread.join(POLL_SECONDS)
-        # Pieces are joined and their files removed on the way.
+        # The size may shrink when pieces are joined and their files removed.
         done = max(done, min(megabytes, folder_size(folder) / 1e6 - before))
         on_download(what, done, megabytes)
         if thread.is_alive() and should_stop():
             stop()
-            # Its files can be removed only when it has ended.
+            # The files can be removed only after the work has ended.
             thread.join(STOP_SECONDS)
             raise StoppedError
     return future.result()
 
 
-# The first steps of a run are slower than the others, so the time left is unknown until this many have been made.
+# The first steps of a run are slower than the others, so the time left is unknown before this many steps.
 STEPS_BEFORE_ESTIMATE = 20
 
 
 class ThroughputMeter:
-    """The times of steps, evaluations and checkpoints; a method is called at the end of each, and ends its time."""
+    """Measures the times of steps, evaluations and checkpoints. A method is called at the end of each."""
 
     def __init__(self, seconds_before: float = 0.0) -> None:
         self._started = time.perf_counter() - seconds_before
@@ -148,7 +155,7 @@ class ThroughputMeter:
         self._step_seconds = 0.0
 
     def seconds(self) -> float:
-        """Total seconds of the run, those before it was resumed included."""
+        """Returns the total seconds of the run, including the time before it was resumed."""
         return time.perf_counter() - self._started
 
     def end_step(self, sentences: int) -> None:
@@ -169,22 +176,24 @@ class ThroughputMeter:
         self._last_checkpoint = time.perf_counter()
 
     def since_checkpoint(self) -> float:
-        """Seconds since the last checkpoint, or since the start."""
+        """Returns the seconds since the last checkpoint, or since the start."""
         return time.perf_counter() - self._last_checkpoint
 
     def sentences_per_second(self) -> float:
-        """Throughput of the steps since the last call."""
+        """Returns the throughput of the steps since the last call."""
         rate = self._sentences / max(self._step_seconds, 1e-9)
         self._sentences = 0
         self._step_seconds = 0.0
         return round(rate, 1)
 
     def seconds_left(self, steps: int, evaluations: int) -> float | None:
-        """Estimated seconds for steps, by the recent rate, and evaluations, by the mean; None after too few steps."""
+        """Estimates the seconds for steps, at the recent rate, and evaluations. None after too few steps."""
         if self._seconds_per_step is None or self._steps < STEPS_BEFORE_ESTIMATE:
             return None
-        evaluation = sum(self._evaluations) / len(self._evaluations) if self._evaluations else 0.0
-        return round(steps * self._seconds_per_step + evaluations * evaluation, 1)
+        seconds = steps * self._seconds_per_step
+        if self._evaluations:
+            seconds += evaluations * fmean(self._evaluations)
+        return round(seconds, 1)
 
     def _lap(self) -> float:
         now = time.perf_counter()

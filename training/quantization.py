@@ -1,4 +1,4 @@
-"""Vectors in fewer bits, bfloat16, int8 or ubinary: their codes, and the values that codes stand for.
+"""Quantizes vectors to bfloat16, int8 or ubinary codes, and restores values from codes.
 
     codes = quantize(vectors, "int8", ranges(vectors))  int8 (N, D), a quarter of float32
     restore(codes, "int8", ranges(vectors))             float32 (N, D): the middle of each step
@@ -8,6 +8,7 @@ FAISS (``QT_8bit``, ``IndexBinaryFlat``), whose search restores int8 as here and
 of equal bits (the Hamming distance), which orders pairs as the cosine of ±1 vectors does.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ Ranges = np.ndarray  # (2, D): the smallest and the largest value of each dimens
 
 
 class Precision(NamedTuple):
-    """A way to store numbers, with its words."""
+    """A way to store numbers, with its label."""
 
     label: str
     # The bits of a dimension.
@@ -31,34 +32,34 @@ class Precision(NamedTuple):
 
 
 def ranges(calibration: np.ndarray) -> Ranges:
-    """The least and the largest value of each dimension: float32 (N, D) -> (2, D). InputError if N is below 2."""
+    """Computes the least and the largest value of each dimension: (N, D) -> (2, D). InputError if N is below 2."""
     if len(calibration) < 2:
         raise InputError(f"int8 is calibrated on several vectors, not on {len(calibration)}")
     return np.stack([calibration.min(axis=0), calibration.max(axis=0)])
 
 
 def quantize(vectors: np.ndarray, precision: str, calibration: Ranges) -> np.ndarray:
-    """The codes of vectors: (N, D) float32, uint16 (the bits of bfloat16) or int8; for ubinary (N, ⌈D/8⌉) uint8.
+    """Computes the codes of vectors: (N, D) float32, uint16 (bfloat16) or int8; for ubinary (N, ⌈D/8⌉) uint8.
 
     Args:
         vectors: float32 (N, D).
         precision: one of `PRECISIONS`.
-        calibration: the `ranges` for int8. Vectors that are compared have to be quantized with the same ranges.
+        calibration: the `ranges` for int8. Vectors can be compared only if they are quantized with the same ranges.
     """
     return PRECISIONS[precision].quantize(vectors, calibration)
 
 
 def restore(codes: np.ndarray, precision: str, calibration: Ranges) -> np.ndarray:
-    """The values float32 (N, D) of the codes of `quantize`; binary codes stand for 1 and −1."""
+    """Restores values, float32 (N, D), from the codes of `quantize`. Binary codes become 1 and −1."""
     return PRECISIONS[precision].restore(codes, calibration)
 
 
 def bytes_per_vector(dimension: int, precision: str) -> int:
-    return -(-dimension * PRECISIONS[precision].bits // 8)
+    return math.ceil(dimension * PRECISIONS[precision].bits / 8)
 
 
 def _to_bfloat16(vectors: np.ndarray, _: Ranges) -> np.ndarray:
-    """The upper half of each float32, rounded to the nearest even, as the hardware rounds. Values are finite."""
+    """Takes the upper half of each finite float32, rounded to the nearest even as in hardware."""
     bits = np.ascontiguousarray(vectors, dtype=np.float32).view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 

@@ -1,17 +1,17 @@
-"""The search among sentence vectors: similarities, the nearest to a query, the most similar pairs.
+"""Search among sentence vectors: similarities, the nearest neighbours of a query, the most similar pairs.
 
     similarity(u, v)                                 (N, M): each with each
     semantic_search(queries, corpus, top_k=10)       for each query the nearest of the corpus
     paraphrase_mining(encoder, sentences)            the most similar pairs of all
 
-**Search.** `SearchIndex` compares every vector. `QuantizedIndex` compares every vector too, quantized to one bit or one
-byte a dimension, which reads 32 or 4 times less memory. The best of them, the candidates, are then compared exactly
-("rescoring"). The cosines that are returned are exact; a neighbour is missed only if it is not among the candidates.
-One bit is the sign of a dimension less its mean over all vectors; such vectors are compared by the number of bits in
-which they differ (Hamming distance). One byte divides the range of a dimension into 256 steps.
+**Search.** `SearchIndex` compares every vector. `QuantizedIndex` compares every vector too, but quantized to one bit or
+one byte per dimension, which reads 32 or 4 times less memory. The best of them, the candidates, are then compared
+exactly ("rescoring"). The returned cosines are exact. A neighbour is missed only if it is not among the candidates. One
+bit is the sign of a dimension minus its mean over all vectors; such vectors are compared by the number of different
+bits (Hamming distance). One byte divides the range of a dimension into 256 steps.
 
 **Pairs.** For unit vectors the cosines of all pairs are one matrix product (section 1 of the paper). It is computed in
-blocks of the upper triangle, so memory is bounded: 10,000 sentences have 50 million cosines, 100,000 have five billion.
+blocks of the upper triangle to limit the memory: 10,000 sentences have 50 million cosines, 100,000 have five billion.
 """
 
 import math
@@ -19,7 +19,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import combinations_with_replacement, pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -38,12 +38,25 @@ ScoreFunction = Callable[[Tensor, Tensor], Tensor]  # (N, D), (M, D) -> (N, M); 
 
 
 def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
-    """The similarity of each vector with each: float32 (N, D), (M, D) -> (N, M); one vector (D,) counts as (1, D).
+    """Compares each vector of ``u`` with each vector of ``v``.
 
     Args:
-        u: NumPy or tensor; the result is of the same kind.
-        v: NumPy or tensor; InputError if its vectors have another length.
-        function: cosine, dot, or a negative distance, euclidean or manhattan (`SIMILARITIES`). InputError for another.
+        u: vectors (N, D) as a NumPy array or tensor; one vector (D,) counts as (1, D).
+        v: vectors (M, D).
+        function: cosine, dot, or a negative distance, euclidean or manhattan (`SIMILARITIES`).
+
+    Returns:
+        Similarities, float32 (N, M), of the same type as ``u``. Larger means more similar.
+
+    Raises:
+        InputError: the vectors have different lengths, or the function is unknown.
+
+    Example::
+
+        from sbert_lab import Encoder, similarity
+
+        embeddings = Encoder("all-MiniLM-L6-v2").encode(["A man is eating.", "A man eats food.", "It snows."])
+        print(similarity(embeddings, embeddings).shape)  # (3, 3)
     """
     first = as_rows(u)
     second = as_rows(v)
@@ -53,9 +66,9 @@ def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
 
 
 def pairwise_similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
-    """The similarity of the vectors row by row: float32 (N, D), (N, D) -> (N,).
+    """Compares vectors row by row: float32 (N, D), (N, D) -> (N,).
 
-    The arguments are those of `similarity`. InputError also if the numbers of vectors differ.
+    The arguments are as in `similarity`. InputError, also if the numbers of vectors differ.
     """
     first = as_rows(u)
     second = as_rows(v)
@@ -77,16 +90,19 @@ def _named(function: str) -> Similarity:
 
 
 def as_rows(vectors: np.ndarray | Tensor) -> Tensor:
-    """Vectors as a float32 tensor (N, D), not copied if they are float32; one vector (D,) becomes (1, D)."""
-    with warnings.catch_warnings():
-        # The warning is about a read-only memory map, to which nothing is written.
-        warnings.simplefilter("ignore")
-        rows = vectors if isinstance(vectors, Tensor) else torch.from_numpy(np.asarray(vectors, dtype=np.float32))
-    return rows.float() if rows.ndim == 2 else rows.float()[None]
+    """Converts vectors to a float32 tensor (N, D), without a copy if possible. One vector (D,) becomes (1, D)."""
+    if isinstance(vectors, Tensor):
+        rows = vectors.float()
+    else:
+        with warnings.catch_warnings():
+            # PyTorch warns about read-only memory maps, but nothing is written.
+            warnings.simplefilter("ignore")
+            rows = torch.from_numpy(np.asarray(vectors, dtype=np.float32))
+    return rows if rows.ndim == 2 else rows[None]
 
 
 def check_dimensions(first: Tensor | np.ndarray, second: Tensor | np.ndarray) -> None:
-    """InputError unless the rows of both have the same length."""
+    """Raises InputError unless the rows of both have the same length."""
     if first.shape[1] != second.shape[1]:
         raise InputError(
             f"vectors of {first.shape[1]} and of {second.shape[1]} dimensions cannot be compared; encode both with one "
@@ -94,24 +110,33 @@ def check_dimensions(first: Tensor | np.ndarray, second: Tensor | np.ndarray) ->
         )
 
 
+# The queries and the vectors that are compared at a time.
 QUERIES = 128
 ROWS = 65_536
 # The bits of a dimension.
 BITS = (1, 8)
-# The fewest candidates that are rescored, by bits.
+# By bits: the least number of candidates that are rescored, and the number for each of the k results.
 CANDIDATES = {1: 1_000, 8: 100}
-# Candidates for each of the k results, if these are more.
 CANDIDATES_PER_RESULT = {1: 40, 8: 4}
-# The queries that an index of one bit is checked with, and the recall that it must have.
+# An index with one bit is checked with this many queries, and must have this recall.
 CHECKED = 20
 MIN_RECALL = 0.95
-# The vectors that are worth a thread of their own.
+# The least number of vectors for another thread.
 MIN_PART = 50_000
-CHUNK = 65_536
 
 
 class SearchIndex:
-    """Vectors that are all compared: exact. Immutable, thread-safe."""
+    """An index that compares all vectors exactly. Immutable, thread-safe.
+
+    Example::
+
+        from sbert_lab import Encoder, SearchIndex
+
+        encoder = Encoder("all-MiniLM-L6-v2")
+        index = SearchIndex(encoder.encode(["It snows.", "A man eats food.", "A dog runs."]))
+        scores, rows = index.nearest(encoder.encode(["A man is eating."]), k=2)
+        print(scores.shape, rows[0])  # (1, 2), the best rows
+    """
 
     exact = True
 
@@ -122,41 +147,68 @@ class SearchIndex:
         query_chunk_size: int = QUERIES,
         corpus_chunk_size: int = ROWS,
     ) -> None:
-        """``vectors``: (N, D). ``function``: one of `SIMILARITIES`, or a function (Q, D), (N, D) -> (Q, N).
+        """Takes vectors (N, D), and the similarity that compares them.
 
-        The chunks are the queries and the vectors that are compared at a time.
+        Args:
+            vectors: (N, D).
+            function: one of `SIMILARITIES`, or a function of tensors (Q, D), (N, D) -> (Q, N).
+            query_chunk_size: the number of queries that are compared at a time.
+            corpus_chunk_size: the number of vectors that they are compared with at a time.
         """
         self._query_chunk_size = query_chunk_size
         self._corpus_chunk_size = corpus_chunk_size
+        self._vectors = as_rows(vectors)
         self._is_cosine = function == "cosine"
-        self._score = SIMILARITIES["dot"].matrix if self._is_cosine else _score_function(function)
-        self._vectors = F.normalize(as_rows(vectors), dim=1) if self._is_cosine else as_rows(vectors)
+        if self._is_cosine:
+            # The cosine of unit vectors is their dot product.
+            self._vectors = F.normalize(self._vectors, dim=1)
+            function = "dot"
+        self._score = _score_function(function)
 
     def __len__(self) -> int:
         return len(self._vectors)
 
     @torch.inference_mode()
     def nearest(self, queries: np.ndarray | Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k nearest of each query (Q, D), best first: scores (Q, k) float32 and rows (Q, k) int64; k ≤ N.
+        """Finds the k nearest vectors of each query.
 
-        The first of equal ones comes first. InputError if the queries have another number of dimensions.
+        Args:
+            queries: (Q, D).
+            k: the number of neighbours, at most N.
+
+        Returns:
+            Scores (Q, k) float32, best first, and rows (Q, k) int64. Among equal scores the lower row comes first.
+
+        Raises:
+            InputError: the queries have another number of dimensions.
         """
-        rows_of_queries = as_rows(queries).to(self._vectors.device)
-        check_dimensions(rows_of_queries, self._vectors)
-        rows_of_queries = F.normalize(rows_of_queries, dim=1) if self._is_cosine else rows_of_queries
-        neighbours = [self._nearest(part, k) for part in rows_of_queries.split(self._query_chunk_size)]
-        scores, rows = (np.concatenate(parts) for parts in zip(*neighbours, strict=True))
+        query_rows = as_rows(queries).to(self._vectors.device)
+        check_dimensions(query_rows, self._vectors)
+        if self._is_cosine:
+            query_rows = F.normalize(query_rows, dim=1)
+        score_parts = []
+        row_parts = []
+        for part in query_rows.split(self._query_chunk_size):
+            part_scores, part_rows = self._nearest(part, k)
+            score_parts.append(part_scores)
+            row_parts.append(part_rows)
+        scores = np.concatenate(score_parts)
+        rows = np.concatenate(row_parts)
         order = np.lexsort((rows, -scores))
-        scores = np.take_along_axis(scores, order, 1)
-        rows = np.take_along_axis(rows, order, 1)
-        return np.minimum(scores, 1) if self._is_cosine else scores, rows
+        scores = np.take_along_axis(scores, order, axis=1)
+        rows = np.take_along_axis(rows, order, axis=1)
+        if self._is_cosine:
+            # Rounding may exceed 1.
+            scores = np.minimum(scores, 1)
+        return scores, rows
 
     def _nearest(self, queries: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
-        scores = queries.new_empty(len(queries), 0)
+        scores = queries.new_empty(len(queries), 0)  # (Q, up to k)
         rows = torch.empty(len(queries), 0, dtype=torch.int64, device=queries.device)
         for start in range(0, len(self), self._corpus_chunk_size):
             block = self._score(queries, self._vectors[start : start + self._corpus_chunk_size])
             best = block.topk(min(k, block.shape[1]))
+            # Merge with the best of the earlier blocks, and keep k of them.
             scores = torch.cat([scores, best.values], 1)
             rows = torch.cat([rows, best.indices + start], 1)
             scores, places = scores.topk(min(k, scores.shape[1]))
@@ -165,15 +217,27 @@ class SearchIndex:
 
 
 class QuantizedIndex:
-    """Unit vectors to search in. Immutable, thread-safe.
+    """An index of quantized unit vectors, whose best candidates are compared exactly. Immutable, thread-safe.
 
-    Beside ``vectors``, which are not copied and may be a memory map, it holds ``bits`` / 32 of their size.
+    It needs ``bits`` / 32 of the memory of ``vectors``, which are not copied and may be a memory map.
+
+    Example::
+
+        from sbert_lab import Encoder, QuantizedIndex
+
+        encoder = Encoder("all-MiniLM-L6-v2")
+        index = QuantizedIndex(encoder.encode(["It snows.", "A man eats food.", "A dog runs."]), bits=8)
+        cosines, rows = index.nearest(encoder.encode(["A man is eating."]), k=2)
+        print(cosines.shape, rows[0])  # (1, 2), the best rows
     """
 
     exact = False
 
     def __init__(self, vectors: np.ndarray, bits: int = 1) -> None:
-        """``vectors``: float32 (N, D), unit length. ``bits``: 1 or 8. Raises ValueError for another number."""
+        """Quantizes ``vectors``, float32 (N, D) of unit length, to 1 or 8 bits per dimension.
+
+        ValueError for another number of bits.
+        """
         # The result of `checked_index` in words.
         self.note = ""
         if bits not in BITS:
@@ -181,72 +245,84 @@ class QuantizedIndex:
         self._vectors = vectors
         self.bits = bits
         self._mean = vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
+        # Each thread searches in a part. Its first row, and its FAISS index:
+        self._parts: list[tuple[int, Any]] = []
         parts = max(1, min(parallel.num_threads(), len(vectors) // MIN_PART))
-        edges = np.linspace(0, len(vectors), parts + 1, dtype=np.int64)
-        self._parts = [(int(a), self._quantized(vectors[a:b])) for a, b in pairwise(edges)]
+        edges = np.linspace(0, len(vectors), parts + 1, dtype=np.int64).tolist()
+        for first, last in pairwise(edges):
+            self._parts.append((first, self._quantized(vectors[first:last])))
 
     def __len__(self) -> int:
         return len(self._vectors)
 
     def nearest(self, queries: np.ndarray | Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k nearest of each query (Q, D), best first: cosines (Q, k) float32 and rows (Q, k) int64; k ≤ N."""
+        """Finds the k nearest vectors of each query (Q, D): cosines (Q, k) float32, best first, rows (Q, k) int64."""
         queries = np.ascontiguousarray(normalize_rows(as_rows(queries).cpu().numpy()))
         count = min(max(CANDIDATES[self.bits], k * CANDIDATES_PER_RESULT[self.bits]), len(self._vectors))
         searches = [partial(self._candidates, queries, count, first, part) for first, part in self._parts]
-        candidates = np.concatenate(parallel.run_parallel(searches), axis=1)
-        neighbours = []
+        candidates = np.concatenate(parallel.run_parallel(searches), axis=1)  # (Q, C)
+        best_cosines = []
+        best_rows = []
         for query, rows in zip(queries, candidates, strict=True):
-            # In the order in which they lie in memory.
+            # Sorted, so that a memory map is read sequentially.
             rows = np.sort(rows)
             cosines = self._vectors[rows] @ query
             best = np.lexsort((rows, -cosines))[:k]
-            neighbours.append((np.minimum(cosines[best], 1), rows[best]))
-        return np.stack([cosines for cosines, _ in neighbours]), np.stack([rows for _, rows in neighbours])
+            best_cosines.append(np.minimum(cosines[best], 1))
+            best_rows.append(rows[best])
+        return np.stack(best_cosines), np.stack(best_rows)
 
     def _quantized(self, vectors: np.ndarray) -> Any:
-        """A FAISS index of one part of the vectors."""
+        """Makes a FAISS index of a part of the vectors."""
+        # FAISS takes a second to import.
         import faiss
 
         dimension = vectors.shape[1]
         index: Any
         if self.bits == 8:
             index = faiss.IndexScalarQuantizer(dimension, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT)
-            index.train(np.ascontiguousarray(vectors[:: max(1, len(vectors) // CHUNK)], dtype=np.float32))
+            sample = vectors[:: max(1, len(vectors) // ROWS)]
+            index.train(np.ascontiguousarray(sample, dtype=np.float32))
         else:
-            index = faiss.IndexBinaryFlat(-(-dimension // 8) * 8)
-        for start in range(0, len(vectors), CHUNK):
-            index.add(self._encoded(vectors[start : start + CHUNK]))
+            index = faiss.IndexBinaryFlat(math.ceil(dimension / 8) * 8)
+        for start in range(0, len(vectors), ROWS):
+            index.add(self._encoded(vectors[start : start + ROWS]))
         return index
 
     def _encoded(self, vectors: np.ndarray) -> np.ndarray:
-        """The input of FAISS: bits as uint8 (N, D/8), or float32 (N, D), which it quantizes itself."""
+        """Prepares vectors for FAISS: bits as uint8 (N, D/8), or float32 (N, D), which it quantizes itself."""
         if self.bits == 1:
             return np.packbits(vectors > self._mean, axis=1)
         return np.ascontiguousarray(vectors, dtype=np.float32)
 
     def _candidates(self, queries: np.ndarray, count: int, first: int, part: Any) -> np.ndarray:
-        """The rows of the ``count`` best quantized vectors of a part, or all of it: int64 (Q, C)."""
-        return part.search(self._encoded(queries), min(count, part.ntotal))[1] + first
+        """Finds the rows of the ``count`` best quantized vectors of a part, or all of them: int64 (Q, C)."""
+        _, rows = part.search(self._encoded(queries), min(count, part.ntotal))
+        return rows + first
 
 
 def checked_index(vectors: np.ndarray) -> QuantizedIndex:
-    """An index of unit vectors (N, D) by one bit; by one byte where that finds less than 95% of the nearest ten.
+    """Makes an index of unit vectors (N, D) with one bit, or one byte if that misses over 5% of ten neighbours.
 
-    Twenty of the vectors are the queries. The check is needed, as signs say little about vectors whose variance lies
-    in a few dimensions. The ``note`` of the index reports the result.
+    Twenty of the vectors are the queries. The check is necessary, as signs contain little information about vectors
+    whose variance lies in a few dimensions. The ``note`` of the index reports the result.
     """
     index = QuantizedIndex(vectors)
     queries = np.array(vectors[np.linspace(0, len(vectors) - 1, CHECKED).astype(np.int64)])
-    # A query finds itself too.
+    # Ten neighbours, and the query itself.
     count = min(11, len(vectors))
-    exact = SearchIndex(vectors, "dot").nearest(queries, count)[0][:, 1:]
-    cosines = index.nearest(queries, count)[0][:, 1:]
-    # Equal cosines count as hits.
-    recall = float((cosines >= exact[:, -1:] - 1e-6).mean()) if count > 1 else 1.0
-    is_enough = recall >= MIN_RECALL
-    index = index if is_enough else QuantizedIndex(vectors, bits=8)
+    exact, _ = SearchIndex(vectors, "dot").nearest(queries, count)
+    cosines, _ = index.nearest(queries, count)
+    recall = 1.0
+    if count > 1:
+        # Equal cosines count as hits.
+        recall = float((cosines[:, 1:] >= exact[:, -1:] - 1e-6).mean())
     finding = f"By one bit a dimension {CHECKED} queries found {recall:.0%} of their ten nearest"
-    index.note = f"{finding}." if is_enough else f"{finding}, which is too few; this index has one byte a dimension."
+    if recall >= MIN_RECALL:
+        index.note = f"{finding}."
+        return index
+    index = QuantizedIndex(vectors, bits=8)
+    index.note = f"{finding}, which is too few; this index has one byte a dimension."
     return index
 
 
@@ -258,18 +334,32 @@ def semantic_search(
     query_chunk_size: int = QUERIES,
     corpus_chunk_size: int = ROWS,
 ) -> list[list[dict[str, Any]]]:
-    """For each query the ``top_k`` nearest of the corpus, best first: ``corpus_id`` (row) and ``score``.
+    """Finds for each query the ``top_k`` nearest vectors of the corpus.
 
     Args:
-        query_embeddings: float32 (Q, D); one query may be (D,). InputError if the corpus has another D.
-        corpus_embeddings: float32 (N, D), or an index of them, which serves any number of calls: a `SearchIndex`, or a
-            `QuantizedIndex` of vectors of length 1, which compares one bit or one byte a dimension and then the best
-            candidates exactly.
-        top_k: the number of results; a smaller corpus has fewer. InputError if it is less than 1.
-        score_function: cosine, dot, euclidean, manhattan, or a function (Q, D), (N, D) -> (Q, N) of tensors. An
-            index has its own.
-        query_chunk_size: the queries that are compared at a time.
-        corpus_chunk_size: the vectors that they are compared with at a time. An index has its own.
+        query_embeddings: float32 (Q, D), or one query (D,).
+        corpus_embeddings: float32 (N, D), or an index that can be used for any number of calls: a `SearchIndex`, or a
+            `QuantizedIndex`.
+        top_k: the number of results; a smaller corpus has fewer.
+        score_function: cosine, dot, euclidean, manhattan, or a function of tensors (Q, D), (N, D) -> (Q, N). It is
+            ignored if there is an index, as are the sizes of the chunks.
+        query_chunk_size: the number of queries that are compared at a time.
+        corpus_chunk_size: the number of vectors that they are compared with at a time.
+
+    Returns:
+        For each query a list of dictionaries, best first, with ``corpus_id`` (the row) and ``score``.
+
+    Raises:
+        InputError: the numbers of dimensions differ, or ``top_k`` is less than 1.
+
+    Example::
+
+        from sbert_lab import Encoder, semantic_search
+
+        encoder = Encoder("all-MiniLM-L6-v2")
+        corpus = ["It snows.", "A man eats food.", "A dog runs."]
+        [hits] = semantic_search(encoder.encode(["A man is eating."]), encoder.encode(corpus), top_k=1)
+        print(corpus[hits[0]["corpus_id"]], hits[0]["score"])
     """
     if top_k < 1:
         raise InputError(f"top_k is {top_k}; it must be at least 1")
@@ -279,30 +369,45 @@ def semantic_search(
     queries = as_rows(query_embeddings)
     if not len(index) or not len(queries):
         return [[] for _ in queries]
-    neighbours = index.nearest(queries, min(top_k, len(index)))
-    return [
-        [{"corpus_id": row, "score": score} for score, row in zip(*hits, strict=True)]
-        for hits in zip(*(column.tolist() for column in neighbours), strict=True)
-    ]
+    scores, rows = index.nearest(queries, min(top_k, len(index)))
+    results = []
+    for query_scores, query_rows in zip(scores.tolist(), rows.tolist(), strict=True):
+        hits = zip(query_rows, query_scores, strict=True)
+        results.append([{"corpus_id": row, "score": score} for row, score in hits])
+    return results
 
 
-# The rows and columns of a block, which fits in a core's cache together with its operands.
+# The rows and columns of a block. It fits into a core's cache together with its operands.
 BLOCK = 1_024
-# The time of all blocks is estimated from those of so many rows of blocks.
+# The time of all blocks is estimated from this many rows of blocks.
 SAMPLED_BLOCKS = 4
 
 
 def paraphrase_mining(
     encoder: Any, sentences: Sequence[str], max_pairs: int = 500_000, threshold: float = -1.0, **options: Any
 ) -> list[tuple[float, int, int]]:
-    """The most similar of all pairs of sentences: (cosine, i, j) with i < j, best first.
+    """Finds the most similar of all N(N−1)/2 pairs of sentences, exactly.
 
     Args:
-        encoder: a bi-encoder: an `Encoder`, or another model with ``encode(sentences)``.
-        sentences: N of them; each pair is compared exactly, N(N−1)/2 in all.
-        max_pairs: the most pairs to return. InputError if it is less than 1.
+        encoder: an `Encoder`, or another model with ``encode(sentences)``.
+        sentences: N sentences.
+        max_pairs: the most pairs to return.
         threshold: the lowest cosine.
-        options: the options of ``encode``.
+        options: arguments of ``encode``.
+
+    Returns:
+        Triples (cosine, i, j) with i < j, best first.
+
+    Raises:
+        InputError: ``max_pairs`` is less than 1.
+
+    Example::
+
+        from sbert_lab import Encoder, paraphrase_mining
+
+        sentences = ["It snows.", "A man eats food.", "A man is eating."]
+        for cosine, i, j in paraphrase_mining(Encoder("all-MiniLM-L6-v2"), sentences, max_pairs=1):
+            print(cosine, sentences[i], sentences[j])
     """
     vectors = normalize_rows(encoder.encode(sentences, **options))
     return [(cosine, i, j) for i, j, cosine in most_similar_pairs(vectors, max_pairs, threshold)]
@@ -311,10 +416,11 @@ def paraphrase_mining(
 def most_similar_pairs(
     vectors: np.ndarray, k: int, threshold: float = -1.0, **watch: Any
 ) -> list[tuple[int, int, float]]:
-    """The k pairs of highest cosine: (i, j, cosine) with i < j, best first; among equals by i, then j.
+    """Finds the k pairs with the highest cosines: (i, j, cosine) with i < j, best first; equal cosines by i, then j.
 
-    Exact for unit vectors, float32 (N, D), and a cosine of ``threshold`` or more. If more than k pairs share the lowest
-    cosine, the ones found first are returned. ``watch`` has on_progress and should_stop. InputError if k is below 1.
+    The search is exact for unit vectors, float32 (N, D), and cosines from ``threshold`` on. If more than k pairs share
+    the lowest cosine, the ones found first are returned. ``watch``: on_progress and should_stop. InputError if k is
+    less than 1.
     """
     if k < 1:
         raise InputError(f"the number of pairs is {k:,}; it must be at least 1.")
@@ -322,66 +428,67 @@ def most_similar_pairs(
     cosine = np.empty(0, dtype=np.float32)
     pairs = np.empty((2, 0), dtype=np.int64)
     for rows, columns in steps(_triangle(len(vectors)), **watch):
-        full = len(cosine) == k
-        bound = float(cosine.min()) if full else threshold
         block = _cosines(exact, rows, columns)
-        is_better = block > bound if full else block >= bound
-        # Each pair counts once, and no sentence is paired with itself.
+        is_full = len(cosine) == k
+        is_better = block > cosine.min() if is_full else block >= threshold
         if rows == columns:
+            # Count each pair once, and no sentence with itself.
             is_better = np.triu(is_better, 1)
         better = np.flatnonzero(is_better)
-        if len(better):
-            i, j = np.divmod(better, block.shape[1])
-            cosine = np.concatenate([cosine, block.ravel()[better]])
-            pairs = np.concatenate([pairs, np.stack([i + rows.start, j + columns.start])], axis=1)
-            if len(cosine) > k:
-                lowest = np.partition(cosine, len(cosine) - k)[len(cosine) - k]
-                above = np.flatnonzero(cosine > lowest)
-                # The first of equal ones stay.
-                highest = np.concatenate([above, np.flatnonzero(cosine == lowest)[: k - len(above)]])
-                cosine = cosine[highest]
-                pairs = pairs[:, highest]
+        if not len(better):
+            continue
+        i, j = np.divmod(better, block.shape[1])
+        cosine = np.concatenate([cosine, block.ravel()[better]])
+        pairs = np.concatenate([pairs, np.stack([i + rows.start, j + columns.start])], axis=1)
+        if len(cosine) > k:
+            lowest = np.partition(cosine, len(cosine) - k)[len(cosine) - k]
+            above = np.flatnonzero(cosine > lowest)
+            equal = np.flatnonzero(cosine == lowest)
+            highest = np.concatenate([above, equal[: k - len(above)]])
+            cosine = cosine[highest]
+            pairs = pairs[:, highest]
     order = np.lexsort((pairs[1], pairs[0], -cosine))
-    best = (pairs[0, order], pairs[1, order], cosine[order])
-    return list(zip(*(column.tolist() for column in best), strict=True))
+    first, second = pairs[:, order].tolist()
+    return list(zip(first, second, cosine[order].tolist(), strict=True))
 
 
 def estimate_seconds(vectors: np.ndarray) -> float:
-    """About how long comparing each vector with each takes on this machine, from the time of a few blocks."""
+    """Estimates how long it takes to compare each vector with each on this machine, from the time of a few blocks."""
     n = min(len(vectors), SAMPLED_BLOCKS * BLOCK)
     sample = as_rows(np.array(vectors[:n]))
     started = time.perf_counter()
     blocks = _triangle(n)
     for rows, columns in blocks:
         _cosines(sample, rows, columns)
-    count = -(-len(vectors) // BLOCK)
-    return (time.perf_counter() - started) / max(len(blocks), 1) * count * (count + 1) / 2
+    seconds_per_block = (time.perf_counter() - started) / max(len(blocks), 1)
+    count = math.ceil(len(vectors) / BLOCK)
+    return seconds_per_block * count * (count + 1) / 2
 
 
 def _triangle(n: int) -> list[tuple[slice, slice]]:
-    """The blocks (rows, columns) of the upper triangle of n cosines by n."""
+    """Returns the blocks (rows, columns) of the upper triangle of an n by n matrix."""
     parts = [slice(start, start + BLOCK) for start in range(0, n, BLOCK)]
-    return [(block, columns) for i, block in enumerate(parts) for columns in parts[i:]]
+    return list(combinations_with_replacement(parts, 2))
 
 
 @torch.inference_mode()
 def _cosines(vectors: Tensor, rows: slice, columns: slice) -> np.ndarray:
-    """The cosines of some unit vectors with others, float32 (R, C), at most 1."""
+    """Computes the cosines of two slices of unit vectors, float32 (R, C), at most 1."""
     return (vectors[rows] @ vectors[columns].T).clamp_(max=1).numpy()
 
 
-# The most vectors of which all pairs are compared, and the cells that are searched among more.
+# All pairs of at most this many vectors are compared. For more, this many cells are searched.
 MAX_EXACT = 50_000
 PROBED_CELLS = 16
 SEED = 1_234
 
 
 def neighbour_index(vectors: np.ndarray, queries: int, is_filled: bool = True) -> Any:
-    """A FAISS index of float32 (N, D) by dot product for so many queries; empty, but trained, unless ``is_filled``.
+    """Makes a FAISS index of float32 (N, D) by dot product, for a number of queries.
 
-    It is exact up to as many comparisons as those of all pairs of 50,000 vectors. Beyond, it is an inverted file
-    (k-means cells, 16 of them probed), which finds 92 of 100 neighbours (k = 15, 26,745 sentences of STS) in a tenth of
-    the time, and is deterministic.
+    It is exact up to as many comparisons as there are pairs of 50,000 vectors. For more it is an inverted file (k-means
+    cells, 16 of them probed), which finds 92 of 100 neighbours (k = 15, 26,745 sentences of STS) in a tenth of the
+    time, and is deterministic. Without ``is_filled`` it is trained but empty.
     """
     import faiss
 

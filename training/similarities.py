@@ -1,8 +1,8 @@
 """The similarities of vectors, in one table.
 
-A new similarity is its functions and an entry of `SIMILARITIES`: Evaluate and its tables, `training.similarity`,
-searches and the objectives that compare vectors take it from there. Larger always means more similar, so distances are
-negated.
+To add a similarity, write its functions and add an entry to `SIMILARITIES`. Evaluate and its tables,
+`training.similarity`, searches and the objectives that compare vectors use the table. Larger always means more similar,
+so distances are negated.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ DENSE_ROWS = 512
 
 
 class Similarity(NamedTuple):
-    """A similarity, its words, and its functions of arrays and, with a gradient, of tensors.
+    """A similarity: its label, and its functions of arrays and, with a gradient, of tensors.
 
-    ``rows`` and ``tensor_rows`` compare rows in pairs, (N, D), (N, D) -> (N,); ``matrix`` compares each with each,
-    (N, D), (M, D) -> (N, M). ``of_equals`` is that of a vector and itself; None if it depends on the vector, so
-    that there is no distance.
+    ``rows`` and ``tensor_rows`` compare vectors row by row, (N, D), (N, D) -> (N,); ``matrix`` compares each with each,
+    (N, D), (M, D) -> (N, M). ``of_equals`` is the similarity of a vector with itself; None if it depends on the vector,
+    so that it does not define a distance.
     """
 
     label: str
@@ -34,27 +34,28 @@ class Similarity(NamedTuple):
     of_equals: float | None = None
 
     def distance(self, u: Tensor, v: Tensor) -> Tensor:
-        """The distances of the rows, (B, D), (B, D) -> (B,), of one of `DISTANCES`."""
+        """Computes distances row by row, (B, D), (B, D) -> (B,), for one of `DISTANCES`."""
         assert self.of_equals is not None  # noqa: S101 - it is one of `DISTANCES`
         return self.of_equals - self.tensor_rows(u, v)
 
 
 def cosine(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Row-wise cosine to 6 digits, 0 where a vector is zero. (N, D), (N, D) -> (N,) float32.
+    """Computes cosines row by row, to 6 digits, 0 for zero vectors. (N, D), (N, D) -> (N,) float32.
 
-    Further digits are those of rounding errors, by which pairs of equal texts would differ in rank.
+    Further digits are rounding errors, which would rank pairs of equal texts differently.
     """
     norms = np.linalg.norm(u, axis=1) * np.linalg.norm(v, axis=1)
-    return (np.einsum("nd,nd->n", u, v) / np.where(norms == 0, 1, norms)).round(6)
+    cosines = dot(u, v) / np.where(norms == 0, 1, norms)
+    return cosines.round(6)
 
 
 def dot(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Row-wise dot product. (N, D), (N, D) -> (N,)."""
+    """Computes dot products row by row. (N, D), (N, D) -> (N,)."""
     return np.einsum("nd,nd->n", u, v)
 
 
 def _cosine_rows(u: Tensor, v: Tensor) -> Tensor:
-    # Torch is imported here and below: the table must be quick to read.
+    # Commands read the table without torch, which takes seconds to import.
     from torch.nn.functional import cosine_similarity
 
     return cosine_similarity(u, v)
@@ -90,11 +91,16 @@ DISTANCES = tuple(name for name, similarity in SIMILARITIES.items() if similarit
 
 
 def row_similarities(u: np.ndarray | sparse.csr_matrix, v: np.ndarray | sparse.csr_matrix) -> dict[str, np.ndarray]:
-    """Each of `SIMILARITIES` row by row: (N, D), (N, D), dense or both sparse -> (N,) each."""
+    """Computes each of `SIMILARITIES` row by row: (N, D), (N, D), dense or both sparse -> (N,) each."""
     if isinstance(u, np.ndarray) or isinstance(v, np.ndarray):
         u = np.asarray(u)
         v = np.asarray(v)
         return {name: similarity.rows(u, v) for name, similarity in SIMILARITIES.items()}
-    parts = [slice(start, start + DENSE_ROWS) for start in range(0, u.shape[0], DENSE_ROWS)]
-    blocks = [(u[part].toarray(), v[part].toarray()) for part in parts]
-    return {name: np.concatenate([kind.rows(*block) for block in blocks]) for name, kind in SIMILARITIES.items()}
+    blocks: dict[str, list[np.ndarray]] = {name: [] for name in SIMILARITIES}
+    for start in range(0, u.shape[0], DENSE_ROWS):
+        part = slice(start, start + DENSE_ROWS)
+        dense_u = u[part].toarray()
+        dense_v = v[part].toarray()
+        for name, similarity in SIMILARITIES.items():
+            blocks[name].append(similarity.rows(dense_u, dense_v))
+    return {name: np.concatenate(parts) for name, parts in blocks.items()}

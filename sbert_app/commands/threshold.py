@@ -65,7 +65,7 @@ def threshold(
     for note in notes:
         print(f"{rows.name}: {note}", file=sys.stderr)
     if figure is not None:
-        plot = by_threshold(advice.decision.decision, advice.decision.similarity, name.label)
+        plot = by_threshold(advice.decision.decision, advice.decision.similarity, name)
         plot.write_html(figure, include_plotlyjs=True)
     answer = advice.to_dict()
     lines = decision_lines({**answer, "pooling": None})

@@ -87,8 +87,9 @@ def word_map(exact: Attribution) -> go.Figure:
     }
     has_numbers = len(words_b) <= 9 and len(words_a) <= 14
     figure = _heatmap(
-        parts.matrix.round(5),
+        parts.matrix,
         bound,
+        decimals=5,
         gap=2,
         hover="%{customdata[0]} × %{customdata[1]}: %{z:+.4f}",
         digits=3 if has_numbers else None,
@@ -113,10 +114,11 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
     ticks: dict[str, Any] = {"nticks": MOST_NUMBERS}
     if n <= MOST_NUMBERS:
         digits = 2
-        ticks = {"tick0": 1, "dtick": 1}
+        ticks = _word_ticks(labels, 1)
     figure = _heatmap(
-        np.round(matrix, 3),
+        matrix,
         bound=1,
+        decimals=3,
         gap=1 if n <= 60 else 0,
         hover=hover,
         digits=digits,
@@ -131,9 +133,9 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
 
 
 def _heatmap(
-    values: np.ndarray, bound: float, gap: int, hover: str, digits: int | None = None, **options: Any
+    values: np.ndarray, bound: float, decimals: int, gap: int, hover: str, digits: int | None, **options: Any
 ) -> go.Figure:
-    """A heat map whose colours range from -bound to bound, with ``gap`` pixels between its cells.
+    """A heat map of rounded values whose colours range from -bound to bound, with ``gap`` pixels between its cells.
 
     With ``digits`` the cells have numbers. Plotly's own format would have a hyphen as minus sign.
     """
@@ -141,7 +143,7 @@ def _heatmap(
         options["text"] = [[format_number(value, digits) for value in row] for row in values]
         options["texttemplate"] = "%{text}"
     heatmap = go.Heatmap(
-        z=values.tolist(),
+        z=values.round(decimals).tolist(),
         zmin=-bound,
         zmax=bound,
         colorscale=DIVERGING,
@@ -153,8 +155,8 @@ def _heatmap(
     return go.Figure(heatmap)
 
 
-def _word_ticks(words: Sequence[str]) -> dict[str, Any]:
-    return {"tickvals": list(range(len(words))), "ticktext": [short_label(word, 16) for word in words]}
+def _word_ticks(words: Sequence[str], first: int = 0) -> dict[str, Any]:
+    return {"tickvals": list(range(first, first + len(words))), "ticktext": [short_label(word, 16) for word in words]}
 
 
 def histogram(report: ScoreReport) -> go.Figure:

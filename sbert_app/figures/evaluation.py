@@ -2,34 +2,37 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle
 from math import log10
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
-from sbert_app.figures.style import PALETTE, add_bars, add_scatter, apply_style, error_bars, short_label
+from sbert_app.figures.style import PALETTE, add_bars, add_scatter, apply_style, error_bars, model_colours, short_label
 from sbert_app.services.results.cost import CostTable
+from sbert_app.services.results.decisions import ModelDecision
 from training.evaluation.thresholds import Choice, Decision
+from training.names import ModelName
 from training.quantization import PRECISIONS
 
-THRESHOLD_COLOURS = ("orange", "vermillion", "purple")
-# The colours of the curves of further models.
-CURVE_COLOURS = ("green", "sky", "grey", "yellow")
+# The colour of thresholds, which no model has, and the symbols and dashes by which they are told apart.
+THRESHOLD = "green"
+THRESHOLD_MARKS = (("circle", "solid"), ("diamond", "dash"), ("square", "dot"))
 PRECISION_MARKERS = {
     "float32": ("blue", "circle"),
     "bfloat16": ("sky", "diamond"),
     "int8": ("green", "square"),
     "ubinary": ("vermillion", "triangle-up"),
 }
-# The groups of models: name, colour, symbol.
+PAPER = "paper"
+# The groups of points: name and symbol.
 GROUPS = {
-    "encoder": ("bi-encoder", "blue", "circle"),
-    "baseline": ("no transformer", "orange", "square"),
-    "cross-encoder": ("cross-encoder", "purple", "diamond"),
-    "late interaction": ("late interaction", "green", "cross"),
-    "sparse encoder": ("sparse encoder", "vermillion", "x"),
+    "encoder": ("bi-encoder", "circle"),
+    "baseline": ("no transformer", "square"),
+    "cross-encoder": ("cross-encoder", "diamond"),
+    "late interaction": ("late interaction", "cross"),
+    "sparse encoder": ("sparse encoder", "x"),
+    PAPER: ("the paper, Tables 1 and 7", "circle-open"),
 }
 # The margins leave space for the labels at the ends of the axes.
 WITH_LEGEND = {"showlegend": True, "margin_t": 48, "margin_r": 24}
@@ -50,13 +53,16 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Point:
-    """A model with its group (a key of GROUPS), its speed in sentences per second, and its quality (ρ or r ×100)."""
+    """A model with its group (a key of GROUPS), its speed in sentences per second, and its quality (ρ or r ×100).
+
+    The paper's points have their own group, and a colour that no model has.
+    """
 
     label: str
     group: str
     speed: float
     quality: float
-    is_paper: bool = False
+    colour: str = "grey"
 
 
 def frontier(points: Sequence[Point]) -> list[Point]:
@@ -77,34 +83,34 @@ def frontier(points: Sequence[Point]) -> list[Point]:
 def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
     """A scatter plot with a logarithmic axis of speed; ``quality`` is the title of the other axis.
 
-    The paper's points, measured on another machine, are grey and hollow.
+    Each model has its own colour, each group a symbol. The paper's points, measured on another machine, are hollow.
     """
     figure = go.Figure()
-    measured = [point for point in points if not point.is_paper]
-    paper = [point for point in points if point.is_paper]
+    measured = [point for point in points if point.group != PAPER]
     optimal = frontier(measured)
     x = [point.speed for point in optimal]
     y = [point.quality for point in optimal]
     add_scatter(figure, x, y, "grey", name="frontier", line_dash="dot", line_width=1.5)
-
-    def mark(group: Sequence[Point], name: str, colour: str, **marker: Any) -> None:
-        if group:
-            add_scatter(
-                figure,
-                [point.speed for point in group],
-                [point.quality for point in group],
-                colour,
-                hover="%{customdata}<br>%{y:.2f}, %{x:,.0f} sentences/s<extra></extra>",
-                mode="markers",
-                name=name,
-                customdata=[short_label(point.label, 34) for point in group],
-                **marker,
-            )
-
-    for key, (name, colour, symbol) in GROUPS.items():
-        group = [point for point in measured if point.group == key]
-        mark(group, name, colour, marker_symbol=symbol, marker_size=12)
-    mark(paper, "the paper, Tables 1 and 7", "grey", marker_symbol="circle-open", marker_size=10, marker_line_width=2)
+    for key, (name, symbol) in GROUPS.items():
+        group = [point for point in points if point.group == key]
+        if not group:
+            continue
+        marker: dict[str, Any] = {"marker_symbol": symbol, "marker_size": 12, "marker_line_width": 0}
+        if key == PAPER:
+            marker["marker_line_width"] = 2
+        # An entry of the legend for the group, whose models have several colours.
+        add_scatter(figure, [None], [None], "grey", mode="markers", name=name, **marker)
+        add_scatter(
+            figure,
+            [point.speed for point in group],
+            [point.quality for point in group],
+            "grey",
+            hover="%{customdata}<br>%{y:.2f}, %{x:,.0f} sentences/s<extra></extra>",
+            mode="markers",
+            customdata=[short_label(point.label, 34) for point in group],
+            showlegend=False,
+            **(marker | {"marker_color": [PALETTE[point.colour] for point in group]}),
+        )
     decades = [log10(point.speed) for point in points] or [2.0]
     # More space on the right, for labels.
     x_range = (min(decades) - 0.25, max(decades) + 0.8)
@@ -122,7 +128,7 @@ def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float
         x = PLOT_SIZE[0] * (log10(point.speed) - x_range[0]) / (x_range[1] - x_range[0])
         places[point] = (x, PLOT_SIZE[1] * (point.quality - lowest) / height)
     placed: list[Box] = [(x - 6, y - 6, x + 6, y + 6) for x, y in places.values()]
-    for point in sorted(points, key=lambda point: (point.is_paper, -point.quality)):
+    for point in sorted(points, key=lambda point: (point.group == PAPER, -point.quality)):
         x, y = places[point]
         label = short_label(point.label, 34)
         width = LETTER_WIDTH * len(label)
@@ -198,33 +204,31 @@ def quality_and_size(table: CostTable) -> go.Figure:
     return apply_style(figure, 380, alt, size, quality, showlegend=True, margin_t=48)
 
 
-def reliability(bins: Sequence[tuple[float, float, int]], pairs: str) -> go.Figure:
+def reliability(bins: Sequence[tuple[float, float, int]], pairs: str, model: ModelName) -> go.Figure:
     """Plots mean gold score against mean predicted score for bins (predicted, gold, count) of ``pairs``.
 
     A perfect calibration lies on the diagonal.
     """
     figure = add_scatter(go.Figure(), [0, 5], [0, 5], "grey", line_dash="dot", line_width=1)
     predicted, gold, counts = zip(*bins, strict=True)
+    (colour,) = model_colours([model.name])
     hover = "“x of 5” %{x:.2f}, gold score %{y:.2f}: %{customdata:,} pairs<extra></extra>"
-    add_scatter(figure, predicted, gold, "blue", hover, "lines+markers", marker_size=9, customdata=counts)
+    add_scatter(figure, predicted, gold, colour, hover, "lines+markers", marker_size=9, customdata=counts)
     x = {"title": f"mean “x of 5”, {short_label(pairs, 34)}", "range": [-0.1, 5.1], "dtick": 1}
     y = {"title": "mean gold score", "range": [-0.1, 5.1], "dtick": 1}
     return apply_style(figure, 360, f"Mean gold score against mean predicted score, ten bins of {pairs}", x, y)
 
 
-def precision_recall(
-    decision: Decision, names: dict[str, str], curves: Mapping[str, Decision] | None = None
-) -> go.Figure:
+def precision_recall(decision: Decision, names: dict[str, str], models: Sequence[ModelDecision] = ()) -> go.Figure:
     """The curve of all pairs, and each choice with its intervals. ``names`` are the names of the criteria.
 
-    ``curves`` has the decisions of several models on the same pairs, including ``decision``, by the names of the
-    models.
+    ``models`` are the decisions of several models on the same pairs, including ``decision``.
     """
     figure = go.Figure()
-    colours = iter(cycle(CURVE_COLOURS))
+    colours = model_colours([model.model.name for model in models])
+    curves = [(model.label, model.on_data.decision, colour) for model, colour in zip(models, colours, strict=True)]
     at = "precision %{y:.1%}, recall %{x:.1%}"
-    for model, other in (curves or {"all pairs": decision}).items():
-        colour = "blue" if other is decision else next(colours)
+    for name, other, colour in curves or [("all pairs", decision, "blue")]:
         thresholds, precision, recall = map(list, zip(*other.curve, strict=True))
         hover = f"from %{{customdata:.3f}}: {at}<extra>%{{fullData.name}}</extra>"
         add_scatter(
@@ -234,23 +238,24 @@ def precision_recall(
             colour,
             hover,
             "lines",
-            name=short_label(model, 34),
+            name=short_label(name, 34),
             customdata=thresholds,
             line_width=2 if other is decision else 1.5,
         )
-    for choice, colour in _reached(decision):
+    for choice, symbol, _ in _reached(decision):
         add_scatter(
             figure,
             [choice.recall.value],
             [choice.precision.value],
-            colour,
+            THRESHOLD,
             hover=f"from {choice.threshold.value:.3f} on: {at}<extra></extra>",
             mode="markers",
             name=names.get(choice.criterion, choice.criterion),
             marker_size=11,
             marker_line={"color": "#ffffff", "width": 1},
-            error_x=error_bars([choice.recall], colour),
-            error_y=error_bars([choice.precision], colour),
+            marker_symbol=symbol,
+            error_x=error_bars([choice.recall], THRESHOLD),
+            error_y=error_bars([choice.precision], THRESHOLD),
         )
     share = decision.matches / decision.n
     figure.add_hline(y=share, line={"color": PALETTE["grey"], "dash": "dot", "width": 1})
@@ -262,23 +267,25 @@ def precision_recall(
     return apply_style(figure, 340, alt, axis, {"title": "precision", **SHARE_AXIS}, **WITH_LEGEND)
 
 
-def by_threshold(decision: Decision, similarity: str, model: str = "") -> go.Figure:
-    """Precision, recall and F1 of all pairs at each threshold, with a line at each choice."""
+def by_threshold(decision: Decision, similarity: str, model: ModelName) -> go.Figure:
+    """Precision, recall and F1 of all pairs at each threshold of a model, with a line at each choice."""
     thresholds, precision, recall = map(list, zip(*decision.curve, strict=True))
     f1 = [2 * p * r / (p + r) if p + r else 0.0 for p, r in zip(precision, recall, strict=True)]
     figure = go.Figure()
-    for name, values, colour in (("precision", precision, "blue"), ("recall", recall, "green"), ("F1", f1, "grey")):
+    (colour,) = model_colours([model.name])
+    for name, values, dash in (("precision", precision, "solid"), ("recall", recall, "dash"), ("F1", f1, "dot")):
         hover = f"from %{{x:.3f}} on: {name} %{{y:.1%}}<extra></extra>"
-        dash = "dot" if name == "F1" else "solid"
         add_scatter(figure, thresholds, values, colour, hover, name=name, line_dash=dash)
-    for choice, colour in _reached(decision):
-        figure.add_vline(x=choice.threshold.value, line={"color": PALETTE[colour], "width": 2})
+    for choice, _, dash in _reached(decision):
+        line = {"color": PALETTE[THRESHOLD], "width": 2, "dash": dash}
+        threshold = choice.threshold.value
+        figure.add_vline(x=threshold, line=line, annotation_text=f"{threshold:.3f}")
     alt = f"Precision, recall and F1 at each threshold of the {similarity}"
-    title = f"threshold ({similarity} of {short_label(model, 34)})" if model else f"threshold ({similarity})"
+    title = f"threshold ({similarity} of {short_label(model.label, 34)})"
     return apply_style(figure, 340, alt, {"title": title, "ticklabelstandoff": 6}, SHARE_AXIS, **WITH_LEGEND)
 
 
-def _reached(decision: Decision) -> list[tuple[Choice, str]]:
-    """The choices that a threshold fulfils, each with its colour."""
-    pairs = zip(decision.choices, THRESHOLD_COLOURS, strict=False)
-    return [(choice, colour) for choice, colour in pairs if choice.exists]
+def _reached(decision: Decision) -> list[tuple[Choice, str, str]]:
+    """The choices that a threshold fulfils, each with its symbol and its dash."""
+    marked = zip(decision.choices, THRESHOLD_MARKS, strict=False)
+    return [(choice, symbol, dash) for choice, (symbol, dash) in marked if choice.exists]

@@ -18,7 +18,7 @@ import plotly.graph_objects as go
 
 from sbert_app.figures.style import LEGEND, PALETTE, apply_style, short_label
 
-COLOURS = ("blue", "orange", "green", "vermillion", "purple", "sky", "yellow")
+COLOURS = ("blue", "orange", "green", "vermillion", "purple", "sky")
 # The symbols that exist both in 2-D and in 3-D.
 SHAPES = ("circle", "diamond", "square")
 # The number of labels that can be told apart; all others are grey.

@@ -6,7 +6,7 @@ from zlib import crc32
 
 import plotly.graph_objects as go
 
-from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL
+from training.catalogue import DEFAULT_CROSS_ENCODER, DEFAULT_MODEL, LARGE_MODEL, TFIDF
 
 # Okabe & Ito (2008): colours that can be distinguished with any colour vision.
 PALETTE = {
@@ -20,8 +20,8 @@ PALETTE = {
     "grey": "#7F8793",
 }
 # The colours of the built-in models, and the colours that other models share.
-MODEL_COLOURS = {DEFAULT_MODEL: "blue", DEFAULT_CROSS_ENCODER: "vermillion"}
-OTHER_COLOURS = ("purple", "grey", "sky", "orange")
+MODEL_COLOURS = {DEFAULT_MODEL: "blue", DEFAULT_CROSS_ENCODER: "vermillion", LARGE_MODEL: "sky", TFIDF: "grey"}
+OTHER_COLOURS = ("purple", "orange", "sky")
 # Negative vermillion, zero transparent, positive blue: legible on a white and on a black background.
 DIVERGING = [[0.0, "rgba(213,94,0,1)"], [0.5, "rgba(127,135,147,0.06)"], [1.0, "rgba(0,114,178,1)"]]
 # The legend is a line above the plot.
@@ -56,12 +56,15 @@ TEMPLATE = go.layout.Template(
 
 
 def model_colours(models: Sequence[str]) -> list[str]:
-    """The palette colour of each model, by its name: the same in every figure, unless two models would share it."""
+    """The palette colour of each model, by its name: the same in every figure, unless two models would share it.
+
+    The names are `ModelName.name`, without pooling and settings.
+    """
     taken: list[str] = []
     for model in models:
         start = crc32(model.encode()) % len(OTHER_COLOURS)
         others = OTHER_COLOURS[start:] + OTHER_COLOURS[:start]
-        candidates = [MODEL_COLOURS.get(model, others[0]), *others]
+        candidates = [MODEL_COLOURS.get(model, others[0]), *others, *PALETTE]
         taken.append(next((colour for colour in candidates if colour not in taken), others[0]))
     return taken
 

@@ -1,6 +1,6 @@
 """Figures of training: the curves of one or several runs from their events, and the variants of an ablation.
 
-A run has the same colour in each of the three figures of curves:
+A run has the colour of its model in each of the three figures of curves:
 
 - measure: the metric of the run on the dev data, ρ ×100 or triplet accuracy
 - loss: the loss of the training batches (thin) and its running mean (bold), by data set if each has an objective, and
@@ -17,13 +17,15 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from sbert_app.figures.style import PALETTE, apply_style, error_bars, short_label
+from sbert_app.figures.style import PALETTE, apply_style, error_bars, model_colours, short_label
 from sbert_app.services.experiments.ablations import Summary, VariantRow
 from sbert_app.services.runs.record import Event, Run
 from training.evaluation.diagnostics import COLLAPSED_FROM
+from training.names import ModelName
 from training.trainer.run_metrics import RUN_METRICS
 
-COLOURS = [PALETTE[name] for name in ("blue", "vermillion", "green", "purple", "orange", "sky")]
+# The most runs that can be told apart in one figure.
+MOST_CURVES = 6
 # The line styles of the losses of several data sets.
 DASHES = ("solid", "dash", "dashdot", "longdash")
 # The least span of the axis of ρ ×100, in points.
@@ -47,8 +49,13 @@ class Curve:
     measure: str | None
 
 
-def curve_of(run: Run, colour: str) -> Curve:
-    return Curve(run.name, colour, run.events, run.progress.steps, run.progress.measure)
+def curves_of(runs: Sequence[Run]) -> list[Curve]:
+    """The curves of runs. Each has the colour of the run's model."""
+    colours = model_colours([ModelName.of_run(run.id).name for run in runs])
+    curves = []
+    for run, colour in zip(runs, colours, strict=True):
+        curves.append(Curve(run.name, PALETTE[colour], run.events, run.progress.steps, run.progress.measure))
+    return curves
 
 
 def measure(curves: Sequence[Curve]) -> go.Figure:

@@ -65,6 +65,18 @@ def test_nothing_jumps_while_it_opens(open_page, path):
     assert sum(value for _, value, _ in shifts) < MOST_SHIFT, shifts
 
 
+def test_what_stands_below_the_navigation_and_the_heading_waits_for_them(open_page):
+    page = open_page("/?tab=many")
+    tabs = page.get_by_role("tablist").first
+    expect(tabs).to_be_visible()
+    page.locator("header.site-nav").evaluate("navigation => navigation.classList.remove('site-nav')")
+    expect(tabs).not_to_be_visible()
+    page.locator("main header").first.evaluate("navigation => navigation.classList.add('site-nav')")
+    expect(tabs).to_be_visible()
+    page.locator("main h1").evaluate("heading => heading.remove()")
+    expect(tabs).not_to_be_visible()
+
+
 @pytest.mark.slow
 def test_eight_open_tabs_answer_like_one(open_page):
     """A browser allows six connections to a host: a page that kept one would let the seventh wait for ever."""

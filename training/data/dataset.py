@@ -46,6 +46,13 @@ class Dataset:
     ``columns`` holds one list per sentence of a row: (sentence,), (first, second) or (anchor, positive,
     negative). ``scores`` are gold scores in 0–5, ``labels`` indices into ``label_names``. ``rows`` are the
     1-based row numbers in the source, so that a message can name a row that the user can find.
+
+    Example::
+
+        from sbert_lab import Dataset
+
+        data = Dataset.from_pairs(["A man is eating."], ["A man eats food."], scores=[4.2])
+        print(len(data), data.columns, data.scores)
     """
 
     name: str

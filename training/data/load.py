@@ -42,12 +42,23 @@ from training.names import HUB, NANOBEIR, READ_AS, DataName
 def load_data(name: Path | str, home: str | Path | None = None, split: str = "train") -> Dataset:
     """Loads a named set, a file, or several of one form joined by "+".
 
-    ``split`` is the one taken where the name gives none ("stsb" against "stsb:dev") and the set has several.
+    Args:
+        name: stsb:dev, a path, ``hf:<org>/<name>[:<config>][:<split>]``, …; docs/data.md describes all names.
+        split: the split if the name does not state one ("stsb" instead of "stsb:dev") and the set has several.
 
-    ``hf:<org>/<name>[:<config>][:<split>]`` is any data set of the Hugging Face Hub; docs/data.md describes all names.
+    Returns:
+        The rows, with scores or labels if there are any.
 
-    InputError if the name is unknown, the configuration or split does not exist, the set is gated or private, there is
-    no network, the file cannot be read, there are no columns of sentences, or the forms differ.
+    Raises:
+        InputError: the name, the configuration or the split is unknown, the set is gated or private, there is no
+            network, the file cannot be read, it has no columns of sentences, or the forms differ.
+
+    Example::
+
+        from sbert_lab import load_data
+
+        data = load_data("stsb:dev")
+        print(len(data), data.columns[0][0], data.columns[1][0], data.scores[0])
     """
     return join([load_one(part, home, split) for part in DataName.parse_joined(name)])
 
@@ -207,6 +218,14 @@ class RetrievalData:
     """Q queries, each with at least one relevant document, and the N documents to rank, in the order of their ids.
 
     ``relevant`` holds for each query the positions of its relevant documents, and their grades above 0.
+
+    Example::
+
+        from sbert_lab import RetrievalData, evaluate
+
+        documents = {"d1": "A man eats food.", "d2": "It snows."}
+        data = RetrievalData.from_dicts({"q1": "Who eats?"}, documents, {"q1": {"d1"}})
+        print(evaluate("all-MiniLM-L6-v2", data)["mrr@10"])
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Attribution: the share of each word in the score of two sentences, by the first of two methods that applies.
+"""Attribution: the share of each word in the score of two sentences. The first of two methods that applies is used.
 
 **Exact**, for mean and max pooling: the cosine as a sum over pairs of words.
 
@@ -6,17 +6,17 @@
 
     cos(u, v) = Σij  h_i·h_j / (T_u T_v |u| |v|)
 
-This is exact: each cell is the share of a token pair, and all cells add up to the cosine. The same holds for every
-pooling that is a weighted sum of tokens, and after linear modules (Dense without activation), which map a sum to a sum;
-a bias is shared equally by the tokens. Cutting the vector to its first dimensions cuts every h_i.
+This is exact: each cell is the share of a token pair, and all cells sum to the cosine. The same holds for every pooling
+that is a weighted sum of tokens, and after linear modules (Dense without activation), which map a sum to a sum. A bias
+is distributed equally over the tokens. Cutting the vector to its first dimensions cuts every h_i.
 
-*Max pooling.* Each dimension d of u is the value of one token, and likewise of v, so u_d v_d / (|u| |v|) belongs to
-the pair of tokens whose values are largest. This map sums to the cosine too.
+*Max pooling.* Each dimension d of u is the value of one token, and the same holds for v, so u_d v_d / (|u| |v|) belongs
+to the pair of tokens with the largest values. This map sums to the cosine too.
 
-**Leave-one-out** (Li et al. 2016), for every other encoder and for cross-encoders: the fall of the score where a word
-is left out. A mask in its place would tell the model that something stands there, and it would fill the gap.
+**Leave-one-out** (Li et al. 2016), for every other encoder and for cross-encoders: the decrease of the score if a word
+is left out. The word is not replaced by a mask, because the model would guess what the mask stands for.
 
-Sub-words are added up to words. In an exact map [CLS] and [SEP] have rows of their own: they are pooled too.
+Sub-words are summed to words. In an exact map [CLS] and [SEP] have their own rows, as they are pooled too.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ if TYPE_CHECKING:
 
 
 def has_exact_map(encoder: Encoder) -> bool:
-    """Whether the cosine is a sum over pairs of tokens."""
+    """Tells whether the cosine is a sum over pairs of tokens."""
     if encoder.pooling == "max":
-        return not len(encoder.head)
+        return len(encoder.head) == 0
     pooling = poolings().get(encoder.pooling)
-    is_sum = pooling is not None and pooling.weights is not None
-    return is_sum and all(module.is_linear or _scales(module) for module in encoder.head)
+    if pooling is None or pooling.weights is None:
+        return False
+    return all(module.is_linear or _scales(module) for module in encoder.head)
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Word:
     """A word or special token of one sentence."""
 
     text: str
-    # The offsets in the sentence; start equals end for a special token.
+    # The offsets in the sentence. Start equals end for a special token, and for a word of a prompt.
     start: int
     end: int
     tokens: tuple[int, ...]
@@ -76,7 +77,7 @@ class Attribution:
 
 @dataclass(frozen=True)
 class WordAttribution:
-    """The amount by which the score of two sentences falls without each of their words."""
+    """The decrease of the score of two sentences without each of their words."""
 
     words_a: list[str]
     words_b: list[str]
@@ -94,12 +95,28 @@ class WordAttribution:
 
 
 def attribute(encoder: Model, a: str, b: str) -> Attribution | WordAttribution:
-    """The words that make the score of ``a`` and ``b``; ``kind`` names the method.
+    """Computes the share of each word in the score of two sentences.
 
     Args:
-        encoder: an encoder with mean or max pooling and linear modules gives a matrix of word pairs that sums to the
-            cosine exactly; any other, and a cross-encoder, the fall of the score without each word. InputError for
-            another model.
+        encoder: an encoder or a cross-encoder.
+        a: a sentence of A words.
+        b: a sentence of B words.
+
+    Returns:
+        For an encoder with mean or max pooling and linear modules, an `Attribution`: a matrix (A, B) of word pairs that
+        sums to the cosine exactly. For other models a `WordAttribution`: the decrease of the score without each word,
+        (A,) and (B,). ``kind`` names the method.
+
+    Raises:
+        InputError: the model has neither tokens nor weights here.
+
+    Example::
+
+        from sbert_lab import Encoder, attribute
+
+        result = attribute(Encoder("all-MiniLM-L6-v2"), "A man is eating.", "A man eats food.")
+        print(result.words_a, result.words_b)
+        print(result.matrix.sum(), result.cosine)  # equal
     """
     # These modules import torch, which takes seconds.
     from training.models.encoder import Encoder
@@ -116,9 +133,9 @@ def attribute(encoder: Model, a: str, b: str) -> Attribution | WordAttribution:
 
 
 def attribute_tokens(encoder: Encoder, a: str, b: str, first: TokenVectors, second: TokenVectors) -> Attribution:
-    """The exact map of ``a`` and ``b`` from their token vectors. The encoder must have one, see `has_exact_map`."""
+    """Computes the exact map from the token vectors. The encoder must have one, see `has_exact_map`."""
     if encoder.pooling == "max":
-        tokens = _max_map(encoder, first, second)
+        tokens = _max_map(encoder, first, second)  # (T of a, T of b)
     else:
         u_terms = _terms(encoder, first)
         v_terms = _terms(encoder, second)
@@ -127,31 +144,41 @@ def attribute_tokens(encoder: Encoder, a: str, b: str, first: TokenVectors, seco
     words_a = words_of(a, first)
     words_b = words_of(b, second)
     matrix = _merger(words_a, len(first.tokens)) @ tokens @ _merger(words_b, len(second.tokens)).T
-    texts_a, texts_b = ([word.text for word in words] for words in (words_a, words_b))
-    return Attribution(texts_a, texts_b, matrix, float(matrix.sum()))
+    return Attribution(_texts(words_a), _texts(words_b), matrix, float(matrix.sum()))
+
+
+def _texts(words: Sequence[Word]) -> list[str]:
+    return [word.text for word in words]
 
 
 def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
-    """The words of a sentence as the tokenizer split them; each special token is a word of its own."""
+    """Returns the words of a sentence as the tokenizer split them. Each special token is a word."""
     words = []
-    before = len(vectors.prompt)
-    starts = [i for i, word in enumerate(vectors.words) if not i or word is None or word != vectors.words[i - 1]]
+    prompt_length = len(vectors.prompt)
+    starts = []
+    previous = None
+    for token, number in enumerate(vectors.words):
+        if number is None or number != previous:
+            starts.append(token)
+        previous = number
     for first, next_first in pairwise([*starts, len(vectors.words)]):
         start = vectors.offsets[first][0]
         end = vectors.offsets[next_first - 1][1]
         is_special = vectors.words[first] is None
         text = vectors.tokens[first] if is_special else (vectors.prompt + sentence)[start:end]
         stripped = text.strip()
-        # A word of the prompt and a special token have no place in the sentence: start equals end.
-        is_inside = not is_special and end > before
-        place = max(0, start + len(text) - len(text.lstrip()) - before) if is_inside else 0
-        length = len(stripped) if is_inside else 0
+        place = 0
+        length = 0
+        if not is_special and end > prompt_length:
+            spaces = len(text) - len(text.lstrip())
+            place = max(0, start + spaces - prompt_length)
+            length = len(stripped)
         words.append(Word(stripped or vectors.tokens[first], place, place + length, tuple(range(first, next_first))))
     return words
 
 
 def _merger(words: list[Word], tokens: int) -> np.ndarray:
-    """A matrix (W, T) of zeros and ones that adds up the tokens of each word."""
+    """Makes a matrix (W, T) of zeros and ones that sums the tokens of each word."""
     merger = np.zeros((len(words), tokens))
     for row, word in enumerate(words):
         merger[row, list(word.tokens)] = 1
@@ -159,13 +186,12 @@ def _merger(words: list[Word], tokens: int) -> np.ndarray:
 
 
 def _terms(encoder: Encoder, side: TokenVectors) -> np.ndarray:
-    """The terms (T, D) that add up to the sentence vector."""
-    # Torch takes seconds to import.
+    """Computes the terms (T, D) that sum to the sentence vector."""
     from training.models.modules import Dense
 
     pooling_weights = poolings()[encoder.pooling].weights
     assert pooling_weights is not None  # noqa: S101 - the pooling is a weighted sum, by `has_exact_map`
-    # Those of a prompt may be left out.
+    # The tokens of a prompt may be left out.
     is_pooled = np.arange(len(side.hidden)) >= side.skipped
     weights = np.array(pooling_weights(len(side.hidden), side.skipped)) * is_pooled
     terms = side.hidden.astype(np.float64) * weights[:, None]
@@ -180,56 +206,58 @@ def _terms(encoder: Encoder, side: TokenVectors) -> np.ndarray:
 
 
 def _scales(module: object) -> bool:
-    """Whether a module only changes the length of a vector."""
+    """Tells whether a module only changes the length of a vector."""
     return type(module).__name__ == "Normalize"
 
 
 def _max_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> np.ndarray:
-    """The map (T_u, T_v) that sums to the cosine."""
-    h, k = (side.hidden[:, : encoder.dimension].astype(np.float64) for side in (first, second))
+    """Computes the map (T of u, T of v) that sums to the cosine."""
+    h = first.hidden[:, : encoder.dimension].astype(np.float64)
+    k = second.hidden[:, : encoder.dimension].astype(np.float64)
     # The tokens of a prompt may be left out of the pooling.
     h[: first.skipped] = -np.inf
     k[: second.skipped] = -np.inf
-    u = h.max(axis=0)
+    u = h.max(axis=0)  # (D,)
     v = k.max(axis=0)  # (D,)
+    length = np.linalg.norm(u) * np.linalg.norm(v)
     tokens = np.zeros((len(h), len(k)))
-    # The tokens with the largest values.
-    winners = h.argmax(axis=0), k.argmax(axis=0)
-    np.add.at(tokens, winners, u * v / ((np.linalg.norm(u) * np.linalg.norm(v)) or 1))
+    # Each dimension counts for the tokens with the largest values.
+    np.add.at(tokens, (h.argmax(axis=0), k.argmax(axis=0)), u * v / (length or 1))
     return tokens
 
 
 def leave_one_out(model: Model, a: str, b: str, words_a: Sequence[Word], words_b: Sequence[Word]) -> WordAttribution:
-    """The fall of the score where a word is left out, one word at a time, with all pairs in one batch."""
+    """Computes the decrease of the score without each word, with all pairs in one batch."""
     words_a = words_in_text(words_a)
     words_b = words_in_text(words_b)
     scores = model.score([(a, b), *pairs_without(a, b, words_a, words_b)])
     added = (scores[0] - scores[1:]).astype(np.float64)
     added_a, added_b = np.split(added, [len(words_a)])
-    texts_a, texts_b = ([word.text for word in words] for words in (words_a, words_b))
-    return WordAttribution(texts_a, texts_b, added_a, added_b, float(scores[0]))
+    return WordAttribution(_texts(words_a), _texts(words_b), added_a, added_b, float(scores[0]))
 
 
 def words_in_text(words: Sequence[Word]) -> list[Word]:
-    """The words that have a place in the sentence, without special tokens and the words of a prompt."""
+    """Returns the words of the sentence itself, without special tokens and the words of a prompt."""
     return [word for word in words if word.end > word.start]
 
 
 def pairs_without(a: str, b: str, words_a: Sequence[Word], words_b: Sequence[Word]) -> list[tuple[str, str]]:
-    """The pair without each word of ``a`` in turn, and then without each word of ``b``."""
+    """Returns the pair without each word of ``a``, and then without each word of ``b``."""
     pairs = [(_without(a, word), b) for word in words_a]
     return pairs + [(a, _without(b, word)) for word in words_b]
 
 
 def _without(sentence: str, word: Word) -> str:
-    """The sentence without a word, and without one of the two spaces around it."""
+    """Removes a word from a sentence, and one of the two spaces around it."""
     before = sentence[: word.start]
     after = sentence[word.end :]
-    return before + (after.lstrip(" ") if before.endswith(" ") or not before else after)
+    if before == "" or before.endswith(" "):
+        after = after.lstrip(" ")
+    return before + after
 
 
 def heat_map(rows: Sequence[str], columns: Sequence[str], values: np.ndarray, caption: str) -> str:
-    """An HTML table of numbers by row and column: the larger, the bluer; negative ones are orange."""
+    """Makes an HTML table of numbers by row and column, in blue, or in orange for negative ones."""
     most = float(np.abs(values).max(initial=0)) or 1.0
 
     def cell(value: float) -> str:
@@ -237,6 +265,7 @@ def heat_map(rows: Sequence[str], columns: Sequence[str], values: np.ndarray, ca
         return f"<td style='background:rgba({color},{abs(value) / most:.2f})'>{value:.3f}</td>"
 
     head = "".join(f"<th>{escape(word)}</th>" for word in columns)
-    lines = zip(rows, values, strict=True)
-    body = "".join(f"<tr><th>{escape(word)}</th>{''.join(map(cell, line))}</tr>" for word, line in lines)
+    body = ""
+    for word, line in zip(rows, values, strict=True):
+        body += f"<tr><th>{escape(word)}</th>{''.join(map(cell, line))}</tr>"
     return f"<p>{escape(caption)}</p><table><tr><th></th>{head}</tr>{body}</table>"

@@ -2,13 +2,13 @@
 
 A `Statistic` is a figure of N rows with its bootstrap replicates. Resamples draw the same pairs for every model that is
 scored on the same data, so that the difference of two statistics is a paired bootstrap (`Difference`). Sorting each
-resample would take most of the time. A resample is instead a weight for each pair (how often it was drawn); the ranks
+resample would take most of the time. Instead, a resample is a weight for each pair (how often it was drawn). The ranks
 of weighted values follow from one sort of the original values and a cumulative sum.
 
-Pairs that share a sentence are not independent, so that the bootstrap over pairs alone gives too narrow intervals. They
-are widened by `dependence`: the standard error that allows for shared sentences (Aronow, Samii & Assenova 2015,
-"Cluster-Robust Variance Estimation for Dyadic Data"), divided by that of independent pairs, with the two corrections
-that are usual for few clusters (Cameron & Miller 2015, "A Practitioner's Guide to Cluster-Robust Inference").
+Pairs that share a sentence are not independent, so the intervals of the bootstrap over pairs are too narrow. They are
+widened by `dependence`, the ratio of two standard errors: one that allows for shared sentences (Aronow, Samii &
+Assenova 2015, "Cluster-Robust Variance Estimation for Dyadic Data"), and one for independent pairs. It includes the two
+usual corrections for few clusters (Cameron & Miller 2015, "A Practitioner's Guide to Cluster-Robust Inference").
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 
 from training.evaluation.metrics import pearson, spearman, why_undefined
 
 RESAMPLES = 1_000
 ALPHA = 0.05
-# The resamples that are computed at a time, which bounds the memory.
+# At most this many resamples, and weights, are computed at a time, to limit the memory.
 BLOCK = 50
-# The weights that are computed at a time, where 50 resamples have more.
 BLOCK_VALUES = 1_000_000
 FEWER_RESAMPLES = (1_000, 500, 200)
-# The rows of all resamples of a bootstrap together, so that an interval takes less than a second.
+# The most rows in all resamples of a bootstrap, so that an interval takes less than a second.
 RESAMPLED_PAIRS = 2_000_000
-# The number of pairs from which on an interval comes from a formula instead of resampling.
+# With this many pairs an interval is computed by a formula instead of resampling.
 ASYMPTOTIC_FROM = 20_000
 NORMAL = NormalDist()
 NORMAL_975 = NORMAL.inv_cdf(0.975)
-# The share of the rows from which on a sentence is no more influential to `dependence`.
+# In `dependence` a sentence counts as if it were in at most this share of the rows.
 MOST_OF_ROWS = 0.5
 # The limits of precision, recall, F1 and other shares.
 SHARE = (0.0, 1.0)
 # The relative size of the rounding errors in a variance that is zero.
 ROUNDING = 1e-20
-# The `sentence_keys` of N rows; None where these count as independent.
+# The `sentence_keys` of N rows; None if the rows count as independent.
 Keys = np.ndarray | None
 
 
 class Estimate(NamedTuple):
-    """A figure and its 95% interval; NaN where there is none."""
+    """A figure and its 95% interval, NaN if undefined."""
 
     value: float
     low: float
@@ -57,7 +57,7 @@ NO_ESTIMATE = Estimate(np.nan, np.nan, np.nan)
 
 
 class Interval(NamedTuple):
-    """A 95% confidence interval and the method that gave it."""
+    """A 95% confidence interval and its method."""
 
     low: float
     high: float
@@ -65,36 +65,41 @@ class Interval(NamedTuple):
 
 
 def sentence_keys(columns: Sequence[Sequence[Hashable]]) -> np.ndarray:
-    """Numbers of the first sentence, of the second and of the pair of both in each row, int (N, 3).
+    """Numbers the first sentence, the second sentence and the pair of each row, int (N, 3).
 
-    Equal sentences have equal numbers, in either column, and so have equal pairs, in either order. Where both sentences
-    of a row are equal, the second has a number of its own.
+    Equal sentences have equal numbers in both columns, and equal pairs have equal numbers in either order. If both
+    sentences of a row are equal, the second one gets another number.
     """
-    place: dict[Hashable, int] = {}
-    first, second = (np.array([place.setdefault(text, len(place)) for text in column]) for column in columns)
-    second = np.where(first == second, second + len(place), second)
-    pairs = np.minimum(first, second) * 2 * len(place) + np.maximum(first, second)
-    return np.stack([first, second, np.unique(pairs, return_inverse=True)[1]], axis=1)
+    numbers: dict[Hashable, int] = {}
+    first = np.array([numbers.setdefault(text, len(numbers)) for text in columns[0]])
+    second = np.array([numbers.setdefault(text, len(numbers)) for text in columns[1]])
+    second = np.where(first == second, second + len(numbers), second)
+    pairs = np.minimum(first, second) * 2 * len(numbers) + np.maximum(first, second)
+    _, pair = np.unique(pairs, return_inverse=True)
+    return np.stack([first, second, pair], axis=1)
 
 
 def dependence(influence: np.ndarray, keys: Keys) -> float:
-    """The factor by which shared sentences widen the standard error of a figure, at least 1.
+    """Computes the factor, at least 1, that shared sentences widen the standard error of a figure by.
 
     ``influence`` (N,) is how far each row moves the figure.
     """
-    from scipy.stats import t
-
     independent = float((influence**2).sum())
-    if keys is None or not independent > 0 or (rows := np.bincount(keys[:, :2].ravel())).max() < 2:
+    if keys is None or not independent > 0:
         return 1.0
-    # The figure follows the rows of a sentence, the more of them there are: what is left of their influence is enlarged
-    # by their share, as the jackknife does. A sentence of most rows would leave nothing.
+    # The number of rows of each sentence.
+    rows = np.bincount(keys[:, :2].ravel())
+    if rows.max() < 2:
+        return 1.0
+    # The more rows a sentence has, the closer the figure follows them. As in the jackknife, their influence is enlarged
+    # by their share. The share is limited, because a sentence in all rows would have no influence left.
     enlarged = 1 / (1 - np.minimum(rows / len(keys), MOST_OF_ROWS))
-    # The products of the influences of all rows that share a sentence. Equal pairs share two, and count once.
+    # The products of the influences of all rows that share a sentence. Equal pairs share two sentences and count once.
     by_sentence = enlarged * np.bincount(keys[:, :2].ravel(), np.repeat(influence, 2))
-    shared = (by_sentence**2).sum() - (np.bincount(keys[:, 2], influence) ** 2).sum()
-    # The error is estimated from as many values as there are sentences.
-    quantile = t.ppf(1 - ALPHA / 2, np.count_nonzero(rows) - 1) / NORMAL_975
+    by_pair = np.bincount(keys[:, 2], influence)
+    shared = (by_sentence**2).sum() - (by_pair**2).sum()
+    # The error is estimated from one value for each sentence.
+    quantile = scipy.stats.t.ppf(1 - ALPHA / 2, np.count_nonzero(rows) - 1) / NORMAL_975
     return float(quantile * np.sqrt(max(shared / independent, 1.0)))
 
 
@@ -102,7 +107,7 @@ def dependence(influence: np.ndarray, keys: Keys) -> float:
 class Statistic:
     """A figure of N rows, its values (R,) in bootstrap resamples, and how far each row moves it, (N,).
 
-    The intervals allow for ``keys``. ``limits`` are the least and the greatest value that the figure can have.
+    The intervals allow for ``keys``. ``limits`` are the least and the greatest possible value of the figure.
     Statistics of the same rows can be subtracted.
     """
 
@@ -119,12 +124,15 @@ class Statistic:
 
     @classmethod
     def mean(cls, statistics: Sequence[Statistic]) -> Statistic:
-        """The mean of statistics of different rows, each counting the same."""
+        """Averages statistics of different rows, with equal weights."""
         n = len(statistics)
         parts = []
         start = 0
         for statistic in statistics:
-            keys = np.arange(3 * len(statistic.influence)).reshape(-1, 3) if statistic.keys is None else statistic.keys
+            keys = statistic.keys
+            if keys is None:
+                keys = np.arange(3 * len(statistic.influence)).reshape(-1, 3)
+            # Sentences of different data sets count as different.
             parts.append(keys + start)
             start += int(keys.max()) + 1
         return cls(
@@ -136,25 +144,29 @@ class Statistic:
         )
 
     def estimate(self, scale: float = 1.0) -> Estimate:
-        """The figure with the 95% percentile interval of its replicates, which is NaN where none is defined."""
+        """Returns the figure with the 95% percentile interval of its replicates, NaN if none is defined."""
         if np.isnan(self.value) or np.isnan(self.replicates).all():
             return Estimate(scale * self.value, np.nan, np.nan)
         factor = dependence(self.influence, self.keys)
         ends = self.value + factor * (np.nanpercentile(self.replicates, [2.5, 97.5]) - self.value)
-        return Estimate(*(scale * float(figure) for figure in (self.value, *np.clip(ends, *self.limits))))
+        low, high = np.clip(ends, *self.limits).tolist()
+        return Estimate(scale * self.value, scale * low, scale * high)
 
 
 def correlation(
     x: np.ndarray, y: np.ndarray, statistic: str = "spearman", resamples: int = RESAMPLES, keys: Keys = None
 ) -> Statistic:
-    """Spearman's or Pearson's correlation of (N,) and (N,); NaN where either is constant."""
+    """Computes Spearman's or Pearson's correlation of x (N,) and y (N,); NaN if either is constant."""
     value = spearman(x, y) if statistic == "spearman" else pearson(x, y)
     influence = np.zeros(len(x)) if np.isnan(value) else _influence(x, y, statistic) / len(x)
     return Statistic(value, bootstrap_replicates(x, y, statistic, resamples), influence, keys, (-1.0, 1.0))
 
 
 def ratio(numerators: np.ndarray, denominators: np.ndarray) -> tuple[float, np.ndarray]:
-    """The sum of (N,) divided by that of (N,), and how far each row moves it, (N,). NaN where the latter sum is 0."""
+    """Divides the sum of numerators (N,) by the sum of denominators (N,), NaN if that is 0.
+
+    Also returns how far each row moves the result, (N,).
+    """
     total = denominators.sum()
     if not total:
         return np.nan, np.zeros(len(numerators))
@@ -165,18 +177,18 @@ def ratio(numerators: np.ndarray, denominators: np.ndarray) -> tuple[float, np.n
 def bootstrap_interval(
     x: np.ndarray, y: np.ndarray, statistic: str = "spearman", resamples: int = RESAMPLES, keys: Keys = None
 ) -> Interval:
-    """95% bootstrap interval of the correlation of scores ``x`` and gold scores ``y``, pairs drawn with replacement.
+    """Computes a 95% bootstrap interval of the correlation of scores ``x`` and gold scores ``y``.
 
     Spearman's is the percentile interval. Pearson's is studentised on Fisher's z scale (Efron & Tibshirani 1993,
-    chapter 12), as the percentile interval of few pairs covers too little. From 20,000 pairs on both come from a
-    normal distribution on that scale, with the variance of the correlation's influence function, which is right for
-    rare labels too, where Fisher's 1/(N - 3) is not. With ``keys`` (`sentence_keys`) they allow for shared sentences.
-    NaN for fewer than four pairs and for constant values.
+    chapter 12), as the percentile interval of few pairs covers too little. From 20,000 pairs on, both use a normal
+    distribution on that scale, with the variance of the correlation's influence function, which is also correct for
+    rare labels, unlike Fisher's 1/(N - 3). With ``keys`` (`sentence_keys`) they allow for shared sentences. NaN for
+    fewer than four pairs and for constant values.
     """
     value = spearman(x, y) if statistic == "spearman" else pearson(x, y)
     if np.isnan(value) or len(x) < 4:
         return Interval(np.nan, np.nan, why_undefined(x, y) or "too few pairs")
-    # All pairs are on one line, and so are those of every resample.
+    # All pairs are on one line, and so are the pairs of every resample.
     if abs(value) > 1 - 1e-12:
         return Interval(value, value, "exact")
     x = np.asarray(x, dtype=np.float64)
@@ -193,64 +205,77 @@ def bootstrap_interval(
         replicates = bootstrap_replicates(x, y, statistic, resamples)
         _, low, high = Statistic(value, replicates, influence, keys, (-1.0, 1.0)).estimate()
         return Interval(low, high, f"bootstrap, {resamples:,} resamples{allows}")
-    (z,), (error,) = _z_and_error(x, y, np.ones((1, len(x))))
-    resampled = [_z_and_error(x, y, weights) for weights in resample_weights(len(x), resamples)]
-    # Resamples of two different pairs have no error.
-    with np.errstate(invalid="ignore", divide="ignore"):
-        off = np.concatenate([(replicates - z) / errors for replicates, errors in resampled])
-    low, high = np.tanh(z - factor * error * np.percentile(off[np.isfinite(off)], [97.5, 2.5]))
+    [z], [error] = _z_and_error(x, y, np.ones((1, len(x))))
+    deviations = []
+    for weights in resample_weights(len(x), resamples):
+        replicates, errors = _z_and_error(x, y, weights)
+        # Resamples of two different pairs have no error.
+        with np.errstate(invalid="ignore", divide="ignore"):
+            deviations.append((replicates - z) / errors)
+    studentised = np.concatenate(deviations)
+    quantiles = np.percentile(studentised[np.isfinite(studentised)], [97.5, 2.5])
+    low, high = np.tanh(z - factor * error * quantiles)
     return Interval(float(low), float(high), f"studentised bootstrap, {resamples:,} resamples{allows}")
 
 
 def _z_and_error(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted Pearson on Fisher's z scale, and its standard error by its influence function.
+    """Computes weighted Pearson correlations on Fisher's z scale, and the errors by the influence function.
 
-    (N,), (N,) and weights (R, N) -> (R,), (R,); not finite where the drawn values are constant or on one line.
+    x (N,), y (N,) and weights (R, N) -> (R,), (R,); not finite if the drawn values are constant or on one line.
     """
     total = weights.sum(axis=1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
-        a, b = (values - (weights * values).sum(axis=1, keepdims=True) / total for values in (x, y))
-        a, b = (values / np.sqrt((weights * values**2).sum(axis=1, keepdims=True) / total) for values in (a, b))
+        a = _standardized(x, weights, total)
+        b = _standardized(y, weights, total)
         r = (weights * a * b).sum(axis=1, keepdims=True) / total
         influence = a * b - r * (a**2 + b**2) / 2
         error = np.sqrt((weights * influence**2).sum(axis=1)) / total[:, 0] / (1 - r[:, 0] ** 2)
         return np.arctanh(np.clip(r[:, 0], -1, 1)), error
 
 
+def _standardized(values: np.ndarray, weights: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """Shifts and scales values (N,) to weighted mean 0 and variance 1: (R, N)."""
+    centred = values - (weights * values).sum(axis=1, keepdims=True) / total
+    return centred / np.sqrt((weights * centred**2).sum(axis=1, keepdims=True) / total)
+
+
 def _influence(x: np.ndarray, y: np.ndarray, statistic: str) -> np.ndarray:
-    """The influence function of a correlation at each pair, (N,), whose mean is 0.
+    """Computes the influence function of a correlation at each pair, (N,), with mean 0.
 
     Ranks are estimated too: a pair moves its own product of ranks, and the ranks of all pairs above it.
     """
-    from scipy.stats import rankdata
-
-    x, y = (rankdata(x), rankdata(y)) if statistic == "spearman" else (x, y)
-    (a, of_a), (b, of_b) = ((values - values.mean(), values.std()) for values in (x, y))
-    a = a / of_a
-    b = b / of_b
+    if statistic == "spearman":
+        x = scipy.stats.rankdata(x)
+        y = scipy.stats.rankdata(y)
     n = len(x)
+    std_x = x.std()
+    std_y = y.std()
+    a = (x - x.mean()) / std_x
+    b = (y - y.mean()) / std_y
     r = float((a * b).mean())
     if statistic == "pearson":
         return a * b - r * (a * a + b * b) / 2
-    product = a * b + n / of_a * _above(x, b) + n / of_b * _above(y, a)
-    squares = a * a + b * b + 2 * n / of_a * _above(x, a) + 2 * n / of_b * _above(y, b)
+    product = a * b + n / std_x * _above(x, b) + n / std_y * _above(y, a)
+    squares = a * a + b * b + 2 * n / std_x * _above(x, a) + 2 * n / std_y * _above(y, b)
     influence = product - r * squares / 2
     return influence - influence.mean()
 
 
 def _above(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The sum of the weights of higher values, and half those of equal ones, for each value, divided by N: (N,)."""
+    """Sums for each value the weights of higher values, and half the weights of equal ones, divided by N: (N,)."""
     _, group = np.unique(values, return_inverse=True)
     sums = np.bincount(group, weights)
     return (np.cumsum(sums[::-1])[::-1] - sums / 2)[group] / len(values)
 
 
 def wilson_interval(successes: float, n: float) -> Interval:
-    """Wilson's 95% interval (1927) of a proportion."""
+    """Computes Wilson's 95% interval (1927) of a proportion."""
     z2 = NORMAL_975**2
     centre = successes + z2 / 2
     margin = float(np.sqrt(z2 * (successes * (n - successes) / n + z2 / 4)))
-    return Interval(max(0.0, (centre - margin) / (n + z2)), min(1.0, (centre + margin) / (n + z2)), "Wilson")
+    low = max(0.0, (centre - margin) / (n + z2))
+    high = min(1.0, (centre + margin) / (n + z2))
+    return Interval(low, high, "Wilson")
 
 
 def bootstrap_replicates(
@@ -276,7 +301,7 @@ def bootstrap_replicates(
 
 
 def resample_weights(n: int, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[np.ndarray]:
-    """The number of times that each resample has each of ``n`` rows, in blocks of resamples: float64 (R, n) each."""
+    """Yields how often each resample contains each of ``n`` rows, in blocks of resamples: float64 (R, n) each."""
     random = np.random.default_rng(seed)
     block = max(1, min(BLOCK, BLOCK_VALUES // n))
     for start in range(0, resamples, block):
@@ -285,17 +310,20 @@ def resample_weights(n: int, resamples: int = RESAMPLES, seed: int = 0) -> Itera
         yield np.bincount(rows.ravel(), minlength=size * n).reshape(size, n).astype(np.float64)
 
 
-def affordable_resamples(n: int) -> int:
-    """The number of resamples of ``n`` rows that takes no noticeable time: 1,000 up to 2,000 rows, at least 200."""
-    return next((count for count in FEWER_RESAMPLES if count * n <= RESAMPLED_PAIRS), FEWER_RESAMPLES[-1])
+def resamples_for(n: int) -> int:
+    """Returns the number of resamples that keeps the runtime below about a second: 200 to 1,000."""
+    for count in FEWER_RESAMPLES:
+        if count * n <= RESAMPLED_PAIRS:
+            return count
+    return FEWER_RESAMPLES[-1]
 
 
 def _weighted_ranks(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """A function from weights (R, N), the numbers of each of ``values``, to their ranks (R, N); ties share a rank."""
+    """Returns a function from weights (R, N), how often each value was drawn, to ranks (R, N). Ties share a rank."""
     order = np.argsort(values, kind="stable")
     differs = np.concatenate([[True], np.diff(values[order]) != 0])
     group_starts = np.flatnonzero(differs)
-    # The number of the group of equal values, in ascending order.
+    # The number of each value's group of equal values, in ascending order.
     group = np.empty(len(values), dtype=np.int64)
     group[order] = np.cumsum(differs) - 1
 
@@ -307,7 +335,7 @@ def _weighted_ranks(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _weighted_correlations(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Weighted Pearson, row by row. (R, N) or (1, N) each -> (R,); NaN where the drawn values are constant."""
+    """Computes weighted Pearson correlations of rows, (R, N) or (1, N): (R,), NaN if the drawn values are constant."""
     total = weights.sum(axis=1, keepdims=True)
     a = x - (weights * x).sum(axis=1, keepdims=True) / total
     b = y - (weights * y).sum(axis=1, keepdims=True) / total
@@ -330,36 +358,35 @@ class Difference(NamedTuple):
 
     @classmethod
     def of(cls, a: Statistic, b: Statistic) -> Difference | None:
-        """The difference of two statistics of the same rows; None if one is undefined."""
+        """Subtracts two statistics of the same rows; None if one is undefined."""
         estimate = (a - b).estimate(100)
         return None if np.isnan(estimate.low) else cls(*estimate)
 
     @property
     def p_value(self) -> float:
-        """The two-sided p-value, below 0.05 where 0 lies outside the interval.
+        """The two-sided p-value, below 0.05 if 0 lies outside the interval.
 
-        It is normal, with the error that the end of the interval on the side of 0 implies: 1,000 resamples show none
-        below 0.002, and tests of many models need smaller ones.
+        It comes from a normal distribution, with the error implied by the end of the interval on the side of 0, because
+        1,000 resamples cannot show a value below 0.002, and tests of many models need smaller ones.
         """
         if self.points == 0:
             return 1.0
-        to_zero = self.points - self.low if self.points > 0 else self.high - self.points
-        return 2 * NORMAL.cdf(-NORMAL_975 * abs(self.points) / to_zero) if to_zero > 0 else 0.0
+        half_width = self.points - self.low if self.points > 0 else self.high - self.points
+        if half_width <= 0:
+            return 0.0
+        return 2 * NORMAL.cdf(-NORMAL_975 * abs(self.points) / half_width)
 
     def describe(self, a: str, b: str, data: str, p_value: float | None = None) -> str:
-        """A sentence about the models ``a`` and ``b`` on ``data``, such as "on STSb".
+        """Describes in a sentence how the models ``a`` and ``b`` differ on ``data``, such as "on STSb".
 
-        ``p_value`` is the corrected one, where the test is one of several.
+        ``p_value`` is a corrected value, if the test is one of several.
         """
+        if self.points < 0:
+            return Difference(-self.points, -self.high, -self.low).describe(b, a, data, p_value)
         p = self.p_value if p_value is None else p_value
-        test = f"paired bootstrap{'' if p_value is None else ', corrected'}, p {'=' if p >= 0.001 else '<'} "
-        test += f"{max(p, 0.001):.3f}"
-        better = a
-        worse = b
-        points, low, high = self
-        if points < 0:
-            better, worse, points, low, high = b, a, -points, -high, -low
-        interval = f"95% {low:+.1f} to {high:+.1f}; {test}".replace("-", "−")
+        corrected = "" if p_value is None else ", corrected"
+        size = f"= {p:.3f}" if p >= 0.001 else "< 0.001"
+        interval = f"95% {self.low:+.1f} to {self.high:+.1f}; paired bootstrap{corrected}, p {size}".replace("-", "−")
         if p >= ALPHA:
-            return f"{better} and {worse} do not differ significantly {data}: {points:+.1f} points ({interval})"
-        return f"{better} is {points:.1f} points better than {worse} {data} ({interval})"
+            return f"{a} and {b} do not differ significantly {data}: {self.points:+.1f} points ({interval})"
+        return f"{a} is {self.points:.1f} points better than {b} {data} ({interval})"

@@ -1,12 +1,12 @@
-"""Calibration: from a cosine to a gold score of STS (0–5), and to its meaning.
+"""Calibration: converts a cosine to a gold score of STS (0–5), and to its meaning.
 
     curve = calibrate(Encoder.load("all-MiniLM-L6-v2"), "stsb:train")
     curve.gold_score(0.7), curve.band(0.7)          3.1, (2.0, 4.2)
-    reliability(curve, pairs, cosines).describe     its errors on pairs that it was not fitted on
+    reliability(curve, pairs, cosines).describe     its errors on other pairs
 
-The same cosine means different things under different models and poolings. Isotonic regression on pairs with gold
-scores gives the monotone curve from cosine to gold score with the least squared error, and the scale's definitions (Cer
-et al. 2017, Table 1) describe the score in words.
+The same cosine means different things for different models and poolings. Isotonic regression on pairs with gold scores
+finds the monotone curve from cosine to gold score with the least squared error. The definitions of the scale (Cer et
+al. 2017, Table 1) describe the score in words.
 """
 
 import hashlib
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 
 from training.data.dataset import Data, Dataset, as_dataset, folded
 from training.data.gold import TOP_SCORE
@@ -27,14 +28,14 @@ from training.models.model import Model
 from training.names import DataName
 from training.progress import Progress, ShouldStop
 
-# The pairs on which a curve is fitted unless a user has others.
+# A curve is fitted on these pairs unless a user has others.
 FITTED_ON = "stsb:train"
 KNOTS = 40
 # Percentiles of the gold scores of pairs with about the same cosine.
 BAND = (10, 90)
 LEAST_PAIRS = 50
 LEAST_PAIRS_OF_KNOT = 10
-# The cosine from which on two sentences are equal in float32; knots have five digits.
+# Sentences with at least this cosine are equal in float32. Knots have five digits.
 EQUAL = 1 - 1e-6
 BINS = 10
 LEAST_CHECKED = 20
@@ -52,11 +53,14 @@ MEANINGS = (
 
 @dataclass(frozen=True)
 class Calibration:
-    """A monotone piecewise linear curve from cosine to gold score, as knots; a cosine of 1 is a score of 5.
+    """A monotone, piecewise linear curve from cosine to gold score. A cosine of 1 is a score of 5.
 
-    ``low`` and ``high`` are the 10th and the 90th percentile of the gold scores. ``fitted_on`` is the name of a data
-    set or file, ``pairs`` the number of its pairs. In curves that the app stores ``keys`` identify the pairs of a
-    user's own, and ``weights`` the model; both are empty in the curves that ship.
+    Attributes:
+        cosines, gold: the knots of the curve.
+        low, high: the 10th and the 90th percentile of the gold scores at the knots.
+        fitted_on: the name of a data set or file.
+        pairs: the number of its pairs.
+        keys, weights: identify a user's own pairs, and the model, in curves that the app stores; else empty.
     """
 
     cosines: tuple[float, ...]
@@ -70,25 +74,25 @@ class Calibration:
 
     def __post_init__(self) -> None:
         if {len(self.gold), len(self.low), len(self.high)} != {len(self.cosines)}:
-            # Pydantic turns it into the sentence about a damaged file.
+            # Pydantic converts it to the error about a damaged file.
             raise ValueError("its columns differ in length")
 
     def gold_score(self, cosine: float) -> float:
-        """The expected gold score (0–5) of a pair with this cosine."""
+        """Returns the expected gold score (0–5) of a pair with this cosine."""
         return self._at(cosine, self.gold)
 
     def band(self, cosine: float) -> tuple[float, float]:
-        """The gold scores between which 80% of the pairs with this cosine lie."""
+        """Returns the limits of the gold scores of 80% of the pairs with this cosine."""
         return self._at(cosine, self.low), self._at(cosine, self.high)
 
     def _at(self, cosine: float, values: tuple[float, ...]) -> float:
-        # The gold scores of equal sentences do not count: their score is 5.
+        # Equal sentences have the score 5, whatever their gold scores are.
         below = sum(knot < 1 for knot in self.cosines)
         return float(np.interp(cosine, (*self.cosines[:below], EQUAL), (*values[:below], TOP_SCORE)))
 
 
 def meaning(gold: float) -> str:
-    """The definition of a gold score."""
+    """Returns the definition of a gold score."""
     return next(text for minimum, text in MEANINGS if gold >= minimum)
 
 
@@ -99,12 +103,24 @@ def calibrate(
     on_progress: Progress | None = None,
     should_stop: ShouldStop | None = None,
 ) -> Calibration:
-    """Fits the curve of a model, under its pooling, on pairs with gold scores.
+    """Fits the curve from a model's cosine to the gold score, on pairs with gold scores.
 
     Args:
         scorer: a bi-encoder, for its cosine; or a model that scores pairs, for its score.
-        data: a `Dataset` or an object that `as_dataset` takes, or the name of a data set. InputError if it has
-            fewer than 50 pairs, or labels in place of scores.
+        data: a `Dataset`, an object that `as_dataset` takes, or the name of a data set.
+
+    Returns:
+        A curve with ``gold_score`` and ``band``.
+
+    Raises:
+        InputError: the data has fewer than 50 pairs, or labels instead of scores.
+
+    Example::
+
+        from sbert_lab import Encoder, calibrate
+
+        curve = calibrate(Encoder("all-MiniLM-L6-v2"), "stsb:dev")
+        print(curve.gold_score(0.7), curve.band(0.7))
     """
     pairs = load_data(data, home) if isinstance(data, str) else as_dataset(data, "data")
     check_scores(pairs)
@@ -112,44 +128,49 @@ def calibrate(
     is_left_out, note = without_score(scorer, pairs.columns, [by_similarity])
     if note:
         pairs = pairs.select(np.flatnonzero(~is_left_out).tolist(), note)
-    return fit_pairs(pairs, next(iter(by_similarity.values()))[~is_left_out])
+    scores = next(iter(by_similarity.values()))
+    return fit_pairs(pairs, scores[~is_left_out])
 
 
 def fit_pairs(data: Dataset, cosines: np.ndarray) -> Calibration:
-    """The curve of the gold scores of N pairs by their cosines (N,). InputError as in `calibrate`."""
+    """Fits the curve of N pairs with these cosines (N,). InputError as in `calibrate`."""
     check_scores(data)
     return replace(fit_isotonic(cosines, np.asarray(data.scores)), fitted_on=data.name, pairs=len(data))
 
 
 def check_scores(data: Dataset) -> None:
-    """InputError if there are too few pairs, or too few different gold scores, to fit a curve on."""
+    """Raises InputError if there are too few pairs, or too few different gold scores, to fit a curve."""
     if data.scores is None:
         raise InputError(f"{data.name} holds {data.kind}; a calibration takes pairs with gold scores")
     if len(data) < LEAST_PAIRS:
         raise InputError(f"{data.name} has {len(data)} pairs with scores; a calibration takes at least {LEAST_PAIRS}")
-    if len(values := set(data.scores)) < 3:
-        raise InputError(f"the pairs of {data.name} have {len(values)} different scores; a calibration takes a scale")
+    distinct = len(set(data.scores))
+    if distinct < 3:
+        raise InputError(f"the pairs of {data.name} have {distinct} different scores; a calibration takes a scale")
 
 
 def fit_isotonic(cosines: np.ndarray, gold: np.ndarray) -> Calibration:
-    """Isotonic regression of gold score on cosine, reduced to up to 40 knots of equally many pairs, with an 80% band.
+    """Fits gold scores to cosines by isotonic regression, reduced to at most 40 knots, with an 80% band.
 
-    The band of a knot is of the distances of its own pairs and its neighbours' from the curve, of which Weibull's
-    percentiles hold 80% of new ones: in simulation 75 to 80% from 60 pairs on.
+    The knots have equal numbers of pairs. The band of a knot contains 80% of the distances from the curve, by Weibull's
+    percentiles of its own pairs and its neighbours'. In simulation it contains 75 to 80% of new pairs, from 60 pairs
+    on.
     """
-    from scipy.optimize import isotonic_regression
-
     order = np.argsort(cosines, kind="stable")
     x = np.asarray(cosines, dtype=np.float64)[order]
     ratings = np.asarray(gold, dtype=np.float64)[order]
-    y = isotonic_regression(ratings).x
-    groups = np.array_split(np.arange(len(x)), min(KNOTS, max(1, len(x) // LEAST_PAIRS_OF_KNOT)))
-    near = [np.concatenate(groups[max(0, i - 1) : i + 2]) for i in range(len(groups))]
-    cosines, scores = (np.array([column[group].mean() for group in groups]) for column in (x, y))
-    errors = ratings - np.interp(x, cosines, scores)
-    bands = scores[:, None] + [np.percentile(errors[rows], BAND, method="weibull") for rows in near]
-    low, high = np.maximum.accumulate(bands.clip(0, TOP_SCORE)).T
-    return Calibration(_rounded(cosines, 5), _rounded(scores), _rounded(low), _rounded(high))
+    y = scipy.optimize.isotonic_regression(ratings).x
+    num_knots = min(KNOTS, max(1, len(x) // LEAST_PAIRS_OF_KNOT))
+    groups = np.array_split(np.arange(len(x)), num_knots)
+    knots = np.array([x[group].mean() for group in groups])
+    scores = np.array([y[group].mean() for group in groups])
+    errors = ratings - np.interp(x, knots, scores)
+    bands = []
+    for number, score in enumerate(scores):
+        near = np.concatenate(groups[max(0, number - 1) : number + 2])
+        bands.append(score + np.percentile(errors[near], BAND, method="weibull"))
+    low, high = np.maximum.accumulate(np.array(bands).clip(0, TOP_SCORE)).T
+    return Calibration(_rounded(knots, 5), _rounded(scores), _rounded(low), _rounded(high))
 
 
 def _rounded(values: Iterable[float], digits: int = 4) -> tuple[float, ...]:
@@ -166,7 +187,7 @@ class Bin(NamedTuple):
 
 @dataclass(frozen=True)
 class Reliability:
-    """A curve on pairs that it was not fitted on."""
+    """The quality of a curve on pairs that it was not fitted on."""
 
     fitted_on: str
     data: str
@@ -181,24 +202,25 @@ class Reliability:
     error: float
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON, as `evaluate --calibrate --json` prints it."""
+        """Returns plain values for JSON, as `evaluate --calibrate --json` prints them."""
         bins = [group._asdict() for group in self.bins]
         return {**asdict(self), "bins": bins, "interval": self.interval._asdict()}
 
     @property
     def describe(self) -> str:
         """The result in words."""
-        low, high = (f"{100 * end:.1f}" for end in self.interval[:2])
-        out = f" {self.left_out:,} more pairs are left out because it was fitted on them." if self.left_out else ""
-        return (
+        text = (
             f"On {self.pairs:,} pairs of {DataName.parse(self.data).label}, the 80% band holds "
-            f"{100 * self.coverage:.1f}% of the gold scores (95% interval {low} to {high}), and “x of 5” is off by "
-            f"{self.error:.2f} points on average.{out}"
+            f"{100 * self.coverage:.1f}% of the gold scores (95% interval {100 * self.interval.low:.1f} to "
+            f"{100 * self.interval.high:.1f}), and “x of 5” is off by {self.error:.2f} points on average."
         )
+        if self.left_out:
+            text += f" {self.left_out:,} more pairs are left out because it was fitted on them."
+        return text
 
 
 def reliability(curve: Calibration, data: Dataset, cosines: np.ndarray, home: str | Path | None = None) -> Reliability:
-    """A curve on those pairs, with their cosines (N,), that it was not fitted on. InputError for fewer than 20."""
+    """Measures a curve on the pairs, with cosines (N,), that it was not fitted on. InputError for fewer than 20."""
     fitted_keys = set(curve.keys or pair_keys(load_data(FITTED_ON, home)))
     rows = [row for row, key in enumerate(pair_keys(data)) if key not in fitted_keys]
     if len(rows) < LEAST_CHECKED:
@@ -209,14 +231,16 @@ def reliability(curve: Calibration, data: Dataset, cosines: np.ndarray, home: st
     gold = np.asarray(data.scores)[rows]
     predicted = np.array([curve.gold_score(value) for value in cosines[rows]])
     low, high = np.array([curve.band(value) for value in cosines[rows]]).T
-    groups = np.array_split(np.argsort(predicted, kind="stable"), BINS)
     inside = int(((low <= gold) & (gold <= high)).sum())
+    bins = []
+    for group in np.array_split(np.argsort(predicted, kind="stable"), BINS):
+        bins.append(Bin(float(predicted[group].mean()), float(gold[group].mean()), len(group)))
     return Reliability(
         curve.fitted_on,
         data.name,
         pairs=len(rows),
         left_out=len(data) - len(rows),
-        bins=tuple(Bin(float(predicted[bin].mean()), float(gold[bin].mean()), len(bin)) for bin in groups),
+        bins=tuple(bins),
         coverage=inside / len(rows),
         interval=wilson_interval(inside, len(rows)),
         error=float(np.abs(predicted - gold).mean()),
@@ -224,6 +248,9 @@ def reliability(curve: Calibration, data: Dataset, cosines: np.ndarray, home: st
 
 
 def pair_keys(data: Dataset) -> list[str]:
-    """A short text for each pair, the same for equal pairs in either order, case and white space aside."""
-    texts = ("\0".join(sorted(map(folded, pair))) for pair in zip(*data.columns, strict=True))
-    return [hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12] for text in texts]
+    """Returns a short key for each pair, equal for equal pairs in either order, ignoring case and white space."""
+    keys = []
+    for pair in zip(*data.columns, strict=True):
+        text = "\0".join(sorted(map(folded, pair)))
+        keys.append(hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12])
+    return keys

@@ -25,13 +25,15 @@ RANDOM_SENTENCES = 256
 
 
 def random_cosines(vectors: np.ndarray) -> tuple[float, float]:
-    """Mean and standard deviation of the cosine over all N(N-1)/2 pairs of rows. NaN for fewer than two."""
+    """Computes mean and standard deviation of the cosine over all N(N-1)/2 pairs of rows. NaN for fewer than two."""
     cosines = pair_cosines(vectors)
-    return (float(cosines.mean()), float(cosines.std())) if len(cosines) else (float("nan"), float("nan"))
+    if not len(cosines):
+        return float("nan"), float("nan")
+    return float(cosines.mean()), float(cosines.std())
 
 
 def uniformity(vectors: np.ndarray) -> float:
-    """log of the mean of exp(-2 |x - y|²) over all pairs of rows: 0 if collapsed, about -4 if uniform."""
+    """Computes log of the mean of exp(-2 |x - y|²) over all pairs of rows: 0 if collapsed, about -4 if uniform."""
     cosines = pair_cosines(vectors)
     if not len(cosines):
         return float("nan")
@@ -40,20 +42,20 @@ def uniformity(vectors: np.ndarray) -> float:
 
 
 def alignment(first: np.ndarray, second: np.ndarray) -> float:
-    """Mean of |x - y|² over the rows of two (N, D): 0 when pairs coincide, 2 when they are orthogonal."""
+    """Computes the mean of |x - y|² over the rows of two (N, D): 0 if pairs are equal, 2 if they are orthogonal."""
     distances = np.square(normalize_rows(first) - normalize_rows(second)).sum(axis=1)
     return float(distances.mean()) if len(first) else float("nan")
 
 
 def effective_rank(vectors: np.ndarray) -> float:
-    """exp(-Σ p log p) of the singular values' shares p: between 1 (one direction) and min(N, D)."""
+    """Computes exp(-Σ p log p) of the singular values' shares p: between 1 (one direction) and min(N, D)."""
     values = np.linalg.svd(normalize_rows(vectors), compute_uv=False)
     shares = values[values > 0] / values.sum()
     return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
 def diagnose(training: np.ndarray, plain: np.ndarray) -> dict[str, float]:
-    """Random sentences of the training data and plain sentences, both (N, D) -> the figures of an evaluation."""
+    """Computes the figures of an evaluation from vectors of training sentences and plain sentences, (N, D) each."""
     random_mean, random_std = random_cosines(training)
     plain_mean, plain_std = random_cosines(plain)
     return {
@@ -67,16 +69,19 @@ def diagnose(training: np.ndarray, plain: np.ndarray) -> dict[str, float]:
 
 
 def collapsed(figures: Mapping[str, float]) -> str | None:
-    """The reason in words if the mean cosine of random pairs is above 0.9, else None."""
+    """Returns the reason in words if the mean cosine of random pairs is above 0.9, else None."""
     sources = {"random_cosine": "of the training data", "plain_cosine": "of plain sentences from other domains"}
-    high = {source: figures[key] for key, source in sources.items() if figures.get(key, 0.0) > COLLAPSED_FROM}
-    if not high:
+    reasons = []
+    for key, source in sources.items():
+        mean = figures.get(key, 0.0)
+        if mean > COLLAPSED_FROM:
+            reasons.append(f"random pairs {source} have a mean cosine of {mean:.2f}")
+    if not reasons:
         return None
-    reasons = " and ".join(f"random pairs {source} have a mean cosine of {mean:.2f}" for source, mean in high.items())
-    return f"collapsed: {reasons}, so that the cosine hardly tells related sentences from unrelated ones"
+    return f"collapsed: {' and '.join(reasons)}, so that the cosine hardly tells related sentences from unrelated ones"
 
 
 def pair_cosines(vectors: np.ndarray) -> np.ndarray:
-    """The cosines of all N(N-1)/2 pairs of rows of (N, D), float64."""
+    """Computes the cosines of all N(N-1)/2 pairs of rows of (N, D), float64."""
     directions = normalize_rows(vectors).astype(np.float64)
     return (directions @ directions.T)[np.triu_indices(len(directions), k=1)]

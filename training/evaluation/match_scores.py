@@ -1,8 +1,8 @@
-"""Scores of pairs that match or do not: the thresholds that fulfil a criterion, and average precision.
+"""Scores of matching and other pairs: the thresholds that fulfil a criterion, and average precision.
 
     pairs = MatchScores(scores, matches)                  scores (N,), matches (N,) bool
     pairs.choose(Criterion.parse("precision=0.95"))       Estimate(value=0.74, low=nan, high=nan)
-    pairs.more_pairs(0.95)                                about 120, where there is none
+    pairs.more_pairs(0.95)                                about 120, if no threshold fulfils it
 
 `training.evaluation.thresholds` chooses on one half of the pairs, and measures on the other.
 """
@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 
 from training.errors import InputError
 from training.evaluation.bootstrap import (
@@ -23,10 +24,10 @@ from training.evaluation.bootstrap import (
     Estimate,
     Keys,
     Statistic,
-    affordable_resamples,
     dependence,
     ratio,
     resample_weights,
+    resamples_for,
     wilson_interval,
 )
 from training.evaluation.metrics import PrecisionRecall, precision_recall
@@ -34,30 +35,31 @@ from training.evaluation.metrics import PrecisionRecall, precision_recall
 BEST_F1 = "best-f1"
 PRECISION = "precision"
 FIXED = "fixed"
-# The error of the test that a threshold has a precision: that a threshold at which it is just missed passes.
+# The probability that a threshold passes the test if its precision is just below the required one.
 TEST_ERROR = 0.08
-# The factor between the numbers of pairs above two thresholds that are tested in turn.
+# Each tested threshold has this many times the pairs of the one before.
 NEXT_TESTED = 1.05
-# The fewest pairs above a threshold whose precision is estimated, unless fewer match.
+# A precision is only estimated for thresholds with this many pairs, or as many as there are matches.
 LEAST_ABOVE = 20
 # The quantiles of the test's error, and of its success in nine of ten samples.
 ERROR_QUANTILE = NORMAL.inv_cdf(1 - TEST_ERROR)
 POWER_QUANTILE = NORMAL.inv_cdf(0.9)
-# The pairs that are added before a number of missing pairs is named, as a multiple of the fewest that show a precision.
+# `more_pairs` adds this many times the fewest pairs that can show a precision, as small samples look better than they
+# are, and doubles its result, so that it suffices in nine of ten samples (`scripts.measure_thresholds`).
 CAUTION = 2
-# The factor by which the number is larger, so that it suffices in nine of ten samples (`scripts.measure_thresholds`).
 MARGIN = 2
-# The multiple of the pairs from which on a precision is not well within reach, and the least share that is missing.
+# If more than this multiple of the pairs would be needed, a precision counts as out of reach.
 OUT_OF_REACH = 20
+# The least share of the pairs that `more_pairs` asks for.
 LEAST_MORE = 0.1
-# The number of pairs from which on the interval of the best F1's threshold has its coverage.
+# With fewer pairs the interval of the best F1's threshold covers too little.
 INTERVAL_FROM = 150
-# The number of pairs from which on the bootstrap interval of average precision covers more than Wilson's.
+# With fewer pairs the bootstrap interval of average precision covers less than Wilson's.
 AVERAGE_FROM = 300
 
 
 class Criterion(NamedTuple):
-    """A condition on a threshold: ``value`` is the least precision, or the threshold itself if it is fixed."""
+    """A condition on a threshold. ``value`` is the least precision, or the threshold itself if it is fixed."""
 
     kind: str
     value: float = 0.0
@@ -79,11 +81,15 @@ class Criterion(NamedTuple):
         raise InputError(f"threshold {text[:80]!r} must be {BEST_F1}, {PRECISION}=0.95 (above 0, below 1) or a number")
 
     def __str__(self) -> str:
-        return {BEST_F1: BEST_F1, PRECISION: f"{PRECISION}={self.value:g}"}.get(self.kind, f"{self.value:g}")
+        if self.kind == BEST_F1:
+            return BEST_F1
+        if self.kind == PRECISION:
+            return f"{PRECISION}={self.value:g}"
+        return f"{self.value:g}"
 
 
 class MatchScores:
-    """Scores (N,), whether each pair matches, (N,), and their `sentence_keys`."""
+    """Scores (N,) of pairs, whether each pair matches, (N,), and their `sentence_keys`."""
 
     def __init__(self, scores: np.ndarray, matches: np.ndarray, keys: Keys = None) -> None:
         self.scores = np.asarray(scores, dtype=np.float64)
@@ -91,7 +97,8 @@ class MatchScores:
         self.keys = keys
 
     def select(self, rows: np.ndarray) -> MatchScores:
-        return MatchScores(self.scores[rows], self.matches[rows], None if self.keys is None else self.keys[rows])
+        keys = None if self.keys is None else self.keys[rows]
+        return MatchScores(self.scores[rows], self.matches[rows], keys)
 
     @cached_property
     def curve(self) -> PrecisionRecall:
@@ -99,7 +106,7 @@ class MatchScores:
 
     @cached_property
     def effect(self) -> float:
-        """The number of pairs that count as one independent pair, as they share sentences: at least 1."""
+        """The number of pairs that count as one independent pair because pairs share sentences; at least 1."""
         return dependence(self.matches - isotonic(self.scores, self.matches), self.keys) ** 2
 
     @property
@@ -107,9 +114,9 @@ class MatchScores:
         return min(LEAST_ABOVE, int(self.matches.sum()))
 
     def average_precision(self) -> Statistic:
-        """Average precision; resamples in which no match is drawn have none.
+        """Computes average precision. It is undefined for resamples without a match.
 
-        The number of pairs alone decides which are drawn, so that models can be compared replicate by replicate.
+        Which pairs are drawn depends only on their number, so models can be compared replicate by replicate.
         """
         curve = self.curve
         replicates = []
@@ -117,75 +124,78 @@ class MatchScores:
             gained = np.diff(hits, axis=1, prepend=0)
             with np.errstate(invalid="ignore"):
                 replicates.append((gained * hits / np.maximum(predicted, 1)).sum(axis=1) / hits[:, -1])
-        # A pair counts for its own precision if it matches, and moves the precision of all matches with a score as low.
+        # A matching pair adds its own precision, and changes the precision of all matches with equal or lower scores.
         place = np.searchsorted(-curve.threshold, -self.scores)
         share = np.diff(curve.hits, prepend=0) / curve.predicted
-        moves, lost = (np.cumsum(values[::-1])[::-1][place] for values in (share, share * curve.precision))
+        moves = _sums_from(share)[place]
+        lost = _sums_from(share * curve.precision)[place]
         own = self.matches * (curve.precision[place] + moves - curve.average_precision) - lost
         return Statistic(curve.average_precision, np.concatenate(replicates), own / curve.hits[-1], self.keys, SHARE)
 
     def estimate_average_precision(self) -> Estimate:
-        """Average precision, with its bootstrap interval; with Wilson's below `AVERAGE_FROM` pairs."""
+        """Returns average precision with its bootstrap interval, or Wilson's below `AVERAGE_FROM` pairs."""
         estimate = self.average_precision().estimate()
         if len(self.scores) >= AVERAGE_FROM:
             return estimate
-        # Wilson's interval of a share of the matches (Boyd, Eng & Page 2013: a binomial one). The percentile interval
-        # holds the true figure in 56 to 84% of samples of 20 pairs, and Wilson's in 92 to 93% of 1,000 and more.
+        # Wilson's interval of a share of the matches (Boyd, Eng & Page 2013 use a binomial one). The percentile
+        # interval contains the true figure in 56 to 84% of samples of 20 pairs, and Wilson's in 92 to 93% of samples of
+        # 1,000 pairs and more.
         effective = int(self.matches.sum()) / self.effect
         low, high, _ = wilson_interval(estimate.value * effective, effective)
         return Estimate(estimate.value, low, high)
 
     def choose(self, criterion: Criterion, seed: int = 0) -> Estimate:
-        """The threshold of a criterion on these pairs; `NO_ESTIMATE` where none fulfils it.
+        """Chooses the threshold of a criterion on these pairs; `NO_ESTIMATE` if none fulfils it.
 
         The threshold of the best F1 has an interval from `INTERVAL_FROM` pairs on.
         """
+        curve = self.curve
         if criterion.kind == FIXED:
-            return Estimate(*(criterion.value,) * 3)
+            return Estimate(criterion.value, criterion.value, criterion.value)
         if criterion.kind == PRECISION:
             place = self._most_recall(criterion.value)
-            return NO_ESTIMATE if place < 0 else NO_ESTIMATE._replace(value=float(self.curve.threshold[place]))
-        threshold = float(self.curve.threshold[int(self.curve.f1.argmax())])
+            return NO_ESTIMATE if place is None else NO_ESTIMATE._replace(value=float(curve.threshold[place]))
+        threshold = float(curve.threshold[int(curve.f1.argmax())])
         if len(self.scores) < INTERVAL_FROM:
             return NO_ESTIMATE._replace(value=threshold)
-        counts = self._resampled_counts(seed)
-        f1 = np.concatenate([2 * hits / np.maximum(predicted + hits[:, -1:], 1) for hits, predicted in counts])
+        replicates = []
+        for hits, predicted in self._resampled_counts(seed):
+            f1 = 2 * hits / np.maximum(predicted + hits[:, -1:], 1)
+            replicates.append(curve.threshold[f1.argmax(axis=1)])
         above = self.scores >= threshold
         _, influence = ratio(2.0 * (above & self.matches), above.astype(float) + self.matches)
-        return Statistic(threshold, self.curve.threshold[f1.argmax(axis=1)], influence, self.keys).estimate()
+        return Statistic(threshold, np.concatenate(replicates), influence, self.keys).estimate()
 
-    def _most_recall(self, precision: float) -> int:
-        """The place in the curve of the lowest threshold that is shown to have this precision; −1 where none is.
+    def _most_recall(self, precision: float) -> int | None:
+        """Finds the place in the curve of the lowest threshold that passes the test of a precision; None if none does.
 
         Thresholds are tested from high to low, each with 5% more pairs above it than the one before, until one fails
-        after one has passed. The test is an exact binomial one (Clopper-Pearson's bound; Wilson's is too lenient near
-        1): given the scores, matches among the pairs above a threshold are independent.
+        after one has passed. The test is an exact binomial test (Clopper-Pearson's bound; Wilson's is too lenient near
+        1). Given the scores, matches among the pairs above a threshold are independent.
 
         Tests in a fixed order need no correction if they end at the first failure (Angelopoulos et al. 2021, "Learn
-        then Test"). The first success is looked for here instead, since no place to begin is right for all scores:
-        the highest thresholds have too few pairs, and those further down are missed where few pairs match.
+        then Test"). Here the search starts at the first success, because no fixed start suits all scores: the highest
+        thresholds have too few pairs, and a lower start misses thresholds if few pairs match.
         `scripts.measure_thresholds` measures what that costs and gains.
         """
-        # betainc(k, n - k + 1, p) is P(X >= k) of a binomial distribution, also for parts of pairs.
-        from scipy.special import betainc
-
         predicted = self.curve.predicted
-        best = -1
+        best = None
         above = float(_fewest(precision))
         while above <= len(self.scores):
             place = int(np.searchsorted(predicted, int(above)))
             effect = self._effect_above(int(predicted[place]))
             hits = self.curve.hits[place] / effect
             misses = predicted[place] / effect - hits
-            if hits and betainc(hits, misses + 1, precision) <= TEST_ERROR:
+            # betainc(k, n - k + 1, p) is P(X >= k) of a binomial distribution, also for fractions of pairs.
+            if hits and scipy.special.betainc(hits, misses + 1, precision) <= TEST_ERROR:
                 best = place
-            elif best >= 0:
+            elif best is not None:
                 break
             above = max(above * NEXT_TESTED, above + 1)
         return best
 
     def _effect_above(self, count: int) -> float:
-        """`effect` for the ``count`` pairs with the highest scores, which share fewer sentences than all pairs do."""
+        """Computes `effect` for the ``count`` pairs with the highest scores, which share fewer sentences."""
         if self.keys is None or self.effect == 1:
             return 1.0
         partners = _partners(self.keys[self._order[:count]]) / _partners(self.keys)
@@ -196,26 +206,29 @@ class MatchScores:
         return np.argsort(-self.scores, kind="stable")
 
     def _resampled_counts(self, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """For blocks of resamples: matches, and pairs, from each threshold of the curve on; (R, T) each."""
+        """Yields, for blocks of resamples, the matches and the pairs above each threshold of the curve, (R, T) each."""
         order = self._order
         last = self.curve.predicted - 1
-        for draws in resample_weights(len(order), affordable_resamples(len(order)), seed):
+        for draws in resample_weights(len(order), resamples_for(len(order)), seed):
             # Weights belong to pairs and not to ranks, so that all models have the same resamples.
             weights = draws[:, order]
-            yield np.cumsum(weights * self.matches[order], axis=1)[:, last], np.cumsum(weights, axis=1)[:, last]
+            hits = np.cumsum(weights * self.matches[order], axis=1)
+            predicted = np.cumsum(weights, axis=1)
+            yield hits[:, last], predicted[:, last]
 
     def reached(self, precision: float) -> Estimate:
-        """The lowest threshold, of at least 20 pairs, with this precision on these pairs; `NO_ESTIMATE` for none."""
+        """Finds the lowest threshold of at least 20 pairs with this precision on these pairs, or `NO_ESTIMATE`."""
         places = np.flatnonzero((self.curve.precision >= precision) & (self.curve.predicted >= self.least_above))
-        return NO_ESTIMATE._replace(value=float(self.curve.threshold[places[-1]])) if len(places) else NO_ESTIMATE
+        if not len(places):
+            return NO_ESTIMATE
+        return NO_ESTIMATE._replace(value=float(self.curve.threshold[places[-1]]))
 
     def more_pairs(self, precision: float) -> int:
-        """About the number of pairs that are missing beside these for a threshold that is shown to have a precision.
+        """Estimates how many more pairs are needed for a threshold that passes the test of a precision.
 
-        A threshold of a small sample looks better than it is. The precision of each counts therefore as that of more
-        pairs, of which the additional ones just have the precision that is asked for. The result follows from the
-        number with which the test of the best threshold succeeds in nine of ten samples; it is 0 where that is more
-        than 20 times as many pairs as there are, so that the precision is not well within reach.
+        A threshold of a small sample looks better than it is. Therefore more pairs with just the required precision are
+        added to each threshold. The result is the number that makes the test of the best threshold succeed in nine of
+        ten samples. It is 0 if that is more than 20 times as many pairs as there are, as the precision is out of reach.
         """
         fewest = _fewest(precision)
         above = self.curve.predicted / self.effect
@@ -232,26 +245,27 @@ class MatchScores:
         factor = float((enough / above).min())
         if factor > OUT_OF_REACH:
             return 0
-        # More than two digits would not be true of it.
-        return int(float(f"{len(self.scores) * max(MARGIN * factor - 1, LEAST_MORE):.1e}")) or 1
+        more = len(self.scores) * max(MARGIN * factor - 1, LEAST_MORE)
+        # The estimate has at most two significant digits.
+        return int(float(f"{more:.1e}")) or 1
 
     def measure(self, threshold: Estimate, seed: int) -> tuple[Estimate, Estimate, Estimate]:
-        """Precision, recall and F1 of a threshold on these pairs, with their intervals."""
+        """Computes precision, recall and F1 of a threshold on these pairs, with their intervals."""
         if np.isnan(threshold.value):
             return NO_ESTIMATE, NO_ESTIMATE, NO_ESTIMATE
         above = self.scores >= threshold.value
         rows = np.stack([above & self.matches, above, self.matches]).astype(np.float64)
-        draws = resample_weights(len(above), affordable_resamples(len(above)), seed + 1)
-        counts = np.concatenate([weights @ rows.T for weights in draws])
-        estimates = []  # (R, 3)
-        # The parts of hits, pairs above and matches in the numerator and in the denominator.
+        draws = resample_weights(len(above), resamples_for(len(above)), seed + 1)
+        counts = np.concatenate([weights @ rows.T for weights in draws])  # (R, 3)
+        estimates = []
+        # The factors of hits, pairs above and matches in the numerator and in the denominator.
         for top, bottom in (((1, 0, 0), (0, 1, 0)), ((1, 0, 0), (0, 0, 1)), ((2, 0, 0), (0, 1, 1))):
             value, influence = ratio(top @ rows, bottom @ rows)
-            # Nothing above the threshold: precision is not defined.
+            # Precision is undefined if there is no pair above the threshold.
             with np.errstate(invalid="ignore", divide="ignore"):
-                statistic = Statistic(value, (counts @ top) / (counts @ bottom), influence, self.keys, SHARE)
-            estimates.append(statistic.estimate())
-            # Where a share is 0 or 1 resamples cannot differ.
+                replicates = (counts @ top) / (counts @ bottom)
+            estimates.append(Statistic(value, replicates, influence, self.keys, SHARE).estimate())
+            # Resamples of a share of 0 or 1 cannot differ.
             if value in (0, 1) and top[0] == 1:
                 n = (bottom @ rows).sum() / self.effect
                 estimates[-1] = Estimate(value, *wilson_interval(value * n, n)[:2])
@@ -259,25 +273,28 @@ class MatchScores:
         return precision, recall, f1
 
 
-def isotonic(scores: np.ndarray, matches: np.ndarray) -> np.ndarray:
-    """The share of matches at each score, (N,), that never falls as scores rise (isotonic regression)."""
-    from scipy.optimize import isotonic_regression
+def _sums_from(values: np.ndarray) -> np.ndarray:
+    """Sums for each value the value itself and all later ones."""
+    return np.cumsum(values[::-1])[::-1]
 
-    # Equal scores have an equal share.
+
+def isotonic(scores: np.ndarray, matches: np.ndarray) -> np.ndarray:
+    """Fits the share of matches at each score, (N,), by isotonic regression: it never decreases with the score."""
+    # Equal scores get the same share.
     _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
     shares = np.bincount(place, matches) / counts
-    return isotonic_regression(shares, weights=counts).x[place]
+    return scipy.optimize.isotonic_regression(shares, weights=counts).x[place]
 
 
 def _fewest(precision: float) -> int:
-    """The least number of pairs, all of them matches, that shows a precision."""
+    """Returns the least number of pairs that passes the test of a precision, if all of them match."""
     return int(np.ceil(np.log(TEST_ERROR) / np.log(precision)))
 
 
 def _partners(keys: np.ndarray) -> float:
-    """The mean number of other pairs with which a pair shares a sentence, by the `sentence_keys` (N, 3) of N pairs."""
+    """Computes the mean number of other pairs that share a sentence with a pair, from `sentence_keys` (N, 3)."""
     rows = np.bincount(keys[:, :2].ravel())
     equal = np.bincount(keys[:, 2])
-    # Equal pairs share two sentences, and count once.
+    # Equal pairs share two sentences but count once.
     shared = (rows * (rows - 1)).sum() - (equal * (equal - 1)).sum()
     return float(shared / len(keys))

@@ -1,8 +1,8 @@
-"""Tasks of the mteb library, the Massive Text Embedding Benchmark, on our encoders: ``mteb:STSBenchmark``.
+"""Runs tasks of the mteb library, the Massive Text Embedding Benchmark, on our encoders: ``mteb:STSBenchmark``.
 
-mteb is an optional package (the extra ``mteb``). It has the data and the metrics of its tasks, and takes a model by an
-adapter with its ``AbsEncoder`` as the base. Data comes from the Hub, through the `datasets` library's cache. The
-sets of `LOCAL_DATA` are also ours: where the Hub cannot be reached, the task gets them from the home folder.
+mteb is an optional package (the extra ``mteb``). It provides the data and the metrics of its tasks, and calls a model
+through an adapter that derives from its ``AbsEncoder``. Data comes from the Hub, through the cache of the `datasets`
+library. If the Hub cannot be reached, the sets of `LOCAL_DATA` come from the home folder.
 Source: Muennighoff et al. 2023, "MTEB: Massive Text Embedding Benchmark".
 """
 
@@ -10,6 +10,7 @@ import logging
 import re
 import time
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ log = logging.getLogger("sbert_lab.evaluation")
 
 
 def find_task(name: str) -> Any:
-    """The task of that name, as STSBenchmark, without its data. InputError if there is none, or mteb is missing."""
+    """Finds a task by name, such as STSBenchmark, without its data. InputError if it or mteb is missing."""
     mteb = import_optional("mteb", "mteb", "mteb:<task>")
     try:
         return mteb.get_task(name)
@@ -39,12 +40,19 @@ def find_task(name: str) -> Any:
 
 
 def evaluate_task(model: Model, task: Any, home: str | Path | None = None, **watch: Any) -> dict[str, Any]:
-    """Runs a task of `find_task` by mteb on a model of sentence vectors, which may be sparse.
+    """Runs a task of `find_task` on a model of sentence vectors, which may be sparse.
 
-    Data that the task already holds (``task.dataset``, ``task.data_loaded``) is used. ``watch`` has should_stop, and
-    on_progress, called with (sentences encoded, None). Returns ``{"model", "pooling", "data", "type", "main_score",
-    "scores", "seconds"}``; ``main_score`` is the task's own metric by name and value, ``scores`` all of them as mteb
-    reports them, by split and subset. InputError if the model has no vectors, or its data cannot be fetched.
+    Args:
+        model: a bi-encoder or a sparse model.
+        task: a task of mteb. Data that it already holds (``task.dataset``, ``task.data_loaded``) is used.
+        watch: should_stop, and on_progress, which is called with (sentences encoded, None).
+
+    Returns:
+        ``{"model", "pooling", "data", "type", "main_score", "scores", "seconds"}``. ``main_score`` is the task's main
+        metric by name and value, ``scores`` are all metrics as mteb reports them, by split and subset.
+
+    Raises:
+        InputError: the model does not give vectors, or the data cannot be fetched.
     """
     mteb = import_module("mteb")
     started = time.perf_counter()
@@ -52,25 +60,32 @@ def evaluate_task(model: Model, task: Any, home: str | Path | None = None, **wat
         raise InputError(f"{model.name} is a {model.kind}; the tasks of mteb need the vectors of a bi-encoder")
     name = task.metadata.name
     _load_data(task, name, home)
-    adapter = _adapter(model, **watch)
-    quiet = {"co2_tracker": False, "show_progress_bar": False}
-    [task_result] = mteb.evaluate(adapter, [task], cache=None, overwrite_strategy="always", **quiet).task_results
+    results = mteb.evaluate(
+        _adapter(model, **watch),
+        [task],
+        cache=None,
+        overwrite_strategy="always",
+        co2_tracker=False,
+        show_progress_bar=False,
+    )
+    [task_result] = results.task_results
+    scores = {}
+    for split, subsets in task_result.scores.items():
+        scores[split] = {subset["hf_subset"]: _figures(subset) for subset in subsets}
     return {
         "model": model.name,
         "pooling": model.pooling,
         "data": f"{MTEB}{name}",
         "type": task.metadata.type,
         "main_score": {task.metadata.main_score: float(task_result.get_score())},
-        "scores": {
-            split: {subset["hf_subset"]: _figures(subset) for subset in subsets}
-            for split, subsets in task_result.scores.items()
-        },
+        "scores": scores,
         "seconds": round(time.perf_counter() - started, 3),
     }
 
 
 def _load_data(task: Any, name: str, home: str | Path | None) -> None:
-    """Lets mteb fetch the data of a task, or gives it ours where that fails. InputError if there is none."""
+    """Lets mteb fetch the data of a task, or provides ours if that fails. InputError if we do not have it."""
+    # datasets takes seconds to import.
     from datasets.exceptions import DatasetsError
     from huggingface_hub.errors import HTTPError
 
@@ -89,7 +104,7 @@ def _load_data(task: Any, name: str, home: str | Path | None) -> None:
 
 
 def give_data(task: Any, data: Dataset) -> None:
-    """Lets an STS task use these scored pairs as its test split, in place of its own from the Hub."""
+    """Makes an STS task use these scored pairs as its test split instead of the data on the Hub."""
     import datasets
 
     columns = {"sentence1": data.columns[0], "sentence2": data.columns[1], "score": data.scores}
@@ -105,7 +120,7 @@ def _adapter(
     done = 0
 
     class Adapter(base):
-        """Our encode() on mteb's batches, with the folder's prompt for their side; similarities are mteb's own."""
+        """Encodes mteb's batches with the folder's prompt for their side. mteb computes the similarities."""
 
         model = encoder
         mteb_model_meta = import_module("mteb.models").ModelMeta.create_empty({"name": f"sbert-lab/{slug}"})
@@ -115,8 +130,8 @@ def _adapter(
 
         def encode(self, inputs: Any, prompt_type: Any = None, **_: Any) -> np.ndarray:
             nonlocal done
-            sentences = [text for batch in inputs for text in batch["text"]]
-            # None where a task has no sides.
+            sentences = list(chain.from_iterable(batch["text"] for batch in inputs))
+            # None for tasks without queries and documents.
             role = getattr(prompt_type, "value", prompt_type)
             model = encoder if role is None else encoder.for_role(str(role))
             vectors = model.encode(sentences, None, should_stop=should_stop)

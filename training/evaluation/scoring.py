@@ -1,11 +1,11 @@
-"""The scores of sentence pairs by any model, and the evaluation of a model on any data.
+"""Scores sentence pairs with any model, and evaluates a model on any data.
 
     model = open_model("all-MiniLM-L6-v2", "max")
     row_scores(model, [first, second])                   [{"cosine": (N,), "dot": …, "euclidean": …, "manhattan": …}]
     evaluate(model, "stsb:test")["spearman"]["cosine"]
 
-A bi-encoder turns sentences into vectors, which four similarities compare. A cross-encoder has no vectors, and late
-interaction one for each token: their only similarity is the ``score`` of a pair.
+The vectors of a bi-encoder are compared by four similarities. Cross-encoders and late interaction do not give sentence
+vectors: their only similarity is the ``score`` of a pair.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from training.data.tables.columns import free_name
 from training.data.transforms import TOGETHER_ROWS, transform_for
 from training.errors import InputError, QuestionError
 from training.evaluation.bootstrap import bootstrap_interval, sentence_keys, wilson_interval
-from training.evaluation.metrics import classify_pairs, pearson, remarks_on_correlation, spearman
+from training.evaluation.metrics import PairClassification, classify_pairs, pearson, remarks_on_correlation, spearman
 from training.evaluation.mteb_tasks import evaluate_task, find_task
 from training.evaluation.retrieval import evaluate_retrieval
 from training.models.lexical import SparseModel
@@ -44,10 +45,10 @@ SCORE = "score"
 
 @dataclass
 class ScoreReport:
-    """The counts of a call of `row_scores`, which fills the empty report that it is passed.
+    """Counts of a call of `row_scores`, which fills an empty report that is passed to it.
 
-    ``sentences`` are the different sentences, or two for each different pair of a cross-encoder. ``seconds`` is the
-    time of the model, without the comparison of vectors.
+    ``sentences`` are the distinct sentences, or two for each distinct pair of a cross-encoder. ``seconds`` is the time
+    of the model, without the comparison of vectors.
     """
 
     sentences: int = 0
@@ -55,9 +56,9 @@ class ScoreReport:
 
 
 def sentence_vectors(model: VectorModel | SparseModel, sentences: Sequence[str], **watch: Any) -> Vectors:
-    """The model's own output (N, D), of length 1 only if its folder says so; sparse for TF-IDF and SPLADE.
+    """Computes the model's own output (N, D), normalised only if its folder says so; sparse for TF-IDF and SPLADE.
 
-    ``watch`` has on_progress and should_stop.
+    ``watch``: on_progress and should_stop.
     """
     if isinstance(model, SparseModel):
         return model.encode_sparse(sentences, **watch)
@@ -72,24 +73,32 @@ def row_scores(
     should_stop: ShouldStop | None = None,
     report: ScoreReport | None = None,
 ) -> list[dict[str, np.ndarray]]:
-    """Similarities of sentences in the same row: for each pair of columns, (N,) by each similarity of the model.
+    """Scores the sentences of each row.
 
-    ``columns`` are K lists of N sentences, ``pairs`` the indices of those to compare: (0, 1) and (0, 2) for triplets.
-    ``report`` is filled with counts.
+    Args:
+        model: any model that scores pairs.
+        columns: K lists of N sentences.
+        pairs: the indices of the columns to compare: (0, 1) and (0, 2) for triplets.
+        report: filled with counts.
+
+    Returns:
+        For each pair of columns, scores (N,) by each similarity of the model.
     """
     report = report or ScoreReport()
     started = time.perf_counter()
     if not isinstance(model, VectorModel | SparseModel):
-        texts = [pair for a, b in pairs for pair in zip(columns[a], columns[b], strict=True)]
+        texts: list[tuple[str, str]] = []
+        for a, b in pairs:
+            texts += zip(columns[a], columns[b], strict=True)
         scores = model.score(texts, on_progress, should_stop)
         report.sentences = 2 * len(set(texts))
         report.seconds = time.perf_counter() - started
         return [{SCORE: part} for part in np.split(scores, len(pairs))]
-    n = len(columns[0])
-    sentences = [text for column in columns for text in column]
+    sentences = list(chain.from_iterable(columns))
     vectors = sentence_vectors(model, sentences, on_progress=on_progress, should_stop=should_stop)
     report.sentences = len(set(sentences))
     report.seconds = time.perf_counter() - started
+    n = len(columns[0])
     parts = [vectors[n * k : n * (k + 1)] for k in range(len(columns))]
     return [row_similarities(parts[a], parts[b]) for a, b in pairs]
 
@@ -101,43 +110,64 @@ def score(
     home: str | Path | None = None,
     keep_unknown: bool = False,
 ) -> Any:
-    """The pairs of sentences of a pandas.DataFrame, scored: the same rows, columns and index, and a column ``score``.
-
-    It is called score_2 if the frame has a score. Rows without two texts have NaN. InputError, with a question where
-    several columns may be meant, if there are no two columns of sentences.
+    """Scores the pairs of sentences of a pandas.DataFrame.
 
     Args:
-        frame: a DataFrame, which stays as it is.
-        model: a model of ``open_model``, or its name; of a bi-encoder the score is the cosine.
-        columns: the two columns, "a,b"; None goes by their names and cells.
-        keep_unknown: whether rows have a score with a text of which the model knows no token.
+        frame: a DataFrame of N rows, which is not changed.
+        model: a model of ``open_model``, or its name. A bi-encoder's score is the cosine.
+        columns: the two columns of sentences, "a,b"; None finds them by their names and cells.
+        keep_unknown: also score texts that consist only of unknown tokens.
+
+    Returns:
+        A DataFrame with the same rows, columns and index, and a column ``score``, float32 (N,). If there is one
+        already, the new column is score_2. Rows without two texts have NaN.
+
+    Raises:
+        InputError: there are no two columns of sentences, or several columns could be meant.
+
+    Example::
+
+        import pandas as pd
+        from sbert_lab import score
+
+        frame = pd.DataFrame({"sentence1": ["A man is eating."], "sentence2": ["A man eats food."]})
+        print(score(frame, "all-MiniLM-L6-v2"))
     """
     if not hasattr(frame, "assign"):
         raise InputError(f"score takes a DataFrame and then a model; its first argument is a {type(frame).__name__}")
     cells, reading = read_cells({str(column): frame[column] for column in frame.columns}, "DataFrame", columns)
     pair = reading.pair()
     opened = open_model(model, home=home) if isinstance(model, Path | str) else model
-    texts = [list(map(as_text, cells[name])) for name in (pair.sentence1, pair.sentence2)]
-    rows = np.array([row for row, both in enumerate(zip(*texts, strict=True)) if None not in both], dtype=np.int64)
-    readable = [[column[row] or "" for row in rows] for column in texts]
+    first = map(as_text, cells[pair.sentence1])
+    second = map(as_text, cells[pair.sentence2])
+    rows = []
+    pairs = []
+    for row, (a, b) in enumerate(zip(first, second, strict=True)):
+        if a is not None and b is not None:
+            rows.append(row)
+            pairs.append((a, b))
     scores = np.full(len(frame), np.nan, dtype=np.float32)
-    if len(rows):
-        scores[rows] = opened.score(list(zip(*readable, strict=True)))
-    for column in readable if not keep_unknown else ():
-        scores[np.extract(opened.is_unknown(column), rows)] = np.nan
+    if pairs:
+        scores[rows] = opened.score(pairs)
+        for column in () if keep_unknown else zip(*pairs, strict=True):
+            scores[np.extract(opened.is_unknown(column), rows)] = np.nan
     return frame.assign(**{free_name("score", list(cells)): scores})
 
 
 def without_score(
     model: Model, columns: Sequence[Sequence[str]], scores: Sequence[dict[str, np.ndarray]], keep_unknown: bool = False
 ) -> tuple[np.ndarray, str]:
-    """The rows whose scores say nothing, bool (N,), and a sentence that counts them, "" if there are none.
+    """Finds rows with meaningless scores, bool (N,), and counts them in a sentence, "" if there are none.
 
-    The model knows no token of one of their texts, unless ``keep_unknown``, or a score is not a finite number.
-    InputError if all rows are of that kind.
+    The model knows no token of one of their texts, unless ``keep_unknown``, or a score is not finite. InputError if
+    that is true of all rows.
     """
-    is_finite = np.all([np.isfinite(values) for part in scores for values in part.values()], axis=0)
-    is_unknown = np.zeros(len(is_finite), dtype=bool)
+    n = len(columns[0])
+    is_finite = np.ones(n, dtype=bool)
+    for part in scores:
+        for values in part.values():
+            is_finite &= np.isfinite(values)
+    is_unknown = np.zeros(n, dtype=bool)
     if not keep_unknown:
         for column in columns:
             is_unknown |= model.is_unknown(column)
@@ -166,57 +196,78 @@ def evaluate(
 ) -> dict[str, Any]:
     """Evaluates any model: correlations on scored pairs, pair classification on labelled ones, accuracy on triplets.
 
-    The vectors are the model's own output: of length 1 only if its folder says so. The accuracy on triplets is how
-    often the anchor is closer to the positive than to the negative (section 4.4 of the paper). Labelled
-    pairs count as matches or as others by their label, but for neutral ones. InputError if the data has no scores, no
-    triplets, and no labels that say which pairs are matches.
+    The vectors are the model's own output, normalised only if its folder says so. The accuracy on triplets is how often
+    the anchor is closer to the positive than to the negative (section 4.4 of the paper). Labelled pairs match or not by
+    their label; neutral ones are left out.
 
     Args:
         encoder: a model of ``open_model``, or its name; for retrieval data also a retriever of ``load_retriever``.
         data: a `Dataset` or an object that `as_dataset` takes; the name of a data set; ``mteb:<task>`` (see
             `training.evaluation.mteb_tasks`); `RetrievalData`, or its name (``beir:<folder>``).
-        relevant_from: the grade from which a document is relevant, in all figures of retrieval but nDCG.
-        keep_unknown: whether rows count with a text of which the model knows no token. Others, and rows whose scores
-            are not finite, are left out.
+        relevant_from: the least grade of a relevant document, in all figures of retrieval but nDCG.
+        keep_unknown: also count texts that consist only of unknown tokens. Otherwise such rows are left out, as are
+            rows with scores that are not finite.
 
     Returns:
-        ``{"model", "pooling", "data", "n", "spearman": {cosine, dot, euclidean, manhattan}, "pearson": {…},
-        "interval": {"low", "high", "method"}, "notes", "seconds"}`` with correlations in -1..1, the interval being that
-        of the first similarity's Spearman, and in ``"notes"`` a sentence on rows that are left out; for triplets
-        ``"accuracy": {…}`` in 0..1 in place of the correlations, an interval, and ``"ties"``, the triplets with two
-        equal similarities, which count as wrong; for labelled pairs ``"average_precision"``, ``"f1"``,
-        ``"threshold"``, ``"precision"`` and ``"recall"`` (see `training.evaluation.metrics`) and ``"positives"``, the
-        number of pairs that belong together.
-        A cross-encoder and late interaction have one ``score`` in place of the four similarities. Retrieval data has
-        figures of its own, see `training.evaluation.retrieval`: ``{"model", "data", "queries", "documents", "ndcg@10",
-        "mrr@10", "recall@10", …, "intervals": {"ndcg@10": {"low", "high"}, …}, "method", "seconds"}``.
+        A dictionary with "model", "pooling", "data", "n", "notes", "seconds", and by the kind of data:
+
+        - scored pairs: "spearman" and "pearson", in -1..1 by similarity (cosine, dot, euclidean, manhattan), and
+          "interval", with the low and high end for the first similarity's Spearman, and the method.
+        - labelled pairs: "average_precision", "f1", "threshold", "precision" and "recall" by similarity (see
+          `training.evaluation.metrics`), and "positives", the number of pairs that belong together.
+        - triplets: "accuracy" in 0..1 by similarity, "interval", and "ties", the triplets with equal similarities,
+          which count as wrong.
+        - retrieval data: other figures, such as "ndcg@10", with "intervals", see `training.evaluation.retrieval`.
+
+        Cross-encoders and late interaction have one similarity, ``score``.
+
+    Raises:
+        InputError: the data has neither scores, nor triplets, nor labels that tell which pairs match.
+
+    Example::
+
+        from sbert_lab import evaluate
+
+        result = evaluate("all-MiniLM-L6-v2", "stsb:dev")
+        print(result["spearman"]["cosine"], result["interval"])
     """
     started = time.perf_counter()
-    watch: dict[str, Any] = {"on_progress": on_progress, "should_stop": should_stop}
-    data = str(data) if isinstance(data, Path) else data
-    encoder = open_model(encoder, home=home) if isinstance(encoder, Path | str) else encoder
+    if isinstance(encoder, Path | str):
+        encoder = open_model(encoder, home=home)
+    if isinstance(data, Path):
+        data = str(data)
     if isinstance(data, RetrievalData) or (isinstance(data, str) and DataName.parse(data).is_retrieval):
-        return evaluate_retrieval(encoder, data, home, relevant_from=relevant_from, **watch).to_dict()
+        result = evaluate_retrieval(
+            encoder,
+            data,
+            home,
+            relevant_from=relevant_from,
+            on_progress=on_progress,
+            should_stop=should_stop,
+        )
+        return result.to_dict()
     if not isinstance(encoder, Model | Retriever):
         raise InputError(f"evaluate takes a model and then data; its first argument is a {type(encoder).__name__}")
     if not isinstance(encoder, Model):
         raise InputError("a retriever ranks documents for queries; on other data evaluate what open_model returns")
     if isinstance(data, str):
-        if (task := DataName.parse(data).mteb_task) is not None:
-            return evaluate_task(encoder, find_task(task), home, **watch)
+        task = DataName.parse(data).mteb_task
+        if task is not None:
+            return evaluate_task(encoder, find_task(task), home, on_progress=on_progress, should_stop=should_stop)
         data = load_data(data, home, split="test")
     data = as_dataset(data, "data")
     if data.kind not in MEASURES and data.question:
         raise QuestionError(data.question)
     if data.kind not in MEASURES:
         raise InputError(f"{data.name} holds {data.kind}; an evaluation needs scored pairs, labelled pairs or triplets")
-    total = len(data)
-    notes = list[str]()
+    notes = []
     if data.kind == LABELLED:
+        total = len(data)
         data = transform_for(data, TOGETHER_ROWS, "contrastive")
-        notes += data.notes[-1:] if len(data) < total else ()
+        if len(data) < total:
+            notes.append(data.notes[-1])
     pairs = ((0, 1), (0, 2)) if data.kind == TRIPLETS else ((0, 1),)
-    scores = row_scores(encoder, data.columns, pairs, **watch)
+    scores = row_scores(encoder, data.columns, pairs, on_progress, should_stop)
     is_left_out, note = without_score(encoder, data.columns, scores, keep_unknown)
     if note:
         notes.append(note)
@@ -253,10 +304,12 @@ def _classify(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, A
         missing = "do not" if together.all() else "do"
         raise InputError(f"{data.name} has no pairs that {missing} belong together; pair classification needs both")
     [by_similarity] = scores
-    classified = {name: classify_pairs(values, together)._asdict() for name, values in by_similarity.items()}
-    figures = next(iter(classified.values())).keys()
-    by_figure = {figure: {name: classified[name][figure] for name in classified} for figure in figures}
-    return {**by_figure, "positives": int(together.sum())}
+    results: dict[str, Any] = {figure: {} for figure in PairClassification._fields}
+    for similarity, values in by_similarity.items():
+        for figure, value in classify_pairs(values, together)._asdict().items():
+            results[figure][similarity] = value
+    results["positives"] = int(together.sum())
+    return results
 
 
 def _triplet_accuracy(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, Any]:

@@ -1,23 +1,24 @@
-"""Thresholds: the similarity from which on two sentences count as a match, and its uncertainty.
+"""Thresholds: the least similarity of two sentences that match, and its uncertainty.
 
     decision = decide(scores, matches)                    scores (N,), matches (N,) bool
     decision.choices[0].threshold                         Estimate(value=0.71, low=0.69, high=0.74)
     decision.choices[0].precision                         on the pairs that the threshold was not chosen on
     choose_threshold(scores, matches, precision=0.95)     0.74, or InputError: too few pairs: about 120 more needed
 
-A criterion names a threshold: ``best-f1``; ``precision=0.95``, the one with the highest recall among those that are
-shown to have this precision, and not in the sample alone (`MatchScores.choose`); or the threshold itself, a number.
+A criterion names a threshold: ``best-f1``; ``precision=0.95``, the threshold with the highest recall that passes a test
+of this precision, so that it holds beyond the sample (`MatchScores.choose`); or the threshold itself, a number.
 
-A threshold for a precision is tested, so that it is chosen and measured on all pairs. That of the best F1 is chosen on
-one half of the pairs, and its precision, recall and F1 are those of the other, with the same share of matches. Where no
-threshold passes the test of a precision, a second choice is the one that reached it on that half. Average precision
-needs no threshold; it is that of all pairs. Equal scores are on the same side of every threshold
-(`training.evaluation.metrics`).
+A threshold for a precision is tested, so it is chosen and measured on all pairs. The threshold of the best F1 is chosen
+on one half of the pairs, and its precision, recall and F1 are measured on the other half, which has the same share of
+matches. If no threshold passes the test of a precision, the threshold that reached it on the first half is a second
+choice. Average precision needs no threshold and is measured on all pairs. Equal scores are on the same side of every
+threshold (`training.evaluation.metrics`).
 
-Intervals are 95% percentile bootstrap intervals; Wilson's where a precision or recall is 0 or 1, as resamples cannot
-differ, and for average precision below 300 pairs. The threshold of the best F1 has an interval from 150 pairs of its
-half on: with fewer it covers less than it says. That of a precision has none, as its precision is tested instead. With
-the sentences of the pairs all intervals and tests allow for those that pairs share (`training.evaluation.bootstrap`).
+Intervals are 95% percentile bootstrap intervals. Wilson's are used if a precision or recall is 0 or 1, as resamples
+cannot differ, and for average precision below 300 pairs. The threshold of the best F1 has an interval if its half has
+at least 150 pairs; with fewer it would cover too little. The threshold of a precision does not have one, as its
+precision is tested instead. If the sentences are given, all intervals and tests allow for sentences that pairs share
+(`training.evaluation.bootstrap`).
 """
 
 from collections.abc import Sequence
@@ -27,11 +28,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from training.errors import InputError
-from training.evaluation.bootstrap import NO_ESTIMATE, Estimate, Keys, affordable_resamples
+from training.evaluation.bootstrap import NO_ESTIMATE, Estimate, Keys, resamples_for
 from training.evaluation.match_scores import BEST_F1, FIXED, PRECISION, Criterion, MatchScores
 
 CRITERIA = (BEST_F1, f"{PRECISION}=0.95")
-# The fewest matches, and the fewest other pairs, that are divided into two halves.
+# Pairs are divided into halves if there are at least this many matches, and other pairs.
 EACH_FOR_HALVES = 4
 CURVE_POINTS = 400
 # Each criterion is measured on every resample of the pairs.
@@ -40,24 +41,24 @@ MOST_CRITERIA = 20
 
 @dataclass(frozen=True)
 class Choice:
-    """A threshold, and its figures; NaN where none fulfils the criterion."""
+    """A threshold and its figures, NaN if no threshold fulfils the criterion."""
 
     criterion: str
-    # Its interval is NaN where it would cover too little.
+    # Its interval is NaN if it would cover too little.
     threshold: Estimate
     precision: Estimate = NO_ESTIMATE
     recall: Estimate = NO_ESTIMATE
     f1: Estimate = NO_ESTIMATE
-    # The pairs that it was chosen on, none for a given threshold, and those that it was measured on.
+    # The number of pairs that it was chosen on (0 for a given threshold) and measured on.
     chosen_on: int = 0
     measured_on: int = 0
-    # Whether these are different pairs.
+    # Whether it was chosen and measured on different pairs.
     is_held_out: bool = False
-    # About the number of pairs that are missing; 0 where a threshold exists or the precision is not well within reach.
+    # About how many more pairs are needed; 0 if a threshold exists, or the precision is out of reach.
     more_pairs: int = 0
-    # Whether the pairs that it was chosen on reach the precision at some threshold, where none is shown to have it.
+    # Whether some threshold reaches the precision on these pairs, although none passes the test.
     is_reached: bool = False
-    # False for a threshold that reached the precision on the pairs that it was chosen on, and has passed no test.
+    # False for a threshold that reached the precision on the pairs that it was chosen on, without a test.
     is_tested: bool = True
 
     @property
@@ -67,7 +68,7 @@ class Choice:
 
     @property
     def why_none(self) -> str:
-        """Why no threshold fulfils the criterion, in words."""
+        """The reason why no threshold fulfils the criterion, in words."""
         if self.more_pairs:
             return f"too few pairs to be sure of it: about {self.more_pairs:,} more needed"
         percent = 100 * Criterion.parse(self.criterion).value
@@ -92,24 +93,27 @@ class Decision:
 
     def to_dict(self) -> dict[str, Any]:
         """The decision without its curve, as plain values."""
-        values = {key: value for key, value in asdict(self).items() if key != "curve"}
-        values |= {"average_precision": self.average_precision._asdict(), "choices": list(values["choices"])}
+        values = asdict(self)
+        del values["curve"]
+        values["average_precision"] = self.average_precision._asdict()
+        values["choices"] = list(values["choices"])
         for choice, row in zip(self.choices, values["choices"], strict=True):
-            row |= {name: getattr(choice, name)._asdict() for name in ("threshold", "precision", "recall", "f1")}
+            for name in ("threshold", "precision", "recall", "f1"):
+                row[name] = getattr(choice, name)._asdict()
             if not choice.exists:
                 row["why_none"] = choice.why_none
         return values
 
 
 def parse_criteria(texts: Sequence[str]) -> list[Criterion]:
-    """The criteria in ``texts``. InputError if one is none, or there are too many."""
+    """Reads criteria. InputError if one is not valid, or there are too many."""
     if len(texts) > MOST_CRITERIA:
         raise InputError(f"{len(texts):,} thresholds are asked for; at most {MOST_CRITERIA} are measured at once")
     return [Criterion.parse(text) for text in texts]
 
 
 class DataDecision(NamedTuple):
-    """A decision on a data set, by the first similarity of the model; ``meaning`` says which pairs are matches."""
+    """A decision on a data set with the first similarity of the model. ``meaning`` describes which pairs match."""
 
     similarity: str
     meaning: str
@@ -122,11 +126,18 @@ class DataDecision(NamedTuple):
 def decide(
     scores: np.ndarray, matches: np.ndarray, criteria: Sequence[str] = CRITERIA, seed: int = 0, keys: Keys = None
 ) -> Decision:
-    """Chooses a threshold for each criterion, and measures it: that of the best F1 on pairs that it was not chosen on.
+    """Chooses a threshold for each criterion, and measures it. The best F1 is measured on other pairs.
 
-    ``scores`` (N,) are larger for more similar pairs, ``matches`` (N,) true for pairs that belong together. A criterion
-    is ``best-f1``, ``precision=0.95`` or a number. InputError if a criterion is none of these, or there are more than
-    20; ValueError if there are only matches, or none, or a score is not a number.
+    Args:
+        scores: (N,), larger for more similar pairs.
+        matches: (N,), true for pairs that belong together.
+        criteria: ``best-f1``, ``precision=0.95`` or a number each.
+        seed: the seed of the halves and the resamples.
+        keys: the `sentence_keys` of the pairs, to allow for shared sentences.
+
+    Raises:
+        InputError: a criterion is not valid, or there are more than 20.
+        ValueError: all pairs match, or none, or a score is not a number.
     """
     parsed = parse_criteria(criteria)
     pairs = MatchScores(scores, matches, keys)
@@ -136,7 +147,9 @@ def decide(
     inside = pairs
     outside = pairs
     if min(positives, n - positives) >= EACH_FOR_HALVES:
-        inside, outside = (pairs.select(rows) for rows in halves(pairs.matches, seed))
+        first, second = halves(pairs.matches, seed)
+        inside = pairs.select(first)
+        outside = pairs.select(second)
     choices = []
     for criterion in parsed:
         if criterion.kind == FIXED:
@@ -152,24 +165,27 @@ def decide(
             reached = inside.reached(criterion.value)
             if not np.isnan(reached.value):
                 choices.append(replace(_choice(criterion, reached, inside, outside, seed), is_tested=False))
-    # Evenly spaced in rank where there are too many points to draw.
-    places = np.unique(np.linspace(0, len(whole.threshold) - 1, min(len(whole.threshold), CURVE_POINTS)).round())
-    points = np.stack(whole[:3], axis=1)[places.astype(int)].tolist()
+    # If there are too many points to draw, they are evenly spaced in rank.
+    last = len(whole.threshold) - 1
+    places = np.unique(np.linspace(0, last, min(last + 1, CURVE_POINTS)).round()).astype(int)
+    columns = (whole.threshold[places], whole.precision[places], whole.recall[places])
+    method = f"bootstrap, {resamples_for(n):,} resamples"
+    if keys is not None:
+        method += ", allows for shared sentences"
     return Decision(
         n=n,
         matches=positives,
         average_precision=pairs.estimate_average_precision(),
         choices=tuple(choices),
-        interval_method=f"bootstrap, {affordable_resamples(n):,} resamples"
-        + ("" if keys is None else ", allows for shared sentences"),
-        curve=[(threshold, precision, recall) for threshold, precision, recall in points],
+        interval_method=method,
+        curve=list(zip(*(column.tolist() for column in columns), strict=True)),
     )
 
 
 def _choice(
     criterion: Criterion, threshold: Estimate, inside: MatchScores | None, outside: MatchScores, seed: int
 ) -> Choice:
-    """A threshold that was chosen on the pairs ``inside``, with its figures on those ``outside``."""
+    """Measures a threshold, which was chosen on the pairs ``inside``, on the pairs ``outside``."""
     precision, recall, f1 = outside.measure(threshold, seed)
     return Choice(
         str(criterion),
@@ -184,19 +200,19 @@ def _choice(
 
 
 def _missing(choice: Choice, pairs: MatchScores, precision: float) -> Choice:
-    """The choice with what is missing, where no threshold is shown to have a precision."""
+    """Adds to a choice without threshold how far the pairs are from one with this precision."""
     is_reached = not np.isnan(pairs.reached(precision).value)
     return replace(choice, more_pairs=pairs.more_pairs(precision), is_reached=is_reached)
 
 
 @dataclass(frozen=True)
 class CarriedThreshold:
-    """The effect of the earlier threshold on some pairs, and the thresholds of other scores with the same effect."""
+    """The effect of an earlier threshold on some pairs, and the thresholds of other scores with the same effect."""
 
-    # The share of the pairs from the threshold on, and the precision of these.
+    # The share of the pairs above the earlier threshold, and their precision.
     accepted: float
     precision: Estimate
-    # The threshold that accepts the same share, and the lowest with this precision on these pairs; NaN for none.
+    # The threshold that accepts the same share, and the lowest one with this precision on these pairs; NaN for none.
     same_share: float
     same_precision: float
 
@@ -207,9 +223,9 @@ class CarriedThreshold:
 def carry_threshold(
     scores: np.ndarray, matches: np.ndarray, was_scores: np.ndarray, was_threshold: float, keys: Keys = None
 ) -> CarriedThreshold:
-    """Carries ``was_threshold`` of ``was_scores`` (N,) over to ``scores`` (N,) of the same pairs.
+    """Transfers ``was_threshold`` of ``was_scores`` (N,) to ``scores`` (N,) of the same pairs.
 
-    The other arguments are as in `decide`. Nothing is tested: the thresholds do the same on these pairs.
+    The other arguments are as in `decide`. Nothing is tested: the thresholds have the same effect on these pairs.
     """
     pairs = MatchScores(scores, matches, keys)
     before = MatchScores(was_scores, matches, keys)
@@ -224,11 +240,11 @@ def carry_threshold(
 
 
 def halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of two halves with the same share of matches, at random."""
+    """Draws the rows of two halves with the same share of matches."""
     random = np.random.default_rng(seed)
-    shuffled = [random.permutation(np.flatnonzero(rows)) for rows in (matches, ~matches)]
-    first, second = zip(*(np.array_split(rows, 2) for rows in shuffled), strict=True)
-    return np.sort(np.concatenate(first)), np.sort(np.concatenate(second))
+    first, second = np.array_split(random.permutation(np.flatnonzero(matches)), 2)
+    first_others, second_others = np.array_split(random.permutation(np.flatnonzero(~matches)), 2)
+    return np.sort(np.concatenate([first, first_others])), np.sort(np.concatenate([second, second_others]))
 
 
 def choose_threshold(
@@ -238,18 +254,31 @@ def choose_threshold(
     *,
     was: tuple[np.ndarray, float] | None = None,
 ) -> float:
-    """The threshold with the highest recall that is shown to have a precision of at least ``precision``.
-
-    It is in units of the scores; pairs from it on are matches. InputError if there are too few pairs (the message says
-    how many more are needed), or the precision is out of reach; ValueError if there are only matches, or none, or a
-    score is not a number.
+    """Chooses the threshold with the highest recall that passes a test of a precision of at least ``precision``.
 
     Args:
         scores: (N,), larger = more similar.
         labels: (N,), 1 for pairs that belong together, 0 for others.
-        precision: above 0, below 1; that of all pairs of this kind. The share in this sample is higher.
-        was: scores (N,) of the model before, and its threshold. The result is then the lowest threshold with the
-            precision that this one has on these pairs, which is not tested.
+        precision: the precision on all pairs of this kind, above 0 and below 1. In this sample it will be higher.
+        was: the scores (N,) of an earlier model, and its threshold. The result is then the lowest threshold with the
+            same precision on these pairs, without a test.
+
+    Returns:
+        The threshold in units of the scores. Pairs with at least this score match.
+
+    Raises:
+        InputError: there are too few pairs (the message says how many more are needed), or the precision is out of
+            reach.
+        ValueError: all pairs match, or none, or a score is not a number.
+
+    Example::
+
+        import numpy as np
+        from sbert_lab import choose_threshold
+
+        labels = np.tile([1, 0], 200)
+        scores = 0.4 * labels + np.random.default_rng(0).uniform(0, 0.6, 400)
+        print(choose_threshold(scores, labels, precision=0.9))
     """
     if was is not None:
         carried = carry_threshold(scores, labels, *was)

@@ -1,19 +1,22 @@
 """Batches of token ids for the transformer: padded, packed, or unpadded in a single row.
 
 Smart batching: the paper (section 7) groups sentences of similar length and pads each batch only to its own longest
-sentence, which gained 89% on a CPU and 48% on a GPU. Here batches are also limited by tokens, not by sentences: a
-matrix product is as fast for 8 sentences of 128 tokens as for 64 of 16, and the activations of about a thousand tokens
-fit into a CPU's cache. ``plan`` groups sentences, ``pad`` makes the tensors.
+sentence, which gained 89% on a CPU and 48% on a GPU. Here batches are limited by tokens, not by sentences: a matrix
+product is as fast for 8 sentences of 128 tokens as for 64 of 16, and the activations of about a thousand tokens fit
+into a CPU's cache. ``plan`` groups sentences, ``pad`` makes the tensors.
 
-Packing: a row of 32 tokens holds, say, sentences of 19 and 13 tokens, and a mask keeps them apart in attention. Less
-than 1% of the tokens is padding, and nearly all batches have one of two widths, which suits the kernels: attention in
-a row is a product of 32 x 32, not of 13 x 13, and oneDNN does not compile a kernel for each new shape. ``plan_rows``
-decides which sentences share a row, ``collate`` makes the tensors of a batch of rows. Unpadded batches, for NVIDIA
-GPUs: the sentences follow each other in a single row, and ``boundaries`` says where each begins.
+Packing: a row of 32 tokens holds, for example, sentences of 19 and 13 tokens, and a mask separates them in attention.
+Less than 1% of the tokens is padding, and nearly all batches have one of two widths, which suits the kernels: attention
+in a row is a product of 32 x 32, not of 13 x 13, and oneDNN does not compile a kernel for each new shape. ``plan_rows``
+decides which sentences share a row, ``collate`` makes the tensors of a batch of rows.
+
+Unpadded batches, for NVIDIA GPUs: the sentences follow each other in a single row, and ``boundaries`` returns where
+each begins.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -26,7 +29,7 @@ from training.device import to_device
 
 # Widths are multiples of this: PyTorch's bfloat16 softmax is three times slower between them.
 TOKEN_MULTIPLE = 32
-# Tokens that may stay empty at the end of a row; with more, the row is widened once and filled further.
+# Tokens that may stay empty at the end of a row. If there are more, the row is widened once and filled further.
 GAP = 2
 
 Row = list[int]  # the indices of the sentences that share a row
@@ -42,8 +45,8 @@ class Batch(NamedTuple):
 def plan(lengths: Sequence[int], token_budget: int) -> Iterator[np.ndarray]:
     """Yields batches of indices into ``lengths``, longest first, each of at most ``token_budget`` tokens with padding.
 
-    A row longer than the budget gets a batch of its own. With the longest first, memory peaks at the start, and the
-    remaining time is not underestimated from the first batches.
+    A row longer than the budget gets its own batch. With the longest rows first, memory peaks at the start, and the
+    first batches do not lead to an underestimate of the remaining time.
     """
     order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
     start = 0
@@ -55,23 +58,26 @@ def plan(lengths: Sequence[int], token_budget: int) -> Iterator[np.ndarray]:
 
 
 def plan_alike(lengths: Sequence[int], token_budget: int, most: int | None = None) -> Iterator[Row]:
-    """Yields batches of texts of one length, each of as many texts as any other of that length, and ``most`` at most.
+    """Yields batches of texts of one length. All batches of a length have the same number of texts, at most ``most``.
 
-    The last text is repeated where texts are too few. A text is then computed in the same shapes whatever texts are
+    The last text is repeated to fill a batch. So a text is always computed in the same shapes, whatever texts are
     beside it, and its vector has the same bits.
     """
     by_length: dict[int, Row] = {}
     for text, length in enumerate(lengths):
         by_length.setdefault(length, []).append(text)
     for length, same in sorted(by_length.items(), reverse=True):
-        count = min(max(1, token_budget // round_up(length, TOKEN_MULTIPLE)), most or len(lengths) + token_budget)
+        count = max(1, token_budget // round_up(length, TOKEN_MULTIPLE))
+        if most:
+            count = min(count, most)
         for start in range(0, len(same), count):
             batch = same[start : start + count]
-            yield batch + batch[-1:] * (count - len(batch))
+            missing = count - len(batch)
+            yield batch + batch[-1:] * missing
 
 
 def pad(rows: Sequence[Sequence[int]], pad_id: int) -> Batch:
-    """Rows of token ids -> one batch, padded on the right, with a mask only if something is padded."""
+    """Makes a batch of rows of token ids, padded on the right, with a mask only if something is padded."""
     lengths = [len(row) for row in rows]
     longest = max(lengths)
     if min(lengths) == longest:
@@ -93,29 +99,34 @@ class PackedBatch(NamedTuple):
     mask: Tensor | None  # (n, T) bool, False for padding of ``token_index``; None = no padding
 
     def to(self, device: torch.device) -> PackedBatch:
-        """The same on another device."""
-        ids, positions, sequence_ids, token_index = (to_device(part, device) for part in self[:4])
-        mask = None if self.mask is None else to_device(self.mask, device)
-        return PackedBatch(ids, positions, sequence_ids, token_index, mask)
+        """Copies the batch to another device."""
+        return PackedBatch(
+            to_device(self.ids, device),
+            to_device(self.positions, device),
+            to_device(self.sequence_ids, device),
+            to_device(self.token_index, device),
+            None if self.mask is None else to_device(self.mask, device),
+        )
 
     def unpack(self, hidden: Tensor) -> Tensor:
-        """Hidden states of the rows (R, W, D) -> of the sentences (n, T, D)."""
+        """Rearranges hidden states from rows (R, W, D) to sentences (n, T, D)."""
         return hidden.flatten(0, 1)[self.token_index]
 
     def attention_bias(self, dtype: torch.dtype) -> Tensor | None:
-        """(R, 1, W, W): 0 within a sentence, the lowest finite number elsewhere; None if each row is one sentence."""
+        """Makes a bias (R, 1, W, W): 0 within a sentence, the lowest number elsewhere; None for one sentence a row."""
         if self.token_index.shape == self.sequence_ids.shape and self.mask is None:
             return None
         apart = self.sequence_ids[:, None, :, None] != self.sequence_ids[:, None, None, :]
-        return torch.zeros(apart.shape, dtype=dtype, device=apart.device).masked_fill_(apart, torch.finfo(dtype).min)
+        bias = torch.zeros(apart.shape, dtype=dtype, device=apart.device)
+        return bias.masked_fill_(apart, torch.finfo(dtype).min)
 
 
 def plan_rows(lengths: Sequence[int], token_budget: int) -> Iterator[list[Row]]:
     """Yields batches of rows of equal width, each of at most ``token_budget`` tokens or a single row.
 
     Best fit decreasing: the longest remaining sentence opens a row, whose width is the next multiple of
-    ``TOKEN_MULTIPLE``; then the longest sentence that still fits is added until none does. If more than ``GAP`` tokens
-    stay empty, the row is widened by one multiple and filled once more. Takes a microsecond a sentence.
+    ``TOKEN_MULTIPLE``. Then the longest sentence that still fits is added until none does. If more than ``GAP`` tokens
+    stay empty, the row is widened by one multiple and filled once more. This takes a microsecond per sentence.
     """
     # At position n are the sentences of n tokens.
     by_length: list[Row] = [[] for _ in range(max(lengths, default=0) + 1)]
@@ -128,39 +139,46 @@ def plan_rows(lengths: Sequence[int], token_budget: int) -> Iterator[list[Row]]:
             row, room = _fill(by_length, width)
             if room > GAP:
                 more, _ = _fill(by_length, room + TOKEN_MULTIPLE)
-                row = row + more
-                width = width + TOKEN_MULTIPLE * bool(more)
+                if more:
+                    row = row + more
+                    width += TOKEN_MULTIPLE
             rows_by_width.setdefault(width, []).append(row)
     for width, rows in rows_by_width.items():
         count = max(1, token_budget // width)
-        yield from (rows[start : start + count] for start in range(0, len(rows), count))
+        for start in range(0, len(rows), count):
+            yield rows[start : start + count]
 
 
 def split_rows(rows: Sequence[Row], most: int) -> Iterator[list[Row]]:
-    """Yields a batch of rows as batches of at most ``most`` sentences."""
+    """Splits a batch of rows into batches of at most ``most`` sentences."""
     batch: list[Row] = []
-    for part in (row[start : start + most] for row in rows for start in range(0, len(row), most)):
-        if batch and sum(map(len, batch)) + len(part) > most:
-            yield batch
-            batch = []
-        batch.append(part)
+    for row in rows:
+        for start in range(0, len(row), most):
+            part = row[start : start + most]
+            if batch and sum(map(len, batch)) + len(part) > most:
+                yield batch
+                batch = []
+            batch.append(part)
     yield batch
 
 
 def collate(sentences: Sequence[Any], rows: Sequence[Row]) -> PackedBatch:
-    """Token ids, or pairs of them -> the tensors of a batch, whose n texts are those in ``rows``, in their order."""
-    texts = [sentences[i] for row in rows for i in row]
-    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-    ends = [part.cumsum() for part in np.split(lengths, np.cumsum([len(row) for row in rows])[:-1])]
+    """Makes the tensors of a batch from token ids, or pairs. Its n texts are the texts in ``rows``, in that order."""
+    texts = [sentences[i] for i in chain.from_iterable(rows)]
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))  # (n,)
+    row_sizes = [len(row) for row in rows]
+    # The end of each text in its own row.
+    ends = [part.cumsum() for part in np.split(lengths, np.cumsum(row_sizes)[:-1])]
     width = round_up(max(int(end[-1]) for end in ends), TOKEN_MULTIPLE)
+    # The first token of each text in the flattened rows, (n,).
     firsts = np.concatenate([number * width + end for number, end in enumerate(ends)]) - lengths
+
     steps = np.arange(lengths.max())
     mask = steps < lengths[:, None]  # (n, T)
     sentence, step = np.nonzero(mask)
     index = firsts[sentence] + step
     ids, positions, sequence_ids = np.zeros((3, len(rows) * width), dtype=np.int64)
-    flat = np.fromiter(chain.from_iterable(texts), np.int64, len(index))
-    ids[index] = flat
+    ids[index] = np.fromiter(chain.from_iterable(texts), np.int64, len(index))
     positions[index] = step
     sequence_ids[index] = sentence + 1
     return PackedBatch(
@@ -173,7 +191,7 @@ def collate(sentences: Sequence[Any], rows: Sequence[Row]) -> PackedBatch:
 
 
 def _fill(by_length: list[Row], room: int) -> tuple[Row, int]:
-    """Removes the longest sentence that fits into ``room`` tokens, repeatedly -> the sentences, and the room left."""
+    """Repeatedly removes the longest sentence that fits into ``room`` tokens. Returns them, and the room left."""
     row: Row = []
     length = min(room, len(by_length) - 1)
     while length > 0:
@@ -187,29 +205,31 @@ def _fill(by_length: list[Row], room: int) -> tuple[Row, int]:
 
 
 def round_up(number: int, step: int) -> int:
-    """The smallest multiple of ``step`` that is not below ``number``."""
-    return -(-number // step) * step
+    """Returns the smallest multiple of ``step`` that is not below ``number``."""
+    return math.ceil(number / step) * step
 
 
 class Boundaries(NamedTuple):
-    """The boundaries of the n sentences in a single row, in place of a bias on the attention's logits."""
+    """The boundaries of the n sentences in a single row, used instead of a bias on the attention's logits."""
 
-    starts: Tensor  # (n + 1,) int32: sentence i is the tokens from starts[i] to starts[i + 1]
+    starts: Tensor  # (n + 1,) int32: sentence i consists of the tokens from starts[i] to starts[i + 1]
     longest: int  # tokens
     window: int | None = None  # tokens to either side that a token attends to; None = its whole sentence
 
 
 def boundaries(packed: PackedBatch) -> Boundaries:
-    """The boundaries in a batch of one row, whose padding at the end counts as one more sentence."""
+    """Returns the boundaries in a batch of one row. Its padding at the end counts as another sentence."""
+    # The batch is still on the host, so nothing waits for a GPU.
     tokens = packed.ids.numel()
-    # The batch is still on the host, so that nothing waits for a GPU.
-    firsts = packed.token_index[:, 0]
     used = int((packed.sequence_ids > 0).sum())
-    ends = [torch.tensor([used])] if used < tokens else []
-    starts = torch.cat([firsts, *ends, torch.tensor([tokens])])
-    return Boundaries(starts.int(), longest=max(packed.token_index.shape[1], tokens - used))
+    starts = packed.token_index[:, 0].tolist()
+    if used < tokens:
+        starts.append(used)
+    starts.append(tokens)
+    longest = max(packed.token_index.shape[1], tokens - used)
+    return Boundaries(torch.tensor(starts, dtype=torch.int32), longest)
 
 
 def plan_unpadded(lengths: Sequence[int], token_budget: int) -> Iterator[list[Row]]:
-    """Batches of one row each, of about ``token_budget`` tokens; sentences of similar length share one."""
+    """Yields batches of one row of about ``token_budget`` tokens, with sentences of similar length."""
     return ([group.tolist()] for group in plan(lengths, token_budget))

@@ -1,13 +1,13 @@
 """FusedBert and FusedModernBert: transformers in inference, with fewer and larger operations.
 
-The arithmetic is that of the modules of the transformers library. Query, key and value are one product; the bias, GELU
-and the residual are added within the products (`training.inference.layers`); the weights are copied once into the
-layout in which they multiply fastest.
+They compute the same as the modules of the transformers library. Query, key and value are one product. The bias, GELU
+and the residual are added within the products (`training.inference.layers`). The weights are copied once into the
+layout that multiplies fastest.
 
-``ARCHITECTURES`` says where each architecture of BERT's family keeps its weights. ModernBERT (Warner et al. 2024)
+``ARCHITECTURES`` lists the names of the weights in each architecture of BERT's family. ModernBERT (Warner et al. 2024)
 differs in each part: norms come before attention and the feed-forward network, positions are rotations of queries and
-keys, most layers attend only to the tokens nearby, and the feed-forward network is gated (GeGLU). Any other
-architecture runs as its own module (`training.inference.runner`).
+keys, most layers attend only to nearby tokens, and the feed-forward network is gated (GeGLU). Any other architecture
+runs as its own module (`training.inference.runner`).
 """
 
 from collections.abc import Callable, Sequence
@@ -68,29 +68,33 @@ ARCHITECTURES = {
 
 
 def supports_fused(backbone: nn.Module) -> bool:
-    """Whether ``FusedBert`` computes what ``backbone`` does: a known architecture, plain weights, erf's GELU."""
-    config = backbone.config
-    names = ARCHITECTURES.get(config.model_type)  # type: ignore[union-attr, arg-type]
-    activation = getattr(config, "hidden_act", None) or getattr(config, "activation", None)
-    if names is None or activation != "gelu" or getattr(config, "is_decoder", False):
+    """Tells whether ``FusedBert`` can replace ``backbone``: a known architecture, plain weights, GELU with erf."""
+    config: Any = backbone.config
+    names = ARCHITECTURES.get(config.model_type)
+    if names is None or getattr(config, "is_decoder", False):
         return False
-    layers: Any = backbone.get_submodule(names.layers)
+    activation = getattr(config, "hidden_act", None) or getattr(config, "activation", None)
     linears = (names.query, names.key, names.value, names.output, names.up, names.down)
-    # An adapter that is not merged yet, or a quantised matrix, is a subclass of Linear or something else.
-    return all(type(layer.get_submodule(name)) is nn.Linear for layer in layers for name in linears)
+    return activation == "gelu" and _are_plain(backbone.get_submodule(names.layers), linears)
+
+
+def _are_plain(layers: Any, names: Sequence[str]) -> bool:
+    """Tells whether the modules of these names are plain: adapters and quantised matrices are subclasses of Linear."""
+    modules = (layer.get_submodule(name) for layer in layers for name in names)
+    return all(type(module) is nn.Linear for module in modules)
 
 
 def position_offset(backbone: Any) -> int:
-    """The position id of the first token: 0, or in RoBERTa's family and MPNet the padding token's id plus one."""
+    """Returns the first token's position id: 0, or in RoBERTa's family and MPNet the padding token's id plus one."""
     embeddings = getattr(backbone, "embeddings", None)
     padding_idx = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
     return 0 if padding_idx is None else padding_idx + 1
 
 
 class FusedBert:
-    """A copy of a backbone's weights in ``dtype``, for inference. Its backbone must pass ``supports_fused``.
+    """A copy of a backbone's weights in ``dtype``, for inference. The backbone must pass ``supports_fused``.
 
-    With int8 it computes in float32 and records the ranges of its products' inputs until ``to_int8`` is called.
+    With int8 it computes in float32 and records the ranges of the inputs of products, until ``to_int8`` is called.
     """
 
     def __init__(self, backbone: Any, dtype: torch.dtype) -> None:
@@ -98,8 +102,10 @@ class FusedBert:
         embeddings = backbone.embeddings
         config = backbone.config
         linear = ObservedLinear if dtype == torch.int8 else fused_linear
+        if dtype == torch.int8:
+            dtype = torch.float32
         # The dtype of attention.
-        self.dtype = dtype = torch.float32 if dtype == torch.int8 else dtype
+        self.dtype = dtype
         self.heads = int(config.num_attention_heads)
         self.token_embeddings = embeddings.word_embeddings.weight.detach().to(dtype, copy=True)
         # The row of padding comes first, if there is one.
@@ -141,18 +147,24 @@ class FusedBert:
         bias: Tensor | Sequence[Tensor] | Boundaries | None = None,
         token_types: Tensor | None = None,
     ) -> Tensor:
-        """Hidden states (R, W, D) of R rows of W tokens.
+        """Computes hidden states (R, W, D) of R rows of W tokens.
 
-        ``ids``, ``positions`` (of each token in its own text, from 0) and ``token_types`` (None = all 0) are (R, W)
-        int64. ``bias`` is added to the attention's logits, broadcast to (R, H, W, W), such as a mask; or it is one for
-        each layer; or, if ``unpadded``, the boundaries of the texts in a single row.
+        Args:
+            ids: token ids, (R, W) int64.
+            positions: the position of each token in its own text, from 0, (R, W) int64.
+            bias: what is added to the attention's logits, broadcast to (R, H, W, W), such as a mask; or a bias for each
+                layer; or, if ``unpadded``, the boundaries of the texts in a single row.
+            token_types: (R, W) int64; None = all 0.
         """
         rows, width = ids.shape
-        index = self._position_rows(ids, positions) + (0 if token_types is None else token_types * self.positions)
+        index = self._position_rows(ids, positions)
+        if token_types is not None:
+            index = index + token_types * self.positions
         embedded = F.embedding(ids.flatten(), self.token_embeddings)
         hidden = self.norm(embedded + F.embedding(index.flatten(), self.position_embeddings))
-        is_one = bias is None or isinstance(bias, Tensor | Boundaries)
-        biases: Sequence[Any] = [bias] * len(self.layers) if is_one else bias  # type: ignore[assignment]
+        biases: Any = bias
+        if bias is None or isinstance(bias, Tensor | Boundaries):
+            biases = [bias] * len(self.layers)
         if self.relative_bias is not None:
             distances = positions[:, None, :] - positions[:, :, None] + self.max_length - 1
             relative = self.relative_bias[distances].permute(0, 3, 1, 2)  # (R, H, W, W)
@@ -162,13 +174,14 @@ class FusedBert:
         return hidden.view(rows, width, -1)
 
     def _position_rows(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """The row of each token in the table of positions. RoBERTa's family does not count padding in a text."""
+        """Returns the row of each token in the table of positions. RoBERTa's family skips padding tokens in a text."""
         if self.padding_idx is None:
             return positions
         is_padding = (ids == self.padding_idx).long()
         counts = is_padding.cumsum(1)
         starts = torch.arange(ids.shape[1], device=ids.device) - positions
-        earlier = (counts - is_padding).gather(1, starts)  # in the texts before it
+        # The padding tokens before the text that the token belongs to.
+        earlier = (counts - is_padding).gather(1, starts)
         return (positions + 1 - counts + earlier) * (1 - is_padding)
 
 
@@ -182,29 +195,31 @@ class FusedLayer:
         query = part(names.query)
         key = part(names.key)
         value = part(names.value)
+        output = part(names.output)
+        up = part(names.up)
+        down = part(names.down)
         self.heads = heads
         # The scale of the attention's logits is multiplied into the query.
         scale = (query.out_features // heads) ** -0.5
         weight = torch.cat([query.weight * scale, key.weight, value.weight])
-        self.projection = linear(weight, torch.cat([query.bias * scale, key.bias, value.bias]), dtype)
-        linears = (part(name) for name in (names.output, names.up, names.down))
-        self.output, self.up, self.down = (linear(module.weight, module.bias, dtype) for module in linears)
+        bias = torch.cat([query.bias * scale, key.bias, value.bias])
+        self.projection = linear(weight, bias, dtype)
+        self.output = linear(output.weight, output.bias, dtype)
+        self.up = linear(up.weight, up.bias, dtype)
+        self.down = linear(down.weight, down.bias, dtype)
         self.output_norm = layer_norm(part(names.output_norm), dtype)
         self.down_norm = layer_norm(part(names.down_norm), dtype)
 
     def to_int8(self, attention_dtype: torch.dtype) -> None:
-        """Does for one layer what ``FusedBert.to_int8`` does."""
-        projection = self.projection
-        output = self.output
-        up = self.up
-        down = self.down
-        self.projection = Int8Linear(projection, attention_dtype, smooth=True)
-        self.output = Int8Linear(output)
-        self.up = Int8Linear(up, smooth=True, following=down)
-        self.down = Int8Linear(down)
+        """Implements ``FusedBert.to_int8`` for one layer."""
+        self.projection = Int8Linear(self.projection, attention_dtype, smooth=True)
+        self.output = Int8Linear(self.output)
+        # This reads the ranges of the next product, which is replaced afterwards.
+        self.up = Int8Linear(self.up, smooth=True, following=self.down)
+        self.down = Int8Linear(self.down)
 
     def __call__(self, hidden: Tensor, rows: int, bias: Tensor | Boundaries | None) -> Tensor:
-        """Hidden states (R*W, D) of R rows, and the bias on the attention's logits or boundaries -> (R*W, D)."""
+        """Computes hidden states (R*W, D) from (R*W, D), with a bias on the attention's logits or boundaries."""
         context = attention(self.projection(hidden), rows, self.heads, bias)
         hidden = self.output_norm(self.output.plus(context, hidden))
         return self.down_norm(self.down.plus(self.up.gelu(hidden), hidden))
@@ -216,15 +231,14 @@ MODERNBERT_LINEARS = ("attn.Wqkv", "attn.Wo", "mlp.Wi", "mlp.Wo")
 
 
 def supports_fused_modernbert(backbone: nn.Module) -> bool:
-    """Whether ``FusedModernBert`` computes what ``backbone`` does: plain weights, erf's GELU, default rotations."""
+    """Tells whether ``FusedModernBert`` can replace ``backbone``: plain weights, GELU with erf, default rotations."""
     config: Any = backbone.config
     if config.model_type != "modernbert" or config.hidden_activation != "gelu":
         return False
-    rotations = filter(None, config.rope_parameters.values())
-    if any(rotation.get("rope_type", "default") != "default" for rotation in rotations):
-        return False
-    layers: Any = backbone.get_submodule("layers")
-    return all(type(layer.get_submodule(name)) is nn.Linear for layer in layers for name in MODERNBERT_LINEARS)
+    for rotation in config.rope_parameters.values():
+        if rotation and rotation.get("rope_type", "default") != "default":
+            return False
+    return _are_plain(backbone.get_submodule("layers"), MODERNBERT_LINEARS)
 
 
 class FusedModernBert:
@@ -243,18 +257,20 @@ class FusedModernBert:
         self.final_norm = layer_norm(backbone.final_norm, dtype)
         self.layers = run_parallel([partial(FusedModernBertLayer, layer, dtype) for layer in backbone.layers])
         self.is_local = [kind == LOCAL for kind in config.layer_types]
-        self.frequencies = {
-            kind: getattr(backbone.rotary_emb, f"{kind}_inv_freq").detach().float() for kind in set(config.layer_types)
-        }
+        self.frequencies = {}
+        for kind in set(config.layer_types):
+            self.frequencies[kind] = getattr(backbone.rotary_emb, f"{kind}_inv_freq").detach().float()
 
     def __call__(self, ids: Tensor, positions: Tensor, bias: Bias = None) -> Tensor:
-        """Hidden states (R, W, D) of R rows of W tokens; arguments as of `FusedBert`, with one bias for all layers."""
+        """Computes hidden states (R, W, D). The arguments are as in `FusedBert`, with one bias for all layers."""
         rows, width = ids.shape
         hidden = self.norm(F.embedding(ids.flatten(), self.token_embeddings))
         # Cosines and sines (R*W, 1, 1, d) float32 of the angle of each pair of a head's dimensions.
         places = positions.flatten()[:, None].float()
-        angles = {kind: (places * turns).repeat(1, 2)[:, None, None] for kind, turns in self.frequencies.items()}
-        rotations = {kind: (angle.cos(), angle.sin()) for kind, angle in angles.items()}
+        rotations = {}
+        for kind, frequencies in self.frequencies.items():
+            angles = (places * frequencies).repeat(1, 2)[:, None, None]
+            rotations[kind] = (angles.cos(), angles.sin())
         local_bias = self._local_bias(positions, bias) if any(self.is_local) else bias
         for layer, is_local in zip(self.layers, self.is_local, strict=True):
             cos, sin = rotations[LOCAL if is_local else "full_attention"]
@@ -262,12 +278,13 @@ class FusedModernBert:
         return self.final_norm(hidden).view(rows, width, -1)
 
     def _local_bias(self, positions: Tensor, bias: Bias) -> Bias:
-        """The bias of local layers, which also keeps tokens further apart than the window from each other."""
-        if isinstance(bias, Boundaries):
-            return bias._replace(window=self.window) if bias.longest > self.window + 1 else bias
-        if positions.shape[1] <= self.window + 1:
-            # No two tokens of a row are further apart.
+        """Returns the bias of local layers, which also separates tokens further apart than the window."""
+        longest = bias.longest if isinstance(bias, Boundaries) else positions.shape[1]
+        if longest <= self.window + 1:
+            # No two tokens are further apart.
             return bias
+        if isinstance(bias, Boundaries):
+            return bias._replace(window=self.window)
         far = (positions[:, None, :, None] - positions[:, None, None, :]).abs() > self.window
         if bias is None:
             bias = torch.zeros(far.shape, dtype=self.dtype, device=far.device)
@@ -275,7 +292,7 @@ class FusedModernBert:
 
 
 class FusedModernBertLayer:
-    """Self-attention and the gated feed-forward network, each after its norm and with its residual."""
+    """Self-attention and the gated feed-forward network. A norm comes before each, and a residual is added after it."""
 
     def __init__(self, layer: Any, dtype: torch.dtype) -> None:
         # The input of the first layer is normalised already.
@@ -286,15 +303,17 @@ class FusedModernBertLayer:
         self.projection = fused_linear(layer.attn.Wqkv.weight, layer.attn.Wqkv.bias, dtype)
         self.output = fused_linear(layer.attn.Wo.weight, layer.attn.Wo.bias, dtype)
         self.mlp_norm = layer_norm(layer.mlp_norm, dtype)
-        # One linear module computes the feed-forward network's input and its gate; here each is a product of its own.
+        # One linear module computes the feed-forward network's input and its gate. Here they are separate products.
         up, gate = layer.mlp.Wi.weight.chunk(2)
-        up_bias, gate_bias = (None, None) if layer.mlp.Wi.bias is None else layer.mlp.Wi.bias.chunk(2)
+        up_bias, gate_bias = None, None
+        if layer.mlp.Wi.bias is not None:
+            up_bias, gate_bias = layer.mlp.Wi.bias.chunk(2)
         self.up = fused_linear(up, up_bias, dtype)
         self.gate = fused_linear(gate, gate_bias, dtype)
         self.down = fused_linear(layer.mlp.Wo.weight, layer.mlp.Wo.bias, dtype)
 
     def __call__(self, hidden: Tensor, rows: int, heads: int, cos: Tensor, sin: Tensor, bias: Bias) -> Tensor:
-        """Hidden states (R*W, D) of R rows -> (R*W, D)."""
+        """Computes hidden states (R*W, D) from (R*W, D)."""
         normed = hidden if self.attention_norm is None else self.attention_norm(hidden)
         projected = self._rotate(self.projection(normed), heads, cos, sin)
         hidden = self.output.plus(attention(projected, rows, heads, bias), hidden)
@@ -302,7 +321,7 @@ class FusedModernBertLayer:
         return self.down.plus(self.up.gelu(normed) * self.gate(normed), hidden)
 
     def _rotate(self, projected: Tensor, heads: int, cos: Tensor, sin: Tensor) -> Tensor:
-        """Query, key and value (N, 3D): the first two rotated in float32, the query scaled."""
+        """Rotates query and key in float32, and scales the query: query, key and value (N, 3D)."""
         parts = projected.view(len(projected), 3, heads, -1)
         turned = parts[:, :2].float()
         half = turned.shape[-1] // 2

@@ -14,22 +14,23 @@ LONGEST_SENTENCE = 400
 
 
 class RecentEmbeddings:
-    """A cache of the embeddings of the most recently encoded sentences; the oldest go first. Thread-safe."""
+    """A cache of the embeddings of the most recently encoded sentences. The oldest are dropped first. Thread-safe."""
 
     def __init__(self, dimension: int, capacity: int | None = None) -> None:
         self.dimension = dimension
         self.capacity = capacity or min(MOST_SENTENCES, max(1, CACHE_BYTES // (4 * dimension)))
         self._embeddings: OrderedDict[str, np.ndarray] = OrderedDict()
-        # It is not held while sentences are encoded.
+        # The lock is not held while sentences are encoded.
         self._lock = threading.Lock()
 
     def get(self, texts: list[str], encode: Callable[[list[str]], np.ndarray]) -> np.ndarray:
-        """Embeddings (N, D) float32 of distinct ``texts``; ``encode`` is called with those that are not cached."""
+        """Returns embeddings (N, D) float32 of distinct ``texts``. ``encode`` computes the ones that are not cached."""
         result = np.empty((len(texts), self.dimension), dtype=np.float32)
         missing = []
         with self._lock:
             for row, text in enumerate(texts):
-                if (embedding := self._embeddings.get(text)) is None:
+                embedding = self._embeddings.get(text)
+                if embedding is None:
                     missing.append(row)
                 else:
                     result[row] = embedding
@@ -37,8 +38,9 @@ class RecentEmbeddings:
             result[missing] = encode([texts[row] for row in missing])
             with self._lock:
                 for row in missing:
-                    # A text without a vector is asked for again.
-                    if len(texts[row]) <= LONGEST_SENTENCE and np.isfinite(result[row]).all():
+                    # A text that got no vector may get one next time.
+                    has_vector = np.isfinite(result[row]).all()
+                    if has_vector and len(texts[row]) <= LONGEST_SENTENCE:
                         self._embeddings[texts[row]] = result[row].copy()
                 while len(self._embeddings) > self.capacity:
                     self._embeddings.popitem(last=False)

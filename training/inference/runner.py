@@ -1,14 +1,16 @@
-"""The transformer in inference: no dropout, no gradients, in the chosen precision, on all cores.
+"""Runs a transformer in inference: without dropout and gradients, in the chosen precision, on all cores.
 
 An ``InferenceRunner`` holds a copy of a backbone's weights. Architectures of BERT's family and ModernBERT run as
-``FusedBert`` and ``FusedModernBert`` on packed rows, any other as its own module on padded batches. ``map`` plans the
-batches, computes one per core at a time, and passes the hidden states of each to a function that reduces them, to
-sentence vectors for example.
+``FusedBert`` and ``FusedModernBert`` on packed rows, all others as their own modules on padded batches. ``map`` plans
+the batches, computes one per core at a time, and passes the hidden states of each to a function that reduces them, for
+example to sentence vectors.
 """
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence, Sized
+from itertools import chain
 from typing import Generic, Self, TypeVar, cast
 
 import numpy as np
@@ -24,12 +26,12 @@ from training.inference.fused_bert import FusedBert, FusedModernBert, supports_f
 from training.inference.layers import has_int8
 from training.pooling import is_finite
 
-TOKEN_BUDGET = {"cpu": 1_024, "mps": 8_192, "cuda": 65_536}  # tokens a batch, by type of device
-GPU_BATCHES = 3  # batches under way on a GPU: one is computed, one waits, one is collated
+TOKEN_BUDGET = {"cpu": 1_024, "mps": 8_192, "cuda": 65_536}  # tokens per batch, by type of device
+GPU_BATCHES = 3  # batches in progress on a GPU: one is computed, one waits, one is collated
 PROBED_LENGTH = 9  # a text of three tokens is padded to this length
 
 Result = TypeVar("Result")
-# A text as token ids, never empty; its length is the number of tokens.
+# A text as token ids, never empty. Its length is the number of tokens.
 Text = TypeVar("Text", bound=Sized)
 Ids = Sequence[int]
 Hidden = tuple[Tensor, Tensor | None]  # hidden states (n, T, D) of n texts, and their mask (n, T); None = no padding
@@ -40,11 +42,11 @@ class InferenceRunner(ABC, Generic[Text]):
     """A copy of a backbone's weights, which later training does not change. Thread-safe."""
 
     device: torch.device
-    batch_size: int | None = None  # the most texts of a batch; None for as many as the token budget holds
-    deterministic = False  # whether a text's vector is the same to the bit whatever texts are beside it
+    batch_size: int | None = None  # the most texts in a batch; None for as many as the token budget allows
+    deterministic = False  # whether a text's vector has the same bits whatever texts are beside it
 
     def with_batch_size(self, batch_size: int) -> Self:
-        """A runner of the same weights that takes at most ``batch_size`` texts at a time."""
+        """Returns a runner of the same weights that computes at most ``batch_size`` texts at a time."""
         if batch_size < 1:
             raise InputError(f"the batch size is {batch_size}; it must be at least 1")
         runner = copy.copy(self)
@@ -52,7 +54,7 @@ class InferenceRunner(ABC, Generic[Text]):
         return runner
 
     def made_deterministic(self) -> Self:
-        """A runner of the same weights whose results for a text do not depend on the texts beside it."""
+        """Returns a runner of the same weights whose results for a text do not depend on the texts beside it."""
         runner = copy.copy(self)
         runner.deterministic = True
         return runner
@@ -62,7 +64,7 @@ class InferenceRunner(ABC, Generic[Text]):
     ) -> Iterator[tuple[list[int], Result]]:
         """Yields for each batch the indices of its texts, and ``reduce`` of their hidden states and mask.
 
-        ``reduce`` runs in a worker thread, in inference mode. ``should_stop`` is called before each batch; once it
+        ``reduce`` runs in a worker thread, in inference mode. ``should_stop`` is called before each batch. Once it
         returns True, the batches that are already running are yielded and ``StoppedError`` is raised.
         """
         stopped = False
@@ -77,7 +79,8 @@ class InferenceRunner(ABC, Generic[Text]):
 
         def compute(rows: list[Row]) -> tuple[list[int], Result]:
             with torch.inference_mode():
-                return [i for row in rows for i in row], reduce(*self.hidden(texts, rows))
+                hidden, mask = self.hidden(texts, rows)
+                return list(chain.from_iterable(rows)), reduce(hidden, mask)
 
         yield from parallel.imap(compute, batches(), self.at_a_time)
         if stopped:
@@ -91,10 +94,10 @@ class InferenceRunner(ABC, Generic[Text]):
         should_stop: Callable[[], bool] | None = None,
         on_progress: Callable[[int], object] | None = None,
     ) -> np.ndarray:
-        """The results of `map` as one array (N, *shape) float32, in the order of the texts.
+        """Returns the results of `map` as one array (N, *shape) float32, in the order of the texts.
 
-        ``on_progress`` gets the number of texts that are done, after each batch. A text without a finite result is
-        computed again alone: in a row of several, NaN of one text reaches the others, as 0 · NaN is NaN.
+        ``on_progress`` is called with the number of texts that are done, after each batch. A text without a finite
+        result is computed again alone: NaN of one text reaches the other texts in a row, as 0 · NaN is NaN.
         """
         results = np.empty((len(texts), *shape), dtype=np.float32)
         done = 0
@@ -103,52 +106,61 @@ class InferenceRunner(ABC, Generic[Text]):
             done = min(done + len(rows), len(texts))
             if on_progress is not None:
                 on_progress(done)
-        if len(wrong := np.flatnonzero(~is_finite(results)).tolist()):
-            for rows, batch in self.with_batch_size(1).map([texts[row] for row in wrong], reduce, should_stop):
-                results[[wrong[row] for row in rows]] = batch
+        wrong = np.flatnonzero(~is_finite(results))
+        if len(wrong):
+            alone = [texts[row] for row in wrong.tolist()]
+            for rows, batch in self.with_batch_size(1).map(alone, reduce, should_stop):
+                results[wrong[rows]] = batch
         return results
 
     @property
     def at_a_time(self) -> int:
-        """The number of batches that are under way at a time: one for each core of a CPU, few on a GPU."""
+        """The number of batches in progress at a time: one per core of a CPU, few on a GPU."""
         threads = parallel.num_threads()
         return threads if self.device.type == "cpu" else min(GPU_BATCHES, threads)
 
     def plan(self, lengths: list[int]) -> Iterator[list[Row]]:
-        """Batches within the token budget of the device, as many for each core of a CPU, of nearly equal size."""
+        """Yields batches within the device's token budget, equally many for each CPU core, of nearly equal size."""
+        most = TOKEN_BUDGET[self.device.type]
         if self.deterministic:
-            alike = batching.plan_alike(lengths, TOKEN_BUDGET[self.device.type], self.batch_size)
-            return (self.rows(batch) for batch in alike)
+            for texts in batching.plan_alike(lengths, most, self.batch_size):
+                yield self.rows(texts)
+            return
         total = sum(lengths)
         threads = parallel.num_threads() if self.device.type == "cpu" else 1
-        per_thread = max(1, -(-total // (threads * TOKEN_BUDGET[self.device.type])))
-        batches = self.batches(lengths, batching.round_up(-(-total // (threads * per_thread)), batching.TOKEN_MULTIPLE))
-        most = self.batch_size
-        return batches if most is None else (part for rows in batches for part in batching.split_rows(rows, most))
+        per_thread = max(1, math.ceil(total / (threads * most)))
+        budget = batching.round_up(math.ceil(total / (threads * per_thread)), batching.TOKEN_MULTIPLE)
+        for rows in self.batches(lengths, budget):
+            if self.batch_size is None:
+                yield rows
+            else:
+                yield from batching.split_rows(rows, self.batch_size)
 
     def batches(self, lengths: list[int], token_budget: int) -> Iterator[list[Row]]:
-        """Batches of at most ``token_budget`` tokens: rows, which hold the indices of one or more texts each."""
-        return ([[int(i)] for i in group] for group in batching.plan(lengths, token_budget))
+        """Yields batches of at most ``token_budget`` tokens: lists of rows with the indices of one or more texts."""
+        for texts in batching.plan(lengths, token_budget):
+            yield self.rows(texts.tolist())
 
     def rows(self, batch: Row) -> list[Row]:
-        """Texts of one length as the rows of a batch."""
+        """Arranges texts of one length as the rows of a batch."""
         return [[text] for text in batch]
 
     @abstractmethod
     def hidden(self, texts: Sequence[Text], rows: list[Row]) -> Hidden:
-        """Hidden states and mask of the texts in ``rows``, in the order of the rows."""
+        """Computes hidden states and mask of the texts in ``rows``, in the order of the rows."""
 
     @torch.inference_mode()
     def reads_padding(self, texts: Sequence[Text], dtype: torch.dtype) -> bool:
-        """Whether the results of the first text depend on the second, a longer one beside it, beyond the rounding."""
-        alone, together = (self.hidden(texts, rows)[0] for rows in ([[0]], [[0], [1]]))
-        tolerance = 1e-4 if dtype == torch.float32 else 0.02
+        """Tells whether the results of the first text change, beyond rounding, beside the longer second text."""
+        alone, _ = self.hidden(texts, [[0]])
+        together, _ = self.hidden(texts, [[0], [1]])
         own_part = together[tuple(map(slice, alone.shape))]
+        tolerance = 1e-4 if dtype == torch.float32 else 0.02
         return not torch.allclose(alone.float(), own_part.float(), tolerance, tolerance)
 
 
 class PackedRunner(InferenceRunner[Text]):
-    """Several sentences in a row, through ``FusedBert`` or ``FusedModernBert``; on a GPU all of a batch, if it can."""
+    """Computes several sentences in a row with ``FusedBert`` or ``FusedModernBert``; on some GPUs a whole batch."""
 
     def __init__(self, backbone: nn.Module, dtype: torch.dtype) -> None:
         self.device = next(backbone.parameters()).device
@@ -163,27 +175,28 @@ class PackedRunner(InferenceRunner[Text]):
         return [batch] if self.unpadded else super().rows(batch)
 
     def packed(self, texts: Sequence[Text], rows: list[Row]) -> tuple[PackedBatch, Tensor | Boundaries | None]:
-        """A batch on the device, and the mask or the boundaries that keep its sentences apart in attention."""
+        """Makes a batch on the device, and the mask or boundaries that separate its sentences in attention."""
         batch = batching.collate(texts, rows)
         if self.unpadded:
-            where = batching.boundaries(batch)
-            return batch.to(self.device), where._replace(starts=to_device(where.starts, self.device))
+            boundaries = batching.boundaries(batch)
+            return batch.to(self.device), boundaries._replace(starts=to_device(boundaries.starts, self.device))
         batch = batch.to(self.device)
         return batch, batch.attention_bias(self.transformer.dtype)
 
     def hidden(self, texts: Sequence[Text], rows: list[Row]) -> Hidden:
         packed, bias = self.packed(texts, rows)
-        return packed.unpack(self.transformer(packed.ids, packed.positions, bias)), packed.mask
+        states = self.transformer(packed.ids, packed.positions, bias)
+        return packed.unpack(states), packed.mask
 
     def calibrate(self, texts: Sequence[Text]) -> None:
-        """Lets texts pass through a `FusedBert`, created with int8, and fixes the ranges of its inputs."""
+        """Passes texts through a `FusedBert` made with int8, to fix the ranges of its inputs."""
         for _ in self.map(texts, lambda hidden, mask: None):
             pass
         cast("FusedBert", self.transformer).to_int8(pick_dtype("auto", self.device))
 
 
 class PaddedRunner(InferenceRunner[Ids]):
-    """One sentence in a row, through a module of the transformers library."""
+    """Computes one sentence in a row, with a module of the transformers library."""
 
     output = "last_hidden_state"  # the name of the module's output that is reduced
 
@@ -192,21 +205,15 @@ class PaddedRunner(InferenceRunner[Ids]):
         self.transformer = copy.deepcopy(backbone).to(dtype).requires_grad_(False).eval()
         self.pad_id = pad_id
         token = 0 if self.pad_id else 1
-        # Some architectures read the padding, by convolutions or means of segments: they get texts of one length.
+        # Some architectures read the padding, in convolutions or means of segments. They get texts of one length.
         self.deterministic = self.reads_padding([[token] * 3, [token] * PROBED_LENGTH], dtype)
 
     def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
         batch = batching.pad([texts[row[0]] for row in rows], self.pad_id)
         ids = to_device(batch.ids, self.device)
-        mask = batch.mask
-        mask = None if mask is None else to_device(mask, self.device)
-        attended = self.attended(ids, mask)
-        outputs = self.transformer(input_ids=ids, attention_mask=None if attended is None else attended.long())
-        return getattr(outputs, self.output), mask
-
-    def attended(self, ids: Tensor, mask: Tensor | None) -> Tensor | None:
-        """The tokens that others attend to, (n, T) bool; None = all."""
-        return mask
+        mask = None if batch.mask is None else to_device(batch.mask, self.device)
+        outputs = self.transformer(input_ids=ids, attention_mask=None if mask is None else mask.long())
+        return outputs.last_hidden_state, mask
 
 
 def check_int8(name: str, backbone: nn.Module) -> None:
@@ -222,9 +229,9 @@ def check_int8(name: str, backbone: nn.Module) -> None:
 def build_runner(
     backbone: nn.Module, dtype: torch.dtype, pad_id: int, calibration: Sequence[Ids] = ()
 ) -> InferenceRunner[Ids]:
-    """A runner for a copy of ``backbone`` in ``dtype``: packed where its architecture allows, else padded.
+    """Makes a runner for a copy of ``backbone`` in ``dtype``: packed if its architecture allows it, else padded.
 
-    ``calibration``: texts that the ranges of int8 are measured on. With int8, ``check_int8`` must have passed.
+    ``calibration`` are texts to measure the ranges of int8 with. For int8 the backbone must pass ``check_int8``.
     """
     if not (supports_fused(backbone) or supports_fused_modernbert(backbone)):
         return PaddedRunner(backbone, dtype, pad_id)

@@ -86,8 +86,7 @@ class Dense(SentenceModule):
     def from_config(cls, config: dict[str, Any], folder: Path) -> Dense:
         before = config.get("in_features")
         after = config.get("out_features")
-        are_sizes = isinstance(before, int) and isinstance(after, int)
-        if not are_sizes or min(before, after) < 1:
+        if not isinstance(before, int) or not isinstance(after, int) or min(before, after) < 1:
             raise InputError(f"{folder / 'config.json'} states no sizes; fetch the model again")
         # The default is Tanh; null stands for no activation.
         activation = config.get("activation_function", f"{_ACTIVATIONS[0]}Tanh") or f"{_ACTIVATIONS[1]}Identity"
@@ -180,7 +179,7 @@ def activation_named(name: str) -> nn.Module:
     activation = getattr(nn, kind, None)
     place = getattr(activation, "__module__", "")
     is_activation = activation is nn.Identity or place == "torch.nn.modules.activation"
-    if name.removesuffix(kind) not in _ACTIVATIONS or not is_activation:
+    if activation is None or not is_activation or name.removesuffix(kind) not in _ACTIVATIONS:
         raise InputError(f"the activation {name} is none of torch.nn's, which are the only ones loaded by name")
     try:
         return activation()

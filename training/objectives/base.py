@@ -33,7 +33,7 @@ TEACHER_OUTPUT = "teacher's output"
 # The teacher's score of (anchor, positive) minus that of (anchor, negative): (B,).
 TEACHER_MARGINS = "teacher's margins"
 
-# The name of dev data that is a part of the training data, the number of parts, and the fewest rows that are held out.
+# The name of dev data that is a part of the training data, the number of parts, and the least number of its rows.
 HELD_OUT = "held-out"
 FOLDS = 10
 MIN_HELD_OUT = 10
@@ -42,11 +42,11 @@ OBJECTIVES: dict[str, type[Objective]] = {}
 
 
 class Objective:
-    """A loss of sentence vectors. A subclass with a ``name`` is an objective that runs can have.
+    """A loss of sentence vectors. A subclass with a ``name`` becomes an objective that runs can use.
 
     A call maps the vectors of a batch, one (B, D) float32 per column, and its target to the mean loss, a scalar.
-    Weights that are trained with the encoder are attributes of the type `torch.nn.Module`. Nothing is imported from
-    torch before a call, as the facts are needed where torch is not.
+    Weights that are trained with the encoder are attributes of the type `torch.nn.Module`. torch is imported in calls
+    only, because commands and pages need the facts, and torch takes seconds to import.
     """
 
     name: ClassVar[str]
@@ -54,7 +54,7 @@ class Objective:
     help: ClassVar[str]
     rows: ClassVar[Rows]
     target: ClassVar[str | None] = None
-    # The fields of a `RunConfig` that are the arguments of the class, in their order.
+    # The fields of a `RunConfig` that are the arguments of the class, in this order.
     fields: ClassVar[tuple[str, ...]] = ()
     # Whether its negatives are the other rows of the batch.
     uses_batch: ClassVar[bool] = False
@@ -77,27 +77,30 @@ class Objective:
 
     @classmethod
     def build(cls, config: object, dimension: int, labels: int) -> Self:
-        """The objective with the settings of a config, for vectors of D dimensions and data with so many labels."""
+        """Makes the objective from a config, for vectors of D dimensions and data with a number of ``labels``."""
         return cls(*(getattr(config, field) for field in cls.fields))
 
     @classmethod
     def own_fields(cls) -> tuple[str, ...]:
-        """The fields of a `RunConfig` that this objective uses, and not all others do."""
-        by_fact = {
-            ("head",): cls.scores_pairs,
-            ("vocabulary_size",): cls.predicts_tokens,
-            ("teacher",): cls.needs_teacher(),
-            ("mine_negatives", "negative_margin"): cls.can_mine_negatives,
-        }
-        return (*cls.fields, *(field for fields, is_its in by_fact.items() if is_its for field in fields))
+        """Returns the fields of a `RunConfig` that this objective uses, without the ones that all use."""
+        fields = [*cls.fields]
+        if cls.scores_pairs:
+            fields.append("head")
+        if cls.predicts_tokens:
+            fields.append("vocabulary_size")
+        if cls.needs_teacher():
+            fields.append("teacher")
+        if cls.can_mine_negatives:
+            fields += ["mine_negatives", "negative_margin"]
+        return tuple(fields)
 
     @classmethod
     def trains_vectors(cls) -> bool:
-        """Whether it trains sentence vectors, and neither a cross-encoder nor a language model."""
+        """Tells whether it trains sentence vectors, not a cross-encoder or a language model."""
         return not (cls.scores_pairs or cls.predicts_tokens)
 
     def guess(self, rows: int, scores: Sequence[float] | None) -> float | None:
-        """The loss of the best answer that does not look at the sentences; None if that is not known.
+        """Returns the loss of the best guess without the sentences; None if it is unknown.
 
         ``rows`` is the number of rows of a batch, ``scores`` are the gold scores of the data, from 0 to 5.
         """
@@ -105,16 +108,16 @@ class Objective:
 
     @classmethod
     def needs_teacher(cls) -> bool:
-        """Whether a model gives the target."""
+        """Tells whether a teacher computes the target."""
         return cls.target in (TEACHER_OUTPUT, TEACHER_MARGINS)
 
     @classmethod
     def transform(cls, data: Dataset, seed: int = 0) -> Dataset:
-        """The rows to learn from. InputError if the data does not have a form that the objective takes."""
+        """Returns the rows to learn from. InputError if the data does not have a form that the objective takes."""
         return transform_for(data, cls.rows, cls.name, seed)
 
     def __call__(self, vectors: Vectors, target: Tensor | None = None) -> Tensor:
-        """The mean loss of a batch."""
+        """Computes the mean loss of a batch."""
         raise NotImplementedError
 
 
@@ -150,48 +153,53 @@ OwnObjective.name = "an objective of your own"
 
 
 def own_name(words: str) -> str:
-    """The name in a config of an object that cannot be written down."""
+    """Returns the name in a config for an object that cannot be stored there."""
     return f"own ({words})"
 
 
 def is_own(name: str | None) -> bool:
-    """Whether a name is one of `own_name`."""
+    """Tells whether a name comes from `own_name`."""
     return name is not None and name.startswith("own (")
 
 
 def objective_class(name: str) -> type[Objective]:
-    """The class of an objective by its name in a config; KeyError if there is none."""
+    """Returns the class of an objective by its name in a config. KeyError for an unknown name."""
     return OwnObjective if is_own(name) else OBJECTIVES[name]
 
 
 def names(condition: Callable[[type[Objective]], Any]) -> tuple[str, ...]:
-    """The names of the objectives that meet a condition."""
+    """Returns the names of the objectives that meet a condition."""
     return tuple(name for name, objective in OBJECTIVES.items() if condition(objective))
 
 
 def required(target: Tensor | None) -> Tensor:
-    """The target. TypeError without one, which is an error of the program."""
+    """Returns the target. TypeError, a bug, if there is none."""
     if target is None:
         raise TypeError("this objective needs a target")
     return target
 
 
 def hold_out(data: Dataset, objective: str, seed: int = 0) -> tuple[Dataset, Dataset | None]:
-    """The rows to train on, and a tenth that share no sentence with them; None if there are too few to judge a run."""
-    held = np.flatnonzero(sentence_folds(data.columns, FOLDS, seed) == FOLDS - 1)
+    """Splits off a tenth of the rows that shares no sentence with the rest; None if it is too small to judge a run."""
+    folds = sentence_folds(data.columns, FOLDS, seed)
+    held = np.flatnonzero(folds == FOLDS - 1)
     if len(held) < MIN_HELD_OUT:
         return data.with_note(f"too few of {len(data):,} rows can be held out: name dev data to judge the run"), None
     if objective_class(objective).needs_dropout and data.kind not in (SCORED, TRIPLETS, PAIRS):
         return data.with_note(f"{data.kind} do not judge {objective}: name dev data to choose the best model"), None
-    rest = data.select(sorted({*range(len(data))}.difference(held.tolist())))
+    rest = data.select(np.flatnonzero(folds != FOLDS - 1).tolist())
     note = f"{len(held):,} of {len(data):,} rows, which share no sentence with the rest, are held out to judge the run"
-    return rest.with_note(note), replace(data.select(held.tolist()), name=f"{data.name}, {HELD_OUT}", notes=())
+    dev = replace(data.select(held.tolist()), name=f"{data.name}, {HELD_OUT}", notes=())
+    return rest.with_note(note), dev
 
 
 def training_data(name: str, objective: str, seed: int = 0, home: str | Path | None = None) -> Dataset:
     """Loads ``name``, transforms each of its parts as ``objective`` needs it, and joins them.
 
-    Two sets of different forms ("snli+stsb:train") join where the objective can learn from both.
+    Sets of different forms ("snli+stsb:train") can be joined if the objective can learn from both.
     """
     learner = objective_class(objective)
-    return join([learner.transform(load_one(part, home), seed) for part in DataName.parse_joined(name)])
+    parts = []
+    for part in DataName.parse_joined(name):
+        parts.append(learner.transform(load_one(part, home), seed))
+    return join(parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -19,19 +20,20 @@ if TYPE_CHECKING:
 
 COSINE = SIMILARITIES["cosine"].tensor_rows
 PARTS = {"uv": lambda u, v: [u, v], "diff": lambda u, v: [(u - v).abs()], "mul": lambda u, v: [u * v]}
-# The seven of Table 6; the paper's default is uv+diff, that is (u, v, |u-v|).
+# The seven concatenations of Table 6. The paper's default is uv+diff: (u, v, |u-v|).
 CONCATENATIONS = ("uv", "diff", "mul", "diff+mul", "uv+mul", "uv+diff", "uv+diff+mul")
 
 
 def concatenate(u: Tensor, v: Tensor, concatenation: str) -> Tensor:
-    """u and v (B, D) -> (B, width(concatenation) * D), the parts in the order of their names."""
+    """Concatenates parts of u and v (B, D) in the order of their names: (B, width(concatenation) * D)."""
     import torch
 
-    return torch.cat([part for name in concatenation.split("+") for part in PARTS[name](u, v)], dim=1)
+    parts = [PARTS[name](u, v) for name in concatenation.split("+")]
+    return torch.cat(list(chain.from_iterable(parts)), dim=1)
 
 
 def width(concatenation: str) -> int:
-    """The number of vectors of dimension D in a concatenation: 3 for "uv+diff"."""
+    """Returns the number of vectors of dimension D in a concatenation: 3 for "uv+diff"."""
     return concatenation.count("+") + 1 + ("uv" in concatenation)
 
 

@@ -1,4 +1,4 @@
-"""Objectives without labels: related texts are nearer than others, or vectors and scores are those of a teacher."""
+"""Objectives without labels: related texts are nearer than others, or vectors and scores come from a teacher."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Triplet(Objective):
     Inputs: anchor, positive, negative, (B, D) each. Labels: none.
     Source: Reimers & Gurevych 2019, section 3, "Triplet Objective Function", with the Euclidean distance and a margin
     of 1; `TripletLoss` in sentence-transformers, whose margin is 5.
-    ``metric`` is the distance d, one of `training.similarities.DISTANCES`; ``margin`` the distance, in units of d, by
-    which the negative has to be further away.
+    ``metric`` is the distance d, one of `training.similarities.DISTANCES`. The negative must be further away by
+    ``margin``, in units of d.
     """
 
     name = "triplet"
@@ -47,8 +47,8 @@ class MultipleNegativesRanking(Objective):
     """In-batch negatives: mean over the batch of -log softmax_j(scale · cos(a_i, p_j))[j = i].
 
     Inputs: anchor, positive and optionally a hard negative, (B, D) each; hard negatives are candidates of every
-    anchor. Labels: numbers of the texts, int64 (B, columns), by which equal texts are no negatives (`false_negatives`);
-    None takes all of the batch as negatives, as sentence-transformers does.
+    anchor. Labels: numbers of the texts, int64 (B, columns), which exclude equal texts from the negatives
+    (`false_negatives`); None uses all texts of the batch as negatives, as sentence-transformers does.
     Source: Henderson et al. 2017, "Efficient Natural Language Response Suggestion for Smart Reply", section 4.4;
     `MultipleNegativesRankingLoss` in sentence-transformers, and `MultipleNegativesSymmetricRankingLoss`.
     ``scale`` is the factor on the cosine, an inverse temperature. ``symmetric`` averages with the loss from positives
@@ -85,21 +85,21 @@ class MultipleNegativesRanking(Objective):
 
 
 def false_negatives(texts: Tensor) -> Tensor:
-    """Numbers of the texts of a batch (B, columns) -> bool, (B, B) or (B, 2B): whether a candidate is no negative.
+    """Finds candidates that are not negatives, from the numbers of the texts (B, columns): bool (B, B) or (B, 2B).
 
-    It is none if it has the text of the anchor or of its positive, or is the positive of another row with this anchor.
+    They have the text of the anchor or of its positive, or are the positive of another row with the same anchor.
     """
     anchors = texts[:, :1]
     positives = texts[:, 1:2]
     candidates = texts[:, 1:].T.flatten()
     is_false = (candidates == anchors) | (candidates == positives)
     is_false[:, : len(texts)] |= anchors == anchors.T
-    # The positive of a row is no negative to be left out.
+    # The positive of a row itself stays a candidate.
     return is_false.fill_diagonal_(False)
 
 
 class SimCSE(MultipleNegativesRanking):
-    """`MultipleNegativesRanking` of a sentence and itself: the two vectors differ by dropout alone.
+    """`MultipleNegativesRanking` of a sentence and itself. The two vectors differ only by dropout.
 
     Inputs: the same sentences twice, (B, D) each. Labels: none.
     Source: Gao, Yao & Chen 2021, "SimCSE: Simple Contrastive Learning of Sentence Embeddings", section 3, the
@@ -147,7 +147,7 @@ class MeanSquaredError(Objective):
 class MarginMSE(Objective):
     """A teacher's margin between positive and negative: mean over the batch of (s(a, p) - s(a, n) - margin)².
 
-    Inputs: anchor, positive, negative, (B, D) each. Labels: the teacher's score of (a, p) minus that of (a, n),
+    Inputs: anchor, positive, negative, (B, D) each. Labels: the teacher's score of (a, p) minus its score of (a, n),
     float (B,).
     Source: Hofstätter et al. 2020, "Improving Efficient Neural Ranking Models with Cross-Architecture Knowledge
     Distillation", section 3.2; `MarginMSELoss` in sentence-transformers.

@@ -12,8 +12,8 @@ from training.objectives.base import Objective, Vectors, required
 if TYPE_CHECKING:
     from torch import Tensor
 
-# The fraction of the tokens that are predicted, and the fractions of these that become [MASK] and a random token. The
-# rest stays as it is.
+# The fraction of the tokens that are predicted, and the fractions of these that become [MASK] or a random token. The
+# others are not changed.
 MASKED = 0.15
 REPLACED_BY_MASK = 0.8
 REPLACED_AT_RANDOM = 0.1
@@ -47,18 +47,18 @@ class MaskedLanguageModelling(Objective):
 def mask_tokens(
     ids: np.ndarray, can_be_masked: np.ndarray, mask_id: int, vocabulary_size: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Hides tokens as Devlin et al. 2019, section 3.1, do; the same state of ``generator`` hides the same ones.
+    """Masks tokens as in Devlin et al. 2019, section 3.1. The same state of ``generator`` masks the same tokens.
 
-    ``ids`` are int64 (B, T), of ``vocabulary_size`` tokens; ``can_be_masked`` bool (B, T), False for special tokens and
-    padding. Returns the ids (B, T) with the masked tokens replaced, and the positions (M,) of these in the flattened
-    ids. M is at least 1 if any token can be masked, as the mean over no token is not a number.
+    ``ids`` are int64 (B, T), of ``vocabulary_size`` tokens; ``can_be_masked`` is bool (B, T), False for special tokens
+    and padding. Returns the ids (B, T) with the masked tokens replaced, and their positions (M,) in the flattened ids.
+    M is at least 1 if any token can be masked, as the mean over no token is NaN.
     """
     draws = generator.random(ids.shape)
     draws[~can_be_masked] = 1
     is_masked = draws < MASKED
     if not is_masked.any() and can_be_masked.any():
         is_masked = draws == draws.min()
-        # It is hidden with the same probabilities as others.
+        # Replace it with the same probabilities as other tokens.
         draws[is_masked] = MASKED * generator.random()
     share = draws / MASKED
     random_ids = generator.integers(vocabulary_size, size=ids.shape)

@@ -1,12 +1,12 @@
-"""Vectors of texts by an OpenAI-compatible server: OpenAI, Ollama, llama.cpp, TEI, vLLM, and this app's own /v1.
+"""Requests vectors from an OpenAI-compatible server: OpenAI, Ollama, llama.cpp, TEI, vLLM, and this app's own /v1.
 
     POST <url>/embeddings {"model", "input": [texts], "encoding_format": "base64"} -> a vector a text, base64 or numbers
 
-A server may be slow, away or wrong, so its answer is bounded and checked, and an error is a sentence. Redirects are not
-followed: texts go to the host that the user named and to no other. One clock runs for a whole request, with all that is
-tried again; requests have threads of their own, a few for each server, and end at once where nobody waits for them.
-The key, if the server needs one, is SBERT_ENDPOINT_KEY in the environment. OPENAI_API_KEY is not read, because it is
-meant for OpenAI's host alone.
+A server may be slow, unavailable or wrong. So the size of its answer is limited, the answer is checked, and every error
+is one sentence. Redirects are not followed: texts are sent only to the host that the user named. One timeout applies to
+a whole request, including retries. Requests run in their own threads, a few for each server, and end as soon as nobody
+waits for them. SBERT_ENDPOINT_KEY in the environment is the key, if the server needs one. OPENAI_API_KEY is not used,
+because it is meant for OpenAI's host only.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ from training.progress import ShouldStop
 
 KEY = "SBERT_ENDPOINT_KEY"
 SECONDS = 60.0  # the limit for a request, until its answer is read
-REQUESTS_AT_ONCE = 4  # to a server
+REQUESTS_AT_ONCE = 4  # for each server
 # Seconds before each new attempt, unless the server asks for more.
 DELAYS = (0.5, 1.0, 2.0, 4.0)
 LONGEST_DELAY = 30.0
 POLL_SECONDS = 0.1
 BUSY = (429, 500, 502, 503, 504)
-REFUSED = (400, 413, 422)  # the statuses for a request that holds a text that the server does not take, or too many
+REFUSED = (400, 413, 422)  # the server does not accept a text of the request, or there are too many
 # The limits for the bodies of an answer and of a refusal.
 MOST_BYTES = 64 << 20
 MOST_ERROR_BYTES = 64 << 10
@@ -44,7 +44,7 @@ _threads: dict[str, ThreadPoolExecutor] = {}
 
 
 class RefusedTextsError(InputError):
-    """A server does not take these texts, and says so with a status and its own words. It may take others, or fewer."""
+    """A server has refused texts, with a status and a message. It may accept other texts, or fewer."""
 
     def __init__(self, sentence: str, status: int, words: str) -> None:
         super().__init__(sentence)
@@ -55,14 +55,14 @@ class RefusedTextsError(InputError):
 def fetch_vectors(
     endpoint: Endpoint, texts: Sequence[str], should_stop: ShouldStop | None = None, seconds: float = SECONDS
 ) -> np.ndarray:
-    """The vectors of one request, float32 (n, D), as the server gives them.
+    """Requests the vectors of n texts: float32 (n, D).
 
-    RefusedTextsError if the server refuses the texts or their number; StoppedError if ``should_stop`` returned True;
-    InputError if it is away, slow or busy, refuses, or does not answer with n vectors of finite numbers.
+    RefusedTextsError if the server refuses the texts, or their number. StoppedError if ``should_stop`` returns True.
+    InputError if the server is unavailable, slow or busy, or does not answer with n vectors of finite numbers.
     """
     key = os.environ.get(KEY, "").strip()
     if not (key.isascii() and key.isprintable()):
-        # An error would quote it.
+        # The HTTP client would raise an error that contains the key.
         raise InputError(f"{KEY} holds signs that no key has; set it again")
     new = ThreadPoolExecutor(REQUESTS_AT_ONCE, f"endpoint {endpoint.address}")
     threads = _threads.setdefault(endpoint.address, new)
@@ -82,18 +82,20 @@ def fetch_vectors(
 
 
 async def _ask(endpoint: Endpoint, texts: list[str], key: str, is_over: threading.Event) -> bytes:
-    """The body of the answer; b"" once nobody waits for it any more."""
-    asking = asyncio.ensure_future(_post(endpoint, texts, key))
+    """Returns the body of the answer; b"" if nobody waits for it any more."""
+    request = asyncio.ensure_future(_post(endpoint, texts, key))
     while not is_over.is_set():
-        if (await asyncio.wait([asking], timeout=POLL_SECONDS))[0]:
-            return asking.result()
-    asking.cancel()
+        done, _ = await asyncio.wait([request], timeout=POLL_SECONDS)
+        if done:
+            return request.result()
+    request.cancel()
     return b""
 
 
 async def _post(endpoint: Endpoint, texts: list[str], key: str) -> bytes:
     headers = {"Accept-Encoding": "identity", "User-Agent": "sbert-lab"}
-    headers |= {"Authorization": f"Bearer {key}"} if key else {}
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
     body = {"model": endpoint.model, "input": texts, "encoding_format": "base64"}
     try:
         async with httpx2.AsyncClient(headers=headers, timeout=None) as client:
@@ -110,7 +112,7 @@ async def _post(endpoint: Endpoint, texts: list[str], key: str) -> bytes:
     except (OSError, httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
         reason: BaseException = error
         while reason.__cause__ or reason.__context__:
-            # The outer ones say that a connection failed, and the innermost why.
+            # Only the innermost error says why the connection failed.
             reason = reason.__cause__ or reason.__context__ or reason
         number = getattr(reason, "errno", None)
         words = os.strerror(number) if isinstance(number, int) and number > 0 else first_line(reason)
@@ -121,7 +123,7 @@ async def _post(endpoint: Endpoint, texts: list[str], key: str) -> bytes:
 
 
 async def _read(response: httpx2.Response, most: int) -> bytes:
-    """The body, cut off a little beyond ``most`` bytes."""
+    """Reads the body, and stops a little beyond ``most`` bytes."""
     data = bytearray()
     async for part in response.aiter_raw():
         data += part
@@ -131,19 +133,21 @@ async def _read(response: httpx2.Response, most: int) -> bytes:
 
 
 async def _refusal(endpoint: Endpoint, response: httpx2.Response, key: str) -> InputError:
-    """The meaning of a status other than 200, with the server's own words, in which the key is not repeated."""
+    """Explains a status other than 200, with the server's message, in which the key is hidden."""
     status = response.status_code
     words = ""
     if 300 <= status < 400:
         return InputError(f"{endpoint.address} redirects to another address, which is not followed; name that one")
     with suppress(httpx2.HTTPError):
         words = (await _read(response, MOST_ERROR_BYTES)).decode("utf-8", "replace").strip()
-    # A body that is no JSON, or has another shape, is repeated as it is.
+    # If the body is not JSON, or has another structure, it is quoted as it is.
     with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
         body = json.loads(words)
         reason = body.get("error") or body.get("message") or body["detail"]
         words = str(reason["message"] if isinstance(reason, dict) else reason)
-    words = first_line(Exception(words.replace(key, "…") if key else words)) if words else response.reason_phrase
+    if key:
+        words = words.replace(key, "…")
+    words = first_line(Exception(words)) if words else response.reason_phrase
     attempts = f" after {len(DELAYS) + 1} attempts" if status in BUSY else ""
     advice = f"; put its key into {KEY}" if status in (401, 403) else ""
     sentence = f"{endpoint.address} refuses {endpoint.model} with status {status}{attempts}: {words}{advice}"
@@ -151,31 +155,37 @@ async def _refusal(endpoint: Endpoint, response: httpx2.Response, key: str) -> I
 
 
 def _vectors(answer: bytes, count: int, address: str) -> np.ndarray:
-    """The vectors of an answer in the order of the texts. InputError unless each text has one, of finite numbers."""
+    """Reads the vectors of an answer in the order of the texts. InputError unless each text has a finite vector."""
     wrong = f"{address} does not answer with embeddings as OpenAI's API does"
     if len(answer) > MOST_BYTES:
         raise InputError(f"{wrong}, but with more than {MOST_BYTES >> 20} MB")
     try:
         items = json.loads(answer)["data"]
         order = [int(item.get("index", place)) for place, item in enumerate(items)]
-        with np.errstate(over="ignore"):
-            # An embedding is a list of numbers, or little-endian float32 in base64.
-            rows = [
-                np.frombuffer(base64.b64decode(embedding, validate=True), "<f4").astype(np.float32)
-                if isinstance(embedding, str)
-                else np.asarray(embedding, dtype=np.float32)
-                for embedding in (item["embedding"] for item in items)
-            ]
+        rows = [_embedding(item["embedding"]) for item in items]
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(f"{wrong}: {first_line(error)}") from error
     if len(rows) != count:
         raise InputError(f"{wrong}: it gives {len(rows)} vectors for {count} texts")
-    if bad := [index for place, index in enumerate(order) if index in order[:place] or not 0 <= index < count]:
-        raise InputError(f"{wrong}: index {bad[0]} comes twice, or belongs to none of the {count} texts")
+    indices = set[int]()
+    for index in order:
+        if index in indices or not 0 <= index < count:
+            raise InputError(f"{wrong}: index {index} comes twice, or belongs to none of the {count} texts")
+        indices.add(index)
     for index, row in zip(order, rows, strict=True):
-        if row.ndim != 1 or not 1 <= len(row) <= MOST_DIMENSIONS or len(row) != len(rows[0]):
+        is_vector = row.ndim == 1 and 1 <= len(row) <= MOST_DIMENSIONS
+        if not is_vector or row.shape != rows[0].shape:
             raise InputError(f"{wrong}: its vectors have the shapes {rows[0].shape} and, at index {index}, {row.shape}")
     vectors = np.stack(rows)[np.argsort(order)]
     if not np.isfinite(vectors).all():
         raise InputError(f"{wrong}: some of its numbers are not finite")
     return vectors
+
+
+def _embedding(value: str | list[float]) -> np.ndarray:
+    """Converts an embedding, a list of numbers or little-endian float32 in base64, to an array."""
+    if isinstance(value, str):
+        return np.frombuffer(base64.b64decode(value, validate=True), "<f4").astype(np.float32)
+    # Numbers too large for float32 become infinite, which is reported later.
+    with np.errstate(over="ignore"):
+        return np.asarray(value, dtype=np.float32)

@@ -11,29 +11,32 @@ from training.errors import InputError
 
 
 def home_folder(home: str | Path | None = None) -> Path:
-    """The folder for models, data and runs: ``home``, else $SBERT_HOME, else the platform's user data folder."""
-    if folder := home or os.environ.get("SBERT_HOME"):
+    """Returns the folder for models, data and runs: ``home``, $SBERT_HOME, or the platform's user data folder."""
+    folder = home or os.environ.get("SBERT_HOME")
+    if folder:
         return Path(folder).expanduser().absolute()
     user = Path.home()
-    base = {
-        "darwin": user / "Library/Application Support",
-        "win32": Path(os.environ.get("LOCALAPPDATA") or user / "AppData/Local"),
-    }.get(sys.platform, Path(os.environ.get("XDG_DATA_HOME") or user / ".local/share"))
+    if sys.platform == "darwin":
+        base = user / "Library/Application Support"
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or user / "AppData/Local")
+    else:
+        base = Path(os.environ.get("XDG_DATA_HOME") or user / ".local/share")
     return base / "sbert-lab"
 
 
 def make_home(home: Path) -> None:
-    """Creates the home folder if there is none. InputError with the reason if it cannot be created or written to."""
+    """Creates the home folder if it does not exist. InputError with the reason if it cannot be written to."""
     try:
         home.mkdir(0o700, parents=True, exist_ok=True)
         with suppress(PermissionError):
-            # Other accounts of the machine read nothing; a home that a group shares stays shared.
+            # Other users of the machine get no access. A home that is shared by a group stays shared.
             home.chmod(home.stat().st_mode & ~0o007)
         with tempfile.TemporaryFile(dir=home):
             pass
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            # The files that are there can be used, and work that needs space reports that it has none.
+            # The existing files can be used. Work that needs space reports a full disk itself.
             return
         reason = error.strerror or error
         raise InputError(
@@ -47,6 +50,8 @@ def set_offline(offline: bool) -> None:
 
 
 def is_offline() -> bool:
-    """Whether the environment forbids the network (HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE)."""
-    switches = (os.environ.get(name, "") for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
-    return any(switch.upper() in {"1", "ON", "YES", "TRUE"} for switch in switches)
+    """Tells whether the environment forbids the network (HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE)."""
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        if os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"}:
+            return True
+    return False

@@ -1,9 +1,9 @@
 """The Hugging Face Hub and its local cache: downloads, uploads, and whether the Hub can be reached.
 
-`cached`, `download` and `cached_in_part` each take a repository and a function that picks names out of its listing, and
-return the folder that has those files. Only the picked files are downloaded, so that no pickle reaches the disk.
-HF_ENDPOINT, HF_HOME, HF_TOKEN and proxies count as everywhere in huggingface_hub. `check_reachable` comes before
-every request, so that nobody waits for a Hub that is out of reach.
+`cached`, `download` and `cached_in_part` each take a repository and a function that selects names from its listing, and
+return the folder with these files. Only the selected files are downloaded, so no pickle reaches the disk. HF_ENDPOINT,
+HF_HOME, HF_TOKEN and proxies are used as by huggingface_hub. `check_reachable` is called before every request, so that
+nobody waits for a Hub that is out of reach.
 """
 
 import glob
@@ -23,6 +23,8 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+import huggingface_hub
+
 from training import progress
 from training.errors import InputError, first_line
 from training.names import is_repo_id
@@ -38,32 +40,33 @@ MODEL_FILES = (
 GATED = "the {} is gated: accept its terms on the Hub and set HF_TOKEN"
 NOT_FOUND = "it has no {} of this name (misspelt, or private?)"
 
-# A function that picks names out of a listing, and raises InputError if it has none of use.
+# A function that selects names from a listing, and raises InputError if nothing can be used.
 Pick = Callable[[list[str]], list[str]]
 
 
 class Repo(NamedTuple):
-    """A repository of the Hub; ``kind`` is model or dataset."""
+    """A repository on the Hub. ``kind`` is model or dataset."""
 
     id: str
     kind: str
 
 
 def names_in(folder: Path) -> list[str]:
-    """The files in a folder as a repository would list them: relative, with slashes, sorted."""
+    """Lists the files in a folder as a repository would: relative, with slashes, sorted."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
 def cached(repo: Repo, pick: Pick) -> Path:
-    """The snapshot in the local cache, if it knows the repository's listing and has every file picked.
+    """Returns the snapshot in the local cache, if it has the repository's listing and every selected file.
 
-    FileNotFoundError otherwise. InputError from ``pick``, if the repository holds nothing of use.
+    FileNotFoundError otherwise. InputError from ``pick`` if nothing in the repository can be used.
     """
-    from huggingface_hub import errors, get_cached_repo_tree
+    # huggingface_hub loads its functions on first use, but not its errors, which import an HTTP client.
+    from huggingface_hub import errors
 
     try:
-        # A snapshot of transformers alone lacks files that are needed here, such as the pooling's, without a trace.
-        listing = [file.path for file in get_cached_repo_tree(repo.id, repo_type=repo.kind)]
+        # transformers downloads no more than it needs. Its snapshots may lack other files, such as the pooling's.
+        listing = [file.path for file in huggingface_hub.get_cached_repo_tree(repo.id, repo_type=repo.kind)]
         return _snapshot(repo, pick(listing), local_files_only=True)
     except errors.CachedRepoTreeNotFoundError as error:
         raise FileNotFoundError("not there as a whole") from error
@@ -72,7 +75,7 @@ def cached(repo: Repo, pick: Pick) -> Path:
 
 
 def cached_in_part(repo: Repo, pick: Pick) -> Path:
-    """The snapshot in the local cache without its listing, the last resort. FileNotFoundError if it lacks files."""
+    """Returns a snapshot in the local cache without its listing, as a last resort. FileNotFoundError if files lack."""
     from huggingface_hub import errors
 
     try:
@@ -91,8 +94,8 @@ def cached_in_part(repo: Repo, pick: Pick) -> Path:
 def download(repo: Repo, pick: Pick) -> Path:
     """Downloads from the Hub into the local cache, and returns the snapshot.
 
-    ConnectionError if the Hub cannot be reached, FileNotFoundError if it has no such repository, each with the
-    reason in words. InputError from ``pick``, if the repository holds nothing of use; then nothing is downloaded.
+    ConnectionError if the Hub cannot be reached, FileNotFoundError if there is no such repository, each with the reason
+    in words. InputError from ``pick``, before anything is downloaded, if nothing in the repository can be used.
     """
     from huggingface_hub import constants
     from huggingface_hub.file_download import repo_folder_name
@@ -104,42 +107,50 @@ def download(repo: Repo, pick: Pick) -> Path:
 
 
 def to_download(repo: Repo, pick: Pick) -> tuple[list[str], float]:
-    """The names and the megabytes of what `download` would fetch, with its errors; only the listing is asked for."""
+    """Returns the names and the megabytes of the files that `download` would fetch, with the same errors."""
     sizes = {file.rfilename: file.size or 0 for file in repo_info(repo).siblings or ()}
     names = pick(list(sizes))
     return names, sum(sizes[name] for name in names) / 1e6
 
 
 def repo_info(repo: Repo) -> Any:
-    """A repository: id, sha (the commit of main), siblings (files, with sizes in bytes). Errors as in `download`."""
-    check_reachable()
-    from huggingface_hub import HfApi
+    """Returns a repository's id, sha (the commit of main) and siblings (files, with sizes in bytes).
 
+    Errors as in `download`.
+    """
+    check_reachable()
     with _translated_errors(repo):
-        api = HfApi(endpoint=endpoint())
+        api = huggingface_hub.HfApi(endpoint=endpoint())
         return api.repo_info(repo.id, repo_type=repo.kind, timeout=ANSWER_SECONDS, files_metadata=True)
 
 
 def read_file(repo: Repo, name: str, revision: str) -> str:
-    """The text of a small file of a repository. Errors as in `repo_info`."""
-    from huggingface_hub import hf_hub_download
-
+    """Reads a small text file of a repository. Errors as in `repo_info`."""
     with _translated_errors(repo):
-        where = {"repo_type": repo.kind, "revision": revision, "endpoint": endpoint()}
-        return Path(hf_hub_download(repo.id, name, **where)).read_text(encoding="utf-8", errors="replace")
+        file = huggingface_hub.hf_hub_download(
+            repo.id,
+            name,
+            repo_type=repo.kind,
+            revision=revision,
+            endpoint=endpoint(),
+        )
+        return Path(file).read_text(encoding="utf-8", errors="replace")
 
 
 def _snapshot(repo: Repo, names: list[str] | None, local_files_only: bool) -> Path:
-    from huggingface_hub import snapshot_download
-
-    patterns = None if names is None else [glob.escape(name) for name in names]
-    where = {"repo_type": repo.kind, "endpoint": endpoint(), "local_files_only": local_files_only}
-    return Path(snapshot_download(repo.id, allow_patterns=patterns, **where))
+    folder = huggingface_hub.snapshot_download(
+        repo.id,
+        allow_patterns=None if names is None else [glob.escape(name) for name in names],
+        repo_type=repo.kind,
+        endpoint=endpoint(),
+        local_files_only=local_files_only,
+    )
+    return Path(folder)
 
 
 @contextmanager
 def _translated_errors(repo: Repo) -> Iterator[None]:
-    """The client's many errors as ConnectionError and FileNotFoundError, each with one sentence."""
+    """Converts the client's many errors to ConnectionError and FileNotFoundError, each with one sentence."""
     from huggingface_hub import errors
 
     noun = {"model": "model", "dataset": "data set"}[repo.kind]
@@ -158,12 +169,12 @@ def _translated_errors(repo: Repo) -> Iterator[None]:
     except errors.XetDownloadError as error:
         raise ConnectionError(f"the download broke off ({error})") from error
     except (ValueError, KeyError, TypeError) as error:
-        # It may be the log-in page of a hotel.
+        # The answer may be the log-in page of a hotel.
         raise ConnectionError("what answers there is not a Hub") from error
 
 
 def pick_model(name: str, listing: list[str]) -> list[str]:
-    """Configuration, tokenizer and safetensors weights. InputError if there are no such weights."""
+    """Selects configuration, tokenizer and safetensors weights. InputError if there are no such weights."""
     picked = [file for file in listing if any(fnmatchcase(file, pattern) for pattern in MODEL_FILES)]
     if not any(file.endswith(".safetensors") for file in picked):
         raise InputError(
@@ -174,23 +185,36 @@ def pick_model(name: str, listing: list[str]) -> list[str]:
 
 
 def push_folder(write: Callable[[Path], object], repo: str, token: str | None, private: bool, message: str) -> str:
-    """Uploads a model's folder to the repository ``repo`` (org/name), which is created if need be. Returns its address.
+    """Uploads a model's folder to a repository, which is created if necessary.
 
-    ``write`` creates the folder of this path, in a temporary place, and fills it. ``token`` has the right to write, and
-    appears in no message and no file; None for that of HF_TOKEN or ``hf auth login``. ``private`` is for a new
-    repository. InputError if the name or the token cannot be used, or the Hub cannot be reached.
+    Args:
+        write: creates the folder of this path, in a temporary place, and fills it.
+        repo: the name, org/name.
+        token: a token with the right to write. It never appears in messages or files. None uses HF_TOKEN, or the token
+            of ``hf auth login``.
+        private: whether a new repository is private.
+        message: the message of the commit.
+
+    Returns:
+        The address of the repository.
+
+    Raises:
+        InputError: the name or the token cannot be used, or the Hub cannot be reached.
     """
-    from huggingface_hub import HfApi, errors, get_token
+    from huggingface_hub import errors
 
     repo = repo.strip()
-    token = (token if token is not None else get_token() or "").strip()
+    if token is None:
+        token = huggingface_hub.get_token() or ""
+    token = token.strip()
     if not is_repo_id(repo) or "/" not in repo:
         raise InputError(f"{repo[:80]!r} is no repository; give org/name, such as my-name/my-model")
-    if not token.isascii() or not token.isprintable() or not token:
+    is_readable = token.isascii() and token.isprintable()
+    if not token or not is_readable:
         raise InputError("a token with the right to write is needed; make one at huggingface.co/settings/tokens")
     if is_offline():
         raise InputError("the Hub is switched off (--offline or HF_HUB_OFFLINE=1); start without that to push a model")
-    api = HfApi(endpoint=endpoint(), token=token)
+    api = huggingface_hub.HfApi(endpoint=endpoint(), token=token)
     try:
         check_reachable()
         with tempfile.TemporaryDirectory() as folder:
@@ -205,39 +229,41 @@ def push_folder(write: Callable[[Path], object], repo: str, token: str | None, p
         }
         raise InputError(reasons.get(status, f"the Hub refused {repo}: {_message(error, token)}")) from None
     except (errors.HTTPError, OSError, ValueError) as error:
-        # There is no connection, the disk is full, or the answer is not the Hub's.
+        # There is no connection, the disk is full, or another server has answered.
         raise InputError(f"the model could not be pushed to {repo}: {_message(error, token)}") from None
     return f"{endpoint()}/{repo}"
 
 
 def _message(error: BaseException, token: str) -> str:
-    return (" ".join(str(error).split()) or type(error).__name__).replace(token, "…")
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text.replace(token, "…")
 
 
-# The Hub's client retries with long timeouts, and a machine without a network should not make its user wait. So one
-# TCP connection is tried before the first request, name resolution included, and a failure is remembered for five
-# minutes (not for longer: a server that was started before the network came up must find it later).
+# The Hub's client retries with long timeouts, and users of a machine without a network should not wait for it. So one
+# TCP connection is tried before the first request, including name resolution, and a failure is remembered for five
+# minutes. Not for longer, as a server may start before the network is up.
 
-ADDRESS_SECONDS = 1.2  # the limit for one address of the Hub; it may have several, and the first may not answer
+ADDRESS_SECONDS = 1.2  # the limit for one address of the Hub, which may have several
 # The limit for name resolution and all addresses together.
 CONNECT_SECONDS = 2.5
 REMEMBER_SECONDS = 300.0
 
-# For each endpoint the time until which it is not tried again, and the reason.
+# By endpoint: the time of the next attempt, and the reason of the failure.
 _failures: dict[str, tuple[float, str]] = {}
 
 
 def endpoint() -> str:
-    """The address of the Hub: $HF_ENDPOINT or https://huggingface.co."""
+    """Returns the address of the Hub: $HF_ENDPOINT or https://huggingface.co."""
     return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
 
 
 def check_reachable() -> None:
-    """Raises ConnectionError with the reason if nothing accepts connections at `endpoint`, or lately did not."""
+    """Raises ConnectionError with the reason if no server accepts connections at `endpoint`, now or recently."""
     until, why = _failures.get(endpoint(), (0.0, ""))
     if time.monotonic() < until:
         raise ConnectionError(why)
-    if why := _why_unreachable(endpoint()):
+    why = _why_unreachable(endpoint())
+    if why:
         remember_failure(why)
         raise ConnectionError(why)
     _confine_redirects()
@@ -245,20 +271,22 @@ def check_reachable() -> None:
 
 @cache
 def _confine_redirects() -> None:
-    """Gives huggingface_hub, once, a client that no redirect leads into the network of this machine."""
+    """Gives huggingface_hub a client that does not follow redirects into the network of this machine."""
     import httpx2
-    from huggingface_hub import get_session, set_client_factory
 
-    hooks = {"request": [*get_session().event_hooks["request"], _refuse_inside]}
+    hooks = {"request": [*huggingface_hub.get_session().event_hooks["request"], _refuse_inside]}
     # The library limits the time of each request itself.
-    set_client_factory(lambda: httpx2.Client(event_hooks=hooks, follow_redirects=True, timeout=None))
+    huggingface_hub.set_client_factory(
+        lambda: httpx2.Client(event_hooks=hooks, follow_redirects=True, timeout=None),
+    )
 
 
 def _refuse_inside(request: Any) -> None:
-    """Refuses redirects to addresses of this machine and its network, where the Hub itself may be."""
+    """Refuses redirects to addresses inside the network of this machine. The Hub itself may be inside."""
     host = request.url.host
-    if host == urlsplit(endpoint()).hostname or {"http", "https", "all"} & {*getproxies()}:
-        # A proxy decides itself what it reaches.
+    has_proxy = bool({"http", "https", "all"} & {*getproxies()})
+    # A proxy decides itself which addresses it connects to.
+    if host == urlsplit(endpoint()).hostname or has_proxy:
         return
     for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
         if not ip_address(str(address[0]).partition("%")[0]).is_global:
@@ -266,12 +294,12 @@ def _refuse_inside(request: Any) -> None:
 
 
 def remember_failure(why: str) -> None:
-    """Lets `check_reachable` fail at once for the next `REMEMBER_SECONDS`."""
+    """Makes `check_reachable` fail immediately for the next `REMEMBER_SECONDS`."""
     _failures[endpoint()] = (time.monotonic() + REMEMBER_SECONDS, why)
 
 
 def host_port(url: str) -> tuple[str, int]:
-    """Host and port that a request to ``url`` connects to: its own, or its proxy's. ValueError if it has none."""
+    """Returns host and port that a request to ``url`` connects to, or its proxy's. ValueError if there is none."""
     target = urlsplit(url)
     proxies = getproxies()
     proxy = proxies.get(target.scheme) or proxies.get("all")
@@ -284,7 +312,7 @@ def host_port(url: str) -> tuple[str, int]:
 
 
 def _why_unreachable(url: str) -> str:
-    """The reason in words why no connection can be made; empty if one can."""
+    """Returns the reason why no connection can be made, in words; "" if one can."""
     try:
         address = host_port(url)
     except ValueError:
@@ -298,7 +326,7 @@ def _why_unreachable(url: str) -> str:
         except OSError as error:
             outcome.put(f"cannot connect to {address[0]} ({error.strerror or error})")
 
-    # A thread, because name resolution has no timeout.
+    # Name resolution has no timeout, so it runs in a thread.
     threading.Thread(target=connect, daemon=True).start()
     try:
         return outcome.get(timeout=CONNECT_SECONDS)

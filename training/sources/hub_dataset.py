@@ -3,11 +3,11 @@
     read_dataset("stanfordnlp/snli", ("plain_text", "test"), "train", pick) -> HubRows
 
 The library determines configurations, splits, file formats and label names. A data set of at most `LARGEST_DOWNLOAD`
-bytes is downloaded once a version into the usual cache ($HF_HOME/datasets); a larger one is streamed each time and
+bytes is downloaded once per version into the usual cache ($HF_HOME/datasets). A larger one is streamed each time and
 leaves nothing on the disk. At most `MOST_ROWS` rows are read. A folder home/data/<id> with the files of the data set
-comes before the Hub, and the cache is the last resort where there is no network.
+takes precedence over the Hub. Without a network the cache is the last resort.
 
-No code of a data set is ever run: the library has had no support for loading scripts since its version 4.
+Code of a data set is never run: the library does not support loading scripts since version 4.
 """
 
 import json
@@ -15,8 +15,11 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
+
+import huggingface_hub
 
 from training.errors import InputError, first_line
 from training.names import is_repo_id
@@ -25,22 +28,22 @@ from training.sources.home import home_folder, is_offline
 
 log = logging.getLogger("sbert_lab.sources")
 
-# The bytes of all files of a configuration; a larger one is streamed.
+# A configuration whose files have more bytes is streamed.
 LARGEST_DOWNLOAD = 256 << 20
 MOST_ROWS = 1_000_000
 BATCH_ROWS = 1_000
 MOST_NAMED = 12  # configurations or splits that an error lists
-# The files in which a repository says which of its files are the data.
+# The files that tell which files of a repository are the data.
 CARDS = ("README.md", ".huggingface.yaml")
 SPLIT_NAMES = {"dev": ("dev", "validation", "valid", "val"), "train": ("train",), "test": ("test",)}
 
-# A function that picks the columns to read out of the names of a data set's columns.
+# A function that selects the columns to read from the names of a data set's columns.
 PickColumns = Callable[[Sequence[str]], Collection[str]]
 
 
 @dataclass(frozen=True)
 class HubRows:
-    """Columns, whose class labels are names, and the configuration and the split that they are from."""
+    """Columns, with class labels as names, and their configuration and split."""
 
     columns: dict[str, list[Any]]
     config: str
@@ -51,7 +54,7 @@ class HubRows:
 
 @dataclass(frozen=True)
 class _Located:
-    """The place of a data set as `datasets.load_dataset_builder` takes it, and in words; the bytes of its files."""
+    """The place of a data set for `datasets.load_dataset_builder` and in words, and the bytes of its files."""
 
     path: str
     source: str
@@ -62,35 +65,51 @@ class _Located:
 def read_dataset(
     repo_id: str, selectors: Sequence[str], split: str, pick: PickColumns, home: str | Path | None = None
 ) -> HubRows:
-    """The rows of one split of a data set.
+    """Reads the rows of one split of a data set.
 
-    ``selectors`` are the parts of the name after the id: (), (config or split,) or (config, split); "" stands for
-    the default. ``split`` (train, dev or test) is taken where none is named and the set has it, else its first.
-    InputError if there is no such data set, configuration or split, it is gated or private, it has no files that can be
-    read, or there is no network and nothing in the cache.
+    Args:
+        repo_id: org/name.
+        selectors: the parts of the name after the id: (), (config or split,) or (config, split); "" is the default.
+        split: train, dev or test, if the name does not state a split. If the set does not have it, its first split.
+        pick: selects the columns.
+
+    Raises:
+        InputError: the data set, configuration or split does not exist, is gated or private, its files cannot be read,
+            or there is neither a network nor a cached copy.
     """
     if not is_repo_id(repo_id) or len(selectors) > 2:
         name = ":".join(("hf", repo_id, *selectors))[:100]
         raise InputError(f"data {name!r} is no name of the Hub; write hf:org/name, hf:org/name:config:split")
     located = _locate(repo_id, home)
-    builder, rest = _cached_builder(repo_id, selectors) if located is None else _builder(located, repo_id, selectors)
-    source, sizes = (located.source, located.sizes) if located else ("Hub cache", {})
+    if located is None:
+        builder, rest = _cached_builder(repo_id, selectors)
+        source = "Hub cache"
+        sizes = {}
+    else:
+        builder, rest = _builder(located, repo_id, selectors)
+        source = located.source
+        sizes = located.sizes
     with _explained(repo_id):
         config = builder.config.name
-        splits = list(builder.config.data_files or builder.info.splits or ())
+        files = builder.config.data_files or {}
+        splits = list(files or builder.info.splits or ())
         split = _choose_split(f"{repo_id}:{config}", splits, rest, split)
-        # The names of files follow the commit: hf://datasets/org/name@commit/data/train.parquet. Local ones count 0.
-        urls = [url for files in (builder.config.data_files or {}).values() for url in files]
-        size = sum(sizes.get(url.partition("@")[2].partition("/")[2], 0) for url in urls)
-        if size > LARGEST_DOWNLOAD:
+        size = 0
+        for url in chain.from_iterable(files.values()):
+            # The path follows the commit: hf://datasets/org/name@commit/data/train.parquet. Local files count 0.
+            _, _, after_commit = url.partition("@")
+            _, _, path = after_commit.partition("/")
+            size += sizes.get(path, 0)
+        is_streamed = size > LARGEST_DOWNLOAD
+        if is_streamed:
             rows = builder.as_streaming_dataset(split=split)
         else:
-            # A card with old row counts is no error.
+            # Row counts in a card may be outdated.
             builder.download_and_prepare(verification_mode="no_checks")
             rows = builder.as_dataset(split=split)
         columns, more = read_columns(rows, pick)
     notes = []
-    if size > LARGEST_DOWNLOAD:
+    if is_streamed:
         notes.append(f"streamed from the Hub ({size / 1e9:,.1f} GB); nothing is kept on the disk")
     if more:
         notes.append(f"only the first {MOST_ROWS:,} rows are read")
@@ -99,7 +118,7 @@ def read_dataset(
 
 
 def megabytes_to_fetch(repo_id: str, selectors: Sequence[str], home: str | Path | None = None) -> float | None:
-    """The megabytes of a data set's files, 0 if this machine has it, None if no Hub answers. Errors as `_locate`."""
+    """Returns the megabytes to download for a data set, None if the Hub does not answer. Errors as in `_locate`."""
     with suppress(InputError):
         _cached_builder(repo_id, selectors)
         return 0.0
@@ -108,7 +127,7 @@ def megabytes_to_fetch(repo_id: str, selectors: Sequence[str], home: str | Path 
 
 
 def _locate(repo_id: str, home: str | Path | None) -> _Located | None:
-    """The home folder or the Hub, or None where only the cache is left. InputError if the Hub has no such data set."""
+    """Finds a data set in the home folder or on the Hub; None without a network. InputError if it does not exist."""
     folder = home_folder(home) / "data" / repo_id
     if folder.is_dir() and any(folder.iterdir()):
         return _Located(str(folder), "home folder")
@@ -129,15 +148,13 @@ def _locate(repo_id: str, home: str | Path | None) -> _Located | None:
 
 
 def _check_card(repo: hub.Repo, cards: Sequence[str], revision: str) -> None:
-    """InputError if a card names files outside of its repository, which some versions of the library would read."""
-    from huggingface_hub import DatasetCard
-
+    """Raises InputError if a card names files outside of its repository, as some versions of the library read them."""
     for card in cards:
         content = hub.read_file(repo, card, revision)
         try:
-            data = DatasetCard(content if card == CARDS[0] else f"---\n{content}\n---\n").data
+            data = huggingface_hub.DatasetCard(content if card == CARDS[0] else f"---\n{content}\n---\n").data
         except Exception as error:
-            # YAML has errors of many kinds.
+            # YAML raises errors of many kinds.
             raise InputError(f"data set {repo.id} has a damaged card, {card} ({first_line(error)})") from error
         configs = data.to_dict().get("configs")
         configs = configs if isinstance(configs, list) else [configs]
@@ -150,7 +167,8 @@ def _check_card(repo: hub.Repo, cards: Sequence[str], revision: str) -> None:
 
 
 def _builder(located: _Located, repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequence[str]]:
-    """The library's builder of the configuration, and the selectors that are left: none, or the split."""
+    """Returns the library's builder of the configuration, and the remaining selectors: none, or the split."""
+    # datasets takes seconds to import.
     from datasets import get_dataset_config_names, load_dataset_builder
 
     revision = {"revision": located.revision} if located.revision else {}
@@ -159,9 +177,13 @@ def _builder(located: _Located, repo_id: str, selectors: Sequence[str]) -> tuple
     with _explained(repo_id):
         if selectors and selectors[0]:
             names = get_dataset_config_names(located.path, **revision)
-            if selectors[0] in names or (located.revision is None and len(names) == 1 and len(selectors) > 1):
-                # Files that were put into the home folder by hand have one configuration, of whatever name.
-                config = selectors[0] if selectors[0] in names else names[0]
+            # Files that were put into the home folder by hand have one configuration with any name.
+            is_by_hand = located.revision is None and len(names) == 1
+            if selectors[0] in names:
+                config = selectors[0]
+                rest = rest[1:]
+            elif is_by_hand and len(selectors) > 1:
+                config = names[0]
                 rest = rest[1:]
             elif len(selectors) > 1:
                 raise InputError(f"data set {repo_id} has no configuration {selectors[0]!r}; choose {_some_of(names)}")
@@ -177,14 +199,20 @@ def _builder(located: _Located, repo_id: str, selectors: Sequence[str]) -> tuple
 
 
 def _cached_builder(repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequence[str]]:
-    """The builder of an earlier download, and the selectors that are left. InputError if there is no download."""
+    """Returns the builder of an earlier download, and the remaining selectors. InputError without a download."""
     from datasets.packaged_modules.cache.cache import Cache
 
     why = "offline (HF_HUB_OFFLINE)" if is_offline() else f"no connection to {hub.endpoint()}"
-    latest = {"dataset_name": repo_id.split("/")[-1], "version": "auto", "hash": "auto"}
+    # The first selector is a configuration, or a split of the default configuration.
     for config in dict.fromkeys((selectors[0] if selectors else "", "")):
         with suppress(ValueError):
-            builder = Cache(repo_id=repo_id, config_name=config or None, **latest)
+            builder = Cache(
+                repo_id=repo_id,
+                config_name=config or None,
+                dataset_name=repo_id.split("/")[-1],
+                version="auto",
+                hash="auto",
+            )
             return builder, selectors[1:] if config else [name for name in selectors if name]
     raise InputError(
         f"data set {repo_id} is not in the Hub cache as {':'.join(selectors) or 'its only configuration'}, and there "
@@ -193,7 +221,7 @@ def _cached_builder(repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequen
 
 
 def _choose_split(name: str, splits: Sequence[str], requested: Sequence[str], preferred: str) -> str:
-    """The requested split, by its name or as train, dev or test; else the preferred one; else the first."""
+    """Chooses the requested split, by its name or as train, dev or test; else the preferred one; else the first."""
     if not splits:
         raise InputError(f"data set {name} has no split that can be read")
     wish = next(iter(requested), preferred)
@@ -206,15 +234,17 @@ def _choose_split(name: str, splits: Sequence[str], requested: Sequence[str], pr
 
 
 def _some_of(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
+    text = ", ".join(names[:MOST_NAMED])
+    if len(names) > MOST_NAMED:
+        text += f" and {len(names) - MOST_NAMED:,} more"
+    return text
 
 
 def read_columns(rows: Any, pick: PickColumns) -> tuple[dict[str, list[Any]], bool]:
-    """Columns of at most `MOST_ROWS` rows, and whether there are more."""
+    """Reads columns of at most `MOST_ROWS` rows, and tells whether there are more."""
     from datasets import ClassLabel
 
-    # CSV and JSON that are streamed show their columns row by row.
+    # The columns of streamed CSV and JSON are known from the first row.
     names = list(pick(rows.column_names or list(next(iter(rows), {}))))
     columns: dict[str, list[Any]] = {name: [] for name in names}
     count = 0
@@ -226,7 +256,7 @@ def read_columns(rows: Any, pick: PickColumns) -> tuple[dict[str, list[Any]], bo
             break
     for name, feature in (rows.features or {}).items():
         if name in columns and isinstance(feature, ClassLabel):
-            # -1 and None are rows without a label.
+            # -1 and None stand for rows without a label.
             labels = dict(enumerate(feature.names))
             columns[name] = [labels.get(value) for value in columns[name]]
     return columns, count > MOST_ROWS
@@ -234,7 +264,7 @@ def read_columns(rows: Any, pick: PickColumns) -> tuple[dict[str, list[Any]], bo
 
 @contextmanager
 def _explained(repo_id: str) -> Iterator[None]:
-    """The library's many errors as `InputError`, a sentence each."""
+    """Converts the library's many errors to `InputError`, with one sentence each."""
     from datasets.exceptions import DataFilesNotFoundError, DatasetNotFoundError, DatasetsError
     from huggingface_hub import errors
     from pyarrow import ArrowException
@@ -256,7 +286,7 @@ def _explained(repo_id: str) -> Iterator[None]:
 
 
 def _brief(error: BaseException) -> str:
-    """The first line of the innermost error."""
+    """Returns the first line of the innermost error."""
     while error.__cause__ is not None:
         error = error.__cause__
     return first_line(error)

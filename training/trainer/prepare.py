@@ -221,7 +221,7 @@ class Preparation:
     def _model(self, encoder: Encoder, data: list[Dataset], batches: MixedBatches, micro_batches: int) -> TrainingModel:
         config = self.config
         accelerator = self.accelerator
-        objectives = []
+        objectives: list[Objective] = []
         for part, rows in zip(config.parts, data, strict=True):
             if self.extras.objective and part.facts is OwnObjective:
                 objectives.append(OwnObjective(self.extras.objective))

@@ -125,9 +125,7 @@ class RunExtras:
                 try:
                     number = float(value)
                 except (TypeError, ValueError) as error:
-                    raise InputError(
-                        f"{_place(evaluator)} returns {value!r} as {name}, which is not a number"
-                    ) from error
+                    raise InputError(f"{_place(evaluator)} returns {value!r} as {name}, which is no number") from error
                 figures[name] = number if math.isfinite(number) else None
         return figures
 

@@ -278,9 +278,10 @@ class Loss(nn.Module):
 
         def normalized_loss(dim: int) -> Tensor:
             columns = [F.normalize(column[:, :dim], dim=1) for column in vectors]
-            # Vectors of a teacher, (B, C, D).
-            has_vectors = target is not None and target.ndim == 3
-            return objective(columns, target[..., :dim] if has_vectors else target)
+            if target is not None and target.ndim == 3:
+                # Vectors of a teacher, (B, C, D).
+                return objective(columns, target[..., :dim])
+            return objective(columns, target)
 
         if self.dims:
             first, *others = map(normalized_loss, self.dims)

@@ -69,11 +69,10 @@ def _many_sentences(services: Services) -> gr.Textbox:
         model, pooling = model_and_pooling(services, "many")
         cross = cross_encoder_picker()
     tab = MeasureTab.build(services, "many", "Compare all pairs", ("compare-all", "stop-all", "times"), PRESS)
-    ranking = gr.HTML(elem_id="ranked")
     with gr.Row():
         cosine_matrix = gr.Plot(show_label=False, elem_id="cosine-matrix", min_width=320, visible=False)
         cross_matrix = gr.Plot(show_label=False, elem_id="cross-matrix", min_width=320, visible=False)
-    shows = {"The most similar": [tab.status, ranking], "All pairs": [cosine_matrix, cross_matrix]}
+    shows = {"The most similar": [tab.status], "All pairs": [cosine_matrix, cross_matrix]}
     report_button(services, *of_page("Many sentences", shows, [model, pooling, cross]), "many")
 
     def compare(
@@ -89,13 +88,12 @@ def _many_sentences(services: Services) -> gr.Textbox:
         pairs = compare_all(encoder, cross_encoder, lines, watch.should_stop)
         matrix = partial(figures.cosine_matrix, pairs.lines)
         return {
-            tab.status: render("compare/templates/all_pairs.html", pairs=pairs),
+            tab.status: ranked(pairs) + render("compare/templates/all_pairs.html", pairs=pairs),
             cosine_matrix: visible(matrix(pairs.cosine, "cosine of the bi-encoder")),
             cross_matrix: visible(None if pairs.cross is None else matrix(pairs.cross, "score of the cross-encoder")),
-            ranking: ranked(pairs),
         }
 
-    empty = {cosine_matrix: visible(None), cross_matrix: visible(None), ranking: ""}
+    empty = {cosine_matrix: visible(None), cross_matrix: visible(None)}
     tab.wire(compare, [lines, model, pooling, cross], empty)
     return lines
 

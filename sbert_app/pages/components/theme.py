@@ -21,7 +21,7 @@ def head() -> str:
 def build() -> gr.themes.Base:
     fonts = [gr.themes.Font(name) for name in ("system-ui", "-apple-system", "Segoe UI", "sans-serif")]
     # At least 13 pixels, so that hints can be read from a projector.
-    text = gr.themes.Size("13px", "13px", "13.6px", "14px", "16px", "22px", "26px", name="text")
+    text = gr.themes.Size("13px", "13px", "13px", "14px", "16px", "18px", "24px", name="text")
     mono = [gr.themes.Font(name) for name in ("ui-monospace", "SFMono-Regular", "Menlo", "monospace")]
     return gr.themes.Base(
         font=fonts,
@@ -44,6 +44,9 @@ def build() -> gr.themes.Base:
         input_placeholder_color_dark="#a3adbb",
         link_text_color_dark="#56b4e9",
         block_border_width="1px",
+        input_background_fill="#ffffff",
+        input_background_fill_dark="#181e28",
+        input_border_width="1px",
         block_label_text_weight="500",
         button_primary_background_fill="*primary_600",
         button_primary_background_fill_hover="*primary_700",

@@ -69,7 +69,7 @@ def build(services: Services) -> None:
 
     def checked(model: ModelName, result: Reliability, sentence: str = "") -> Update:
         head = sentence or f"“x of 5” under {model.label} is fitted on {data_label(result.fitted_on)}."
-        plot = figures.reliability(result.bins, data_label(result.data))
+        plot = figures.reliability(result.bins, data_label(result.data), model)
         return {tab.status: messages.lead(head) + messages.note(result.describe), figure: visible(plot)}
 
     def go_back(watch: Watch, typed: str, *_: str) -> Update:

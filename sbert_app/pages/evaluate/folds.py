@@ -12,7 +12,8 @@ from sbert_app.pages.components.experiments import ExperimentPanel, progress_of
 from sbert_app.pages.components.file_panel import FilePanel, chosen_name
 from sbert_app.pages.components.pickers import HINT, model_picker
 from sbert_app.pages.components.report import of_page, report_button
-from sbert_app.pages.components.templates import macro
+from sbert_app.pages.components.templates import render
+from sbert_app.pages.evaluate.pickers import shipped
 from sbert_app.services.access import visitor_of
 from sbert_app.services.container import Services
 from sbert_app.services.experiments import folds
@@ -29,10 +30,10 @@ INTRO = (
     "74.13 where each topic is in the training data too, and 50.65 on a held-out topic. A file needs pairs with scores "
     "and, to leave topics out, a column topic. Without a file, STSb dev is split by its genres."
 )
-EMPTY = messages.note("No folds yet. Start trains one run for each fold.")
 
 
 def build(services: Services) -> None:
+    """Builds the tab inside the open Blocks; without folds of its own it shows a shipped measurement."""
     experiments = Experiments(services.jobs, services.access.check_run)
     gr.HTML(messages.note(INTRO))
     with gr.Row():
@@ -49,7 +50,8 @@ def build(services: Services) -> None:
     how.hold([button])
     error = gr.HTML(elem_id="folds-told")
     panel = ExperimentPanel(experiments, FOLDS, "folds", "Experiment", watches_always=False)
-    table = gr.HTML(EMPTY, elem_id="folds-table")
+    example = shipped("fold_scores")
+    table = gr.HTML(example, elem_id="folds-table")
     report_button(services, *of_page("Folds", {"Each fold": [table]}, [base, steps]), "folds")
 
     def start(
@@ -66,7 +68,7 @@ def build(services: Services) -> None:
             return messages.error_message(wrong), gr.skip()
 
     def show(experiment: Experiment | None) -> dict[Any, Output]:
-        return {table: Output(progress_of(experiment), lambda: score_table(experiment) if experiment else EMPTY)}
+        return {table: Output(progress_of(experiment), lambda: score_table(experiment) if experiment else example)}
 
     show_on = panel.wire(show, [table])
     show_on(on_open().then)
@@ -80,4 +82,12 @@ def score_table(experiment: Experiment) -> Markup:
     cells = experiment.cells
     scored = [(cell.before, cell.value) for cell in cells if cell.before is not None and cell.value is not None]
     before, after = [fmean(values) for values in zip(*scored, strict=True)] if scored else (None, None)
-    return macro("evaluate/fold_scores")(experiment.record, cells, len(scored), before, after)
+    return render(
+        "evaluate/templates/fold_scores.html",
+        data=experiment.record.name,
+        by=experiment.record.by,
+        folds=cells,
+        done=len(scored),
+        before=before,
+        after=after,
+    )

@@ -13,7 +13,7 @@ from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import data_choices
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import render
-from sbert_app.pages.evaluate.pickers import MODELS, ModelAndData, file_and_data, model_dropdown
+from sbert_app.pages.evaluate.pickers import MODELS, ModelAndData, file_and_data, model_dropdown, shipped
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.results import transfer
@@ -40,7 +40,7 @@ TRANSFER_INTRO = (
 
 
 def build(services: Services) -> None:
-    """Builds the tab Triplets and labels inside the open Blocks."""
+    """Builds the tab Triplets and labels inside the open Blocks; it opens with a shipped measurement."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "labels", data_choices("labels"), "stsb:dev")
     tab = MeasureTab.build(services, "labels", "Score", ("score-labels", "stop-labels", "labels-status"))
@@ -69,11 +69,14 @@ def build(services: Services) -> None:
         facts = {"model": model.label, "data": data.name, "notes": notes, "result": result}
         return {tab.status: render("evaluate/templates/label_scores.html", **facts), spread: visible(figure)}
 
-    tab.wire(score, pickers.inputs, {spread: hidden()})
+    tab.wire(score, pickers.inputs, {spread: hidden()}, example=lambda: {tab.status: shipped("label_scores")})
 
 
 def build_transfer(services: Services) -> None:
-    """Builds the tab Transfer: logistic regression on frozen embeddings, in ten folds, as SentEval does."""
+    """Builds the tab Transfer: logistic regression on frozen embeddings, in ten folds, as SentEval does.
+
+    It opens with a shipped measurement.
+    """
     gr.HTML(messages.note(TRANSFER_INTRO))
     with gr.Row():
         models = model_dropdown(services, [MODELS[0], "tfidf"], min_width=300, elem_id="transfer-models")
@@ -97,15 +100,23 @@ def build_transfer(services: Services) -> None:
             rows = transfer.sentences_by_genre(home) if name == GENRES else transfer.load_task(name, home)
         return {tab.status: score_table(specs, rows, [_score(spec, rows, services, watch) for spec in specs])}
 
-    tab.wire(score, [models, data, file, *options.inputs], {})
+    inputs = [models, data, file, *options.inputs]
+    tab.wire(score, inputs, {}, example=lambda: {tab.status: shipped("transfer_scores")})
 
 
 def score_table(models: list[ModelName], data: ClassificationData, scores: list[TransferScore | str]) -> Markup:
     """The accuracy of each model, or the reason why it has none, above that of the largest class."""
     best = max((score.mean for score in scores if isinstance(score, TransferScore)), default=None)
     rows = list(zip([model.label for model in models], scores, strict=True))
-    classes = data.classes[:MAX_CLASSES_LISTED]
-    return render("evaluate/templates/transfer_scores.html", data=data, classes=classes, rows=rows, best=best)
+    return render(
+        "evaluate/templates/transfer_scores.html",
+        data=data.name,
+        size=len(data),
+        classes=data.classes[:MAX_CLASSES_LISTED],
+        rows=rows,
+        best=best,
+        notes=data.notes,
+    )
 
 
 def _score(model: ModelName, data: ClassificationData, services: Services, watch: Watch) -> TransferScore | str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import gradio as gr
 
 from sbert_app.pages.components.address import inputs_of, remember
-from sbert_app.pages.components.messages import heading, note
+from sbert_app.pages.components.messages import heading
 from sbert_app.pages.evaluate import calibration, cost, error_analysis, folds, labels, sts, threshold
 from sbert_app.services.container import Services
 
@@ -23,7 +23,6 @@ MORE = (
     (labels.build_transfer, "Transfer", "transfer"),
     (folds.build, "Folds", "folds"),
 )
-RELOAD_NOTE = "Files are not kept: upload them again after a reload."
 
 
 def build(services: Services) -> None:
@@ -32,7 +31,6 @@ def build(services: Services) -> None:
         _build_tabs(TABS, services)
         with gr.Tab("More", id="more"), gr.Tabs(overflow_behavior="wrap"):
             _build_tabs(MORE, services)
-    gr.HTML(note(RELOAD_NOTE))
     remember(inputs_of(tabs), tabs)
 
 

@@ -1,14 +1,19 @@
-"""The pickers of the Evaluate page: models by name and runs, data sets, a file."""
+"""The pickers of the Evaluate page: models by name and runs, data sets, a file; and the results that ship."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import gradio as gr
+from markupsafe import Markup
 
 from sbert_app.pages.components.events import event_options
 from sbert_app.pages.components.file_panel import FilePanel, chosen_name
+from sbert_app.pages.components.messages import note
 from sbert_app.pages.components.pickers import HINT, data_choices, endpoint_hint, fresh, model_choices, open_dropdown
+from sbert_app.pages.components.templates import render
 from sbert_app.services.container import Services
+from training.catalogue import read_asset
 from training.data.dataset import Dataset
 from training.names import ModelName
 
@@ -38,6 +43,12 @@ def file_and_data(named: gr.Dropdown, **options: Any) -> gr.File:
         lambda path: gr.update(visible=path is None), file, named, **event_options(queue=False, trigger_mode="multiple")
     )
     return file
+
+
+def shipped(template: str) -> Markup:
+    """The template of a result with its values in ``assets/examples``, by `scripts/measure_examples.py`."""
+    values = json.loads(read_asset(f"examples/{template}.json"))
+    return render(f"evaluate/templates/{template}.html", **values) + note(f"Shipped with the app: {values['made']}.")
 
 
 class ModelAndData:

@@ -12,6 +12,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.figures.evaluation import SPEED_NOISE, Point, quality_and_speed
+from sbert_app.figures.style import model_colours
 from sbert_app.formats import format_count
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import Update, event_options, on_open
@@ -280,9 +281,12 @@ def _scatter(results: Results, table: ResultTable) -> Any:
     for row in (*table.rows, *table.paper_rows):
         estimate = row.estimates.get(column.name)
         if estimate and row.speed and not isnan(estimate.value):
-            is_paper = row in table.paper_rows
-            group = "" if is_paper else opener_of(row.model).group
-            points.append(Point(row.label, group, row.speed, estimate.value, is_paper))
+            group = "paper"
+            colour = "grey"
+            if row not in table.paper_rows:
+                group = opener_of(row.model).group
+                (colour,) = model_colours([ModelName.parse(row.model).name])
+            points.append(Point(row.label, group, row.speed, estimate.value, colour))
     over = f"{column.label} of {len(averaged_of(results))} sets" if column.name == AVERAGE else column.label
     return quality_and_speed(points, f"{table.metric.statistic.capitalize()} ×100, {over}")
 

@@ -109,14 +109,12 @@ def build(services: Services) -> None:
     ) -> Update:
         taken = decisions.to_take or decisions.models[0]
         decision = taken.on_data.decision
-        similarity = taken.on_data.similarity
         label = data_label(rows.name)
-        curves = {model.label: model.on_data.decision for model in decisions.models}
         return {
             tab.status: Markup("").join(map(messages.note, before))
             + decisions_table(decisions, label, [*rows.notes, *notes], use),
-            curve: visible(figures.precision_recall(decision, criterion_labels(decision), curves)),
-            by_threshold: visible(figures.by_threshold(decision, similarity, taken.label)),
+            curve: visible(figures.precision_recall(decision, criterion_labels(decision), decisions.models)),
+            by_threshold: visible(figures.by_threshold(decision, taken.on_data.similarity, taken.model)),
             meaning: gr.update(visible=True),
         }
 

@@ -137,18 +137,18 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def build(services: Services) -> None:
     with gr.Accordion("For teachers: a link for your class, and a sheet to print", open=False, elem_id="teacher"):
+        hint = "Its name, for page and sheet"
+        title = gr.Textbox(label="Class", info=hint, max_lines=1, elem_id="class-title")
+        choices = [(f"{lesson.number} {lesson.short}", str(lesson.number)) for lesson in lessons()]
+        hint = "Leave empty for all lessons"
+        selected = gr.CheckboxGroup(choices, label="Lessons", info=hint, elem_id="class-lessons")
         with gr.Row():
-            hint = "Its name, for page and sheet"
-            title = gr.Textbox(label="Class", info=hint, max_lines=1, min_width=200, elem_id="class-title")
             hint, options = "By its name", {"max_lines": 1, "min_width": 200}
             model = gr.Textbox(DEFAULT_MODEL, label="Model", info=hint, elem_id="class-model", **options)
             hint = "A named set or hf:<org>/<name>"
             data = gr.Textbox(DEFAULT_DATA, label="Data", info=hint, elem_id="class-data", **options)
             hint, options = "Same seed, same pairs", {"max_lines": 1, "min_width": 120}
             seed = gr.Textbox("0", label="Seed", info=hint, elem_id="class-seed", **options)
-        choices = [(f"{lesson.number} {lesson.short}", str(lesson.number)) for lesson in lessons()]
-        hint = "Leave empty for all lessons"
-        selected = gr.CheckboxGroup(choices, label="Lessons", info=hint, elem_id="class-lessons")
         with gr.Row(elem_classes="actions"):
             make = gr.Button("Make the link", variant="primary", elem_id="make-class")
             enable_when(make, {title: "name the class first"})

@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from sbert_app.figures.training import COLOURS, FIGURES, Curve, curve_of
+from sbert_app.figures.training import FIGURES, MOST_CURVES, Curve, curves_of
 from sbert_app.formats import format_count
 from sbert_app.pages.components.events import Output, event_options, follow, on_open
 from sbert_app.pages.components.measure_tab import hidden, visible
@@ -101,7 +101,7 @@ class RunPanel:
         def open_link(request: gr.Request) -> Any:
             """The run and the overlaid runs in the address, or a message that there is no such run."""
             query = request.query_params
-            overlaid = list(filter(None, query.get("overlay", "").split(",")))[: len(COLOURS)]
+            overlaid = list(filter(None, query.get("overlay", "").split(",")))[:MOST_CURVES]
             run_id = query.get("run", "")
             return run_id, overlaid, error_of(self.store.get, run_id) if run_id else ""
 
@@ -162,8 +162,9 @@ class RunPanel:
         run = select_run(runs, opened, run_groups(self.store.home))
         others = [other for other in runs if other.id in overlaid and other is not run]
         # The curves of the open run come first.
-        with_curves = list(zip([*([run] if run else []), *others], COLOURS, strict=False))
-        curves = [curve_of(*one) for one in with_curves]
+        with_curves = [*([run] if run else []), *others][:MOST_CURVES]
+        curves = curves_of(with_curves)
+        colours = {one.id: curve.colour for one, curve in zip(with_curves, curves, strict=True)}
         version = [(curve.name, curve.colour, len(curve.events), curve.events[-1:]) for curve in curves]
         at_work = run is not None and run.state in AT_WORK
         lines = ""
@@ -190,7 +191,7 @@ class RunPanel:
             self.current: Output(run.id if run else ""),
             self.running: Output(str(sum(listed.state == State.RUNNING for listed in runs))),
             self.status: Output(_status(run, runs)),
-            self.runs: self._list(runs, run, {one.id: colour for one, colour in with_curves}, pattern),
+            self.runs: self._list(runs, run, colours, pattern),
             self.log: Output(log(lines) if run else ""),
             self.name: Output((run.id, run.name) if run else None, run.name if run else ""),
             **{component: Output(gr.update(visible=is_visible)) for component, is_visible in visibility.items()},
@@ -292,4 +293,4 @@ def _open_group(event: gr.EventData) -> str:
 
 def _overlay(overlaid: list[str], event: gr.EventData) -> list[str]:
     others = [run_id for run_id in overlaid if run_id != event.run]
-    return [*others, event.run][-len(COLOURS) :] if event.on else others
+    return [*others, event.run][-MOST_CURVES:] if event.on else others

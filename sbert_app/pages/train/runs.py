@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
-from sbert_app.figures.training import COLOURS, FIGURES, curve_of
+from sbert_app.figures.training import FIGURES, MOST_CURVES, curves_of
 from sbert_app.formats import MISSING, format_count, format_duration, format_estimate, format_number, format_time
 from sbert_app.pages.components.messages import estimate_plan
 from sbert_app.pages.components.report import Report, plot
@@ -120,7 +120,7 @@ def run_list(
             states = Counter(member.state for member in members).most_common()
             best = _over_seeds(members) if group.differ_in_seed else ""
             rows.append({"group": group, "runs": members, "states": states, "best": best, "metric": _unit(run)})
-    return render("train/templates/run_list.html", rows=rows, most_curves=len(COLOURS), hidden=hidden)
+    return render("train/templates/run_list.html", rows=rows, most_curves=MOST_CURVES, hidden=hidden)
 
 
 def _over_seeds(runs: Sequence[Run]) -> str:
@@ -289,7 +289,7 @@ def run_report(store: RunStore, run_id: str, clean: Callable[[str], str] = witho
     record = run.record
     progress = run.progress
     evaluations = [event for event in run.events if event["kind"] == "eval"]
-    figures = [make([curve_of(run, COLOURS[0])]) for make in FIGURES.values()]
+    figures = [make(curves_of([run])) for make in FIGURES.values()]
     measured = {name for event in evaluations for name, value in event.items() if value is not None}
     metrics = {name: metric for name, metric in RUN_METRICS.items() if name in measured}
     rows = [[f"{event['step']:,}"] for event in evaluations]

@@ -250,7 +250,7 @@ def find_topics(points: np.ndarray, sentences: list[str], watch: Watch = UNWATCH
     # Renumbered, as clusters of k-means may be empty.
     _, fine = np.unique(k_means(points, min(count, len(points)), watch), return_inverse=True)
     centres = np.stack([points[fine == label].mean(axis=0) for label in range(fine.max() + 1)])
-    coarse = fine
+    coarse: np.ndarray = fine
     if len(centres) > 1:
         joined = min(int(np.clip(count // 3, *COARSE)), len(centres))
         coarse = (fcluster(ward(centres), joined, "maxclust") - 1)[fine]

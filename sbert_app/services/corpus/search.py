@@ -129,7 +129,7 @@ def search(
     if not keep_unknown:
         is_near = ~np.isin(rows[0], embedded.unknown) & (not encoder.is_unknown([query])[0])
     searched = time.perf_counter()
-    nearest = []
+    nearest: list[Hit] = []
     for row, cosine in zip(rows[0, is_near][:count].tolist(), cosines[0, is_near][:count].tolist(), strict=True):
         nearest.append(Hit(row, embedded.corpus.sentences[row], cosine, rank=len(nearest) + 1))
     result = SearchResult(
@@ -150,7 +150,7 @@ def _rerank(result: SearchResult, candidates: list[Hit], k: int, cross_encoder: 
     started = time.perf_counter()
     scores = cross_encoder.predict([(result.query, hit.sentence) for hit in candidates])
     milliseconds = (time.perf_counter() - started) * 1e3
-    by_cross = []
+    by_cross: list[Hit] = []
     for position in np.argsort(-scores, kind="stable").tolist():
         score = float(scores[position])
         by_cross.append(replace(candidates[position], cross_score=score, cross_rank=len(by_cross) + 1))

@@ -20,7 +20,7 @@ import numpy as np
 from sbert_app.formats import format_count, format_duration, json_values
 from training.data.gold import NUMBER, GoldColumn
 from training.data.tables.columns import PairColumns
-from training.evaluation.bootstrap import affordable_resamples, bootstrap_interval, sentence_keys
+from training.evaluation.bootstrap import bootstrap_interval, resamples_for, sentence_keys
 from training.evaluation.metrics import pearson, spearman
 from training.evaluation.thresholds import CRITERIA, DataDecision, decide
 
@@ -214,7 +214,7 @@ def correlation(sample: np.ndarray, score: int, gold: int) -> Correlation | None
         return None
     x = sample[:, score]
     y = sample[:, gold]
-    resamples = affordable_resamples(len(sample))
+    resamples = resamples_for(len(sample))
     kinds = ("spearman", "pearson")
     keys = _keys(sample)
     by_rank, by_value = (bootstrap_interval(x, y, kind, resamples, keys=keys) for kind in kinds)

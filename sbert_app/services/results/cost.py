@@ -23,7 +23,7 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from training.catalogue import SCORED
 from training.data.dataset import Dataset
 from training.errors import InputError
-from training.evaluation.bootstrap import Estimate, Statistic, affordable_resamples, correlation, sentence_keys
+from training.evaluation.bootstrap import Estimate, Statistic, correlation, resamples_for, sentence_keys
 from training.evaluation.metrics import why_undefined
 from training.evaluation.scoring import without_score
 from training.models.model import Model, VectorModel
@@ -126,7 +126,7 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
             why = why_undefined(scores, gold)
             if why:
                 raise InputError(f"the correlation of {model.name} on {data.name} is {why}")
-        rho = correlation(scores, gold, resamples=affordable_resamples(len(gold)), keys=keys)
+        rho = correlation(scores, gold, resamples=resamples_for(len(gold)), keys=keys)
         reference = reference or rho
         cell = Cell(
             dimension,

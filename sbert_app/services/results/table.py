@@ -1,17 +1,14 @@
 """The table: a row for each model, a column for each data set, followed by our own systems and the rows of the paper.
 
-The table is shown on the page, and can be copied as Markdown, LaTeX or CSV. The best values are bold, and rows from
+The table is shown on the page, and can be copied as Markdown or LaTeX. The best values are bold, and rows from
 elsewhere state their source.
 """
 
-import csv
-import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan, nan
 from typing import NamedTuple
 
-from sbert_app.services.files.writers import without_formula
 from sbert_app.services.results.grid import ResultGrid
 from sbert_app.services.results.precomputed import (
     FIRST,
@@ -216,25 +213,7 @@ def latex(table: ResultTable) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
-def as_csv(table: ResultTable) -> str:
-    """A line for each model, with three columns for each data set: value, low, high."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    head = ["model", "source"]
-    for column in table.columns:
-        label = without_formula(column.label)
-        head += [label, f"{label} low", f"{label} high"]
-    writer.writerow([*head, "sentences per second"])
-    for row, source in _rows(table):
-        cells = [without_formula(row.label), source or "measured"]
-        for name in _names(table):
-            for number in row.estimates.get(name) or Estimate(nan, nan, nan):
-                cells.append("" if isnan(number) else f"{number:.2f}")
-        writer.writerow([*cells, "" if row.speed is None else f"{row.speed:.0f}"])
-    return out.getvalue().rstrip("\n")
-
-
-FORMATS: dict[str, Callable[[ResultTable], str]] = {"Markdown": markdown, "LaTeX": latex, "CSV": as_csv}
+FORMATS: dict[str, Callable[[ResultTable], str]] = {"Markdown": markdown, "LaTeX": latex}
 
 
 def _rows(table: ResultTable) -> list[tuple[TableRow, str]]:

@@ -6,8 +6,10 @@ from markup import HOSTILE, assert_escaped
 from markupsafe import Markup
 
 from sbert_app.figures import evaluation as figures
+from sbert_app.figures.style import PALETTE, model_colours
 from sbert_app.pages.components.decisions import criterion_labels, decision_table
 from sbert_app.pages.evaluate import error_analysis, sts
+from sbert_app.services.results.decisions import ModelDecision
 from sbert_app.services.results.error_analysis import RankedError
 from sbert_app.services.results.grid import make_grid
 from sbert_app.services.results.precomputed import SHIPPED, PrecomputedResults
@@ -15,7 +17,9 @@ from sbert_app.services.results.results import EvalResult, Metric
 from sbert_app.services.results.table import tabulate
 from sbert_app.services.store.documents import read_document
 from training.data.overlap import Overlap
+from training.evaluation.bootstrap import NO_ESTIMATE
 from training.evaluation.thresholds import DataDecision, decide
+from training.names import ModelName
 
 
 @pytest.fixture(scope="module")
@@ -82,3 +86,25 @@ def test_a_threshold_that_does_not_exist_and_too_few_pairs_are_said():
     assert "it takes 4 matches and 4 others" in html
     figure = figures.precision_recall(decision, criterion_labels(decision))
     assert [trace.name for trace in figure.data] == ["all pairs"]
+
+
+def test_a_model_has_one_colour_in_the_figures_of_every_page(shipped):
+    (tfidf,) = model_colours(["tfidf"])
+    quality = sts._scatter(shipped, tabulate(shipped, Metric()))
+    colour_of = {
+        label: colour
+        for trace in quality.data
+        if trace.customdata is not None
+        for label, colour in zip(trace.customdata, trace.marker.color, strict=True)
+    }
+    assert colour_of["all-MiniLM-L6-v2"] == colour_of["all-MiniLM-L6-v2, max pooling"] == PALETTE["blue"]
+    assert colour_of["TF-IDF"] == PALETTE[tfidf] != PALETTE["blue"]
+
+    scores = np.array([0.9, 0.8, 0.3, 0.2] * 10)
+    decision = decide(scores, scores > 0.5, ("best-f1",))
+    data = DataDecision("cosine", "1 is a match", decision)
+    model = ModelDecision(ModelName("tfidf"), data, NO_ESTIMATE, 1.0, decision.average_precision)
+    curves = figures.precision_recall(decision, criterion_labels(decision), [model])
+    by_threshold = figures.by_threshold(decision, "cosine", model.model)
+    assert {curves.data[0].line.color, *(line.line.color for line in by_threshold.data)} == {PALETTE[tfidf]}
+    assert curves.data[1].marker.color == by_threshold.layout.shapes[0].line.color, "a threshold has its own"

@@ -311,7 +311,7 @@ def test_a_run_that_only_has_a_loss_has_one_chart_of_it_and_says_that_lower_is_b
     run = store.create(RunConfig("mnrl"))
     write(store, run.id, *({"kind": "eval", "step": step, "loss": 1.0, "best": step > 0} for step in (0, 5)))
     run = store.get(run.id)
-    curves = [train_live.curve_of(run, "#000000")]
+    curves = train_live.curves_of([run])
     assert not any(len(trace.x) for trace in FIGURES["measure"](curves).data)
     assert any(len(trace.x) for trace in FIGURES["loss"](curves).data)
     assert "loss ↓" in train_runs.run_list([run], "", {})

@@ -26,7 +26,7 @@ NEGATION, WORD_ORDER = "negation", "word_order"
 # kind -> the names of its three kinds of pairs
 NAMES = {NEGATION: ("paraphrase", "negation", "unrelated"), WORD_ORDER: ("paraphrase", "swap", "unrelated")}
 TF_IDF, BI, CROSS = "TF-IDF", "bi-encoder", "cross-encoder"
-COLOURS = {TF_IDF: "grey", BI: "blue", CROSS: "orange"}
+COLOURS = {TF_IDF: "grey", BI: "blue", CROSS: "vermillion"}
 OWN = "your pair"
 
 

@@ -68,6 +68,7 @@ def test_such_text_is_in_no_cluster(embedded: EmbeddedCorpus, tmp_path: Path):
     settings = ClusterSettings(K_MEANS, num_clusters=2)
     cache = DiskCache(tmp_path / "cache")
     assert np.flatnonzero(cluster(embedded, settings, cache, tmp_path) < 0).tolist() == [1, 3]
+    assert cluster(embedded, settings, cache, tmp_path, keep_unknown=True).min() == 0
 
 
 def test_an_encoded_file_counts_it(model: Encoder, tmp_path: Path):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sbert_app.figures.training import COLOURS, FIGURES, Curve
+from sbert_app.figures.training import FIGURES, Curve
 from sbert_app.formats import json_values
 from sbert_app.pages.train.runs import run_list, status
 from sbert_app.services.annotations.project import ChosenPair, ProjectInfo, Projects
@@ -132,7 +132,7 @@ def _events(services: Services) -> tuple[Answers, list[str]]:
     """As on the page: the row and the curves of the run that has events and is not finished."""
     store = RunStore(services.settings.home)
     for run in (run for run in store.list() if run.state == State.INTERRUPTED):
-        curve = Curve(run.name, COLOURS[0], store.events(run.id), run.progress.steps, run.progress.measure)
+        curve = Curve(run.name, "#0072B2", store.events(run.id), run.progress.steps, run.progress.measure)
         assert run.id in str(run_list([run], "", {})) and str(status(run, 0))
         assert all(draw([curve]).to_json() for draw in FIGURES.values())
     return _runs(services)
