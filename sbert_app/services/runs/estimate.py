@@ -140,8 +140,8 @@ def _estimate_part(part: Part, config: RunConfig, home: Path) -> RunEstimate:
             size = name.built_in.splits[name.split or next(iter(name.built_in.splits))].rows or None
         sizes.append(size)
     if remote_form:
-        known = [size for size in sizes if size is not None]
-        rows = sum(known) if len(known) == len(sizes) else None
+        counts = [size for size in sizes if size is not None]
+        rows = sum(counts) if len(counts) == len(sizes) else None
         columns, _ = part.facts.rows.example(remote_form)
         return RunEstimate(config, rows, columns, remote_form, tuple(notes))
     data = join(sets)
