@@ -31,7 +31,7 @@ from training.models.aliases import SentenceTransformerNames, converted
 from training.models.files import check_replaceable
 from training.models.folder import ModelFolder, ModelFormat, prompt_advice, role_prompt
 from training.models.loading import DEFAULT_MAX_LENGTH, max_input_length, open_parts, save_parts
-from training.models.model import TokenModel, VectorModel, log
+from training.models.model import TokenModel, VectorModel, log, sample_weights
 from training.models.modules import EncoderParts
 from training.models.random_weights import random_parts
 from training.models.texts import CHUNK, GPU_CHUNK, Chunk, Forward, ReadReport, Rows, texts
@@ -207,12 +207,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
         return next(self.backbone.parameters()).device
 
     def weights_sample(self, most: int) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields at most about ``most`` numbers of each parameter, module by module."""
         for module in (self.backbone, *self.head):
-            for name, tensor in sorted(module.state_dict().items()):
-                step = max(1, tensor.numel() // most)
-                sample = tensor.reshape(-1)[::step]
-                yield f"{name} {tuple(tensor.shape)}", sample.float().cpu().numpy()
+            yield from sample_weights(module, most)
 
     def with_settings(self, name: ModelName) -> Self:
         """Returns the same weights with the settings that the name states. InputError if one does not fit."""

@@ -189,11 +189,8 @@ class MaxSim(LateInteraction):
         for text in self.encoder.token_vectors(sentences):
             # Special tokens belong to no word.
             rows = [row for row, word in enumerate(text.words) if word is not None or not self.is_symmetric]
-            tokens = [text.tokens[row] for row in rows]
-            if rows:
-                vectors.append(TokenVectors(tokens, [], [], normalize_rows(text.hidden[rows])))
-            else:
-                vectors.append(TokenVectors([""], [], [], np.zeros((1, text.hidden.shape[1]), np.float32)))
+            hidden = normalize_rows(text.hidden[rows]) if rows else np.zeros((1, text.hidden.shape[1]), np.float32)
+            vectors.append(TokenVectors([text.tokens[row] for row in rows] or [""], [], [], hidden))
         return vectors
 
 

@@ -456,6 +456,14 @@ class VectorModel(Model, Retriever):
         return normalize_rows(vectors) if normalize else vectors
 
 
+def sample_weights(module: Any, most: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields at most about ``most`` numbers of each parameter of a module of PyTorch, with its name."""
+    for name, tensor in sorted(module.state_dict().items()):
+        step = max(1, tensor.numel() // most)
+        sample = tensor.reshape(-1)[::step]
+        yield f"{name} {tuple(tensor.shape)}", sample.float().cpu().numpy()
+
+
 def best_rows(rows: np.ndarray, scores: np.ndarray, k: int) -> np.ndarray:
     """Returns the k of ``rows`` (n,) with the highest scores, best first; equal scores in the order of the rows."""
     if len(rows) > k:

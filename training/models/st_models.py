@@ -42,7 +42,7 @@ from training.models.folder import (
 from training.models.lexical import SparseModel
 from training.models.loading import NO_LIMIT, as_in_file, check_tokens, importing, quiet, unopened
 from training.models.maxsim import LateInteraction
-from training.models.model import Model, Pair, PairModel, VectorModel, log
+from training.models.model import Model, Pair, PairModel, VectorModel, log, sample_weights
 from training.models.sizes import check_backbone, read_shapes
 from training.models.texts import Chunk, Forward, Rows, numbered, texts, tokenizing
 from training.models.tokenization import TextTokenizer, TokenVectors, text_tokenizer
@@ -303,11 +303,7 @@ class STEncoder(STModel, VectorModel):
         return self._compute(sentences, truncate_dim=self.dimension)
 
     def weights_sample(self, most: int) -> Iterator[tuple[str, np.ndarray]]:
-        """Yields at most about ``most`` numbers of each parameter."""
-        for name, tensor in sorted(self.model.state_dict().items()):
-            step = max(1, tensor.numel() // most)
-            sample = tensor.reshape(-1)[::step]
-            yield f"{name} {tuple(tensor.shape)}", sample.float().cpu().numpy()
+        return sample_weights(self.model, most)
 
     def _read(self, parts: Iterator[list[str]]) -> Iterator[Chunk]:
         if self.prompt_advice:
