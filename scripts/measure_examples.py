@@ -94,8 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def write_example(template: str, settings: str = "", **values: Any) -> None:
     """The values of a template of Evaluate, with the day, the machine and the ``settings`` of the measurement."""
-    made = f"measured {date.today().isoformat()} on {describe_processor()}{settings}"
-    text = json.dumps({"made": made, **values}, indent=1, ensure_ascii=False)
+    origin = f"measured {date.today().isoformat()} on {describe_processor()}{settings}"
+    text = json.dumps({"origin": origin, **values}, indent=1, ensure_ascii=False)
     write_text(asset(f"examples/{template}.json"), text + "\n")
 
 

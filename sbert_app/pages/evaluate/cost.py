@@ -44,10 +44,9 @@ def build(services: Services) -> None:
         return result(measure_cost(services.models.get(model, Model), with_scores(pairs), watch), model, "Measured now")
 
     def result(costs: CostTable, model: ModelName, measured: str) -> Update:
-        near = costs.smallest_within(NEAR)
         labels = {name: precision.label for name, precision in PRECISIONS.items()}
         return {
-            tab.status: macro("evaluate/cost_summary")(costs, model.label, near, labels, NEAR),
+            tab.status: macro("evaluate/cost_summary")(costs, model.label, costs.smallest_within(NEAR), labels, NEAR),
             figure: visible(quality_and_size(costs)),
             table: render(
                 "evaluate/templates/cost_table.html", table=costs, precisions=list(labels.items()), measured=measured

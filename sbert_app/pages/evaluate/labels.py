@@ -100,8 +100,7 @@ def build_transfer(services: Services) -> None:
             rows = transfer.sentences_by_genre(home) if name == GENRES else transfer.load_task(name, home)
         return {tab.status: score_table(specs, rows, [_score(spec, rows, services, watch) for spec in specs])}
 
-    inputs = [models, data, file, *options.inputs]
-    tab.wire(score, inputs, {}, example=lambda: {tab.status: shipped("transfer_scores")})
+    tab.wire(score, [models, data, file, *options.inputs], {}, example=lambda: {tab.status: shipped("transfer_scores")})
 
 
 def score_table(models: list[ModelName], data: ClassificationData, scores: list[TransferScore | str]) -> Markup:

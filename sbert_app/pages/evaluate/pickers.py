@@ -48,7 +48,7 @@ def file_and_data(named: gr.Dropdown, **options: Any) -> gr.File:
 def shipped(template: str) -> Markup:
     """The template of a result with its values in ``assets/examples``, by `scripts/measure_examples.py`."""
     values = json.loads(read_asset(f"examples/{template}.json"))
-    return render(f"evaluate/templates/{template}.html", **values) + note(f"Shipped with the app: {values['made']}.")
+    return render(f"evaluate/templates/{template}.html", **values) + note(f"Shipped with the app: {values['origin']}.")
 
 
 class ModelAndData:

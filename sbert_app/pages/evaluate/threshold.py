@@ -109,10 +109,9 @@ def build(services: Services) -> None:
     ) -> Update:
         taken = decisions.to_take or decisions.models[0]
         decision = taken.on_data.decision
-        label = data_label(rows.name)
         return {
             tab.status: Markup("").join(map(messages.note, before))
-            + decisions_table(decisions, label, [*rows.notes, *notes], use),
+            + decisions_table(decisions, data_label(rows.name), [*rows.notes, *notes], use),
             curve: visible(figures.precision_recall(decision, criterion_labels(decision), decisions.models)),
             by_threshold: visible(figures.by_threshold(decision, taken.on_data.similarity, taken.model)),
             meaning: gr.update(visible=True),

@@ -16,6 +16,7 @@ from sbert_app.services.store.documents import read_document
 from scripts import measure_examples
 from training.catalogue import DEFAULT_MODEL, read_asset
 from training.evaluation.scoring import evaluate
+from training.models.model import VectorModel
 
 # The accuracies and correlations of two machines differ by so much, in 0..1.
 NEAR = 0.005
@@ -71,7 +72,7 @@ def test_the_folds_are_those_of_the_file_and_begin_where_the_base_is(home):
     assert {fold["plan"]["label"]: fold["plan"]["pairs"] for fold in was["folds"]} == {
         name: len(rows) for name, rows in rows_of.items()
     }
-    encoder = ModelCache(home).get(DEFAULT_MODEL)
+    encoder = ModelCache(home).get(DEFAULT_MODEL, VectorModel)
     for fold in was["folds"]:
         rho = evaluate(encoder, data.select(rows_of[fold["plan"]["label"]]))["spearman"]["cosine"]
         assert fold["before"] == pytest.approx(100 * rho, abs=100 * NEAR)
@@ -86,5 +87,5 @@ def test_the_folds_are_trained_anew(home, out):
 
 def test_the_cost_begins_with_the_correlation_of_the_whole_vectors(home):
     cost = read_document(SHIPPED_COST, CostTable)
-    rho = evaluate(ModelCache(home).get(DEFAULT_MODEL), cost.data, home=home)["spearman"]["cosine"]
+    rho = evaluate(ModelCache(home).get(DEFAULT_MODEL, VectorModel), cost.data, home=home)["spearman"]["cosine"]
     assert cost.cells[0].rho.value == pytest.approx(100 * rho, abs=100 * NEAR)
