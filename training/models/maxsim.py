@@ -148,10 +148,9 @@ class MaxSim(LateInteraction):
 
     def __init__(self, encoder: TokenModel | ModelName | Path | str, **options: Any) -> None:
         """Takes an encoder, or opens one by name with the arguments of `load`."""
-        if not isinstance(encoder, TokenModel):
-            encoder = self.load(encoder, **options).encoder
-        self.name = str(replace(ModelName.parse(encoder.name), maxsim=True))
-        self.encoder = encoder
+        opened = encoder if isinstance(encoder, TokenModel) else self.load(encoder, **options).encoder
+        self.name = str(replace(ModelName.parse(opened.name), maxsim=True))
+        self.encoder: TokenModel = opened
 
     @classmethod
     def load(
