@@ -47,12 +47,11 @@ class LateInteraction(TokenModel, Retriever):
     takes_mean = True  # over the tokens, else the sum
     is_symmetric = True  # of a pair, and without special tokens
 
-    def __new__(cls, name: Any = None, *, home: str | Path | None = None, **_: Any) -> Self:
+    def __new__(cls, name: Any = None, *, home: str | Path | None = None, **_: Any) -> Any:
         """Makes an empty model of the kind that the name has; its ``__init__`` opens it."""
         if cls is not LateInteraction:
             return super().__new__(cls)
-        opener, _ = find_opener(ModelName.parse(name), home)
-        kind = opener.model_class
+        kind = find_opener(ModelName.parse(name), home)[0].model_class
         return super().__new__(kind if issubclass(kind, LateInteraction) else MaxSim)
 
     @classmethod

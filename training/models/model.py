@@ -432,7 +432,7 @@ class Opener(NamedTuple):
     type: type[Model] = Model  # or VectorModel: what can be known before the import
 
     @property
-    def model_class(self) -> type[Model]:
+    def model_class(self) -> Any:
         """The class of its models, imported now."""
         if not isinstance(self.place, str):
             return self.place
