@@ -47,7 +47,7 @@ class LateInteraction(TokenModel, Retriever):
 
         from sbert_lab import LateInteraction
 
-        model = LateInteraction.load("all-MiniLM-L6-v2")
+        model = LateInteraction("all-MiniLM-L6-v2")
         scores = model.score([("A man is eating.", "A man eats food."), ("A man is eating.", "It snows.")])
         print(scores.shape)  # (2,)
         print(model.matches("A man is eating.", "A man eats food.").first)  # matching tokens
