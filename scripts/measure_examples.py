@@ -137,7 +137,7 @@ def write_folds(home: Path) -> None:
     jobs.starts_workers = False
     experiments = Experiments(jobs)
     file = pairs_by_genre(home)
-    settings = {"base": DEFAULT_MODEL, "max_steps": DEFAULT_STEPS, "eval_every": DEFAULT_STEPS}
+    settings: Any = {"base": DEFAULT_MODEL, "max_steps": DEFAULT_STEPS, "eval_every": DEFAULT_STEPS}
     experiment = folds.start(file, None, experiments, **settings)
     for run in experiment.runs:
         execute(experiments.store, run.id)

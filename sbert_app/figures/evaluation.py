@@ -99,12 +99,14 @@ def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
         if group:
             x = [point.speed for point in group]
             y = [point.quality for point in group]
-            labels = [short_label(point.label, 34) for point in group]
-            colours = [PALETTE[point.colour] for point in group]
-            marker = {"marker_symbol": symbol, "marker_size": 12, "marker_line_width": 2 * (key == PAPER)}
+            marker: Any = {"marker_symbol": symbol, "marker_size": 12, "marker_line_width": 2 * (key == PAPER)}
             # The symbol in the legend is that of a group, whose models have several colours.
             add_scatter(figure, [None], [None], "grey", mode="markers", name=name, **marker)
-            marker |= {"marker_color": colours, "customdata": labels, "showlegend": False}
+            marker |= {
+                "marker_color": [PALETTE[point.colour] for point in group],
+                "customdata": [short_label(point.label, 34) for point in group],
+                "showlegend": False,
+            }
             add_scatter(figure, x, y, "grey", hover, "markers", **marker)
     decades = [log10(point.speed) for point in points] or [2.0]
     # The space on the right is for labels.
