@@ -138,8 +138,12 @@ def build(services: Services) -> None:
         decisions = decide_results({name: results[name] for name in map(ModelName, FIRST_MODELS)}, rows, criteria)
         return result(decisions, rows, _use(services, rows.name, None), [note])
 
-    nothing = {part: hidden() for part in (curve, by_threshold, meaning)}
-    tab.wire(find, [*controls, *before, *pickers.inputs], nothing, example=example)
+    tab.wire(
+        find,
+        [*controls, *before, *pickers.inputs],
+        dict.fromkeys((curve, by_threshold, meaning), hidden()),
+        example=example,
+    )
 
 
 def _model_before(model: str | None, threshold: float | None) -> ModelThreshold | None:

@@ -139,9 +139,7 @@ def build(services: Services) -> None:
     with gr.Accordion("For teachers: a link for your class, and a sheet to print", open=False, elem_id="teacher"):
         title = gr.Textbox(label="Class", info="Its name, for page and sheet", max_lines=1, elem_id="class-title")
         choices = [(f"{lesson.number} {lesson.short}", str(lesson.number)) for lesson in lessons()]
-        selected = gr.CheckboxGroup(
-            choices, label="Lessons", info="Leave empty for all lessons", elem_id="class-lessons"
-        )
+        selected = gr.CheckboxGroup(choices, label="Lessons", info="Empty: all lessons", elem_id="class-lessons")
         with gr.Row():
             hint, options = "By its name", {"max_lines": 1, "min_width": 200}
             model = gr.Textbox(DEFAULT_MODEL, label="Model", info=hint, elem_id="class-model", **options)
