@@ -46,7 +46,6 @@ def build(services: Services) -> None:
     pickers = ModelAndData(services, "threshold", data_choices("threshold"), "stsb:dev", FIRST_MODELS)
     title = _settings(LEAST_PRECISION, MATCH_FROM)
     with gr.Accordion(title, open=False, elem_id="threshold-settings") as settings, gr.Row():
-        hint = "The share of matches among the pairs above the threshold"
         precision = gr.Number(
             LEAST_PRECISION,
             minimum=0.01,
@@ -54,10 +53,9 @@ def build(services: Services) -> None:
             step=0.01,
             min_width=220,
             label="Precision of at least",
-            info=hint,
+            info="The share of matches among the pairs above the threshold",
             elem_id="threshold-precision",
         )
-        hint = "On the scale 0–5; labels do not need it"
         match_from = gr.Number(
             MATCH_FROM,
             minimum=0.1,
@@ -65,7 +63,7 @@ def build(services: Services) -> None:
             step=0.5,
             min_width=220,
             label="A pair matches from this gold score",
-            info=hint,
+            info="On the scale 0–5; labels do not need it",
             elem_id="threshold-match",
         )
     with gr.Accordion("You had a threshold for another model?", open=False, elem_id="threshold-before"), gr.Row():
@@ -142,8 +140,12 @@ def build(services: Services) -> None:
         decisions = decide_results({name: results[name] for name in map(ModelName, FIRST_MODELS)}, rows, criteria)
         return result(decisions, rows, _use(services, rows.name, None), [note])
 
-    nothing = {part: hidden() for part in (curve, by_threshold, meaning)}
-    tab.wire(find, [*controls, *before, *pickers.inputs], nothing, example=example)
+    tab.wire(
+        find,
+        [*controls, *before, *pickers.inputs],
+        dict.fromkeys((curve, by_threshold, meaning), hidden()),
+        example=example,
+    )
 
 
 def _model_before(model: str | None, threshold: float | None) -> ModelThreshold | None:

@@ -150,11 +150,9 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def build(services: Services) -> None:
     with gr.Accordion("For teachers: a link for your class, and a sheet to print", open=False, elem_id="teacher"):
-        hint = "Its name, for page and sheet"
-        title = gr.Textbox(label="Class", info=hint, max_lines=1, elem_id="class-title")
+        title = gr.Textbox(label="Class", info="Its name, for page and sheet", max_lines=1, elem_id="class-title")
         choices = [(f"{lesson.number} {lesson.short}", str(lesson.number)) for lesson in lessons()]
-        hint = "Leave empty for all lessons"
-        selected = gr.CheckboxGroup(choices, label="Lessons", info=hint, elem_id="class-lessons")
+        selected = gr.CheckboxGroup(choices, label="Lessons", info="Empty: all lessons", elem_id="class-lessons")
         with gr.Row():
             model = gr.Textbox(
                 DEFAULT_MODEL,
