@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log10
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import plotly.graph_objects as go
 
 from sbert_app.figures.style import PALETTE, add_bars, add_scatter, apply_style, error_bars, model_colours, short_label
 from sbert_app.services.results.cost import CostTable
-from sbert_app.services.results.decisions import ModelDecision
 from training.evaluation.thresholds import Choice, Decision
-from training.names import ModelName
 from training.quantization import PRECISIONS
+
+if TYPE_CHECKING:
+    from sbert_app.services.results.decisions import ModelDecision
+    from training.names import ModelName
 
 # The colour of thresholds, which no model has, and the symbols and dashes by which they are told apart.
 THRESHOLD = "green"

@@ -104,7 +104,7 @@ def test_wrong_files_are_named_and_the_pages_are_built_before_torch_is_imported(
 import sys
 from pathlib import Path
 from sbert_app.cli import main
-slow = {"torch", "transformers", "scipy", "datasets", "umap"}
+slow = {"torch", "transformers", "scipy.stats", "datasets", "umap"}
 print(main(["encode", "no-such-file.csv", "out.npy"]), slow & set(sys.modules))
 from sbert_app.server.app import create_app
 from sbert_app.services.container import Services
