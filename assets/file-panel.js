@@ -3,11 +3,12 @@
 // (HELD) is off from the first byte of an upload (UPLOAD) on until the panel has read it.
 let version = "", lastColumn = "";
 
-// One choice after another: each is made of the roles that the last one has left.
+// One choice after another: each is made of the roles that the last one has left. What depends on them waits.
 const setDisabled = (isDisabled) => element.querySelectorAll("select, button").forEach((control) => { control.disabled = isDisabled; });
 function choose(choice) {
   setDisabled(true);
-  setTimeout(setDisabled, 10000, false);
+  wait(true);
+  setTimeout(() => { setDisabled(false); wait(isReading); }, 10000);
   trigger("role", {column: "", role: "", labels: "", ...choice});
 }
 element.addEventListener("change", ({target}) => {

@@ -56,12 +56,12 @@ SHOW_SWEEP = """() => document.getElementById("sweep")?.scrollIntoView({behavior
 def build(services: Services) -> None:
     """Builds the page inside the open Blocks."""
     gr.HTML(heading("Ablation", "What does each choice of the paper change? Measured from several bases and seeds."))
+    # Events read this field, as Gradio refuses the choice of an ablation that has just been left.
+    figure_base = gr.Textbox("", label="Figure from", visible="hidden")
     with gr.Row(elem_id="ablation-choice"):
         choices = [(ablation.title, key) for key, ablation in ABLATIONS.items()]
         name = gr.Radio(choices, value=OPENING, label="What is varied", elem_id="ablation", scale=4)
-        # All bases at first: a session that has ended answers the last question of its page with these choices.
-        bases = sorted({base for key in ABLATIONS for base in precomputed_tables(key)})
-        figure_base = gr.Radio(bases, label="Figure from", visible=False, elem_id="figure-base", scale=3)
+        base_choice = gr.Radio([], label="Figure from", visible=False, elem_id="figure-base", scale=3)
     with gr.Row():
         figure = gr.Plot(show_label=False, min_width=320, scale=3, elem_id="ablation-figure")
         with gr.Column(min_width=300, scale=2):
@@ -103,18 +103,24 @@ def build(services: Services) -> None:
         return updates
 
     show_on = panel.wire(show, [text, figure, numbers, grid], name, [figure_base])
-    opened = keep_touched([name], on_open(_from_link, [name, figure_base, panel.selected]))
+    opened = keep_touched([name], on_open(_from_link, [name, figure_base, base_choice, panel.selected]))
     filled = keep_touched(fields, opened.then(fill, [name, figure_base], fields, **event_options(queue=False)))
     show_on(filled.then)
     form.estimate_on(filled.then)
     keep(fields, filled)
     other = name.input(
-        lambda name: (_bases(name), None),
+        lambda name: (*_bases(name), None),
         name,
-        [figure_base, panel.selected],
+        [figure_base, base_choice, panel.selected],
         **event_options(queue=False, trigger_mode="multiple"),
     )
-    for listen in (other.then, figure_base.input):
+    picked = base_choice.input(
+        lambda base: base,
+        base_choice,
+        figure_base,
+        **event_options(queue=False, trigger_mode="multiple"),
+    )
+    for listen in (other.then, picked.then):
         filled = listen(_fill, [name, figure_base], fields, **event_options(queue=False, trigger_mode="multiple"))
         show_on(filled.then)
         form.estimate_on(filled.then)
@@ -124,7 +130,7 @@ def build(services: Services) -> None:
     started.then(None, None, None, js=SHOW_SWEEP)
 
 
-def _form(name: gr.Radio, figure_base: gr.Radio) -> list[Any]:
+def _form(name: gr.Radio, figure_base: gr.Textbox) -> list[Any]:
     """Builds the fields of a new sweep, in the order of `_sweep`. They hold the settings of the figure."""
     with gr.Row():
         base = open_dropdown("Base", BASES, HINT, value=DEFAULT_MODEL, min_width=220, elem_id="sweep-base")
@@ -136,11 +142,12 @@ def _form(name: gr.Radio, figure_base: gr.Radio) -> list[Any]:
     return [name, figure_base, base, seeds, steps, data]
 
 
-def _bases(name: str, base: str | None = None) -> gr.Radio:
-    """The bases from which an ablation was measured; the first one unless ``base`` is one of them."""
+def _bases(name: str, base: str | None = None) -> tuple[str, gr.Radio]:
+    """The base of the figure, and the choice of bases from which an ablation was measured; the first is the default."""
     bases = list(precomputed_tables(name))
-    first = next(iter(bases), None)
-    return gr.Radio(bases, value=base if base in bases else first, visible=len(bases) > 1)
+    if base not in bases:
+        base = next(iter(bases), "")
+    return base, gr.Radio(bases, value=base if bases else None, visible=len(bases) > 1)
 
 
 def _table(name: str, base: str | None) -> PrecomputedTable | None:
@@ -191,12 +198,12 @@ def _name_of(sweep: Experiment) -> str:
     return f"here ({base}{format_count(len(sweep.seeds), 'seed')}, {length})"
 
 
-def _from_link(request: gr.Request) -> tuple[str, gr.Radio, str | None]:
+def _from_link(request: gr.Request) -> tuple[str, str, gr.Radio, str | None]:
     """The ablation, the base and the sweep in the address: /ablation?preset=concat&base=raw-bert-mini&sweep=<id>."""
     query = request.query_params
     preset = query.get("preset")
     name = preset if preset in ABLATIONS else OPENING
-    return name, _bases(name, query.get("base")), query.get("sweep") or None
+    return name, *_bases(name, query.get("base")), query.get("sweep") or None
 
 
 def _sweep(

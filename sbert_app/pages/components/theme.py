@@ -38,6 +38,8 @@ def build() -> gr.themes.Base:
         block_background_fill_dark="#181e28",
         body_text_color_subdued="#5a6472",
         body_text_color_subdued_dark="#a3adbb",
+        block_title_text_color="#4a5361",
+        block_title_text_color_dark="#c3cad4",
         block_info_text_color="#5a6472",
         block_info_text_color_dark="#a3adbb",
         input_placeholder_color="#5a6472",
