@@ -21,7 +21,7 @@ NEEDED = {
         *("/gradio_api/queue/data", "/gradio_api/queue/status", "/gradio_api/upload_progress", "/gradio_api/app_id"),
     },
     "POST": {
-        *("/gradio_api/queue/join", "/gradio_api/cancel", "/gradio_api/upload"),
+        *("/gradio_api/queue/join", "/gradio_api/cancel", "/gradio_api/reset", "/gradio_api/upload"),
         *("/gradio_api/run/{api_name}", "/gradio_api/api/{api_name}"),
     },
 }
@@ -47,7 +47,7 @@ REFUSED = {
         ("GET", path)
         for path in ("/openapi.json", "/logout", "/monitoring", "/monitoring/summary", "/monitoring/{key}")
     ),
-    *(("POST", path) for path in ("/login", "/gradio_api/run-history/connect", "/gradio_api/reset")),
+    *(("POST", path) for path in ("/login", "/gradio_api/run-history/connect")),
     *(("POST", f"/gradio_api/call/{path}") for path in ("{api_name}", "v2/{api_name}")),
     *(("POST", f"/gradio_api/stream/{path}") for path in ("{event_id}", "{event_id}/close")),
     *(("POST", f"/gradio_api/{path}") for path in ("component_server", "process_recording", "vibe-edit", "vibe-code")),
