@@ -23,7 +23,10 @@ READ = re.compile(
 )
 # Pages call their events by number, as "predict".
 WRITTEN = re.compile(
-    rf"/gradio_api/(queue/join | cancel | reset | upload | heartbeat/[^/]+ | (run|api)/(predict|{'|'.join(ENDPOINTS)}))",
+    rf"""
+    /gradio_api/(queue/join | cancel | reset | upload | heartbeat/[^/]+)
+    | /gradio_api/(run|api)/(predict|{"|".join(ENDPOINTS)})
+    """,
     re.VERBOSE,
 )
 OPEN = {"GET": READ, "HEAD": READ, "POST": WRITTEN}
