@@ -315,19 +315,13 @@ class FilePanel:
         }
 
     def read_anew(
-        self,
-        files: str | Sequence[str] | OpenedTable | None,
-        encoding: str,
-        sheet: str | None,
-        first: str,
-        second: str,
-        target: str,
-        read_as: str,
+        self, files: str | Sequence[str] | OpenedTable | None, encoding: str, sheet: str | None, *choices: str
     ) -> Update:
         """Shows the panel for the scale or the values of labels that a person has typed."""
         table = _table(files, encoding, sheet)
         if table is None:
             return {self.table: gr.skip()}
+        first, second, target, read_as = choices
         return {self.table: self._panel(table, (first, second, target), encoding, read_as)}
 
     def take(self, request: gr.Request) -> Update:
