@@ -1,6 +1,6 @@
 """Run benchmarks: python -m benchmarks [NAME ...] [--rounds N] [--minutes M] [--against PEER] [--json] [--no-save]
 
-Without a name: all of them but gpu, pages, peers, serving and soak. --device is an option of gpu, --small
+Without a name: all of them but gpu, pages, peers, serving, soak and versions. --device is an option of gpu, --small
 of gpu and search. Each prints a table and writes benchmarks/results/NAME.json.
 """
 
@@ -37,9 +37,10 @@ BENCHMARKS = {
     "start-up": "start_up.run",
     "train": "train.run",
     "users": "serving.run_users",
+    "versions": "versions.run",
 }
 # They need another machine, a browser, environments or half an hour.
-ON_REQUEST = {"gpu", "pages", "peers", "serving", "soak"}
+ON_REQUEST = {"gpu", "pages", "peers", "serving", "soak", "versions"}
 RESULTS = Path(__file__).parent / "results"
 
 
