@@ -63,6 +63,10 @@ class BlockTable(OpenedTable):
     schema: Sequence[Any]
     rows: Iterable[RowBatch]
 
+    @property
+    def description(self) -> str:
+        return "A block of rows"
+
     def fields(self) -> list[Any]:
         return list(self.schema)
 

@@ -8,6 +8,7 @@ the writer counts these cells. Parquet preserves the types of the input.
 import json
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -45,7 +46,7 @@ def without_formula(text: str) -> str:
     return f"'{text}" if _FORMULA.match(text) and not NUMBER.fullmatch(text.strip(" ")) else text
 
 
-class Writer:
+class Writer(ABC):
     """A file that appears under its name when it is finished. ``guarded`` cells got an apostrophe.
 
     ``fields`` are the Arrow fields of the input's columns.
@@ -69,15 +70,15 @@ class Writer:
             self.discard()
             raise
 
+    @abstractmethod
     def _open(self, temporary: Path) -> None:
         """Set ``_file``, and write what comes before the rows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
         """Append the rows of ``batch`` with the added columns beside them."""
-        raise NotImplementedError
 
-    def _complete(self) -> None:
+    def _complete(self) -> None:  # noqa: B027 - most formats need nothing here
         """Write what comes after the rows."""
 
     def finish(self) -> None:

@@ -9,6 +9,7 @@ lines at the end are left out.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -65,7 +66,7 @@ class RowBatch:
 
 
 @dataclass(frozen=True)
-class OpenedTable:
+class OpenedTable(ABC):
     """A user's file whose format, encoding and columns are known, and whose rows can be read any number of times.
 
     It is made once, by `training.data.tables.table.open_table`, and passed on. A format is a subclass with a
@@ -87,9 +88,9 @@ class OpenedTable:
     version: tuple[int, int] | None = field(default=None, kw_only=True)
 
     @property
+    @abstractmethod
     def description(self) -> str:
         """Format and encoding in words: "UTF-8 text separated by commas"."""
-        raise NotImplementedError
 
     @property
     def is_plain(self) -> bool:
@@ -145,8 +146,9 @@ class OpenedTable:
                 columns[name] += (distinct.setdefault(cell, cell) if type(cell) is str else cell for cell in cells)
         return columns
 
+    @abstractmethod
     def _read(self, size: int) -> Iterator[RowBatch]:
-        raise NotImplementedError
+        """Yields the rows in batches of ``size``."""
 
     def _first_rows(self) -> Iterator[RowBatch]:
         return self.batches(HEAD_ROWS)
