@@ -82,19 +82,26 @@
   });
   document.addEventListener("click", (event) => event.target.closest?.(".chip") && [50, 400].forEach((delay) => setTimeout(followQuestion, delay)));
 
-  // Compare: folds that are open stay open when another answer takes the place of the last one.
+  // Compare: folds that are open stay open, and what was copied is marked, when another answer takes the place of the last one.
   const openFolds = new Set();
+  let copied;
+  function keepMarks() {
+    for (const fold of document.querySelectorAll("[data-fold]")) if (openFolds.has(fold.dataset.fold)) fold.open = true;
+    for (const button of document.querySelectorAll("[data-copy]")) {
+      if (button.dataset.copy === copied && button.textContent !== "Copied") button.textContent = "Copied";
+    }
+  }
   document.addEventListener("toggle", ({target}) => {
     const name = target.dataset?.fold;
     if (name && target.isConnected) openFolds[target.open ? "add" : "delete"](name);
   }, true);
-  new MutationObserver(() => openFolds.forEach((name) => document.querySelectorAll(`[data-fold="${name}"]`).forEach((fold) => { fold.open = true; })))
-    .observe(document.body, {childList: true, subtree: true});
-  document.addEventListener("click", ({target}) => {
+  document.addEventListener("click", async ({target}) => {
     if (target.dataset?.copy === undefined) return;
-    navigator.clipboard.writeText(target.dataset.copy);
-    target.textContent = "Copied";
+    await navigator.clipboard.writeText(target.dataset.copy);
+    copied = target.dataset.copy;
+    keepMarks();
   });
+  new MutationObserver(keepMarks).observe(document.body, {childList: true, subtree: true});
 
   // Compare: what is typed in one go is one step of the history; so is each example.
   let check = 0;

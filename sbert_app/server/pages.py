@@ -155,7 +155,7 @@ class Pages:
             theme=theme.build(),
             css_paths=sorted(ASSETS.glob("*.css")),
             favicon_path=ASSETS / "icon.png" if is_front else None,
-            head=theme.head(),
+            head=theme.head(name),
             pwa=is_front,
             footer_links=[],
             run_history=False,

@@ -12,9 +12,10 @@ BLUE = gr.themes.Color(*LIGHT, ACCENT, *DARK, name="sbert")
 SCRIPTS = ("app.js", "downloads.js", "pages.js")
 
 
-def head() -> str:
-    """Returns the head of the pages: the scripts, and the style of the navigation."""
-    scripts = "".join(f"<script>{read_asset(name)}</script>" for name in SCRIPTS)
+def head(page: str) -> str:
+    """Returns the head of a page: its name for the styles, the scripts, and the style of the navigation."""
+    name = f'document.documentElement.dataset.page = "{page}";'
+    scripts = "".join(f"<script>{text}</script>" for text in (name, *map(read_asset, SCRIPTS)))
     return scripts + read_asset("navigation.html")
 
 
