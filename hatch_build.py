@@ -25,7 +25,11 @@ class ProjectMetadata(MetadataHookInterface):
         text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
         metadata["readme"] = {"content-type": "text/markdown", "text": for_pypi(text, url, tag)}
         files = f"{url}/blob/{tag}"
-        urls = {"Documentation": f"{files}/docs", "Changelog": f"{files}/CHANGELOG.md", "Issues": f"{url}/issues"}
+        urls = {
+            "Documentation": f"{files}/docs",
+            "Changelog": f"{files}/CHANGELOG.md",
+            "Issues": f"{url}/issues",
+        }
         metadata["urls"] = {"Repository": url, **urls} if url else {}
 
 

@@ -1,7 +1,7 @@
 """Run benchmarks: python -m benchmarks [NAME ...] [--rounds N] [--minutes M] [--against PEER] [--json] [--no-save]
 
-Without a name: all of them but gpu, pages, peers, serving, soak and versions. --device is an option of gpu, --small
-of gpu and search. Each prints a table and writes benchmarks/results/NAME.json.
+Without a name: all of them but gpu, pages, peers, serving, soak and versions. --device is an option
+of gpu, --small of gpu and search. Each prints a table and writes benchmarks/results/NAME.json.
 """
 
 import argparse
@@ -82,32 +82,48 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
     columns = list(rows[0])
     cells = [columns, *([_plain(row[column]) for column in columns] for row in rows)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
-    return ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
+    return [
+        "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+        for line in cells
+    ]
 
 
 def _plain(value: Any) -> str:
-    return ", ".join(f"{k} {_plain(v)}" for k, v in value.items()) if isinstance(value, dict) else str(value)
+    return (
+        ", ".join(f"{k} {_plain(v)}" for k, v in value.items())
+        if isinstance(value, dict)
+        else str(value)
+    )
 
 
 def main() -> int:
     """The command. Exit code 2: the options are wrong, said in one line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure, and write results/NAME.json.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Measure, and write results/NAME.json."
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
-    parser.add_argument("--rounds", type=int, help="times that each side is measured; the median counts")
+    parser.add_argument(
+        "--rounds", type=int, help="times that each side is measured; the median counts"
+    )
     parser.add_argument("--minutes", type=float, help="how long the soak lasts (30)")
     parser.add_argument(
         "--against",
         help="what to measure beside: sentence-transformers, an interpreter (peers, serving), another tree (pages)",
     )
     parser.add_argument("--device", help="of gpu: auto, cuda, cpu")
-    parser.add_argument("--small", action="store_true", default=None, help="so little that the figures mean nothing")
+    parser.add_argument(
+        "--small", action="store_true", default=None, help="so little that the figures mean nothing"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--no-save", action="store_true", help="leave results/ as it is")
     arguments = parser.parse_args()
     # The app does the same.
     configure_process()
     for name in arguments.names or sorted(set(BENCHMARKS) - ON_REQUEST):
-        options = {option: getattr(arguments, option) for option in ("rounds", "minutes", "device", "small")}
+        options = {
+            option: getattr(arguments, option)
+            for option in ("rounds", "minutes", "device", "small")
+        }
         try:
             with clean_stdout():
                 result = measure(

@@ -1,9 +1,9 @@
 """A million rows through ``score``: its throughput relative to the encoder's, and its memory.
 
-The generated file has pairs with gold scores and no repeated sentence, so that caching cannot help. Two processes
-score it. One uses a stub encoder of negligible cost and writes CSV and Parquet, which measures the overhead of
-everything but encoding. The other uses the real encoder, which also encodes a sample of the rows alone, before and
-after; its memory is recorded throughout.
+The generated file has pairs with gold scores and no repeated sentence, so that caching cannot help.
+Two processes score it. One uses a stub encoder of negligible cost and writes CSV and Parquet, which
+measures the overhead of everything but encoding. The other uses the real encoder, which also
+encodes a sample of the rows alone, before and after; its memory is recorded throughout.
 """
 
 import csv
@@ -38,7 +38,8 @@ def run(rounds: int = 1, rows: int = 1_000_000, real_rows: int | None = None) ->
     """Rows per second of each step, and the memory of both processes.
 
     Args:
-        rounds: how often the sample is encoded alone before, and again after the file; the median counts.
+        rounds: how often the sample is encoded alone before, and again after the file; the median
+            counts.
         rows: in the file.
         real_rows: in a second file for the real encoder; None = the same file.
     """
@@ -61,7 +62,9 @@ def run(rounds: int = 1, rows: int = 1_000_000, real_rows: int | None = None) ->
 
 def _in_a_process(name: str, folder: str, rounds: int) -> dict[str, Any]:
     child = [sys.executable, "-m", "benchmarks.bulk", name, folder, str(rounds)]
-    return dict(json.loads(subprocess.run(child, stdout=subprocess.PIPE, text=True, check=True).stdout))
+    return dict(
+        json.loads(subprocess.run(child, stdout=subprocess.PIPE, text=True, check=True).stdout)
+    )
 
 
 class StubEncoder(VectorModel):
@@ -111,7 +114,9 @@ def _without_the_encoder(folder: Path, _: int) -> dict[str, Any]:
     opened = watch.lap()[0]
     rows = sum(len(batch) for batch in table.batches())
     read, read_cpu = watch.lap()
-    score_file(table, [folder / "scored.csv", folder / "scored.parquet"], cast("Any", StubEncoder()))
+    score_file(
+        table, [folder / "scored.csv", folder / "scored.parquet"], cast("Any", StubEncoder())
+    )
     scored, scored_cpu = watch.lap()
     return {
         "open_seconds": round(opened, 2),
@@ -131,7 +136,9 @@ def _with_the_encoder(folder: Path, rounds: int) -> dict[str, Any]:
 
     encoder = Encoder.load("all-MiniLM-L6-v2")
     columns = [batch.rows for batch in open_table(folder / "sample.csv").batches()]
-    sentences = [text for part in columns for name in ("sentence1", "sentence2") for text in part[name]]
+    sentences = [
+        text for part in columns for name in ("sentence1", "sentence2") for text in part[name]
+    ]
     alone: list[tuple[float, float]] = []
     curve: list[dict[str, int]] = []
     rows = sum(len(batch) for batch in open_table(folder / "encoder.csv").batches())

@@ -2,17 +2,20 @@
 
 ``cluster``:
 
-- ``overhead``: `score` of the same files by both engines, in turn, each a process of its own; with a static model,
-  which takes little more than reading and writing, and with the default one. Rates are those after a fifth of the
-  parts, when every worker has loaded its model; the time until the first part stands apart.
-- ``weak_scaling``: simulated nodes of one core on this machine (`ray.cluster_utils`), as many blocks for each, and an
-  encoder that sleeps for each sentence, as on nodes that do not share their processor.
-- ``memory``: of the driver and its workers while the static model scores a million rows; it does not depend on the
-  load of the machine.
+- ``overhead``: `score` of the same files by both engines, in turn, each a process of its own; with
+  a static model, which takes little more than reading and writing, and with the default one. Rates
+  are those after a fifth of the parts, when every worker has loaded its model; the time until the
+  first part stands apart.
+- ``weak_scaling``: simulated nodes of one core on this machine (`ray.cluster_utils`), as many
+  blocks for each, and an encoder that sleeps for each sentence, as on nodes that do not share their
+  processor.
+- ``memory``: of the driver and its workers while the static model scores a million rows; it does
+  not depend on the load of the machine.
 
-``runs``: how much of the nodes' time is used by many short runs. The queue, the worker, Ray and the runs' folders are
-real; the nodes are simulated, and the training is a stand-in that sleeps. What an actor needs once, for its process and
-imports, is done before: the first run of each node waits for those of the others.
+``runs``: how much of the nodes' time is used by many short runs. The queue, the worker, Ray and the
+runs' folders are real; the nodes are simulated, and the training is a stand-in that sleeps. What an
+actor needs once, for its process and imports, is done before: the first run of each node waits for
+those of the others.
 """
 
 from __future__ import annotations
@@ -82,7 +85,8 @@ def run_cluster(
     Args:
         rounds: measurements of each engine with the static model; the median counts.
         rows: to score.
-        model_rounds: measurements of each engine with the default model, ten minutes each; 0 for none.
+        model_rounds: measurements of each engine with the default model, ten minutes each; 0 for
+            none.
         memory_rows: to score with the static model while the memory is read.
         nodes: numbers of simulated nodes.
         blocks: for each node.
@@ -98,7 +102,11 @@ def run_cluster(
         static_model(folder / "static")
         scaling = [_sleeping(count, blocks, folder / f"nodes-{count}") for count in nodes]
         static = _overhead(str(folder / "static"), rows, rounds, folder / "static-rows")
-        default = _overhead(DEFAULT_MODEL, rows, model_rounds, folder / "default-rows") if model_rounds else []
+        default = (
+            _overhead(DEFAULT_MODEL, rows, model_rounds, folder / "default-rows")
+            if model_rounds
+            else []
+        )
         curve = _memory_of_many(str(folder / "static"), memory_rows, folder / "many-rows")
     for row in scaling:
         row["efficiency"] = round(scaling[0]["seconds"] / row["seconds"], 3)
@@ -121,9 +129,13 @@ def _overhead(model: str, rows: int, rounds: int, folder: Path) -> list[dict[str
         for engine in ENGINES:
             output = folder / f"{engine}-{number}"
             _score(folder, output, model, engine, block_rows)
-            runs[engine].append(timeline(_finished(output), (folder / "started").stat().st_mtime, block_rows))
+            runs[engine].append(
+                timeline(_finished(output), (folder / "started").stat().st_mtime, block_rows)
+            )
     medians = {
-        engine: {key: round(statistics.median(run[key] for run in figures), 2) for key in figures[0]}
+        engine: {
+            key: round(statistics.median(run[key] for run in figures), 2) for key in figures[0]
+        }
         for engine, figures in runs.items()
     }
     local = medians["local"]["rows_per_second"]
@@ -153,10 +165,21 @@ def _write_files(folder: Path, rows: int) -> int:
     return rows // FILES // 5
 
 
-def _score(folder: Path, output: Path, model: str, engine: str, block_rows: int) -> list[dict[str, int]]:
+def _score(
+    folder: Path, output: Path, model: str, engine: str, block_rows: int
+) -> list[dict[str, int]]:
     """Run the command -> megabytes over time of its process, and of Ray's workers and other processes below it."""
     workers = ["--concurrency", str(len(os.sched_getaffinity(0)))] if engine == "ray" else []
-    command = ["score", str(folder / "in"), str(output), "--model", model, "--block-rows", str(block_rows), "--json"]
+    command = [
+        "score",
+        str(folder / "in"),
+        str(output),
+        "--model",
+        model,
+        "--block-rows",
+        str(block_rows),
+        "--json",
+    ]
     (folder / "started").touch()
     begun, curve = time.monotonic(), []
     scoring = subprocess.Popen(
@@ -172,7 +195,9 @@ def _score(folder: Path, output: Path, model: str, engine: str, block_rows: int)
         time.sleep(POLL_SECONDS)
     _, errors = scoring.communicate()
     if scoring.returncode:
-        raise RuntimeError(f"score --engine {engine} ended with {scoring.returncode}: {errors.decode()[-300:]}")
+        raise RuntimeError(
+            f"score --engine {engine} ended with {scoring.returncode}: {errors.decode()[-300:]}"
+        )
     # Only while the workers score.
     return [point for point in curve if 0 < point["parts"] < len(_finished(output))]
 
@@ -213,7 +238,10 @@ def growth(curve: Sequence[dict[str, int]]) -> dict[str, float]:
     settled = [point for point in curve if point["parts"] >= most / 5][:5]
     figures = dict[str, float]()
     for who in ("driver", "workers"):
-        first, last = (statistics.median(point[f"{who}_mb"] for point in part) for part in (settled, curve[-5:]))
+        first, last = (
+            statistics.median(point[f"{who}_mb"] for point in part)
+            for part in (settled, curve[-5:])
+        )
         figures |= {f"{who}_settled_mb": first, f"{who}_end_mb": last}
         figures[f"{who}_growth_percent"] = round(100 * (last / first - 1), 1)
     return figures
@@ -253,7 +281,9 @@ def _sleeping(nodes: int, blocks: int, folder: Path) -> dict[str, Any]:
 
     (folder / "in").mkdir(parents=True)
     for number in range(nodes):
-        write_pairs(folder / "in" / f"{number}.csv", blocks * SLEEPING_ROWS, number * blocks * SLEEPING_ROWS)
+        write_pairs(
+            folder / "in" / f"{number}.csv", blocks * SLEEPING_ROWS, number * blocks * SLEEPING_ROWS
+        )
     job = ShardJob("score", str(folder / "out"), "sleeping", block_rows=SLEEPING_ROWS)
     with _cluster(nodes) as address, patch.object(shards, "Compute", SleepingCompute):
         # The nodes start at the same time.
@@ -328,7 +358,10 @@ def run_runs(nodes: int = 4, runs: int = 8, seconds: float = 2.0) -> dict[str, A
         ready, home = Path(name) / "ready", Path(name) / "home"
         ready.mkdir()
         environment = {FOLDER: str(ready), SECONDS: str(seconds), NODES: str(nodes)}
-        with patch.dict(os.environ, environment), patch.object(runs_on_ray, "RemoteRun", SleepingRun):
+        with (
+            patch.dict(os.environ, environment),
+            patch.object(runs_on_ray, "RemoteRun", SleepingRun),
+        ):
             simulated = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
             try:
                 for _ in range(nodes):
@@ -337,7 +370,9 @@ def run_runs(nodes: int = 4, runs: int = 8, seconds: float = 2.0) -> dict[str, A
                 jobs = RunQueue(RunStore(home), ray=cluster.address)
                 jobs.starts_workers = False
                 for number in range(nodes + runs):
-                    jobs.start(RunConfig("regression", name=WARM_UP if number < nodes else f"run {number}"))
+                    jobs.start(
+                        RunConfig("regression", name=WARM_UP if number < nodes else f"run {number}")
+                    )
                 QueueWorker(home, 0, idle_seconds=0.5, cluster=cluster).work()
             finally:
                 disconnect()

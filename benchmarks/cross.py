@@ -1,9 +1,10 @@
 """Cross-encoding: pairs a second, from strings to scores, beside sentence-transformers' CrossEncoder.
 
-All sides score the same pairs (of the STS benchmark's test part). Ours is the built-in cross-encoder, an adapter
-merged into MiniLM-L6. The peer has no way to open it, so it is given a classification model of exactly that shape
-(MiniLM-L6, one output) with an untrained head: the same products for each token. ``agreement`` is measured on that
-model, which both can open: the largest difference between our scores, in each precision, and the peer's in float32.
+All sides score the same pairs (of the STS benchmark's test part). Ours is the built-in
+cross-encoder, an adapter merged into MiniLM-L6. The peer has no way to open it, so it is given a
+classification model of exactly that shape (MiniLM-L6, one output) with an untrained head: the same
+products for each token. ``agreement`` is measured on that model, which both can open: the largest
+difference between our scores, in each precision, and the peer's in float32.
 """
 
 import tempfile
@@ -43,7 +44,9 @@ def run(
         InputError: the peer is unknown or not installed, or the data have no scores.
     """
     if against not in (None, "sentence-transformers"):
-        raise InputError(f"there is no comparison against {against!r}; choose sentence-transformers")
+        raise InputError(
+            f"there is no comparison against {against!r}; choose sentence-transformers"
+        )
     loaded = load_data(data)
     if loaded.scores is None:
         raise InputError(f"{data} has no gold scores; choose scored pairs such as stsb:test")
@@ -51,21 +54,35 @@ def run(
     about = machine.describe()
     sides = ours(model)
     gold = np.asarray(loaded.scores)
-    rho = {label: round(100 * spearman(predict(pairs), gold), 2) for label, predict in sides.items()}
-    result: dict[str, Any] = {"benchmark": "cross", "model": model, "data": data, "pairs": len(pairs), "rounds": rounds}
+    rho = {
+        label: round(100 * spearman(predict(pairs), gold), 2) for label, predict in sides.items()
+    }
+    result: dict[str, Any] = {
+        "benchmark": "cross",
+        "model": model,
+        "data": data,
+        "pairs": len(pairs),
+        "rounds": rounds,
+    }
     with tempfile.TemporaryDirectory() as folder:
         if against is not None:
             theirs = peer(Path(folder))
-            result["agreement"] = agreement(Path(folder), theirs["sentence-transformers, float32"], pairs)
+            result["agreement"] = agreement(
+                Path(folder), theirs["sentence-transformers, float32"], pairs
+            )
             sides |= theirs
         for predict in sides.values():
             predict(pairs[:64])
-        times = machine.alternate({label: partial(predict, pairs) for label, predict in sides.items()}, rounds)
+        times = machine.alternate(
+            {label: partial(predict, pairs) for label, predict in sides.items()}, rounds
+        )
     rows: list[dict[str, Any]] = []
     for label, took in times.items():
         figures = machine.summary(took)
         rate = round(len(pairs) / figures["seconds"])
-        rows.append({"side": label, **figures, "pairs_per_second": rate, "spearman": rho.get(label)})
+        rows.append(
+            {"side": label, **figures, "pairs_per_second": rate, "spearman": rho.get(label)}
+        )
     machine.compare(rows)
     return {**result, "rows": rows, "machine": about}
 
@@ -81,7 +98,9 @@ def peer(folder: Path) -> dict[str, Predict]:
     try:
         from sentence_transformers import CrossEncoder as Theirs
     except ImportError as error:
-        raise InputError("sentence-transformers is not installed: pip install sentence-transformers") from error
+        raise InputError(
+            "sentence-transformers is not installed: pip install sentence-transformers"
+        ) from error
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     from training.sources.resolve import model_folder
@@ -94,7 +113,9 @@ def peer(folder: Path) -> dict[str, Predict]:
         return model.predict(pairs, show_progress_bar=False)
 
     return {
-        f"sentence-transformers, {dtype}": partial(predict, Theirs(str(folder), model_kwargs={"dtype": dtype}))
+        f"sentence-transformers, {dtype}": partial(
+            predict, Theirs(str(folder), model_kwargs={"dtype": dtype})
+        )
         for dtype in ("float32", "bfloat16")
     }
 
@@ -102,5 +123,10 @@ def peer(folder: Path) -> dict[str, Predict]:
 def agreement(folder: Path, theirs: Predict, pairs: Pairs) -> dict[str, float]:
     """The largest difference of a score, by our precision."""
     expected = theirs(pairs)
-    scores = {dtype: CrossEncoder.load(str(folder), dtype=dtype).predict(pairs) for dtype in ("float32", "bfloat16")}
-    return {dtype: float(f"{np.abs(values - expected).max():.1e}") for dtype, values in scores.items()}
+    scores = {
+        dtype: CrossEncoder.load(str(folder), dtype=dtype).predict(pairs)
+        for dtype in ("float32", "bfloat16")
+    }
+    return {
+        dtype: float(f"{np.abs(values - expected).max():.1e}") for dtype, values in scores.items()
+    }

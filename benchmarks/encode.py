@@ -2,17 +2,19 @@
 
 All sides get the same sentences with the same model in one process, in turn.
 
-``encode``: sentences a second, from strings to vectors, of both columns of the STS benchmark's test part. For each
-side: the median time, Spearman ρ ×100 of its cosines with the gold scores, and its share of what the processor can
-multiply: the products of the transformer's weights with the tokens it computed, padding and duplicates left out, over
-the time, over the fastest of twelve large products measured in the same round (what a shared machine can do drifts from
-minute to minute); the median of the rounds.
+``encode``: sentences a second, from strings to vectors, of both columns of the STS benchmark's test
+part. For each side: the median time, Spearman ρ ×100 of its cosines with the gold scores, and its
+share of what the processor can multiply: the products of the transformer's weights with the tokens
+it computed, padding and duplicates left out, over the time, over the fastest of twelve large
+products measured in the same round (what a shared machine can do drifts from minute to minute); the
+median of the rounds.
 
-``pairs``: the most similar pairs of 10,000 sentences, from strings: 65 hours of BERT in the paper, and 5 seconds of
-SBERT. A side encodes a sample of the STS benchmark's distinct sentences, compares every pair and returns the best
-pairs. Ours is ``Encoder.encode`` and the exact search of ``training.search``; the other is
-``SentenceTransformer.encode`` and ``util.paraphrase_mining_embeddings``, in its default precision and in bfloat16. Both
-steps are timed separately, and all sides must find the same pairs.
+``pairs``: the most similar pairs of 10,000 sentences, from strings: 65 hours of BERT in the paper,
+and 5 seconds of SBERT. A side encodes a sample of the STS benchmark's distinct sentences, compares
+every pair and returns the best pairs. Ours is ``Encoder.encode`` and the exact search of
+``training.search``; the other is ``SentenceTransformer.encode`` and
+``util.paraphrase_mining_embeddings``, in its default precision and in bfloat16. Both steps are
+timed separately, and all sides must find the same pairs.
 """
 
 import random
@@ -93,7 +95,10 @@ def run_encode(
     steps |= {f"{dtype} products": partial(measure_peak, dtype) for dtype in peaks}
     times = machine.alternate(steps, rounds)
     rows = [
-        _row(side, times[side.label], vectors[side.label], np.array(pairs.scores), peaks[side.dtype]) for side in sides
+        _row(
+            side, times[side.label], vectors[side.label], np.array(pairs.scores), peaks[side.dtype]
+        )
+        for side in sides
     ]
     machine.compare(rows)
     return {
@@ -102,7 +107,9 @@ def run_encode(
         "data": data,
         "sentences": len(sentences),
         "rounds": rounds,
-        "peak_gflops": {dtype: round(statistics.median(values), 1) for dtype, values in peaks.items()},
+        "peak_gflops": {
+            dtype: round(statistics.median(values), 1) for dtype, values in peaks.items()
+        },
         "rows": rows,
         "machine": about,
     }
@@ -127,7 +134,9 @@ def sentence_transformers(model: str, sentences: list[str]) -> list[Side]:
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
-        raise InputError("sentence-transformers is not installed: pip install sentence-transformers") from error
+        raise InputError(
+            "sentence-transformers is not installed: pip install sentence-transformers"
+        ) from error
     from training.sources.resolve import model_folder
 
     folder = str(model_folder(model).path)
@@ -154,7 +163,11 @@ def check_peer(name: str | None) -> None:
 
 
 def _row(
-    side: Side, times: list[machine.Timing], vectors: np.ndarray, gold: np.ndarray, peaks: list[float]
+    side: Side,
+    times: list[machine.Timing],
+    vectors: np.ndarray,
+    gold: np.ndarray,
+    peaks: list[float],
 ) -> dict[str, Any]:
     first, second = np.split(vectors.astype(np.float32), 2)
     figures = machine.summary(times)
@@ -174,7 +187,9 @@ def _row(
 def flop_per_token(model: nn.Module) -> int:
     """FLOP of a token: two for each weight of the transformer's layers, without the products of attention."""
     layers = [child for child in model.modules() if isinstance(child, nn.ModuleList)]
-    return 2 * sum(m.weight.numel() for layer in layers for m in layer.modules() if isinstance(m, nn.Linear))
+    return 2 * sum(
+        m.weight.numel() for layer in layers for m in layer.modules() if isinstance(m, nn.Linear)
+    )
 
 
 PAIRS = 10
@@ -197,7 +212,9 @@ class PairsSide:
         """Encodes and searches once, and times both steps."""
         vectors: list[np.ndarray] = []
         self.encoding.append(machine.time_call(lambda: vectors.append(self.encode(sentences))))
-        self.searching.append(machine.time_call(lambda: self.pairs.__setitem__(slice(None), self.search(vectors[0]))))
+        self.searching.append(
+            machine.time_call(lambda: self.pairs.__setitem__(slice(None), self.search(vectors[0])))
+        )
 
     @property
     def total(self) -> list[machine.Timing]:
@@ -228,13 +245,20 @@ def run_pairs(
     check_peer(against)
     texts = _texts(sentences)
     find_pairs = partial(most_similar_pairs, k=PAIRS)
-    sides = [PairsSide(side.name, side.dtype, side.encode, find_pairs) for side in ours(model, texts)]
+    sides = [
+        PairsSide(side.name, side.dtype, side.encode, find_pairs) for side in ours(model, texts)
+    ]
     if against is not None:
-        sides += [PairsSide(side.name, side.dtype, side.encode, _mine) for side in PEERS[against](model, texts)]
+        sides += [
+            PairsSide(side.name, side.dtype, side.encode, _mine)
+            for side in PEERS[against](model, texts)
+        ]
     about = machine.describe()
     for side in sides:
         side.search(side.encode(texts[:256]))
-    machine.alternate({f"{side.name}, {side.dtype}": partial(side.run, texts) for side in sides}, rounds)
+    machine.alternate(
+        {f"{side.name}, {side.dtype}": partial(side.run, texts) for side in sides}, rounds
+    )
     rows = [_pairs_row(side, sides[0]) for side in sides]
     machine.compare(rows)
     return {
@@ -253,7 +277,9 @@ def run_pairs(
 def _texts(count: int) -> list[str]:
     """A fixed sample of the distinct sentences of the STS benchmark."""
     parts = [load_data(f"stsb:{split}") for split in ("train", "dev", "test")]
-    texts = list(dict.fromkeys(text for part in parts for column in part.columns for text in column))
+    texts = list(
+        dict.fromkeys(text for part in parts for column in part.columns for text in column)
+    )
     if len(texts) < count:
         raise InputError(f"the STS benchmark has {len(texts):,} distinct sentences, not {count:,}")
     return random.Random(0).sample(texts, count)
@@ -275,5 +301,7 @@ def _pairs_row(side: PairsSide, first: PairsSide) -> dict[str, Any]:
         "encode_seconds": machine.summary(side.encoding)["seconds"],
         "pairs_seconds": machine.summary(side.searching)["seconds"],
         "best_cosine": round(min(side.pairs[0][2], 1.0), 4),
-        "same_best_pairs": len({pair[:2] for pair in side.pairs} & {pair[:2] for pair in first.pairs}),
+        "same_best_pairs": len(
+            {pair[:2] for pair in side.pairs} & {pair[:2] for pair in first.pairs}
+        ),
     }

@@ -1,17 +1,18 @@
 """Explore with many sentences (``explore``), and the time and the indexes of a search (``search``).
 
-``explore``: encode to a file, search, estimate all pairs, cluster and draw the map. The corpus is synthetic: short
-sentences put together from the words of the STS benchmark by a seeded generator. The encoder is a static one (a table
-of token vectors made from the default model), so that what is measured is Explore.
+``explore``: encode to a file, search, estimate all pairs, cluster and draw the map. The corpus is
+synthetic: short sentences put together from the words of the STS benchmark by a seeded generator.
+The encoder is a static one (a table of token vectors made from the default model), so that what is
+measured is Explore.
 
-``search``, ``rows``: a corpus of up to 100,000 sentences, with and without encoding the query. Its vectors are random,
-as the time of an exact search does not depend on them. The queries are sentences of the STS benchmark, encoded one at a
-time.
+``search``, ``rows``: a corpus of up to 100,000 sentences, with and without encoding the query. Its
+vectors are random, as the time of an exact search does not depend on them. The queries are
+sentences of the STS benchmark, encoded one at a time.
 
-``search``, ``indexes``: a million vectors, each between two sentences of the STS benchmark and nearer to the first,
-with a little noise; the queries are 200 of its sentences that were left out. For each index: the time to build it, the
-memory that it takes beside the vectors, recall (the share of the ten nearest that are among its ten) and the time of a
-query.
+``search``, ``indexes``: a million vectors, each between two sentences of the STS benchmark and
+nearer to the first, with a little noise; the queries are 200 of its sentences that were left out.
+For each index: the time to build it, the memory that it takes beside the vectors, recall (the share
+of the ten nearest that are among its ten) and the time of a query.
 """
 
 import gc
@@ -76,8 +77,14 @@ def run_explore(rounds: int = SENTENCES) -> dict[str, Any]:
         timed("index", lambda: embedded.index)
         answers = [search(embedded, query, encoder) for query in corpus.sentences[:QUERIES]]
         timed("near duplicates", lambda: find_near_duplicates(embedded, NEAR))
-        timed("k-means, 50 clusters", lambda: cluster(embedded, ClusterSettings(K_MEANS, num_clusters=50), cache, home))
-        timed("HDBSCAN of a sample", lambda: cluster(embedded, ClusterSettings(HDBSCAN, 50), cache, home))
+        timed(
+            "k-means, 50 clusters",
+            lambda: cluster(embedded, ClusterSettings(K_MEANS, num_clusters=50), cache, home),
+        )
+        timed(
+            "HDBSCAN of a sample",
+            lambda: cluster(embedded, ClusterSettings(HDBSCAN, 50), cache, home),
+        )
         sample = sample_of(embedded, SAMPLE)
 
         def place() -> np.ndarray:
@@ -91,7 +98,8 @@ def run_explore(rounds: int = SENTENCES) -> dict[str, Any]:
         "sentences": len(corpus),
         "dimension": embedded.vectors.shape[1],
         "search_ms": round(statistics.median(answer.search_ms for answer in answers), 1),
-        "first_hit_is_the_query": sum(answer.by_cosine[0].cosine > 0.999 for answer in answers) / len(answers),
+        "first_hit_is_the_query": sum(answer.by_cosine[0].cosine > 0.999 for answer in answers)
+        / len(answers),
         "all_pairs_estimate_s": round(pairs),
         "map_bytes": map_bytes(points[sample.rows], sample.embedded.corpus.sentences),
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -103,7 +111,11 @@ def run_explore(rounds: int = SENTENCES) -> dict[str, Any]:
 
 def sentences(count: int) -> list[str]:
     """Short sentences: a subject, a verb phrase and an ending of sentences of the STS benchmark."""
-    words = [sentence.split() for sentence in load_data("stsb:train").columns[0] if len(sentence.split()) >= 6]
+    words = [
+        sentence.split()
+        for sentence in load_data("stsb:train").columns[0]
+        if len(sentence.split()) >= 6
+    ]
     random = np.random.default_rng(SEED)
     parts = random.integers(0, len(words), (count, 3)).tolist()
     return [" ".join((*words[a][:3], *words[b][2:5], *words[c][-2:])) for a, b, c in parts]
@@ -126,7 +138,9 @@ NOISE = 0.02
 K = 10
 
 
-def run_search(rounds: int = 100, model: str = "all-MiniLM-L6-v2", small: bool = False) -> dict[str, Any]:
+def run_search(
+    rounds: int = 100, model: str = "all-MiniLM-L6-v2", small: bool = False
+) -> dict[str, Any]:
     """Medians and 95th percentiles in milliseconds; ``rows`` and ``indexes`` are the tables.
 
     Args:
@@ -186,7 +200,9 @@ def compare_indexes(vectors: np.ndarray, queries: np.ndarray) -> list[dict[str, 
             times.append(1e3 * (time.perf_counter() - started))
         # The first index is exact.
         nearest = nearest or rows_of_index
-        recall = statistics.mean(len(set(a) & set(b)) / K for a, b in zip(rows_of_index, nearest, strict=True))
+        recall = statistics.mean(
+            len(set(a) & set(b)) / K for a, b in zip(rows_of_index, nearest, strict=True)
+        )
         rows.append(
             {
                 "index": name,
@@ -213,7 +229,9 @@ INDEXES: dict[str, Callable[[np.ndarray], Any]] = {
 
 
 def _row(encoder: Encoder, queries: list[str], size: int) -> dict[str, Any]:
-    vectors = np.random.default_rng(SEED).standard_normal((size, encoder.dimension), dtype=np.float32)
+    vectors = np.random.default_rng(SEED).standard_normal(
+        (size, encoder.dimension), dtype=np.float32
+    )
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     corpus = Corpus("random", [str(row) for row in range(size)])
     embedded = EmbeddedCorpus(corpus, vectors, encoder.name, encoder.pooling, "", 0)
@@ -226,7 +244,9 @@ def _row(encoder: Encoder, queries: list[str], size: int) -> dict[str, Any]:
         "sentences": size,
         "exact": index.exact,
         **_quantiles("search_ms", [answer.search_ms for answer in answers]),
-        **_quantiles("with_encoding_ms", [answer.search_ms + answer.encode_ms for answer in answers]),
+        **_quantiles(
+            "with_encoding_ms", [answer.search_ms + answer.encode_ms for answer in answers]
+        ),
         "build_ms": round(1e3 * build, 1),
     }
 

@@ -3,12 +3,14 @@
     python -m benchmarks gpu --json                     at most 8 minutes on a machine with one NVIDIA GPU
     python -m benchmarks gpu --device cpu --small       shows that it works; its figures mean nothing
 
-It needs neither gradio nor a network: torch, transformers, sentence-transformers, accelerate, pydantic. Weights of
-BERT-base's shape are random. all-MiniLM-L6-v2 and the STS benchmark are taken from $SBERT_HOME (`benchmarks.gpu_home`
-packs both into 48 MB); without them its shape is random too and the sentences are those of assets/.
+It needs neither gradio nor a network: torch, transformers, sentence-transformers, accelerate,
+pydantic. Weights of BERT-base's shape are random. all-MiniLM-L6-v2 and the STS benchmark are taken
+from $SBERT_HOME (`benchmarks.gpu_home` packs both into 48 MB); without them its shape is random too
+and the sentences are those of assets/.
 
-Each part (`benchmarks.gpu_parts`) is a process with a time limit of its own, so that one that hangs or breaks the
-device takes nothing else with it. Rows are printed to stderr as they are measured, and saved after each part.
+Each part (`benchmarks.gpu_parts`) is a process with a time limit of its own, so that one that hangs
+or breaks the device takes nothing else with it. Rows are printed to stderr as they are measured,
+and saved after each part.
 """
 
 import importlib.util
@@ -39,7 +41,14 @@ PARTS = {
     "profile": 20,
     "compiled": 50,
 }
-PACKAGES = ("accelerate", "charset_normalizer", "pydantic", "scipy", "sentence_transformers", "transformers")
+PACKAGES = (
+    "accelerate",
+    "charset_normalizer",
+    "pydantic",
+    "scipy",
+    "sentence_transformers",
+    "transformers",
+)
 
 Result = dict[str, Any]
 
@@ -66,10 +75,14 @@ def run(
     """
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
-        raise InputError(f"this benchmark needs {', '.join(missing)}: pip install {' '.join(missing)}")
+        raise InputError(
+            f"this benchmark needs {', '.join(missing)}: pip install {' '.join(missing)}"
+        )
     used = str(pick_device(device))
     if used == "cpu" and not small:
-        raise InputError("there is no GPU here; --device cpu --small shows that the benchmark works")
+        raise InputError(
+            "there is no GPU here; --device cpu --small shows that the benchmark works"
+        )
     started = time.monotonic()
     notes: list[dict[str, str]] = []
     about = {"benchmark": "gpu", "device": used, "small": small, "machine": machine.describe()}
@@ -81,7 +94,9 @@ def run(
             if left < 5:
                 notes.append({"part": part, "note": "left out: the time was up"})
                 continue
-            result[part], note = measure(part, used, small, home, left if small else min(limit, left))
+            result[part], note = measure(
+                part, used, small, home, left if small else min(limit, left)
+            )
             if note:
                 notes.append({"part": part, "note": note})
             result["seconds"] = round(time.monotonic() - started, 1)
@@ -90,15 +105,32 @@ def run(
     return result
 
 
-def measure(part: str, device: str, small: bool, home: Path, limit: float) -> tuple[list[dict[str, Any]], str]:
+def measure(
+    part: str, device: str, small: bool, home: Path, limit: float
+) -> tuple[list[dict[str, Any]], str]:
     """The rows that a part has printed when it ends or its time is up, and what went wrong, or ""."""
-    command = [sys.executable, "-m", "benchmarks.gpu_parts", part, "--device", device, *["--small"] * small]
-    environment = {**os.environ, "SBERT_HOME": str(home), "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.gpu_parts",
+        part,
+        "--device",
+        device,
+        *["--small"] * small,
+    ]
+    environment = {
+        **os.environ,
+        "SBERT_HOME": str(home),
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
     if device == "cpu":
         environment["CUDA_VISIBLE_DEVICES"] = ""
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
         timer = threading.Timer(limit, process.kill)
         timer.start()
         try:

@@ -1,7 +1,8 @@
 """The home folder that the GPU benchmark takes along: python -m benchmarks.gpu_home FOLDER [--light]
 
-FOLDER becomes a home folder with all-MiniLM-L6-v2 in bfloat16 and the STS benchmark, 48 MB: SBERT_HOME=FOLDER. With
---light the weights stay behind, and the same command on the other machine makes random ones in their place.
+FOLDER becomes a home folder with all-MiniLM-L6-v2 in bfloat16 and the STS benchmark, 48 MB:
+SBERT_HOME=FOLDER. With --light the weights stay behind, and the same command on the other machine
+makes random ones in their place.
 """
 
 import json
@@ -42,7 +43,10 @@ def pack(folder: Path, is_light: bool = False) -> None:
         return
     weights = load_file(source / "model.safetensors")
     save_file(
-        {name: weight.bfloat16() if weight.is_floating_point() else weight for name, weight in weights.items()},
+        {
+            name: weight.bfloat16() if weight.is_floating_point() else weight
+            for name, weight in weights.items()
+        },
         target / "model.safetensors",
         metadata={"format": "pt"},
     )
@@ -51,8 +55,8 @@ def pack(folder: Path, is_light: bool = False) -> None:
 def prepared(folder: Path) -> tuple[Path, str]:
     """A home folder with all-MiniLM-L6-v2, and in words which weights it has.
 
-    $SBERT_HOME or the platform's, if the model is there; else ``folder``, with random weights of its shape and a
-    tokenizer that is trained on the sentences in assets/.
+    $SBERT_HOME or the platform's, if the model is there; else ``folder``, with random weights of
+    its shape and a tokenizer that is trained on the sentences in assets/.
     """
     home = home_folder(None)
     if (home / "models" / DEFAULT_MODEL / "model.safetensors").is_file():
@@ -61,12 +65,18 @@ def prepared(folder: Path) -> tuple[Path, str]:
 
     target = folder / "models" / DEFAULT_MODEL
     config = BertConfig(
-        vocab_size=VOCABULARY, hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536
+        vocab_size=VOCABULARY,
+        hidden_size=384,
+        num_hidden_layers=6,
+        num_attention_heads=12,
+        intermediate_size=1536,
     )
     torch.manual_seed(0)
     BertModel(config).save_pretrained(target)
     BertTokenizerFast(tokenizer_object=_tokenizer(), model_max_length=256).save_pretrained(target)
-    modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}
+    ]
     (target / "modules.json").write_text(json.dumps(modules))
     # A folder of that name without one of them counts as incomplete.
     for name in MINILM.files:
@@ -87,7 +97,11 @@ def sentences() -> list[str]:
     from training.data.load import load_data
 
     if has_stsb():
-        columns = [column for split in ("train", "dev", "test") for column in load_data(f"stsb:{split}").columns]
+        columns = [
+            column
+            for split in ("train", "dev", "test")
+            for column in load_data(f"stsb:{split}").columns
+        ]
         return list(dict.fromkeys(sentence for column in columns for sentence in column))
     return plain_sentences()
 
@@ -99,7 +113,9 @@ def _tokenizer() -> object:
     tokenizer = Tokenizer(models.WordPiece(unk_token=SPECIAL[1]))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(vocab_size=VOCABULARY, special_tokens=SPECIAL, show_progress=False)
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=VOCABULARY, special_tokens=SPECIAL, show_progress=False
+    )
     tokenizer.train_from_iterator(plain_sentences(), trainer)
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     return tokenizer

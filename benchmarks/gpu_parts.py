@@ -1,10 +1,11 @@
 """One part of the GPU benchmark, in a process of its own: python -m benchmarks.gpu_parts PART --device cuda [--small]
 
-Prints a line of JSON for each row as soon as it is measured. `benchmarks.gpu` says what the parts are.
+Prints a line of JSON for each row as soon as it is measured. `benchmarks.gpu` says what the parts
+are.
 
-Sentences are those of the STS benchmark, repeated with their words in other orders until there are enough: each is
-another string of as many tokens. Rates are of whole calls, from strings to arrays of the host: the median of the
-rounds.
+Sentences are those of the STS benchmark, repeated with their words in other orders until there are
+enough: each is another string of as many tokens. Rates are of whole calls, from strings to arrays
+of the host: the median of the rounds.
 """
 
 import argparse
@@ -42,7 +43,8 @@ class Sizes:
     # The model of BERT-base's shape encodes one of so many sentences.
     base_share: int
     pairs: int
-    # Batch sizes of sentence-transformers, of which the best counts; our batches hold `TOKEN_BUDGET` tokens.
+    # Batch sizes of sentence-transformers, of which the best counts; our batches hold
+    # `TOKEN_BUDGET` tokens.
     batches: tuple[int, ...]
     rounds: int
     # Rows and columns of the matrices whose product is the peak.
@@ -87,7 +89,9 @@ def check(bench: Bench) -> Iterator[Row]:
     sentences = some_sentences(512 if bench.device.type == "cuda" else 64)
     for label, name in bench.models.items():
         encoder = bench.load(name)
-        head_size = encoder.backbone.config.hidden_size // encoder.backbone.config.num_attention_heads
+        head_size = (
+            encoder.backbone.config.hidden_size // encoder.backbone.config.num_attention_heads
+        )
         expected = Encoder.load(name, dtype="float32", device="cpu").encode(sentences)
         vectors = encoder.encode(sentences)
         yield {
@@ -107,14 +111,18 @@ def rho(bench: Bench) -> Iterator[Row]:
     for dtype in ("float32", "auto") if gpu_home.has_stsb() else ():
         encoder = bench.load(DEFAULT_MODEL, dtype)
         dtype = str(encoder.dtype).removeprefix("torch.")
-        yield {"model": DEFAULT_MODEL, "dtype": dtype, "spearman": evaluate(encoder, "stsb:test")["spearman"]["cosine"]}
+        yield {
+            "model": DEFAULT_MODEL,
+            "dtype": dtype,
+            "spearman": evaluate(encoder, "stsb:test")["spearman"]["cosine"],
+        }
 
 
 def encode(bench: Bench) -> Iterator[Row]:
     """Sentences a second, ours and sentence-transformers' in float32 and in its fastest 16-bit dtype, in turn.
 
-    Each side of sentence-transformers has the batch size that is fastest on a sample. Its attention is PyTorch's SDPA,
-    which takes FlashAttention where a batch needs no mask.
+    Each side of sentence-transformers has the batch size that is fastest on a sample. Its attention
+    is PyTorch's SDPA, which takes FlashAttention where a batch needs no mask.
     """
     all_sentences, top = some_sentences(bench.sizes.sentences), peak(bench)
     for label, name in bench.models.items():
@@ -125,7 +133,9 @@ def encode(bench: Bench) -> Iterator[Row]:
         flop = report.tokens * flop_per_token(encoder.backbone)
         layout = "unpadded" if is_unpadded(encoder) else "packed rows"
         sides: dict[str, Callable[[], Any]] = {
-            f"SBERT Lab, {layout}, {batch_of(encoder, sentences)}": partial(encoder.encode, sentences)
+            f"SBERT Lab, {layout}, {batch_of(encoder, sentences)}": partial(
+                encoder.encode, sentences
+            )
         }
         if is_unpadded(encoder):
             packed = bench.load(name)
@@ -135,7 +145,10 @@ def encode(bench: Bench) -> Iterator[Row]:
         folder = bench.folder / label
         encoder.save(folder)
         few = sentences[: len(sentences) // bench.sizes.peer_share]
-        for dtypes in (("float32",), ("bfloat16", "float16") if bench.device.type == "cuda" else ("bfloat16",)):
+        for dtypes in (
+            ("float32",),
+            ("bfloat16", "float16") if bench.device.type == "cuda" else ("bfloat16",),
+        ):
             side, theirs = best_peer(bench, folder, few, dtypes)
             sides[side] = partial(theirs, few)
         memory = {side: peak_memory(bench, work) for side, work in sides.items()}
@@ -163,10 +176,15 @@ def cross(bench: Bench) -> Iterator[Row]:
     sentences = some_sentences(2 * bench.sizes.pairs)
     pairs = list(zip(sentences[::2], sentences[1::2], strict=True))
     ours = CrossEncoder.load(str(bench.folder), device=str(bench.device))
-    yield {"side": "SBERT Lab", "pairs_per_second": round(len(pairs) / bench.seconds(lambda: ours.predict(pairs)))}
+    yield {
+        "side": "SBERT Lab",
+        "pairs_per_second": round(len(pairs) / bench.seconds(lambda: ours.predict(pairs))),
+    }
     theirs = Theirs(str(bench.folder), device=str(bench.device), model_kwargs={"dtype": "bfloat16"})
     for size in bench.sizes.batches:
-        seconds = bench.seconds(partial(theirs.predict, pairs, batch_size=size, show_progress_bar=False))
+        seconds = bench.seconds(
+            partial(theirs.predict, pairs, batch_size=size, show_progress_bar=False)
+        )
         side = f"sentence-transformers, bfloat16, batches of {size}"
         yield {"side": side, "pairs_per_second": round(len(pairs) / seconds)}
 
@@ -180,7 +198,12 @@ def pairs(bench: Bench) -> Iterator[Row]:
     vectors = encoder.encode(sentences)
     encoding = bench.seconds(lambda: encoder.encode(sentences))
     comparing = bench.seconds(lambda: most_similar_pairs(vectors, 10))
-    yield {"sentences": len(sentences), "seconds": encoding + comparing, "encoding": encoding, "comparing": comparing}
+    yield {
+        "sentences": len(sentences),
+        "seconds": encoding + comparing,
+        "encoding": encoding,
+        "comparing": comparing,
+    }
 
 
 def profile(bench: Bench) -> Iterator[Row]:
@@ -199,19 +222,30 @@ def profile(bench: Bench) -> Iterator[Row]:
         every_thread = _ExperimentalConfig(profile_all_threads=True)
         with profiled(activities=activities, experimental_config=every_thread) as profiler:
             encoder.encode(sentences)
-        spent = {e.key: e.self_device_time_total if on_gpu else e.self_cpu_time_total for e in profiler.key_averages()}
+        spent = {
+            e.key: e.self_device_time_total if on_gpu else e.self_cpu_time_total
+            for e in profiler.key_averages()
+        }
         for kernel in sorted(spent, key=lambda key: -spent[key])[:12]:
-            yield {"model": label, "what": kernel[:80], "share": round(spent[kernel] / max(1, sum(spent.values())), 3)}
+            yield {
+                "model": label,
+                "what": kernel[:80],
+                "share": round(spent[kernel] / max(1, sum(spent.values())), 3),
+            }
 
 
 def compiled(bench: Bench) -> Iterator[Row]:
     """Sentences a second when PyTorch compiles each layer."""
-    sentences, backend = some_sentences(bench.sizes.sentences), "inductor" if bench.device.type == "cuda" else "eager"
+    sentences, backend = (
+        some_sentences(bench.sizes.sentences),
+        "inductor" if bench.device.type == "cuda" else "eager",
+    )
     for label, name in list(bench.models.items())[: bench.sizes.profiled]:
         encoder = bench.load(name)
         transformer: Any = encoder.inference.transformer  # type: ignore[attr-defined]
         transformer.layers = [
-            torch.compile(layer.__call__, dynamic=True, backend=backend) for layer in transformer.layers
+            torch.compile(layer.__call__, dynamic=True, backend=backend)
+            for layer in transformer.layers
         ]
         rate = round(len(sentences) / bench.seconds(partial(encoder.encode, sentences)))
         yield {"model": label, "what": f"compiled by {backend}", "sentences_per_second": rate}
@@ -263,9 +297,13 @@ def best_peer(
     sample = sentences[: len(sentences) // 4]
     trials: list[tuple[float, str, Callable[[Sentences], np.ndarray]]] = []
     for dtype in dtypes:
-        model = SentenceTransformer(str(folder), device=str(bench.device), model_kwargs={"dtype": dtype})
+        model = SentenceTransformer(
+            str(folder), device=str(bench.device), model_kwargs={"dtype": dtype}
+        )
         for size in bench.sizes.batches:
-            theirs = partial(model.encode, batch_size=size, normalize_embeddings=True, show_progress_bar=False)
+            theirs = partial(
+                model.encode, batch_size=size, normalize_embeddings=True, show_progress_bar=False
+            )
             theirs(sample[:64])
             seconds = machine.time_call(partial(theirs, sample)).wall
             trials.append((seconds, f"sentence-transformers, {dtype}, batches of {size}", theirs))
@@ -288,7 +326,9 @@ PARTS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "check": check,
     "rho": rho,
     "encode": encode,
-    "train": lambda bench: gpu_train.rows(bench.device, bench.sizes.base, bench.folder, bench.sizes is SMALL),
+    "train": lambda bench: gpu_train.rows(
+        bench.device, bench.sizes.base, bench.folder, bench.sizes is SMALL
+    ),
     "cross": cross,
     "pairs": pairs,
     "profile": profile,
@@ -304,9 +344,14 @@ def main() -> None:
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(torch.device(arguments.device), SMALL if arguments.small else FULL, Path(folder))
+        bench = Bench(
+            torch.device(arguments.device), SMALL if arguments.small else FULL, Path(folder)
+        )
         for row in PARTS[arguments.part](bench):
-            plain = {key: float(f"{value:.4g}") if isinstance(value, float) else value for key, value in row.items()}
+            plain = {
+                key: float(f"{value:.4g}") if isinstance(value, float) else value
+                for key, value in row.items()
+            }
             print(json.dumps(plain), flush=True)
 
 

@@ -1,7 +1,8 @@
 """The part "train" of the GPU benchmark: optimiser steps of regression on pairs, beside sentence-transformers' trainer.
 
-The targets are random, as the weights are: what is compared is the time of a step and the mean loss, which do not need
-better. With batches of 16 half as many steps are done as an epoch of the STS benchmark has.
+The targets are random, as the weights are: what is compared is the time of a step and the mean
+loss, which do not need better. With batches of 16 half as many steps are done as an epoch of the
+STS benchmark has.
 """
 
 import json
@@ -43,10 +44,14 @@ def rows(device: torch.device, base: str, folder: Path, small: bool) -> Iterator
     for batch_size, steps in batches.items():
         sides = {
             "SBERT Lab": sbert_lab(model, "auto", batch_size, scored),
-            "sentence-transformers, plain loop, bfloat16": plain_loop(model, batch_size, scored, device),
+            "sentence-transformers, plain loop, bfloat16": plain_loop(
+                model, batch_size, scored, device
+            ),
         }
         if has_datasets():
-            sides["sentence-transformers, trainer, bfloat16"] = sentence_transformers(model, True, batch_size, scored)
+            sides["sentence-transformers, trainer, bfloat16"] = sentence_transformers(
+                model, True, batch_size, scored
+            )
         measured: dict[str, list[Measured]] = {side: [] for side in sides}
         rounds = 1 if small else ROUNDS
         for seed in range(rounds):
@@ -143,7 +148,8 @@ def plain_loop(model: str, batch_size: int, data: str, device: torch.device) -> 
 
 def _to(features: dict[str, Any], device: torch.device) -> dict[str, Any]:
     return {
-        name: feature.to(device) if isinstance(feature, torch.Tensor) else feature for name, feature in features.items()
+        name: feature.to(device) if isinstance(feature, torch.Tensor) else feature
+        for name, feature in features.items()
     }
 
 
@@ -167,7 +173,10 @@ def compiled(train_once: TrainFunction, device: torch.device) -> TrainFunction:
 def write_pairs(folder: Path, count: int) -> tuple[str, str]:
     """Files of pairs of sentences: with random gold scores, and with random labels."""
     draw, sentences = random.Random(0), gpu_home.sentences()
-    pairs = [{"sentence1": draw.choice(sentences), "sentence2": draw.choice(sentences)} for _ in range(count)]
+    pairs = [
+        {"sentence1": draw.choice(sentences), "sentence2": draw.choice(sentences)}
+        for _ in range(count)
+    ]
     files = (folder / "scored.jsonl", folder / "labelled.jsonl")
     labels = ("contradiction", "entailment", "neutral")
     scored = [json.dumps({**pair, "score": draw.randint(0, 5)}) for pair in pairs]

@@ -23,7 +23,9 @@ def describe() -> dict[str, Any]:
     """Processor, threads, versions and load of the machine, as plain JSON."""
     return {
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
         "threads": torch.get_num_threads(),
         "native_bfloat16": has_native_bfloat16("cpu"),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
@@ -48,7 +50,12 @@ def product_peak(dtype: torch.dtype) -> float:
     a, b = torch.randn(PRODUCT_SIZE, PRODUCT_SIZE).to(dtype), linear.weight.detach().to(dtype)
     products: list[Callable[[], Any]] = [lambda: a @ b, lambda: packed(a)]
     with torch.inference_mode():
-        return 2 * PRODUCT_SIZE**3 / min(time_call(product).wall for product in products for _ in range(6)) / 1e9
+        return (
+            2
+            * PRODUCT_SIZE**3
+            / min(time_call(product).wall for product in products for _ in range(6))
+            / 1e9
+        )
 
 
 def rate() -> dict[str, int]:
@@ -96,7 +103,9 @@ def compare(rows: list[dict[str, Any]]) -> None:
     """Add the time of each row divided by that of the first, which is our default."""
     for row in rows:
         row["times_ours"] = round(row["seconds"] / rows[0]["seconds"], 2)
-        row["processor_times_ours"] = round(row["processor_seconds"] / rows[0]["processor_seconds"], 2)
+        row["processor_times_ours"] = round(
+            row["processor_seconds"] / rows[0]["processor_seconds"], 2
+        )
 
 
 def _processor() -> str:

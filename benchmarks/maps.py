@@ -1,8 +1,9 @@
 """Maps: the time to compile umap-learn, to draw the first map, a map and two aligned maps, and of umap-learn alone.
 
-The corpus is a sample of the STS benchmark's sentences under the default model, encoded beforehand. The first map is of
-2,000 random vectors, imports included, after compiling into an empty home folder. ``umap_learn`` is ``umap.UMAP`` in
-this process, with the same settings and given neighbours.
+The corpus is a sample of the STS benchmark's sentences under the default model, encoded beforehand.
+The first map is of 2,000 random vectors, imports included, after compiling into an empty home
+folder. ``umap_learn`` is ``umap.UMAP`` in this process, with the same settings and given
+neighbours.
 """
 
 import os
@@ -64,7 +65,9 @@ def run(rounds: int = 3, model: str = "all-MiniLM-L6-v2") -> dict[str, Any]:
 
 def _first_map() -> tuple[float, float]:
     """Seconds to compile umap-learn into an empty home folder, and of the first map after it, by another process."""
-    vectors = normalize_rows(np.random.default_rng(SEED).standard_normal((FIRST, 384), dtype=np.float32))
+    vectors = normalize_rows(
+        np.random.default_rng(SEED).standard_normal((FIRST, 384), dtype=np.float32)
+    )
     with tempfile.TemporaryDirectory() as empty:
         compiling = machine.time_call(partial(compile_umap, Path(empty)))
         first = machine.time_call(partial(draw, [vectors], MapSettings(), Path(empty)))
@@ -73,7 +76,9 @@ def _first_map() -> tuple[float, float]:
 
 def _row(encoder: Encoder, home: Path, size: int, rounds: int) -> dict[str, Any]:
     parts = [load_data(f"stsb:{split}") for split in ("train", "dev", "test")]
-    texts = list(dict.fromkeys(text for part in parts for column in part.columns for text in column))
+    texts = list(
+        dict.fromkeys(text for part in parts for column in part.columns for text in column)
+    )
     corpus = Corpus("stsb", random.Random(SEED).sample(texts, size))
     embedded, other = (encode(corpus, encoder.with_pooling(pooling)) for pooling in ("mean", "cls"))
     with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +101,10 @@ def _row(encoder: Encoder, home: Path, size: int, rounds: int) -> dict[str, Any]
 
 def _umap_learn(vectors: np.ndarray, home: Path) -> Callable[[], Any]:
     """umap-learn's own drawing of these vectors, compiled, with given neighbours."""
-    os.environ["NUMBA_CACHE_DIR"], os.environ["NUMBA_CPU_NAME"] = str(compiled_code(home)), "generic"
+    os.environ["NUMBA_CACHE_DIR"], os.environ["NUMBA_CPU_NAME"] = (
+        str(compiled_code(home)),
+        "generic",
+    )
     settings, nearest = MapSettings(), neighbours(vectors, MapSettings().neighbours)
     mapper = import_umap().UMAP(
         n_neighbors=settings.neighbours,

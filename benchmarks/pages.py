@@ -1,11 +1,12 @@
 """Opening a page: what is sent, when it is painted and answers, and what that costs the app and the browser.
 
-Each of the eight pages is opened in Chromium with an empty cache while the app is warm and its home folder has 300 runs
-(copies of one). With another tree of the app (``--against FOLDER``) both are opened in turn. Times are Chromium's own
-marks; a page is interactive at the end of the last task of its main thread that took over 50 ms, before two seconds
-without one and without an answer that is waited for. It is then opened twice more by the same browser, which has its
-files by now (``again``: the last of these). Bytes, requests and processor seconds depend little on how busy the machine
-is, the times do.
+Each of the eight pages is opened in Chromium with an empty cache while the app is warm and its home
+folder has 300 runs (copies of one). With another tree of the app (``--against FOLDER``) both are
+opened in turn. Times are Chromium's own marks; a page is interactive at the end of the last task of
+its main thread that took over 50 ms, before two seconds without one and without an answer that is
+waited for. It is then opened twice more by the same browser, which has its files by now (``again``:
+the last of these). Bytes, requests and processor seconds depend little on how busy the machine is,
+the times do.
 """
 
 import os
@@ -22,7 +23,16 @@ from typing import Any
 from playwright.sync_api import Browser, CDPSession, sync_playwright
 
 from benchmarks import machine
-from benchmarks.start_up import ARGUMENTS, CLIENT, ROOT, copy_home, process_of, processor_seconds, request, started
+from benchmarks.start_up import (
+    ARGUMENTS,
+    CLIENT,
+    ROOT,
+    copy_home,
+    process_of,
+    processor_seconds,
+    request,
+    started,
+)
 from scripts.running import FLAGS, chromium_path, end_workers
 
 PAGES = ("", "bulk", "train", "ablation", "evaluate", "explore", "label", "learn")
@@ -70,8 +80,13 @@ def run(rounds: int = 7, runs: int = 300, against: str | None = None) -> dict[st
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
         command = ["app.py", "--home", str(make_home(Path(folder), runs)), "--port"]
-        urls = {name: stack.enter_context(started(command, folder=tree))[1] for name, tree in trees.items()}
-        browser = stack.enter_context(sync_playwright()).chromium.launch(executable_path=chromium_path(), args=FLAGS)
+        urls = {
+            name: stack.enter_context(started(command, folder=tree))[1]
+            for name, tree in trees.items()
+        }
+        browser = stack.enter_context(sync_playwright()).chromium.launch(
+            executable_path=chromium_path(), args=FLAGS
+        )
         for turn in range(rounds + 1):
             for page in PAGES:
                 for name, url in urls.items():
@@ -87,7 +102,11 @@ def run(rounds: int = 7, runs: int = 300, against: str | None = None) -> dict[st
         browser.close()
         end_workers(Path(folder))
     rows = [
-        {"page": page or "compare", "tree": name, **{key: median(key, rows_of_page) for key in DIGITS}}
+        {
+            "page": page or "compare",
+            "tree": name,
+            **{key: median(key, rows_of_page) for key in DIGITS},
+        }
         for (page, name), rows_of_page in openings.items()
     ]
     return {"benchmark": "pages", "rounds": rounds, "runs": runs, "rows": rows, "machine": about}
@@ -149,7 +168,16 @@ def make_home(folder: Path, runs: int) -> Path:
     copy_home(folder)
     if runs == 0:
         return folder
-    options = ["--objective", "regression", "--base", "scratch:1x32", "--max-steps", "4", "--name", "first"]
+    options = [
+        "--objective",
+        "regression",
+        "--base",
+        "scratch:1x32",
+        "--max-steps",
+        "4",
+        "--name",
+        "first",
+    ]
     command = [sys.executable, "-m", "sbert_app", "train", *options, "--home", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     [first] = [file.parent for file in folder.glob("runs/*/run.json")]

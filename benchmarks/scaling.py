@@ -1,11 +1,12 @@
 """Scaling: the cost of encoding against the number of sentences and their length, and the gain of smart batching.
 
-- ``by_count``: sentences of the STS benchmark, repeated with a number at the end (so that they are distinct), from
-  1,000 on: time should be proportional to the number, memory constant.
-- ``by_length``: the same number of tokens as texts of 8 to 512 tokens: the time per token should be constant until
-  attention, which is quadratic in the length, becomes noticeable.
-- ``smart_batching``: batches in the order of the sentences, padded to the longest of each; batches of similar length
-  (the paper's section 7, there +89% on a CPU and +48% on a GPU, Table 7); and packed rows, as in ``encode``.
+- ``by_count``: sentences of the STS benchmark, repeated with a number at the end (so that they are
+  distinct), from 1,000 on: time should be proportional to the number, memory constant.
+- ``by_length``: the same number of tokens as texts of 8 to 512 tokens: the time per token should be
+  constant until attention, which is quadratic in the length, becomes noticeable.
+- ``smart_batching``: batches in the order of the sentences, padded to the longest of each; batches
+  of similar length (the paper's section 7, there +89% on a CPU and +48% on a GPU, Table 7); and
+  packed rows, as in ``encode``.
 """
 
 import resource
@@ -52,14 +53,18 @@ def run(rounds: int = 3, model: str = "all-MiniLM-L6-v2", most: int = COUNTS[-1]
         most: the largest number of sentences.
     """
     encoder, about = Encoder.load(model), machine.describe()
-    sentences = list(dict.fromkeys(text for column in load_data("stsb:test").columns for text in column))
+    sentences = list(
+        dict.fromkeys(text for column in load_data("stsb:test").columns for text in column)
+    )
     encoder.encode(sentences[:256])
     return {
         "benchmark": "scaling",
         "model": model,
         "dtype": str(encoder.dtype).removeprefix("torch."),
         "rounds": rounds,
-        "by_count": [_by_count(encoder, sentences, count, rounds) for count in COUNTS if count <= most],
+        "by_count": [
+            _by_count(encoder, sentences, count, rounds) for count in COUNTS if count <= most
+        ],
         "by_length": [_by_length(encoder, length, rounds) for length in LENGTHS],
         "smart_batching": _smart_batching(encoder, sentences, rounds),
         "paper_table_7": PAPER,
@@ -74,7 +79,9 @@ def _by_count(encoder: Encoder, sentences: list[str], count: int, rounds: int) -
         for _ in encoder.encode_stream(texts):
             pass
 
-    figures = machine.summary(machine.alternate({"": encode}, 1 if count >= SINGLE_ROUND_FROM else rounds)[""])
+    figures = machine.summary(
+        machine.alternate({"": encode}, 1 if count >= SINGLE_ROUND_FROM else rounds)[""]
+    )
     return {
         "sentences": count,
         **figures,
@@ -105,7 +112,9 @@ def _smart_batching(encoder: Encoder, sentences: list[str], rounds: int) -> list
         "smart batches": PaddedRunner(encoder.backbone, encoder.dtype, pad_id),
         "packed rows": encoder.inference,
     }
-    times = machine.alternate({name: partial(_pass, runner, ids) for name, runner in runners.items()}, rounds)
+    times = machine.alternate(
+        {name: partial(_pass, runner, ids) for name, runner in runners.items()}, rounds
+    )
     summaries = {name: machine.summary(timings) for name, timings in times.items()}
     first = next(iter(summaries.values()))
     return [
@@ -114,7 +123,9 @@ def _smart_batching(encoder: Encoder, sentences: list[str], rounds: int) -> list
             **summary,
             "sentences_per_second": round(len(ids) / summary["seconds"]),
             "gain_percent": round(100 * (first["seconds"] / summary["seconds"] - 1)),
-            "processor_gain_percent": round(100 * (first["processor_seconds"] / summary["processor_seconds"] - 1)),
+            "processor_gain_percent": round(
+                100 * (first["processor_seconds"] / summary["processor_seconds"] - 1)
+            ),
         }
         for name, summary in summaries.items()
     ]

@@ -1,16 +1,15 @@
 """Many requests at once: embeddings over HTTP beside infinity-emb (``serving``), and users of pairs (``users``).
 
-    python -m venv infinity
-    infinity/bin/pip install torch==2.13.0 "infinity-emb[torch,server]" "transformers<4.56" "click<8.2"
-    python -m benchmarks serving --against infinity/bin/python
+    python -m venv infinity infinity/bin/pip install torch==2.13.0 "infinity-emb[torch,server]"
+    "transformers<4.56" "click<8.2" python -m benchmarks serving --against infinity/bin/python
 
-``serving``: eight clients of ``/v1/embeddings`` send the sentences of STSb test, 32 a request, and wait for each
-answer. The answers of both servers are lists of numbers, OpenAI's default of plain HTTP. The servers run at the same
-time and are asked in turn.
+``serving``: eight clients of ``/v1/embeddings`` send the sentences of STSb test, 32 a request, and
+wait for each answer. The answers of both servers are lists of numbers, OpenAI's default of plain
+HTTP. The servers run at the same time and are asked in turn.
 
-``users``: one user and 32 call ``compare`` (both models, attribution) repeatedly without a pause, each time with
-another pair of the STS benchmark, on an idle machine and during an ordinary training run that is started through the
-app.
+``users``: one user and 32 call ``compare`` (both models, attribution) repeatedly without a pause,
+each time with another pair of the STS benchmark, on an idle machine and during an ordinary training
+run that is started through the app.
 """
 
 import shutil
@@ -55,7 +54,9 @@ def run_serving(rounds: int = 5, against: str | None = None) -> dict[str, Any]:
         InputError: there is no such interpreter.
     """
     if against is None or shutil.which(against) is None:
-        raise InputError("name the interpreter of infinity-emb's environment with --against: infinity/bin/python")
+        raise InputError(
+            "name the interpreter of infinity-emb's environment with --against: infinity/bin/python"
+        )
     about = machine.describe()
     data = load_data("stsb:test")
     sentences = [text for column in data.columns for text in column]
@@ -132,14 +133,22 @@ def run_users(rounds: int = 10, users: int = 32) -> dict[str, Any]:
             for busy in (False, True):
                 run_id = _start_run(url) if busy else None
                 for concurrent in (1, users):
-                    rows.append({"users": concurrent, "training": busy, **_measure(url, pairs, concurrent, rounds)})
+                    rows.append(
+                        {
+                            "users": concurrent,
+                            "training": busy,
+                            **_measure(url, pairs, concurrent, rounds),
+                        }
+                    )
                 if run_id is not None:
                     request(url, {"run_id": run_id}, "stop_run")
         end_workers(home)
     return {"benchmark": "users", "pairs_each": rounds, "rows": rows, "machine": about}
 
 
-def _measure(url: str, pairs: list[tuple[str, ...]], concurrent: int, rounds: int) -> dict[str, Any]:
+def _measure(
+    url: str, pairs: list[tuple[str, ...]], concurrent: int, rounds: int
+) -> dict[str, Any]:
     def user(number: int) -> list[float | None]:
         return [_timed(url, pairs[(number * rounds + turn) % len(pairs)]) for turn in range(rounds)]
 
@@ -173,9 +182,14 @@ def _timed(url: str, pair: tuple[str, ...]) -> float | None:
 
 def _start_run(url: str) -> str:
     """Start a run that outlasts the measurement, and wait for its first steps."""
-    run_id = request(url, {"objective": "regression", "pooling": "mean", "epochs": 10, "name": "busy"}, "start_run")[
-        "id"
-    ]
-    while not any(event["kind"] == "train" for event in request(url, {"run_id": run_id}, "run_status")["events"]):
+    run_id = request(
+        url,
+        {"objective": "regression", "pooling": "mean", "epochs": 10, "name": "busy"},
+        "start_run",
+    )["id"]
+    while not any(
+        event["kind"] == "train"
+        for event in request(url, {"run_id": run_id}, "run_status")["events"]
+    ):
         time.sleep(0.5)
     return run_id

@@ -1,9 +1,10 @@
 """A soak: several users, training runs and bulk jobs on one app for half an hour, and the memory that it holds.
 
-Each user calls ``compare``, ``encode``, ``search``, ``/v1/embeddings``, the list of runs and a page in turn, with
-sentences of the STS benchmark that differ from one request to the next. Beside them one training run follows the other,
-and one file of pairs after the other is uploaded and scored. The memory of the app and of its worker, the threads and
-the open files of the app are read twice a minute. Memory does not depend on how busy the machine is.
+Each user calls ``compare``, ``encode``, ``search``, ``/v1/embeddings``, the list of runs and a page
+in turn, with sentences of the STS benchmark that differ from one request to the next. Beside them
+one training run follows the other, and one file of pairs after the other is uploaded and scored.
+The memory of the app and of its worker, the threads and the open files of the app are read twice a
+minute. Memory does not depend on how busy the machine is.
 """
 
 import json
@@ -45,7 +46,8 @@ def run(minutes: float = 30, users: int = 8, bulk_rows: int = 5_000) -> dict[str
     """Megabytes over time, and how the end compares with `SETTLED_MINUTES`.
 
     Args:
-        minutes: the length of the soak; what is shorter than 10 minutes is compared with its middle.
+        minutes: the length of the soak; what is shorter than 10 minutes is compared with its
+            middle.
         users: who send requests at the same time.
         bulk_rows: of the file that is scored again and again.
     """
@@ -60,7 +62,9 @@ def run(minutes: float = 30, users: int = 8, bulk_rows: int = 5_000) -> dict[str
                 curve = soak.run(60 * minutes, users)
         finally:
             end_workers(home)
-        left = sum(file.stat().st_size for file in (home / "tmp").rglob("*") if file.is_file()) >> 20
+        left = (
+            sum(file.stat().st_size for file in (home / "tmp").rglob("*") if file.is_file()) >> 20
+        )
     settled = 60 * min(SETTLED_MINUTES, minutes / 2)
     return {
         "benchmark": "soak",
@@ -78,7 +82,9 @@ def run(minutes: float = 30, users: int = 8, bulk_rows: int = 5_000) -> dict[str
 def compared(curve: list[dict[str, Any]], settled: float) -> dict[str, Any]:
     """Memory once settled and at the end: medians over five points, as a single one may lie on a peak."""
     after = [point for point in curve if point["seconds"] >= settled][:5]
-    first, last = (statistics.median(point["app_mb"] for point in part) for part in (after, curve[-5:]))
+    first, last = (
+        statistics.median(point["app_mb"] for point in part) for part in (after, curve[-5:])
+    )
     return {
         "settled_after_minutes": round(settled / 60, 1),
         "settled_mb": first,
@@ -138,7 +144,12 @@ class _Soak:
         for turn in count():
             at = (user * 7_919 + turn * 131) % (size - 600)
             some = texts[at : at + 1 + turn % 200]
-            yield "compare", partial(self._post, "compare", sentence_a=texts[at], sentence_b=texts[at + 1], **MODEL)
+            yield (
+                "compare",
+                partial(
+                    self._post, "compare", sentence_a=texts[at], sentence_b=texts[at + 1], **MODEL
+                ),
+            )
             yield "encode", partial(self._post, "encode", sentences=some, **MODEL)
             yield "search", partial(self._post, "search", query=texts[at], data="stsb:dev")
             body = {"model": MODEL["model"], "input": some}
@@ -182,14 +193,18 @@ class _Soak:
         return self._send(path, json.dumps(body).encode(), {"Content-Type": "application/json"})
 
     def _send(self, path: str, body: bytes | None, headers: dict[str, str]) -> Any:
-        with urllib.request.urlopen(urllib.request.Request(self.url + path, body, headers), timeout=TIMEOUT) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(self.url + path, body, headers), timeout=TIMEOUT
+        ) as answer:
             text = answer.read()
         return json.loads(text) if body is not None else text
 
     def _memory(self) -> dict[str, int | None]:
         """Resident megabytes of the app and of its worker; threads and open files of the app."""
         app = psutil.Process(process_of(self.url))
-        workers = [child for child in app.children() if "sbert_app.services.jobs.worker" in child.cmdline()]
+        workers = [
+            child for child in app.children() if "sbert_app.services.jobs.worker" in child.cmdline()
+        ]
         return {
             "app_mb": app.memory_info().rss >> 20,
             # The worker with its run, which share what has been imported.

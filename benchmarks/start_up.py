@@ -1,11 +1,13 @@
 """Start-up and latency: the time until the first page, until the first answer, and of a request once warm.
 
-``python app.py`` is started several times, in turn with a bare Gradio app whose one page has as many components and
-events as the front page, and with another tree of the app (``--against FOLDER``). Over HTTP the first page is
-requested, then the cosine of a pair, which waits for the encoder, then both scores. The seconds of processor time
-depend little on how busy the machine is, the times do. New sessions then each send the first event of the front page:
-what that costs, and how much memory a session takes. Once warm, the same pair is requested repeatedly, alternating
-with an endpoint of the bare app that returns immediately: the difference is the time of SBERT Lab itself.
+``python app.py`` is started several times, in turn with a bare Gradio app whose one page has as
+many components and events as the front page, and with another tree of the app (``--against
+FOLDER``). Over HTTP the first page is requested, then the cosine of a pair, which waits for the
+encoder, then both scores. The seconds of processor time depend little on how busy the machine is,
+the times do. New sessions then each send the first event of the front page: what that costs, and
+how much memory a session takes. Once warm, the same pair is requested repeatedly, alternating with
+an endpoint of the bare app that returns immediately: the difference is the time of SBERT Lab
+itself.
 """
 
 import os
@@ -79,11 +81,18 @@ def run(rounds: int = 3, pairs: int = 100, against: str | None = None) -> dict[s
         for name, tree in trees.items():
             starts[name].append(_start(tree))
         with started(["-c", BARE]) as (seconds, url):
-            starts["bare Gradio"].append({"page": seconds, "page_cpu": processor_seconds(process_of(url))})
-        imported = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, check=True, text=True)
+            starts["bare Gradio"].append(
+                {"page": seconds, "page_cpu": processor_seconds(process_of(url))}
+            )
+        imported = subprocess.run(
+            [sys.executable, "-c", IMPORTS], capture_output=True, check=True, text=True
+        )
         imports.append(float(imported.stdout))
     with started(LAB) as (_, lab), started(["-c", BARE]) as (_, bare):
-        http = {"SBERT Lab": lambda: request(lab, ARGUMENTS), "bare Gradio": lambda: _request_bare(bare)}
+        http = {
+            "SBERT Lab": lambda: request(lab, ARGUMENTS),
+            "bare Gradio": lambda: _request_bare(bare),
+        }
         warm = _alternate(http, pairs)
         memory = _memory_mb(lab)
     return {
@@ -104,7 +113,8 @@ def run(rounds: int = 3, pairs: int = 100, against: str | None = None) -> dict[s
 def _start(tree: Path) -> dict[str, float]:
     """Seconds from the command to the page, to the cosine of a pair and to both scores, also of processor time.
 
-    Also what the first event of a session costs, in milliseconds of processor time, and its memory in megabytes.
+    Also what the first event of a session costs, in milliseconds of processor time, and its memory
+    in megabytes.
     """
     with started(LAB, folder=tree) as (seconds, url):
         app = process_of(url)
@@ -150,7 +160,9 @@ def _in_process(pairs: int) -> list[float]:
     models = ModelCache(Settings.gather().home)
     a, b, model, pooling, cross_encoder = ARGUMENTS.values()
     name = ModelName.parse(model)
-    return _alternate({"pair": lambda: compare_by_name(models, a, b, name, pooling, cross_encoder)}, pairs)["pair"]
+    return _alternate(
+        {"pair": lambda: compare_by_name(models, a, b, name, pooling, cross_encoder)}, pairs
+    )["pair"]
 
 
 def _alternate(work: dict[str, Callable[[], Any]], times: int) -> dict[str, list[float]]:
@@ -180,7 +192,9 @@ def started(
         port = free.getsockname()[1]
     url, started_at = f"http://127.0.0.1:{port}", time.perf_counter()
     environment = {**os.environ, "GRADIO_ANALYTICS_ENABLED": "False", "DO_NOT_TRACK": "1"}
-    app = subprocess.Popen([python, *command, str(port)], cwd=folder, env=environment, stdout=subprocess.DEVNULL)
+    app = subprocess.Popen(
+        [python, *command, str(port)], cwd=folder, env=environment, stdout=subprocess.DEVNULL
+    )
     try:
         while True:
             try:

@@ -1,8 +1,9 @@
 """Training: seconds per optimiser step, compared with SentenceTransformerTrainer on the same data and machine.
 
-Both fine-tune the same base by regression on the STS benchmark (batches of 16, 2e-5, 10% warm-up), anew in every
-round. Time is measured from the end of the fifth step to the end of the last, so loading and evaluation do not count.
-The mean loss over all steps is reported too: the order of the batches differs, the curve should not.
+Both fine-tune the same base by regression on the STS benchmark (batches of 16, 2e-5, 10% warm-up),
+anew in every round. Time is measured from the end of the fifth step to the end of the last, so
+loading and evaluation do not count. The mean loss over all steps is reported too: the order of the
+batches differs, the curve should not.
 """
 
 import statistics
@@ -52,7 +53,10 @@ TrainFunction = Callable[[int, int], Curve]
 
 
 def run(
-    rounds: int = 3, against: str | None = "sentence-transformers", base: str = "all-MiniLM-L6-v2", steps: int = 45
+    rounds: int = 3,
+    against: str | None = "sentence-transformers",
+    base: str = "all-MiniLM-L6-v2",
+    steps: int = 45,
 ) -> dict[str, Any]:
     """Measure all trainers, alternating.
 
@@ -63,13 +67,16 @@ def run(
         steps: per round, of 16 pairs each.
 
     Returns:
-        Plain JSON. ``rows`` is the table, SBERT Lab's default first; ``times_ours`` is the time relative to that.
+        Plain JSON. ``rows`` is the table, SBERT Lab's default first; ``times_ours`` is the time
+            relative to that.
 
     Raises:
         InputError: ``against`` is unknown or not installed.
     """
     if against not in (None, "sentence-transformers"):
-        raise InputError(f"there is no comparison against {against!r}; choose sentence-transformers")
+        raise InputError(
+            f"there is no comparison against {against!r}; choose sentence-transformers"
+        )
     description = machine.describe()
     trainers = {f"SBERT Lab, {dtype}": sbert_lab(base, dtype) for dtype in ("auto", "float32")}
     if against is not None:
@@ -108,7 +115,9 @@ def table(curves: dict[str, list[Curve]], sentences: int) -> list[dict[str, Any]
     for label, rounds_of in curves.items():
         seconds = statistics.median(curve.seconds_per_step for curve in rounds_of)
         loss = statistics.mean(loss for curve in rounds_of for loss in curve.losses)
-        rows.append({"side": label, "seconds_per_step": round(seconds, 4), "mean_loss": round(loss, 4)})
+        rows.append(
+            {"side": label, "seconds_per_step": round(seconds, 4), "mean_loss": round(loss, 4)}
+        )
     for row in rows:
         row["sentences_per_second"] = round(sentences / row["seconds_per_step"])
         row["times_ours"] = round(row["seconds_per_step"] / rows[0]["seconds_per_step"], 2)
@@ -116,7 +125,11 @@ def table(curves: dict[str, list[Curve]], sentences: int) -> list[dict[str, Any]
 
 
 def sbert_lab(
-    base: str, dtype: str, batch_size: int = 16, data: str = "stsb:train", objective: str = "regression"
+    base: str,
+    dtype: str,
+    batch_size: int = 16,
+    data: str = "stsb:train",
+    objective: str = "regression",
 ) -> TrainFunction:
     """Our trainer, without evaluation. ``data`` is named as in a `RunConfig`."""
 
@@ -143,7 +156,9 @@ def sbert_lab(
         with patch.object(Trainer, "_evaluate", _not_evaluated):
             result = train(config, on_event=record, folder=None)
         if result.status != "finished" or curve.numbers[-1] != steps:
-            raise RuntimeError(f"the run {result.status} after {curve.numbers} of {steps} steps: {result.reason}")
+            raise RuntimeError(
+                f"the run {result.status} after {curve.numbers} of {steps} steps: {result.reason}"
+            )
         return curve
 
     return train_once
@@ -153,7 +168,9 @@ def _not_evaluated(trainer: Trainer) -> None:
     trainer.progress.evaluated = trainer.progress.step
 
 
-def sentence_transformers(base: str, bf16: bool, batch_size: int = 16, data: str = "stsb:train") -> TrainFunction:
+def sentence_transformers(
+    base: str, bf16: bool, batch_size: int = 16, data: str = "stsb:train"
+) -> TrainFunction:
     """SentenceTransformerTrainer on scored pairs. InputError if it is not installed with what it needs."""
     try:
         from accelerate.state import AcceleratorState
@@ -163,7 +180,9 @@ def sentence_transformers(base: str, bf16: bool, batch_size: int = 16, data: str
         from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss
         from transformers import PrinterCallback
     except ImportError as error:
-        raise InputError("sentence-transformers is not installed: pip install sentence-transformers") from error
+        raise InputError(
+            "sentence-transformers is not installed: pip install sentence-transformers"
+        ) from error
     from training.sources.resolve import model_folder
 
     loaded = load_data(data)
@@ -181,7 +200,11 @@ def sentence_transformers(base: str, bf16: bool, batch_size: int = 16, data: str
             options = trainer_options(steps, batch_size, seed)
             arguments = Arguments(output_dir=out, learning_rate=2e-5, bf16=bf16, **options)
             trainer = SentenceTransformerTrainer(
-                model, arguments, train_dataset=pairs, loss=CosineSimilarityLoss(model), callbacks=[recorder(curve)]
+                model,
+                arguments,
+                train_dataset=pairs,
+                loss=CosineSimilarityLoss(model),
+                callbacks=[recorder(curve)],
             )
             trainer.remove_callback(PrinterCallback)
             trainer.train()
@@ -191,7 +214,9 @@ def sentence_transformers(base: str, bf16: bool, batch_size: int = 16, data: str
     return train_once
 
 
-def transformers_trainer(base: str, batch_size: int = 16, data: str = "stsb:train") -> TrainFunction:
+def transformers_trainer(
+    base: str, batch_size: int = 16, data: str = "stsb:train"
+) -> TrainFunction:
     """Masked language modelling of the different sentences by the Trainer of transformers, in bfloat16."""
     from accelerate.state import AcceleratorState
     from datasets import Dataset
@@ -208,8 +233,12 @@ def transformers_trainer(base: str, batch_size: int = 16, data: str = "stsb:trai
 
     folder = str(model_folder(base).path)
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    sentences = list(dict.fromkeys(sentence for column in load_data(data).columns for sentence in column))
-    rows = Dataset.from_list([{"input_ids": ids} for ids in tokenizer(sentences, truncation=True)["input_ids"]])
+    sentences = list(
+        dict.fromkeys(sentence for column in load_data(data).columns for sentence in column)
+    )
+    rows = Dataset.from_list(
+        [{"input_ids": ids} for ids in tokenizer(sentences, truncation=True)["input_ids"]]
+    )
 
     def train_once(steps: int, seed: int) -> Curve:
         curve = Curve(steps=steps)
@@ -255,7 +284,9 @@ def recorder(curve: Curve) -> Any:
         def on_step_end(self, *_: Any, **__: Any) -> None:
             curve.ends.append(time.perf_counter())
 
-        def on_log(self, _: Any, __: Any, ___: Any, logs: dict[str, float] | None = None, **____: Any) -> None:
+        def on_log(
+            self, _: Any, __: Any, ___: Any, logs: dict[str, float] | None = None, **____: Any
+        ) -> None:
             if logs and "loss" in logs:
                 curve.losses.append(float(logs["loss"]))
 

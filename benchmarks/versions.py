@@ -1,6 +1,7 @@
 """The speed of this version beside another one, in turn: python -m benchmarks versions --against FOLDER
 
-FOLDER is a checkout of the other version. Both run in the environment of this one, each in a process of its own.
+FOLDER is a checkout of the other version. Both run in the environment of this one, each in a
+process of its own.
 """
 
 import json
@@ -50,16 +51,29 @@ def run(rounds: int = 5, against: str | None = None) -> dict[str, Any]:
         this = statistics.median(values)
         before = statistics.median(seconds["before"][work])
         rows.append(
-            {"work": work, "this": round(this, 4), "before": round(before, 4), "ratio": round(this / before, 3)}
+            {
+                "work": work,
+                "this": round(this, 4),
+                "before": round(before, 4),
+                "ratio": round(this / before, 3),
+            }
         )
-    return {"benchmark": "versions", "before": Path(against).name, "rounds": rounds, "rows": rows, "machine": about}
+    return {
+        "benchmark": "versions",
+        "before": Path(against).name,
+        "rounds": rounds,
+        "rows": rows,
+        "machine": about,
+    }
 
 
 def _in_a_process(tree: Path) -> dict[str, float]:
     """The figures of a version, whose packages are those of its own folder."""
     code = f"import runpy; runpy.run_path({__file__!r}, run_name='__main__')"
     environment = {**os.environ, "PYTHONPATH": str(tree)}
-    done = subprocess.run([sys.executable, "-c", code], cwd=tree, env=environment, stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tree, env=environment, stdout=subprocess.PIPE, check=True
+    )
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -83,7 +97,9 @@ def measure() -> dict[str, float]:
         SENTENCES: min(_seconds(lambda: encoder.encode(sentences)) for _ in range(2)),
         PAIRS: min(_seconds(lambda: cross_encoder.predict(pairs)) for _ in range(2)),
         STEP: sbert_lab("all-MiniLM-L6-v2", "auto")(25, 0).seconds_per_step,
-        LANGUAGE_STEP: sbert_lab("all-MiniLM-L6-v2", "auto", objective="mlm")(25, 0).seconds_per_step,
+        LANGUAGE_STEP: sbert_lab("all-MiniLM-L6-v2", "auto", objective="mlm")(
+            25, 0
+        ).seconds_per_step,
         ONE_USER: one["p50_ms"] / 1000,
         USERS: many["p50_ms"] / 1000,
     }

@@ -32,8 +32,9 @@ def is_serving(arguments: Sequence[str]) -> bool:
 def hide_password() -> None:
     """Starts the process anew without ``--auth USER:PASSWORD``, which every user of the machine could read.
 
-    The list of processes shows command lines and not environments, so the password goes to $SBERT_AUTH. Nothing
-    is done without such an option, and on Windows, which cannot replace a process.
+    The list of processes shows command lines and not environments, so the password goes to
+    $SBERT_AUTH. Nothing is done without such an option, and on Windows, which cannot replace a
+    process.
     """
     if sys.platform == "win32":
         return

@@ -1,7 +1,8 @@
 """The command line: sbert-lab serve | encode | score | search | evaluate | train | runs | home | doctor | …
 
-Exit codes: 0 success; 2 the input is wrong; 130 stopped (Ctrl-C, SIGTERM, a closed terminal); 1 any other error. An
-error is one line on stderr; SBERT_DEBUG=1 adds the traceback and the log. Incomplete output files are removed.
+Exit codes: 0 success; 2 the input is wrong; 130 stopped (Ctrl-C, SIGTERM, a closed terminal); 1 any
+other error. An error is one line on stderr; SBERT_DEBUG=1 adds the traceback and the log.
+Incomplete output files are removed.
 """
 
 import errno
@@ -74,22 +75,32 @@ VERBOSE = ("--verbose", "-v")
 QUIET = ("--quiet", "-q")
 NO_PROGRESS = ("--no-progress",)
 # Other spellings of options, by command: other commands call the same option so.
-SPELLINGS = {"train": {"--model": "--base"}, "ablate": {"--model": "--base"}, "worker": {"--device": "--gpu"}}
+SPELLINGS = {
+    "train": {"--model": "--base"},
+    "ablate": {"--model": "--base"},
+    "worker": {"--device": "--gpu"},
+}
 
 
 @app.callback(invoke_without_command=True)
 def _of_all(
     version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False,
-    verbose: Annotated[bool, Option(*VERBOSE, help="Anywhere: log to stderr what is read from where.")] = False,
+    verbose: Annotated[
+        bool, Option(*VERBOSE, help="Anywhere: log to stderr what is read from where.")
+    ] = False,
     quiet: Annotated[bool, Option(*QUIET, help="Anywhere: nothing on stderr but errors.")] = False,
-    no_progress: Annotated[bool, Option(*NO_PROGRESS, help="Anywhere: no progress on stderr.")] = False,
+    no_progress: Annotated[
+        bool, Option(*NO_PROGRESS, help="Anywhere: no progress on stderr.")
+    ] = False,
 ) -> None:
     if version:
         print(f"sbert-lab {__version__}")
         raise typer.Exit
     ProgressBar.is_wanted = not (quiet or no_progress)
     if verbose or quiet:
-        logging.getLogger("sbert_lab").handlers[0].setLevel(logging.ERROR if quiet else logging.INFO)
+        logging.getLogger("sbert_lab").handlers[0].setLevel(
+            logging.ERROR if quiet else logging.INFO
+        )
 
 
 def normalized(arguments: Sequence[str]) -> list[str]:
@@ -100,11 +111,17 @@ def normalized(arguments: Sequence[str]) -> list[str]:
     if arguments[:1] == ["help"] or not arguments:
         arguments = [*arguments[1:], "--help"]
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    first = [argument for argument in arguments[:end] if argument in (*VERBOSE, *QUIET, *NO_PROGRESS)]
+    first = [
+        argument for argument in arguments[:end] if argument in (*VERBOSE, *QUIET, *NO_PROGRESS)
+    ]
     rest = [argument for argument in arguments[:end] if argument not in first]
     spellings = SPELLINGS.get(rest[0], {}) if rest else {}
     parts = (argument.partition("=") for argument in rest)
-    return [*first, *(spellings.get(name, name) + mark + value for name, mark, value in parts), *arguments[end:]]
+    return [
+        *first,
+        *(spellings.get(name, name) + mark + value for name, mark, value in parts),
+        *arguments[end:],
+    ]
 
 
 # Errors of paths and disks, which the user can mend and which are no fault of the program.
@@ -145,10 +162,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         extra = EXTRA_OF[name]
         return _fail(f"this needs {name}: {install_command(extra)} installs it", WRONG_INPUT, debug)
     except Exception as error:  # noqa: BLE001 - the last place to turn a fault of the program into one line
-        # Errors of usage: typer has no name for their common class, which formats them by a method of this name.
+        # Errors of usage: typer has no name for their common class, which formats them by a method
+        # of this name.
         if hasattr(error, "format_message"):
-            is_sentence = any(argument.startswith("-") and " " in argument.partition("=")[0] for argument in arguments)
-            hint = "; put -- before a sentence that begins with -" if is_sentence and "--" not in arguments else ""
+            is_sentence = any(
+                argument.startswith("-") and " " in argument.partition("=")[0]
+                for argument in arguments
+            )
+            hint = (
+                "; put -- before a sentence that begins with -"
+                if is_sentence and "--" not in arguments
+                else ""
+            )
             return _print_error(f"error: {error.format_message()}{hint}", WRONG_INPUT)
         report = "" if debug else " (a fault of SBERT Lab: SBERT_DEBUG=1 shows where, for a report)"
         return _fail(f"{type(error).__name__}: {error}{report}", BROKEN, debug)
@@ -171,7 +196,9 @@ def _configure_output(debug: bool) -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
     app_logger = logging.getLogger("sbert_lab")
-    app_logger.handlers = [StderrHandler(logging.INFO if debug or sys.stderr.isatty() else logging.WARNING)]
+    app_logger.handlers = [
+        StderrHandler(logging.INFO if debug or sys.stderr.isatty() else logging.WARNING)
+    ]
     app_logger.setLevel(logging.INFO)
     if debug:
         return

@@ -64,9 +64,17 @@ def format_bytes(size: float) -> str:
     """A size in units of 1,024: "900 bytes", "3 MB", "1.5 GB"."""
     if size < 1 << 10:
         return f"{size:,.0f} bytes"
-    unit, name = next((1 << shift, name) for shift, name in ((30, "GB"), (20, "MB"), (10, "KB")) if size >= 1 << shift)
+    unit, name = next(
+        (1 << shift, name)
+        for shift, name in ((30, "GB"), (20, "MB"), (10, "KB"))
+        if size >= 1 << shift
+    )
     value = size / unit
-    return f"{value:,.1f} {name}" if value < 9.95 and round(value, 1) != round(value) else f"{value:,.0f} {name}"
+    return (
+        f"{value:,.1f} {name}"
+        if value < 9.95 and round(value, 1) != round(value)
+        else f"{value:,.0f} {name}"
+    )
 
 
 def json_values(values: Mapping[Any, Any], text: Callable[[str], str] = str) -> dict[str, Any]:

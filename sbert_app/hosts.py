@@ -14,8 +14,8 @@ WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not 
 class AllowedHosts:
     """The host names under which the app may be reached.
 
-    These are those of ``bound``, the address that the server listens on, and ``extra`` ones, such as that of a reverse
-    proxy, which are matched whole and without a port.
+    These are those of ``bound``, the address that the server listens on, and ``extra`` ones, such
+    as that of a reverse proxy, which are matched whole and without a port.
     """
 
     def __init__(self, bound: str, extra: Iterable[str] = ()) -> None:
@@ -31,7 +31,8 @@ class AllowedHosts:
     def allows(self, host: str) -> bool:
         """Whether a Host header, such as ``127.0.0.1:7860``, names this app.
 
-        An address (not a name) is enough where the app listens on all of them: rebinding needs a name.
+        An address (not a name) is enough where the app listens on all of them: rebinding needs a
+        name.
         """
         name = host_name(host)
         with suppress(ValueError):

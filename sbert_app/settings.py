@@ -6,13 +6,22 @@ import os
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    IPvAnyNetwork,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from training.errors import InputError
 from training.names import ENDPOINT, ModelName
 from training.sources.home import home_folder
 
-# What a server for everybody has in place of the defaults, such as a free Space with two cores and 16 GB.
+# What a server for everybody has in place of the defaults, such as a free Space with two cores and
+# 16 GB.
 PUBLIC: dict[str, Any] = {"upload_limit_mb": 10, "temp_limit_mb": 1_000, "models_mb": 2_048}
 PUBLIC |= {"corpus_sentences": 20_000, "map_points": 10_000, "cluster_sentences": 10_000}
 
@@ -24,7 +33,8 @@ def _whole_number(default: int, low: int, high: int) -> Any:
 class Settings(BaseModel):
     """Settings of a running app; immutable. Build it with `Settings.gather`.
 
-    A field's ``description`` completes the sentence "<name> must be …" of the error for a wrong value.
+    A field's ``description`` completes the sentence "<name> must be …" of the error for a wrong
+    value.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -38,12 +48,16 @@ class Settings(BaseModel):
     token: str | None = Field(None, min_length=8, description="at least 8 characters")
     allow_hosts: tuple[str, ...] = Field((), description="host names, separated by commas")
     allow_paths: tuple[Path, ...] = Field((), description=f"folders, separated by {os.pathsep}")
-    allow_endpoints: tuple[str, ...] = Field((), description="HOST or HOST:PORT, several separated by commas")
+    allow_endpoints: tuple[str, ...] = Field(
+        (), description="HOST or HOST:PORT, several separated by commas"
+    )
     # Proxies in front of the app, which say where a request came from.
-    proxies: tuple[IPvAnyNetwork, ...] = Field((), description="addresses or networks, separated by commas")
+    proxies: tuple[IPvAnyNetwork, ...] = Field(
+        (), description="addresses or networks, separated by commas"
+    )
     # Sites and programs whose pages may send requests.
-    allow_origins: tuple[Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]*://[^/\s,*]+$")], ...] = Field(
-        (), description="origins such as app://obsidian.md, separated by commas"
+    allow_origins: tuple[Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]*://[^/\s,*]+$")], ...] = (
+        Field((), description="origins such as app://obsidian.md, separated by commas")
     )
     # Names of clients for models, as of /v1/embeddings.
     aliases: tuple[Annotated[str, Field(pattern=r"^[^\s=,]+=[^\s,]+$")], ...] = Field(
@@ -78,8 +92,9 @@ class Settings(BaseModel):
 
         The port is also read from $PORT.
 
-        ``flags`` are fields of this class, as values or as text; ``auth_file`` has USER:PASSWORD in its first line.
-        InputError names the setting whose value cannot be used, the value and what would do.
+        ``flags`` are fields of this class, as values or as text; ``auth_file`` has USER:PASSWORD in
+        its first line. InputError names the setting whose value cannot be used, the value and what
+        would do.
         """
         values: dict[str, Any] = {}
         for name in cls.model_fields:
@@ -98,7 +113,9 @@ class Settings(BaseModel):
             try:
                 first, *_ = file.read_text(encoding="utf-8").split("\n")
             except (OSError, UnicodeDecodeError) as error:
-                raise InputError(f"auth_file {file} cannot be read; its first line must be USER:PASSWORD") from error
+                raise InputError(
+                    f"auth_file {file} cannot be read; its first line must be USER:PASSWORD"
+                ) from error
             values["auth"] = first.strip() or "empty"
         try:
             return cls(**values)
@@ -119,7 +136,13 @@ class Settings(BaseModel):
         return (user, password) if user and password else value
 
     @field_validator(
-        "allow_hosts", "allow_paths", "allow_endpoints", "allow_origins", "aliases", "proxies", mode="before"
+        "allow_hosts",
+        "allow_paths",
+        "allow_endpoints",
+        "allow_origins",
+        "aliases",
+        "proxies",
+        mode="before",
     )
     @classmethod
     def _listed(cls, value: Any, field: ValidationInfo) -> object:
@@ -127,13 +150,19 @@ class Settings(BaseModel):
         of_paths = field.field_name == "allow_paths"
         parts = value.split(os.pathsep if of_paths else ",") if isinstance(value, str) else value
         names = [name for part in parts if (name := str(part).strip())]
-        return tuple(Path(name).expanduser().absolute() for name in names) if of_paths else tuple(names)
+        return (
+            tuple(Path(name).expanduser().absolute() for name in names)
+            if of_paths
+            else tuple(names)
+        )
 
     @field_validator("allow_endpoints", mode="after")
     @classmethod
     def _with_ports(cls, addresses: tuple[str, ...]) -> tuple[str, ...]:
         """Writes addresses as `Endpoint.address` does; without a port they are reached by https."""
-        endpoints = (ModelName(f"{ENDPOINT}https://{address}/v1#model").endpoint for address in addresses)
+        endpoints = (
+            ModelName(f"{ENDPOINT}https://{address}/v1#model").endpoint for address in addresses
+        )
         return tuple(endpoint.address for endpoint in endpoints if endpoint)
 
     def model_of(self, name: str) -> str:

@@ -1,7 +1,8 @@
 """Output of the command line: results on stdout, everything else on stderr.
 
-With ``--json`` stdout has one JSON object and nothing else, whatever a library prints. On a terminal, progress is a
-bar in one line that is removed at the end; into a file or a pipe, it is a plain line every ten seconds.
+With ``--json`` stdout has one JSON object and nothing else, whatever a library prints. On a
+terminal, progress is a bar in one line that is removed at the end; into a file or a pipe, it is a
+plain line every ten seconds.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ MIN_COLUMNS_FOR_BAR = 80
 def stop_on_signal(at_once: Callable[[], bool] = lambda: False) -> Iterator[Callable[[], bool]]:
     """Yields a function that tells whether a signal to end has come (Ctrl-C, …).
 
-    The second signal interrupts at once, and so does the first while ``at_once()`` is true: there is nothing to keep.
+    The second signal interrupts at once, and so does the first while ``at_once()`` is true: there
+    is nothing to keep.
     """
     received: list[int] = []
 
@@ -74,7 +76,10 @@ class ProgressBar:
         self.description = description
         self.unit = unit
         self.stream = stream or sys.stderr
-        self.is_terminal = self.stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+        self.is_terminal = self.stream.isatty() and os.environ.get("TERM") not in (
+            "dumb",
+            "unknown",
+        )
         # The time of the first call, and what was done by then.
         self._start: tuple[float, float] | None = None
         self._last_update = 0.0
@@ -108,7 +113,9 @@ class ProgressBar:
             return
         progress = self._open()
         [task] = progress.task_ids
-        progress.update(task, description=self.description, completed=done, total=total, figures=figures)
+        progress.update(
+            task, description=self.description, completed=done, total=total, figures=figures
+        )
         progress.refresh()
 
     def stage(self, done: float, description: str | None = None, total: float = 1.0, /) -> None:
@@ -149,7 +156,11 @@ class ProgressBar:
             return f"{done:,.0f} {self.unit}  {rate:,.1f}/s"
         figures = f"{min(1.0, done / total):.0%}"
         figures += f"  {done:,.0f} of {total:,.0f} {self.unit}  {rate:,.1f}/s" if self.unit else ""
-        return f"{figures}  {format_estimate(max(0.0, total - done) / rate)} left" if rate > 0 else figures
+        return (
+            f"{figures}  {format_estimate(max(0.0, total - done) / rate)} left"
+            if rate > 0
+            else figures
+        )
 
 
 class StderrHandler(logging.Handler):

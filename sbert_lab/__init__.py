@@ -1,7 +1,8 @@
 """SBERT Lab in Python: ``from sbert_lab import Encoder, train``.
 
-The names are those of the core, the package ``training``, and are imported on first use. Importing them from here
-works in a folder that has a package called ``training`` too: this package takes the core that is installed beside it.
+The names are those of the core, the package ``training``, and are imported on first use. Importing
+them from here works in a folder that has a package called ``training`` too: this package takes the
+core that is installed beside it.
 """
 
 import sys
@@ -16,8 +17,9 @@ _FOLDER = Path(__file__).parents[1]
 def _import_core() -> ModuleType:
     """The package ``training`` that lies beside this one.
 
-    The working directory comes first on the path of a script or a notebook, so that a package of the user's with the
-    same name would be found before it. ImportError if that has been imported already: Python keeps one of a name.
+    The working directory comes first on the path of a script or a notebook, so that a package of
+    the user's with the same name would be found before it. ImportError if that has been imported
+    already: Python keeps one of a name.
     """
     sys.path.insert(0, str(_FOLDER))
     try:
@@ -27,7 +29,9 @@ def _import_core() -> ModuleType:
     file = core.__file__
     if file is None or Path(file).parents[1] != _FOLDER:
         other = file or list(core.__path__)
-        raise ImportError(f"another package called training was imported before ({other}); import sbert_lab first")
+        raise ImportError(
+            f"another package called training was imported before ({other}); import sbert_lab first"
+        )
     return core
 
 

@@ -19,8 +19,17 @@ errors of `train`; [Python](python.md) has examples. Many functions also take `h
 """
 # Arguments that mean the same in every function.
 SHARED = {"self", "home", "on_progress", "should_stop", "report", "show_progress_bar"}
-# Public methods for the rest of the package, which users of the library do not call, and second names.
-INTERNAL = {"allows_pooling", "check_settings", "embed", "embed_all", "encode_batch", "eval", "evaluate_every"}
+# Public methods for the rest of the package, which users of the library do not call, and second
+# names.
+INTERNAL = {
+    "allows_pooling",
+    "check_settings",
+    "embed",
+    "embed_all",
+    "encode_batch",
+    "eval",
+    "evaluate_every",
+}
 INTERNAL |= {
     "for_role",
     "from_table",
@@ -58,7 +67,8 @@ def _parts(name: str) -> list[str]:
         return [f"## {name}\n", _described(name, value)]
     parts = [f"## {name}\n", f"{_summary(value)}\n"]
     methods = [] if issubclass(value, Exception) else _methods(value)
-    # A model's constructor takes what `load` takes; its further arguments are for the rest of the package.
+    # A model's constructor takes what `load` takes; its further arguments are for the rest of the
+    # package.
     is_model = "load" in methods
     if is_model or (inspect.isfunction(value.__init__) and value.__init__.__doc__):
         constructor = getattr(value, "load" if is_model else "__init__")
@@ -87,7 +97,11 @@ def _signature(function: Any) -> str:
         for parameter in inspect.signature(function).parameters.values()
         if parameter.name not in SHARED
     ]
-    return re.sub(r"<(?:[\w-]+ )?(?:function|class) '?(\w+)'?[^>]*>", r"\1", str(inspect.Signature(parameters)))
+    return re.sub(
+        r"<(?:[\w-]+ )?(?:function|class) '?(\w+)'?[^>]*>",
+        r"\1",
+        str(inspect.Signature(parameters)),
+    )
 
 
 def _summary(value: Any) -> str:

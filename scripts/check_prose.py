@@ -1,9 +1,10 @@
 """Checks that names and docstrings are plain English: python -m scripts.check_prose [FOLDER …], a part of make lint.
 
-A name is a noun for what it holds, so that none of `PARTICIPLES` names a variable, a parameter, a field or an
-attribute. A docstring begins with a verb or a noun phrase, not with one of `FRAGMENTS`. More than `ALLOWANCE` of both
-together are an error; each is printed with its place. The `TURNS` of phrase in docstrings and comments are counted for
-information: documentation that is easy to read has few of them.
+A name is a noun for what it holds, so that none of `PARTICIPLES` names a variable, a parameter, a
+field or an attribute. A docstring begins with a verb or a noun phrase, not with one of `FRAGMENTS`.
+More than `ALLOWANCE` of both together are an error; each is printed with its place. The `TURNS` of
+phrase in docstrings and comments are counted for information: documentation that is easy to read
+has few of them.
 """
 
 import ast
@@ -17,9 +18,24 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 CHECKED = ("training", "sbert_app", "scripts", "benchmarks", "app.py")
-PARTICIPLES = {"asked", "chosen", "drawn", "each", "found", "given", "kept", "known", "made", "said", "seen", "shown"}
+PARTICIPLES = {
+    "asked",
+    "chosen",
+    "drawn",
+    "each",
+    "found",
+    "given",
+    "kept",
+    "known",
+    "made",
+    "said",
+    "seen",
+    "shown",
+}
 PARTICIPLES |= {"stated", "told", "wanted"}
-FRAGMENTS = re.compile(r"(What|Of|Those|These|As|Its|Their|That|Them|Ones|Such|It|Which|But|Also|Only)\b")
+FRAGMENTS = re.compile(
+    r"(What|Of|Those|These|As|Its|Their|That|Them|Ones|Such|It|Which|But|Also|Only)\b"
+)
 ALLOWANCE = 20
 TURNS = {
     "is/are no": re.compile(r"\b(is|are) no\b(?! longer)", re.IGNORECASE),
@@ -85,10 +101,17 @@ def turns_of_phrase(files: list[Path]) -> str:
 def main() -> int:
     """The command: exit code 1 if there are more findings than allowed."""
     folders = sys.argv[1:] or [str(ROOT / name) for name in CHECKED]
-    files = [file for name in folders for file in ([Path(name)] if name.endswith(".py") else Path(name).rglob("*.py"))]
+    files = [
+        file
+        for name in folders
+        for file in ([Path(name)] if name.endswith(".py") else Path(name).rglob("*.py"))
+    ]
     lines = [line for file in sorted(files) for line in findings(file)]
     print("\n".join(lines))
-    print(f"{len(lines)} names and docstrings of {len(files)} files; {ALLOWANCE} are allowed", file=sys.stderr)
+    print(
+        f"{len(lines)} names and docstrings of {len(files)} files; {ALLOWANCE} are allowed",
+        file=sys.stderr,
+    )
     print(turns_of_phrase(files), file=sys.stderr)
     return int(len(lines) > ALLOWANCE)
 

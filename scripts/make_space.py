@@ -1,7 +1,8 @@
 """Assemble the folder of a Hugging Face Space: python -m scripts.make_space FOLDER
 
-Then: hf upload my-name/sbert-lab FOLDER --repo-type space. It is a Space of the kind "docker" on the free CPU. ZeroGPU
-does not fit, as it lends its GPU to functions of a Gradio process, and runs are executed by a process of their own.
+Then: hf upload my-name/sbert-lab FOLDER --repo-type space. It is a Space of the kind "docker" on
+the free CPU. ZeroGPU does not fit, as it lends its GPU to functions of a Gradio process, and runs
+are executed by a process of their own.
 """
 
 import shutil
@@ -9,7 +10,14 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FILES = ("pyproject.toml", "hatch_build.py", "CHANGELOG.md", "LICENSE", "THIRD_PARTY.md", "requirements.lock")
+FILES = (
+    "pyproject.toml",
+    "hatch_build.py",
+    "CHANGELOG.md",
+    "LICENSE",
+    "THIRD_PARTY.md",
+    "requirements.lock",
+)
 PACKAGE = (*FILES, "sbert_lab", "training", "sbert_app", "assets")
 LEFT_OUT = shutil.ignore_patterns("__pycache__", "screenshots")
 

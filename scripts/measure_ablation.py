@@ -1,12 +1,13 @@
 """Measure an ablation for assets/ablation/<name>.json, the precomputed tables of the Ablation page.
 
-    python -m scripts.measure_ablation pooling --seeds 10
-    python -m scripts.measure_ablation concat --seeds 5 --max-steps 200 --nli snli-dev.csv snli-test.csv
-    python -m scripts.measure_ablation base --seeds 5 --nli snli-dev.csv snli-test.csv --keep models/
+    python -m scripts.measure_ablation pooling --seeds 10 python -m scripts.measure_ablation concat
+    --seeds 5 --max-steps 200 --nli snli-dev.csv snli-test.csv python -m scripts.measure_ablation
+    base --seeds 5 --nli snli-dev.csv snli-test.csv --keep models/
 
-All variants of a seed are run before the next seed, so an interrupted table is balanced except for its last seed. The
-file is written after every run; when called again, the script continues with the missing runs. Other settings need
-another file. ``--nli`` gives files to the variants that learn from NLI; ``--keep`` keeps the models of these runs.
+All variants of a seed are run before the next seed, so an interrupted table is balanced except for
+its last seed. The file is written after every run; when called again, the script continues with the
+missing runs. Other settings need another file. ``--nli`` gives files to the variants that learn
+from NLI; ``--keep`` keeps the models of these runs.
 """
 
 import argparse
@@ -56,8 +57,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     return _say(f"time limit reached; {args.out} has {len(table.runs)} runs", 1)
                 config = ablation.config(variant, seed, **changes)
                 if args.nli and config.train_data == NLI:
-                    config = config.replace(train_data="+".join(map(str, args.nli)), eval_data=config.eval_data)
-                run, events = measure(config, variant, deadline, args.keep and args.keep / f"{variant}-{seed}")
+                    config = config.replace(
+                        train_data="+".join(map(str, args.nli)), eval_data=config.eval_data
+                    )
+                run, events = measure(
+                    config, variant, deadline, args.keep and args.keep / f"{variant}-{seed}"
+                )
                 if run is None:
                     return _say(f"time limit reached; {args.out} has {len(table.runs)} runs", 1)
                 table = replace(
@@ -69,7 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 )
                 args.out.parent.mkdir(parents=True, exist_ok=True)
                 write_document(args.out, table)
-                _say(f"{variant}, seed {seed}: {100 * run.before:.2f} -> {100 * run.after:.2f}, {run.seconds:.0f} s", 0)
+                _say(
+                    f"{variant}, seed {seed}: {100 * run.before:.2f} -> {100 * run.after:.2f}, {run.seconds:.0f} s",
+                    0,
+                )
     except InputError as error:
         return _say(f"error: {error}", 2)
     return 0
@@ -87,7 +95,9 @@ def measure(
     events: list[Event] = []
     with tempfile.TemporaryDirectory() as folder:
         run_folder = None if model is None else Path(folder) / "run"
-        result = train(config, events.append, run_folder, should_stop=lambda: time.monotonic() > deadline)
+        result = train(
+            config, events.append, run_folder, should_stop=lambda: time.monotonic() > deadline
+        )
         if model is not None and result.path is not None:
             shutil.copytree(result.path, model, dirs_exist_ok=True)
     if result.status == "failed":
@@ -122,7 +132,9 @@ def machine(device: str, dtype: str) -> dict[str, str]:
     return {"device": name, **threads, "dtype": dtype, "torch": torch.__version__}
 
 
-def _open_table(args: argparse.Namespace, ablation: Ablation, changes: dict[str, Any]) -> PrecomputedTable:
+def _open_table(
+    args: argparse.Namespace, ablation: Ablation, changes: dict[str, Any]
+) -> PrecomputedTable:
     """The table so far, or an empty one. Raises InputError if it was measured with other settings."""
     settings = _settings(ablation.config(ablation.default, 0, **changes), ablation)
     if args.nli and settings.get("train_data") == NLI:
@@ -135,18 +147,27 @@ def _open_table(args: argparse.Namespace, ablation: Ablation, changes: dict[str,
     if not args.out.exists():
         return PrecomputedTable(args.ablation, settings, 0, {}, command, "", [])
     table = read_document(args.out, PrecomputedTable)
-    # A table of an earlier version lacks the fields that came later; what they are now, they were by default then.
+    # A table of an earlier version lacks the fields that came later; what they are now, they were
+    # by default then.
     added = {name: value for name, value in settings.items() if name not in table.settings}
     defaults = RunConfig("regression").to_dict()
     settings_before = {name: value for name, value in table.settings.items() if name in settings}
-    if table.ablation != args.ablation or settings_before | {name: defaults[name] for name in added} != settings:
-        raise InputError(f"{args.out} was measured with other settings, {table.settings}; name another file with --out")
+    if (
+        table.ablation != args.ablation
+        or settings_before | {name: defaults[name] for name in added} != settings
+    ):
+        raise InputError(
+            f"{args.out} was measured with other settings, {table.settings}; name another file with --out"
+        )
     return replace(table, command=command, settings=settings)
 
 
 def _settings(config: RunConfig, ablation: Ablation) -> dict[str, Any]:
     """Every field of the configuration except those that the ablation varies."""
-    varied = {name for variant in ablation.variants.values() for name in variant.changes} | {"seed", "name"}
+    varied = {name for variant in ablation.variants.values() for name in variant.changes} | {
+        "seed",
+        "name",
+    }
     values = {name: value for name, value in config.to_dict().items() if name not in varied}
     if values["eval_every"] == AT_THE_END:
         values["eval_every"] = "before the first and after the last step"
@@ -154,16 +175,26 @@ def _settings(config: RunConfig, ablation: Ablation) -> dict[str, Any]:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="scripts.measure_ablation", description="Measure an ablation.")
+    parser = argparse.ArgumentParser(
+        prog="scripts.measure_ablation", description="Measure an ablation."
+    )
     parser.add_argument("ablation", choices=ABLATIONS)
     parser.add_argument("--seeds", type=int, default=10, help="number of seeds, from 0")
     parser.add_argument("--base", help="the base of the variants that do not vary it")
     parser.add_argument("--lr", type=float, help="their learning rate, unless they vary it")
-    parser.add_argument("--max-steps", type=int, help="optimiser steps of a run; default: one epoch")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="time limit; completed runs are kept")
-    parser.add_argument("--nli", type=Path, nargs="+", help="files of labelled pairs, where a variant trains on NLI")
+    parser.add_argument(
+        "--max-steps", type=int, help="optimiser steps of a run; default: one epoch"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"), help="time limit; completed runs are kept"
+    )
+    parser.add_argument(
+        "--nli", type=Path, nargs="+", help="files of labelled pairs, where a variant trains on NLI"
+    )
     parser.add_argument("--keep", type=Path, help="a folder for the models, <variant>-<seed>")
-    parser.add_argument("--out", type=Path, help="the table [assets/ablation/<name>.json, or <name>-<base>.json]")
+    parser.add_argument(
+        "--out", type=Path, help="the table [assets/ablation/<name>.json, or <name>-<base>.json]"
+    )
     args = parser.parse_args(arguments)
     args.out = args.out or SHIPPED / f"{'-'.join(filter(None, (args.ablation, args.base)))}.json"
     return args

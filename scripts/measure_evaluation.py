@@ -4,8 +4,8 @@
     python -m scripts.measure_evaluation --sts sts12.csv sts14.csv sts16.csv    also SemEval files
     python -m scripts.measure_evaluation --speed                                only the speeds
 
-Quality: every model on every data set once. Speed: STSb test, the fastest of ``--rounds``, as other processes may
-use the machine meanwhile.
+Quality: every model on every data set once. Speed: STSb test, the fastest of ``--rounds``, as other
+processes may use the machine meanwhile.
 """
 
 import argparse
@@ -65,7 +65,10 @@ def measure(cache: ModelCache, models: Sequence[str], files: Sequence[Path]) -> 
     """Every estimate in the format of `sbert_app.services.results.precomputed`, without the speeds."""
     named = {path.stem: str(path) for path in files}
     grid = ResultGrid(list(models), [*named, *DATA])
-    datasets = {name: replace(load_scored_pairs(named.get(name, name), cache.home), name=name) for name in grid.data}
+    datasets = {
+        name: replace(load_scored_pairs(named.get(name, name), cache.home), name=name)
+        for name in grid.data
+    }
     grid.sizes |= {name: len(data) for name, data in datasets.items()}
     for model in grid.models:
         scorer = cache.get(model, Model)
@@ -86,9 +89,13 @@ def speeds(cache: ModelCache, models: Sequence[str], rounds: int) -> dict[str, A
     data, sentences_per_second = load_scored_pairs(TIMED_ON, cache.home), {}
     for model in models:
         scorer = cache.get(model, Model)
-        fastest = min((timed_scores(scorer, data) for _ in range(rounds)), key=lambda result: result.seconds)
+        fastest = min(
+            (timed_scores(scorer, data) for _ in range(rounds)), key=lambda result: result.seconds
+        )
         sentences_per_second[model] = round(fastest.num_sentences / fastest.seconds, 1)
-        print(f"{model}: {sentences_per_second[model]:,.0f} sentences/s", file=sys.stderr, flush=True)
+        print(
+            f"{model}: {sentences_per_second[model]:,.0f} sentences/s", file=sys.stderr, flush=True
+        )
     encoder = cache.get("all-MiniLM-L6-v2", Encoder)
     about = machine(encoder.device.type, str(encoder.dtype).removeprefix("torch."))
     return {
@@ -102,7 +109,10 @@ def to_dict(results: Results) -> dict[str, Any]:
     columns = [*results.data, *([AVERAGE] if averaged_of(results) else [])]
     return {
         "data": {name: results.sizes.get(name) for name in results.data},
-        "figures": {model: {name: _estimates(results, model, name) for name in columns} for model in results.models},
+        "figures": {
+            model: {name: _estimates(results, model, name) for name in columns}
+            for model in results.models
+        },
         "differences": {name: dict(_differences(results, name)) for name in columns},
     }
 
@@ -128,15 +138,30 @@ def _estimates(results: Results, model: str, data: str) -> dict[str, dict[str, l
 def _differences(results: Results, data: str) -> Iterator[tuple[str, dict[str, list[float]]]]:
     for i, a in enumerate(results.models):
         differences = {b: results.difference(a, b, data, Metric()) for b in results.models[i + 1 :]}
-        yield a, {b: [*(round(number, 4) for number in numbers)] for b, numbers in differences.items() if numbers}
+        yield (
+            a,
+            {
+                b: [*(round(number, 4) for number in numbers)]
+                for b, numbers in differences.items()
+                if numbers
+            },
+        )
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="scripts.measure_evaluation", description="Measure models on data sets.")
-    parser.add_argument("--sts", type=Path, nargs="+", default=[], help="files of scored pairs, such as sts12.csv")
-    parser.add_argument("--models", nargs="+", default=MODELS, help="names, with :max or :cls for another pooling")
+    parser = argparse.ArgumentParser(
+        prog="scripts.measure_evaluation", description="Measure models on data sets."
+    )
+    parser.add_argument(
+        "--sts", type=Path, nargs="+", default=[], help="files of scored pairs, such as sts12.csv"
+    )
+    parser.add_argument(
+        "--models", nargs="+", default=MODELS, help="names, with :max or :cls for another pooling"
+    )
     parser.add_argument("--speed", action="store_true", help="measure only the speeds")
-    parser.add_argument("--rounds", type=int, default=5, help="measurements of the speed; the fastest counts")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="measurements of the speed; the fastest counts"
+    )
     parser.add_argument("--out", type=Path, default=SHIPPED)
     return parser.parse_args(arguments)
 

@@ -2,13 +2,15 @@
 
 - ``scores``: the scores of every pair of STSb dev, by the models that Evaluate opens with;
 - ``cost``: the cost of the vectors of the default model on STSb test;
-- ``triplets``: how often the default model finds an anchor nearer to its positive, on triplets of STSb dev;
-- ``transfer``: classifiers of the genres of STSb dev, on the vectors of the models that Evaluate opens with;
+- ``triplets``: how often the default model finds an anchor nearer to its positive, on triplets of
+  STSb dev;
+- ``transfer``: classifiers of the genres of STSb dev, on the vectors of the models that Evaluate
+  opens with;
 - ``folds``: a run for each genre of STSb dev that trains the default model on the others;
 - ``bulk``: the folder of the job that scores the example of Bulk;
 - ``calibration``: the default model's curves from cosine to gold score, one for each pooling;
-- ``map``: the map of the example corpus under the default model, with the default settings. It has to be drawn again
-  after a change of the corpus, of the maps or of these settings.
+- ``map``: the map of the example corpus under the default model, with the default settings. It has
+  to be drawn again after a change of the corpus, of the maps or of these settings.
 """
 
 import argparse
@@ -40,7 +42,12 @@ from sbert_app.services.maps.projection import MapSettings, draw, map_key
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.results.cost import describe_processor, measure_cost
 from sbert_app.services.results.grid import load_scored_pairs, timed_scores
-from sbert_app.services.results.precomputed import SCORED_DATA, SHIPPED_COST, SHIPPED_SCORES, PrecomputedResults
+from sbert_app.services.results.precomputed import (
+    SCORED_DATA,
+    SHIPPED_COST,
+    SHIPPED_SCORES,
+    PrecomputedResults,
+)
 from sbert_app.services.results.precomputed import SHIPPED as SHIPPED_RESULTS
 from sbert_app.services.results.transfer import pairs_by_genre, score_transfer, sentences_by_genre
 from sbert_app.services.runs.execution import execute
@@ -66,16 +73,22 @@ EXAMPLES = ("scores", "cost", "triplets", "transfer", "folds", "bulk", "calibrat
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(EXAMPLES))
     names = parser.parse_args(arguments).names or EXAMPLES
     if unknown := set(names).difference(EXAMPLES):
-        parser.error(f"there is no {' or '.join(sorted(unknown))}; choose from {', '.join(EXAMPLES)}")
+        parser.error(
+            f"there is no {' or '.join(sorted(unknown))}; choose from {', '.join(EXAMPLES)}"
+        )
     cache = ModelCache(home_folder())
     if "scores" in names:
         write_scores(cache, SHIPPED_SCORES)
     if "cost" in names:
-        cost = measure_cost(cache.get(DEFAULT_MODEL, Model), load_scored_pairs(COST_DATA, cache.home))
+        cost = measure_cost(
+            cache.get(DEFAULT_MODEL, Model), load_scored_pairs(COST_DATA, cache.home)
+        )
         write_text(SHIPPED_COST, json.dumps(asdict(cost), indent=1) + "\n")
     if "triplets" in names:
         write_triplets(cache)
@@ -104,7 +117,11 @@ def write_triplets(cache: ModelCache) -> None:
     result = evaluate(cache.get(DEFAULT_MODEL, Model), data)
     del result["seconds"]
     write_example(
-        "label_scores", model=DEFAULT_MODEL, data=data.name, notes=[*data.notes, *result["notes"]], result=result
+        "label_scores",
+        model=DEFAULT_MODEL,
+        data=data.name,
+        notes=[*data.notes, *result["notes"]],
+        result=result,
     )
 
 
@@ -116,7 +133,8 @@ def write_transfer(cache: ModelCache) -> None:
     rows = [
         (
             ModelName(name).label,
-            asdict(score) | {"mean": score.mean, "std": score.std, "seconds": [len(data) / speeds[name]]},
+            asdict(score)
+            | {"mean": score.mean, "std": score.std, "seconds": [len(data) / speeds[name]]},
         )
         for name, score in zip(MODELS, scores, strict=True)
     ]
@@ -138,7 +156,12 @@ def write_folds(home: Path) -> None:
     experiments = Experiments(jobs)
     file = pairs_by_genre(home)
     experiment = folds.start(
-        file, None, experiments, base=DEFAULT_MODEL, max_steps=DEFAULT_STEPS, eval_every=DEFAULT_STEPS
+        file,
+        None,
+        experiments,
+        base=DEFAULT_MODEL,
+        max_steps=DEFAULT_STEPS,
+        eval_every=DEFAULT_STEPS,
     )
     for run in experiment.runs:
         execute(experiments.store, run.id)
@@ -187,7 +210,11 @@ def write_scores(cache: ModelCache, out: Path) -> None:
         result = timed_scores(cache.get(name, Model), data)
         arrays |= {f"{name}/{similarity}": scores for similarity, scores in result.scores.items()}
         arrays[f"{name}/cost"] = np.array([result.num_sentences, result.seconds])
-        print(f"{name}: {result.num_sentences / result.seconds:,.0f} sentences/s", file=sys.stderr, flush=True)
+        print(
+            f"{name}: {result.num_sentences / result.seconds:,.0f} sentences/s",
+            file=sys.stderr,
+            flush=True,
+        )
     arrays["made"] = np.array(f"measured {date.today().isoformat()} on {describe_processor()}")
     with replace_file(out) as fresh, fresh.open("wb") as file:
         np.savez_compressed(file, **arrays)
@@ -195,17 +222,26 @@ def write_scores(cache: ModelCache, out: Path) -> None:
 
 def write_calibration(home: Path) -> None:
     """The curves of the default model, encoded in float32, so that every machine writes the same file."""
-    encoder, curves = Encoder.load(DEFAULT_MODEL, dtype="float32", home=home), dict[str, Calibration]()
+    encoder, curves = (
+        Encoder.load(DEFAULT_MODEL, dtype="float32", home=home),
+        dict[str, Calibration](),
+    )
     for pooling in PAPER_POOLINGS:
-        curve = curves[f"{DEFAULT_MODEL}|{pooling}"] = calibrate(encoder.with_pooling(pooling), FITTED_ON, home)
-        print(f"{pooling}: cosine {curve.cosines[0]} … {curve.cosines[-1]} -> gold {curve.gold[0]} … {curve.gold[-1]}")
+        curve = curves[f"{DEFAULT_MODEL}|{pooling}"] = calibrate(
+            encoder.with_pooling(pooling), FITTED_ON, home
+        )
+        print(
+            f"{pooling}: cosine {curve.cosines[0]} … {curve.cosines[-1]} -> gold {curve.gold[0]} … {curve.gold[-1]}"
+        )
     write_document(SHIPPED_CURVES, curves)
 
 
 def write_map(cache: ModelCache) -> None:
     """The map of the example corpus, in place of the one that ships."""
     embeddings = EmbeddingCache(cache, cache.home)
-    embedded = encode(embeddings.corpus(embeddings.example()), cache.get(DEFAULT_MODEL, VectorModel))
+    embedded = encode(
+        embeddings.corpus(embeddings.example()), cache.get(DEFAULT_MODEL, VectorModel)
+    )
     SHIPPED_MAP.mkdir(parents=True, exist_ok=True)
     for old in SHIPPED_MAP.glob("*.npz"):
         old.unlink()

@@ -2,9 +2,9 @@
 
     python -m scripts.measure_parity --seeds 10 --steps 120
 
-Regression on STSb train from all-MiniLM-L6-v2 in float32, batches of 16, dropout on, the same schedule. Ours runs
-twice, with batches of similar length, as always, and with batches at random, as the other trainer draws them. Every
-model is measured by the same code.
+Regression on STSb train from all-MiniLM-L6-v2 in float32, batches of 16, dropout on, the same
+schedule. Ours runs twice, with batches of similar length, as always, and with batches at random, as
+the other trainer draws them. Every model is measured by the same code.
 """
 
 import argparse
@@ -30,7 +30,9 @@ def ours(steps: int, seed: int, folder: str, pool: int) -> None:
     # One batch in a pool is not sorted at all.
     batches.POOL = pool
     never = 10 * steps
-    config = RunConfig("regression", max_steps=steps, seed=seed, eval_every=never, dtype="float32", warmup=WARMUP)
+    config = RunConfig(
+        "regression", max_steps=steps, seed=seed, eval_every=never, dtype="float32", warmup=WARMUP
+    )
     train(config, on_event=lambda _: None, folder=folder)
 
 
@@ -44,7 +46,9 @@ def theirs(steps: int, seed: int, folder: str) -> None:
     data = load_data("stsb:train")
     columns = {"sentence1": list(data.columns[0]), "sentence2": list(data.columns[1])}
     rows = Dataset.from_dict({**columns, "score": [score / 5 for score in data.scores or ()]})
-    model = SentenceTransformer(str(model_folder(DEFAULT_MODEL).path), local_files_only=True, device="cpu")
+    model = SentenceTransformer(
+        str(model_folder(DEFAULT_MODEL).path), local_files_only=True, device="cpu"
+    )
     arguments = Arguments(
         output_dir=folder,
         max_steps=steps,
@@ -57,7 +61,9 @@ def theirs(steps: int, seed: int, folder: str) -> None:
         report_to="none",
         disable_tqdm=True,
     )
-    SentenceTransformerTrainer(model, arguments, train_dataset=rows, loss=CosineSimilarityLoss(model)).train()
+    SentenceTransformerTrainer(
+        model, arguments, train_dataset=rows, loss=CosineSimilarityLoss(model)
+    ).train()
     model.save_pretrained(f"{folder}/model")
 
 
@@ -70,7 +76,9 @@ TRAINERS: dict[str, Callable[[int, int, str], None]] = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Prints ρ ×100 of each trainer and seed, then the means with their standard deviations."""
-    parser = argparse.ArgumentParser(prog="scripts.measure_parity", description="Compare whole training runs.")
+    parser = argparse.ArgumentParser(
+        prog="scripts.measure_parity", description="Compare whole training runs."
+    )
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=120)
     args = parser.parse_args(arguments)

@@ -1,12 +1,12 @@
 """Measure systems that were made here for assets/systems.json, the rows beside the paper's on the Evaluate page.
 
-    python -m scripts.measure_ablation base --seeds 5 --nli snli-dev.csv snli-test.csv --keep models/
-    python -m scripts.measure_systems models/ --sts sts12.csv sts14.csv sts16.csv
+    python -m scripts.measure_ablation base --seeds 5 --nli snli-dev.csv snli-test.csv --keep
+    models/ python -m scripts.measure_systems models/ --sts sts12.csv sts14.csv sts16.csv
 
-The first command trains the systems and keeps their models, ``<variant>-<seed>``. The second one scores those of the
-variants below, a static model that it distils itself, and the raw BERT. Seeds that the file has on the same data stay
-as they are. The models nli-<seed>, stsb-<seed> and two-stage-<seed> are those of runs from the raw BERT
-(benchmarks/README.md).
+The first command trains the systems and keeps their models, ``<variant>-<seed>``. The second one
+scores those of the variants below, a static model that it distils itself, and the raw BERT. Seeds
+that the file has on the same data stay as they are. The models nli-<seed>, stsb-<seed> and
+two-stage-<seed> are those of runs from the raw BERT (benchmarks/README.md).
 """
 
 import argparse
@@ -41,9 +41,13 @@ TRAINED = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line. Returns 0 when the file is written, 2 for invalid input."""
-    parser = argparse.ArgumentParser(prog="scripts.measure_systems", description="Measure systems that were made here.")
+    parser = argparse.ArgumentParser(
+        prog="scripts.measure_systems", description="Measure systems that were made here."
+    )
     parser.add_argument("models", type=Path, help="the folder that measure_ablation --keep filled")
-    parser.add_argument("--sts", type=Path, nargs="+", default=[], help="files of scored pairs, such as sts12.csv")
+    parser.add_argument(
+        "--sts", type=Path, nargs="+", default=[], help="files of scored pairs, such as sts12.csv"
+    )
     parser.add_argument("--out", type=Path, default=SHIPPED_SYSTEMS)
     args = parser.parse_args(arguments)
     command = "python -m scripts.measure_systems models"
@@ -52,7 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         names = {path.stem: str(path) for path in args.sts} | {name: name for name in DATA}
         data = {name: load_scored_pairs(source, home_folder()) for name, source in names.items()}
         before = (
-            {system.label: system for system in read_document(args.out, Systems).systems} if args.out.exists() else {}
+            {system.label: system for system in read_document(args.out, Systems).systems}
+            if args.out.exists()
+            else {}
         )
         systems = [*_trained(args.models, data, before), *_untrained(data)]
     except InputError as error:
@@ -94,7 +100,12 @@ def _measured(system: System, encoders: list[Any], data: dict[str, Dataset]) -> 
         for name, pairs in data.items()
     }
     system = replace(system, figures=figures)
-    print(system.label, {name: round(system.mean([name]), 2) for name in figures}, file=sys.stderr, flush=True)
+    print(
+        system.label,
+        {name: round(system.mean([name]), 2) for name in figures},
+        file=sys.stderr,
+        flush=True,
+    )
     return system
 
 

@@ -1,9 +1,9 @@
 """Measures how often a threshold for a precision is offered, and how often it falls short, by simulation.
 
-Scores are normal, those of matches higher than those of others, so that the true precision of every threshold is
-known. In "flat" settings a pair is a match with the same probability whatever its score, just too low for the
-precision: the hardest case, in which every threshold that is offered falls short. `benchmarks/README.md` has
-the figures.
+Scores are normal, those of matches higher than those of others, so that the true precision of every
+threshold is known. In "flat" settings a pair is a match with the same probability whatever its
+score, just too low for the precision: the hardest case, in which every threshold that is offered
+falls short. `benchmarks/README.md` has the figures.
 """
 
 import argparse
@@ -15,8 +15,8 @@ import numpy as np
 from training.evaluation.bootstrap import Keys, sentence_keys
 from training.evaluation.match_scores import PRECISION, Criterion, MatchScores
 
-# The share of the variance of a score that its two sentences have, where pairs share sentences, and the number of pairs
-# for each sentence.
+# The share of the variance of a score that its two sentences have, where pairs share sentences, and
+# the number of pairs for each sentence.
 OF_SENTENCES, PAIRS_EACH = 0.5, 5
 # The pairs on which the true precision of a threshold is measured.
 POPULATION = 2_000_000
@@ -40,7 +40,10 @@ class Kind(NamedTuple):
             effects = random.normal(size=sentences)
             columns = random.integers(sentences, size=(2, n))
             keys = sentence_keys(columns.tolist())
-            noise = np.sqrt(OF_SENTENCES) * effects[columns].sum(0) / np.sqrt(2) + np.sqrt(1 - OF_SENTENCES) * noise
+            noise = (
+                np.sqrt(OF_SENTENCES) * effects[columns].sum(0) / np.sqrt(2)
+                + np.sqrt(1 - OF_SENTENCES) * noise
+            )
         is_match = random.random(n) < (self.share if self.flat is None else self.flat)
         if self.flat is not None:
             return MatchScores(noise, is_match, keys)
@@ -74,17 +77,22 @@ FORECASTS = [
 ]
 
 
-def most_offered(kind: Kind, n: int, precision: float, error: float, random: np.random.Generator) -> float:
+def most_offered(
+    kind: Kind, n: int, precision: float, error: float, random: np.random.Generator
+) -> float:
     """The share of samples in which the most powerful test finds that some threshold has a precision.
 
-    It knows the distributions, and is wrong in a share of ``error`` of samples in which every pair matches with just
-    that probability (Neyman and Pearson): no test that looks at scores and matches offers a threshold more often.
+    It knows the distributions, and is wrong in a share of ``error`` of samples in which every pair
+    matches with just that probability (Neyman and Pearson): no test that looks at scores and
+    matches offers a threshold more often.
     """
     from scipy.stats import norm
 
     scores = kind.draw(n, random).scores
     densities = [norm.pdf(scores, *of_one) for of_one in (kind.matches, kind.others)]
-    chances = kind.share * densities[0] / (kind.share * densities[0] + (1 - kind.share) * densities[1])
+    chances = (
+        kind.share * densities[0] / (kind.share * densities[0] + (1 - kind.share) * densities[1])
+    )
     chances = chances[chances > precision]
     uniform = random.random((4_000, len(chances)))
     hit, miss = np.log(chances / precision), np.log((1 - chances) / (1 - precision))
@@ -99,7 +107,9 @@ def joined(pairs: MatchScores, others: MatchScores) -> MatchScores:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--samples", type=int, default=60)
     samples = range(parser.parse_args().samples)
     for name, kind, precision, has_shared in OFFERS:
@@ -123,7 +133,9 @@ def main() -> None:
             )
     for n in (4_000, 16_000):
         share = most_offered(Kind(), n, 0.95, 0.1, np.random.default_rng(1))
-        print(f"{n:,} pairs: a test that errs in 10% of flat samples offers one in {share:.2f} of samples at most")
+        print(
+            f"{n:,} pairs: a test that errs in 10% of flat samples offers one in {share:.2f} of samples at most"
+        )
     for name, kind, precision in FORECASTS:
         criterion = Criterion(PRECISION, precision)
         for n in (100, 300, 1_000):
@@ -137,7 +149,9 @@ def main() -> None:
                 none += not more
                 if more:
                     numbers.append(more)
-                    enough += not np.isnan(joined(pairs, kind.draw(more, random)).choose(criterion).value)
+                    enough += not np.isnan(
+                        joined(pairs, kind.draw(more, random)).choose(criterion).value
+                    )
             print(
                 f"{precision:g}, {name}, {n} pairs: missing pairs are named in {len(numbers)} (median "
                 f"{np.median(numbers or [0]):,.0f}), which suffice in {enough}; called out of reach in {none}",

@@ -2,14 +2,15 @@
 
 Reports where the product knows the inside of another project:
 
-- in Python, a private module, object or attribute (one with a leading underscore), an attribute with two underscores
-  that Python does not document for its users, a change of an imported module or class, an import from a module that
-  its library does not document, and a subclass that overrides a method that its library does not document;
+- in Python, a private module, object or attribute (one with a leading underscore), an attribute
+  with two underscores that Python does not document for its users, a change of an imported module
+  or class, an import from a module that its library does not document, and a subclass that
+  overrides a method that its library does not document;
 - in JavaScript, also in the strings of Python, a property that begins with an underscore;
 - in CSS, more class names of Gradio or more ``!important`` than the limits allow.
 
-A private attribute counts as the product's own where the same file defines one of that name, unless it is reached
-through an import. `ALLOWED` is the whole list of exceptions.
+A private attribute counts as the product's own where the same file defines one of that name, unless
+it is reached through an import. `ALLOWED` is the whole list of exceptions.
 """
 
 import ast
@@ -32,17 +33,67 @@ READS = ("getattr", "hasattr", "setattr", "delattr")
 OF_NAMEDTUPLES = {"_replace", "_asdict", "_fields", "_make"}
 # What Python documents for its users, beside the methods that operators and statements call.
 DOCUMENTED_DUNDERS = {
-    *("__name__", "__qualname__", "__module__", "__doc__", "__version__", "__file__", "__path__", "__package__"),
-    *("__cause__", "__context__", "__dict__", "__slots__", "__signature__", "__annotations__", "__future__"),
+    *(
+        "__name__",
+        "__qualname__",
+        "__module__",
+        "__doc__",
+        "__version__",
+        "__file__",
+        "__path__",
+        "__package__",
+    ),
+    *(
+        "__cause__",
+        "__context__",
+        "__dict__",
+        "__slots__",
+        "__signature__",
+        "__annotations__",
+        "__future__",
+    ),
     *("__getitem__", "__contains__", "__init__", "__enter__", "__exit__", "__new__", "__setattr__"),
-    *("__init_subclass__", "__call__", "__iter__", "__len__", "__eq__", "__hash__", "__post_init__"),
+    *(
+        "__init_subclass__",
+        "__call__",
+        "__iter__",
+        "__len__",
+        "__eq__",
+        "__hash__",
+        "__post_init__",
+    ),
 }
-# Modules below the top of a package that its documentation names; with a dot at the end, all modules below.
+# Modules below the top of a package that its documentation names; with a dot at the end, all
+# modules below.
 DOCUMENTED_MODULES = (
     *("accelerate.tracking", "accelerate.utils", "datasets.exceptions", "fastapi."),
-    *("huggingface_hub.errors", "huggingface_hub.utils", "mcp.", "mteb.", "onnxruntime.quantization", "openpyxl."),
-    *("plotly.", "py3langid.langid", "pyarrow.", "pydantic.", "ray.", "rich.", "safetensors.", "scipy.", "sklearn."),
-    *("sentence_transformers.", "starlette.", "tensorflow.", "torch.", "tqdm.auto", "transformers.utils"),
+    *(
+        "huggingface_hub.errors",
+        "huggingface_hub.utils",
+        "mcp.",
+        "mteb.",
+        "onnxruntime.quantization",
+        "openpyxl.",
+    ),
+    *(
+        "plotly.",
+        "py3langid.langid",
+        "pyarrow.",
+        "pydantic.",
+        "ray.",
+        "rich.",
+        "safetensors.",
+        "scipy.",
+        "sklearn.",
+    ),
+    *(
+        "sentence_transformers.",
+        "starlette.",
+        "tensorflow.",
+        "torch.",
+        "tqdm.auto",
+        "transformers.utils",
+    ),
     *("tokenizers.", "transformers.masking_utils"),
 )
 # Methods that subclasses are documented to define, by class; those of Python's data model are free.
@@ -219,16 +270,28 @@ def faults(tree: ast.Module) -> Iterator[tuple[int, str]]:
     nodes = [*ast.walk(tree)]
     imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     # Whether a name is a library's, of those that the file imports and of its own objects.
-    names = {(alias.asname or alias.name).split(".")[0]: is_foreign(node) for node in imports for alias in node.names}
+    names = {
+        (alias.asname or alias.name).split(".")[0]: is_foreign(node)
+        for node in imports
+        for alias in node.names
+    }
     names |= dict.fromkeys(("self", "cls", "super"), False)
-    functions = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-    variables = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    attributes = {node.attr for node in nodes if is_store(node) and root_of(node) in ("self", "cls")}
+    functions = {
+        node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    variables = {
+        node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    attributes = {
+        node.attr for node in nodes if is_store(node) and root_of(node) in ("self", "cls")
+    }
     defined = OF_NAMEDTUPLES | functions | variables | attributes
     for node in nodes:
         root = root_of(node)
         if isinstance(node, ast.Import | ast.ImportFrom) and is_foreign(node):
-            if any(map(PRIVATE.fullmatch, imported(node))) or not all(map(is_documented, modules_of(node))):
+            if any(map(PRIVATE.fullmatch, imported(node))) or not all(
+                map(is_documented, modules_of(node))
+            ):
                 yield node.lineno, ast.unparse(node)
         elif isinstance(node, ast.Attribute):
             is_own = names.get(root) is False or (node.attr in defined and not names.get(root))
@@ -253,7 +316,10 @@ def overrides(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     for node in nodes:
         if isinstance(node, ast.Import | ast.ImportFrom) and is_foreign(node):
             prefix = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
-            origins |= {alias.asname or alias.name.split(".")[0]: prefix + alias.name for alias in node.names}
+            origins |= {
+                alias.asname or alias.name.split(".")[0]: prefix + alias.name
+                for alias in node.names
+            }
     for node in nodes:
         if not isinstance(node, ast.ClassDef):
             continue
@@ -263,9 +329,13 @@ def overrides(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
                 continue
             base_name = ".".join((origins[name], *rest))
             methods = {
-                part.name: part for part in node.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)
+                part.name: part
+                for part in node.body
+                if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)
             }
-            for method in methods.keys() & methods_of(base_name) - DOCUMENTED_METHODS.get(base_name, set()):
+            for method in methods.keys() & methods_of(base_name) - DOCUMENTED_METHODS.get(
+                base_name, set()
+            ):
                 yield methods[method].lineno, f"{node.name}.{method}"
 
 
@@ -273,7 +343,11 @@ def methods_of(class_name: str) -> set[str]:
     """The members of a class, without those of Python's data model."""
     module, _, name = class_name.rpartition(".")
     members = dir(getattr(import_module(module), name))
-    return {member for member in members if member not in dir(object) and member not in DOCUMENTED_DUNDERS}
+    return {
+        member
+        for member in members
+        if member not in dir(object) and member not in DOCUMENTED_DUNDERS
+    }
 
 
 def is_foreign(node: ast.Import | ast.ImportFrom) -> bool:
@@ -289,7 +363,11 @@ def imported(node: ast.Import | ast.ImportFrom) -> list[str]:
 
 def modules_of(node: ast.Import | ast.ImportFrom) -> list[str]:
     """The modules that a statement imports, or imports from."""
-    return [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+    return (
+        [node.module or ""]
+        if isinstance(node, ast.ImportFrom)
+        else [alias.name for alias in node.names]
+    )
 
 
 def is_documented(module: str) -> bool:
@@ -337,7 +415,9 @@ def style_faults(styles: str) -> Iterator[str]:
 
 
 def is_allowed(path: str, words: str) -> bool:
-    return any(fnmatchcase(path, licence.path) and words.startswith(licence.words) for licence in ALLOWED)
+    return any(
+        fnmatchcase(path, licence.path) and words.startswith(licence.words) for licence in ALLOWED
+    )
 
 
 def main() -> int:
@@ -348,9 +428,15 @@ def main() -> int:
             path = file.relative_to(ROOT).as_posix()
             places += [(path, *fault) for fault in faults(ast.parse(file.read_text("utf-8")))]
     for file in sorted((ROOT / "assets").glob("*.js")):
-        places += [(f"assets/{file.name}", *fault) for fault in script_faults(file.read_text("utf-8"))]
-    lines = [f"{path}:{line}: {words}" for path, line, words in places if not is_allowed(path, words)]
-    lines += style_faults("\n".join(file.read_text("utf-8") for file in sorted((ROOT / "assets").glob("*.css"))))
+        places += [
+            (f"assets/{file.name}", *fault) for fault in script_faults(file.read_text("utf-8"))
+        ]
+    lines = [
+        f"{path}:{line}: {words}" for path, line, words in places if not is_allowed(path, words)
+    ]
+    lines += style_faults(
+        "\n".join(file.read_text("utf-8") for file in sorted((ROOT / "assets").glob("*.css")))
+    )
     print("\n".join(lines), end="\n" if lines else "")
     return min(1, len(lines))
 

@@ -1,11 +1,12 @@
 """Run tests of sentence-transformers with names of SBERT Lab in place of its own: python -m scripts.peer_tests FOLDER
 
-FOLDER is the folder ``tests`` of its repository, at a version near the one that is installed. Nothing is fetched and
-nothing in it is changed: the files are copied, and what they import from sentence-transformers is imported from
-``sbert_lab`` where that has it. Their models are not here; all-MiniLM-L6-v2 and minilm-stsb stand for them.
+FOLDER is the folder ``tests`` of its repository, at a version near the one that is installed.
+Nothing is fetched and nothing in it is changed: the files are copied, and what they import from
+sentence-transformers is imported from ``sbert_lab`` where that has it. Their models are not here;
+all-MiniLM-L6-v2 and minilm-stsb stand for them.
 
-Prints the numbers of tests that passed and failed for each file. With --theirs nothing is replaced but the models:
-what fails then too fails for another reason, such as that it needs the Hub.
+Prints the numbers of tests that passed and failed for each file. With --theirs nothing is replaced
+but the models: what fails then too fails for another reason, such as that it needs the Hub.
 """
 
 import argparse
@@ -39,7 +40,11 @@ NAMES = {
     "cos_sim": "similarity",
     "pytorch_cos_sim": "similarity",
 }
-ENCODERS = ("stsb_bert_tiny_model", "static_retrieval_mrl_en_v1_model", "paraphrase_distilroberta_base_v1_model")
+ENCODERS = (
+    "stsb_bert_tiny_model",
+    "static_retrieval_mrl_en_v1_model",
+    "paraphrase_distilroberta_base_v1_model",
+)
 CROSS_ENCODERS = ("reranker_bert_tiny_model",)
 FIXTURE = """
 @pytest.fixture(scope="session")
@@ -69,13 +74,22 @@ def conftest(with_ours: bool) -> str:
     """The fixtures of their models: ours by the same names, or theirs from the same folders."""
     if with_ours:
         lines = ["import pytest", "from sbert_lab import CrossEncoder, Encoder"]
-        encoder, cross_encoder = 'Encoder("all-MiniLM-L6-v2", dtype="float32")', 'CrossEncoder("minilm-stsb")'
+        encoder, cross_encoder = (
+            'Encoder("all-MiniLM-L6-v2", dtype="float32")',
+            'CrossEncoder("minilm-stsb")',
+        )
     else:
         from training.sources.resolve import model_folder
 
-        lines = ["import pytest", "from sentence_transformers import CrossEncoder, SentenceTransformer"]
+        lines = [
+            "import pytest",
+            "from sentence_transformers import CrossEncoder, SentenceTransformer",
+        ]
         path = str(model_folder("all-MiniLM-L6-v2").path)
-        encoder, cross_encoder = f"SentenceTransformer({path!r})", f"CrossEncoder({path!r}, num_labels=1)"
+        encoder, cross_encoder = (
+            f"SentenceTransformer({path!r})",
+            f"CrossEncoder({path!r}, num_labels=1)",
+        )
     fixtures = [FIXTURE.format(name=name, opened=encoder) for name in ENCODERS]
     fixtures += [FIXTURE.format(name=name, opened=cross_encoder) for name in CROSS_ENCODERS]
     return "\n".join([*lines, *fixtures])
@@ -95,10 +109,26 @@ def run(folder: Path, file: str, with_ours: bool) -> ElementTree.Element:
         (tests / Path(file).name).write_text(ast.unparse(tree), encoding="utf-8")
         report = Path(temporary) / "report.xml"
         options = ["-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-W", "ignore", "--tb=line"]
-        command = [sys.executable, "-m", "pytest", *options, f"--junit-xml={report}", f"tests/{Path(file).name}"]
-        offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            *options,
+            f"--junit-xml={report}",
+            f"tests/{Path(file).name}",
+        ]
+        offline = {
+            "HF_HUB_OFFLINE": "1",
+            "HF_DATASETS_OFFLINE": "1",
+            "PYTHONPATH": str(Path(__file__).parents[1]),
+        }
         finished = subprocess.run(
-            command, cwd=temporary, env={**os.environ, **offline}, capture_output=True, text=True, check=False
+            command,
+            cwd=temporary,
+            env={**os.environ, **offline},
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if not report.is_file():
             raise SystemExit(f"{file}: {finished.stdout}{finished.stderr}")
@@ -106,16 +136,30 @@ def run(folder: Path, file: str, with_ours: bool) -> ElementTree.Element:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path, help="the folder tests of sentence-transformers")
-    parser.add_argument("--theirs", action="store_true", help="run with the names of sentence-transformers")
+    parser.add_argument(
+        "--theirs", action="store_true", help="run with the names of sentence-transformers"
+    )
     arguments = parser.parse_args()
     print(f"{'':58}passed failed skipped")
     for file in FILES:
-        cases = list(run(arguments.folder.expanduser(), file, not arguments.theirs).iter("testcase"))
-        faults = {case.get("name", ""): part for case in cases for part in case if part.tag in ("failure", "error")}
+        cases = list(
+            run(arguments.folder.expanduser(), file, not arguments.theirs).iter("testcase")
+        )
+        faults = {
+            case.get("name", ""): part
+            for case in cases
+            for part in case
+            if part.tag in ("failure", "error")
+        }
         skipped = sum(case.find("skipped") is not None for case in cases)
-        print(f"{Path(file).name:58}{len(cases) - len(faults) - skipped:6}{len(faults):7}{skipped:8}", flush=True)
+        print(
+            f"{Path(file).name:58}{len(cases) - len(faults) - skipped:6}{len(faults):7}{skipped:8}",
+            flush=True,
+        )
         for name, fault in faults.items():
             print(f"    {name}: {' '.join((fault.get('message') or '').split())[:200]}")
 

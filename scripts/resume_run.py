@@ -2,8 +2,9 @@
 
     python -m scripts.resume_run [--base BASE] [--steps N] [--data DATA] [--eval-data DATA]
 
-Prints one JSON object: the losses and Spearman's ρ of both, and by how much they differ. Runs are written into the home
-folder ($SBERT_HOME) and stay there. Needs neither gradio nor a network. `scripts/gpu_run.sh` executes it on a GPU.
+Prints one JSON object: the losses and Spearman's ρ of both, and by how much they differ. Runs are
+written into the home folder ($SBERT_HOME) and stay there. Needs neither gradio nor a network.
+`scripts/gpu_run.sh` executes it on a GPU.
 """
 
 import argparse
@@ -59,7 +60,11 @@ def main() -> None:
         "checkpoint": has_checkpoint,
         "losses": differences(whole, resumed, "train", "loss"),
         "spearman": differences(whole, resumed, "eval", "spearman"),
-        "device": [event["device"] for event in whole.events if event["kind"] == "state" and "device" in event],
+        "device": [
+            event["device"]
+            for event in whole.events
+            if event["kind"] == "state" and "device" in event
+        ],
     }
     print(json.dumps(result))
 
@@ -82,13 +87,16 @@ def log_of(home: Path) -> str:
 def differences(whole: Run, resumed: Run, kind: str, name: str) -> dict[str, Any]:
     """A figure of both runs by step, and the largest difference."""
     first, second = (
-        {event["step"]: event[name] for event in run.events if event["kind"] == kind} for run in (whole, resumed)
+        {event["step"]: event[name] for event in run.events if event["kind"] == kind}
+        for run in (whole, resumed)
     )
     return {
         "steps": list(first),
         "whole": list(first.values()),
         "resumed": [second.get(step) for step in first],
-        "largest_difference": max(abs(first[step] - second[step]) for step in first.keys() & second.keys()),
+        "largest_difference": max(
+            abs(first[step] - second[step]) for step in first.keys() & second.keys()
+        ),
     }
 
 

@@ -1,6 +1,7 @@
 """Runs docs/python_api.ipynb from top to bottom and stores what its cells show: `python -m scripts.run_notebook`.
 
-It needs no Jupyter: a cell is executed as a notebook does, its value is that of its last expression.
+It needs no Jupyter: a cell is executed as a notebook does, its value is that of its last
+expression.
 """
 
 import ast
@@ -28,7 +29,10 @@ def run_cells(cells: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str
         tree.body = tree.body[:-1] if expression else tree.body
         with redirect_stdout(io.StringIO()) as printed:
             exec(compile(tree, "cell", "exec"), names)  # noqa: S102
-            value = None if expression is None else eval(compile(ast.Expression(expression), "cell", "eval"), names)  # noqa: S307
+            value = None
+            if expression is not None:
+                code = compile(ast.Expression(expression), "cell", "eval")
+                value = eval(code, names)  # noqa: S307
         yield cell, printed.getvalue(), value
 
 
@@ -36,12 +40,21 @@ def outputs(printed: str, value: Any, count: int) -> list[dict[str, Any]]:
     """The output of a cell as a notebook stores it."""
     stored: list[dict[str, Any]] = []
     if printed:
-        stored.append({"name": "stdout", "output_type": "stream", "text": printed.splitlines(keepends=True)})
+        stored.append(
+            {"name": "stdout", "output_type": "stream", "text": printed.splitlines(keepends=True)}
+        )
     if value is not None:
         data = {"text/plain": repr(value).splitlines(keepends=True)}
         if hasattr(value, "_repr_html_"):
             data["text/html"] = value._repr_html_().splitlines(keepends=True)
-        stored.append({"data": data, "execution_count": count, "metadata": {}, "output_type": "execute_result"})
+        stored.append(
+            {
+                "data": data,
+                "execution_count": count,
+                "metadata": {},
+                "output_type": "execute_result",
+            }
+        )
     return stored
 
 

@@ -1,7 +1,7 @@
 """The browser and the worker processes of an app that tests, benchmarks or screenshots run.
 
-``find_browser.sh`` installs the browser where there is none. Workers outlive the app that has started them, but not a
-test or a benchmark.
+``find_browser.sh`` installs the browser where there is none. Workers outlive the app that has
+started them, but not a test or a benchmark.
 """
 
 import shutil
@@ -36,7 +36,11 @@ def workers_of(home: Path) -> list[psutil.Process]:
     workers = []
     for process in psutil.process_iter(["cmdline"]):
         line = process.info["cmdline"] or []
-        if {"worker", "sbert_app.services.jobs.worker"} & set(line) and str(home) in line and _runs(process):
+        if (
+            {"worker", "sbert_app.services.jobs.worker"} & set(line)
+            and str(home) in line
+            and _runs(process)
+        ):
             workers.append(process)
     return workers
 
@@ -57,7 +61,9 @@ def end_workers(home: Path) -> None:
 def _wait(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
     """The processes that still run after `ENDING_SECONDS`."""
     end = time.monotonic() + ENDING_SECONDS
-    while (alive := [process for process in processes if _runs(process)]) and time.monotonic() < end:
+    while (
+        alive := [process for process in processes if _runs(process)]
+    ) and time.monotonic() < end:
         time.sleep(0.05)
     return alive
 

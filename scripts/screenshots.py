@@ -2,8 +2,8 @@
 
 python -m scripts.screenshots [name ...]      (needs the dev dependencies and a Chromium)
 
-The app has a home folder of its own with the models and data of yours, so that no run or project of yours is shown, and
-nothing is left in it. A PNG has 256 colours, a third of the bytes.
+The app has a home folder of its own with the models and data of yours, so that no run or project of
+yours is shown, and nothing is left in it. A PNG has 256 colours, a third of the bytes.
 """
 
 import socket
@@ -147,7 +147,9 @@ def _take(page: Page, shot: Shot, base: str) -> None:
     page.wait_for_timeout(1_500)
     picture = Image.open(BytesIO(page.screenshot(full_page=shot.whole)))
     path = FOLDER / f"{shot.name}.png"
-    few = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    few = picture.convert("RGB").quantize(
+        COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+    )
     few.save(path, optimize=True)
     print(f"{path} {path.stat().st_size // 1024} KB")
 

@@ -14,7 +14,10 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-BESIDE = {"README.md": "index.md", **{name: name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")}}
+BESIDE = {
+    "README.md": "index.md",
+    **{name: name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")},
+}
 LESSONS = ROOT / "assets/lessons"
 LINK = re.compile(r"(\]\()([^)\s]+)")
 
@@ -25,13 +28,22 @@ def on_files(files: Files, config: Any) -> Files:
     for source, place in pages.items():
         files.append(File.generated(config, place, abs_src_path=str(source)))
     for lesson in LESSONS.glob("*.json"):
-        content, inclusion = lesson_page(json.loads(lesson.read_text(encoding="utf-8"))), InclusionLevel.NOT_IN_NAV
-        files.append(File.generated(config, f"lessons/{lesson.stem}.md", content=content, inclusion=inclusion))
+        content, inclusion = (
+            lesson_page(json.loads(lesson.read_text(encoding="utf-8"))),
+            InclusionLevel.NOT_IN_NAV,
+        )
+        files.append(
+            File.generated(
+                config, f"lessons/{lesson.stem}.md", content=content, inclusion=inclusion
+            )
+        )
     linked = {target for text in (*pages, *DOCS.glob("*.md")) for target in _linked(text)}
     for target in sorted(linked - pages.keys()):
         if not {DOCS, LESSONS} & {*target.parents}:
             place, inclusion = target.relative_to(ROOT).as_posix(), InclusionLevel.NOT_IN_NAV
-            files.append(File.generated(config, place, abs_src_path=str(target), inclusion=inclusion))
+            files.append(
+                File.generated(config, place, abs_src_path=str(target), inclusion=inclusion)
+            )
     return files
 
 
@@ -65,7 +77,11 @@ def lesson_page(lesson: dict[str, Any]) -> str:
 
 
 def _linked(text: Path) -> Iterator[Path]:
-    links = (link.partition("#")[0] for _, link in LINK.findall(text.read_text(encoding="utf-8")) if "://" not in link)
+    links = (
+        link.partition("#")[0]
+        for _, link in LINK.findall(text.read_text(encoding="utf-8"))
+        if "://" not in link
+    )
     return ((text.parent / link).resolve() for link in links if link)
 
 
@@ -75,5 +91,9 @@ def _on_the_site(link: str, folder: Path, place: str) -> str:
         return link
     file = (folder / path).resolve()
     target = file.relative_to(ROOT).as_posix()
-    there = f"lessons/{file.stem}.md" if file.parent == LESSONS else BESIDE.get(target, target.removeprefix("docs/"))
+    there = (
+        f"lessons/{file.stem}.md"
+        if file.parent == LESSONS
+        else BESIDE.get(target, target.removeprefix("docs/"))
+    )
     return posixpath.relpath(there, place or ".") + sign + anchor

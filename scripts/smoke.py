@@ -1,7 +1,8 @@
 """Does in at most three minutes what every machine has to do: python -m scripts.smoke
 
-Compares two sentences, scores a file, trains ten steps, serves one page and asks it for an answer, each by the command
-that a user types. It needs the packages and the default model, and no make; the gate of CI's other systems.
+Compares two sentences, scores a file, trains ten steps, serves one page and asks it for an answer,
+each by the command that a user types. It needs the packages and the default model, and no make; the
+gate of CI's other systems.
 """
 
 import csv
@@ -37,7 +38,12 @@ def run(*arguments: object, home: Path) -> Any:
     """The JSON that a command prints."""
     command = [*COMMAND, *map(str, arguments), "--json"]
     done = subprocess.run(
-        command, env=environment(home), capture_output=True, encoding="utf-8", check=False, timeout=600
+        command,
+        env=environment(home),
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=600,
     )
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {done.returncode}: {done.stderr}")
@@ -71,7 +77,16 @@ def train(folder: Path, home: Path) -> str:
         "--batch-size",
         3,
     )
-    settings = ("--objective", "regression", "--base", "scratch:1x32", "--name", "smoke", "--max-steps", 10)
+    settings = (
+        "--objective",
+        "regression",
+        "--base",
+        "scratch:1x32",
+        "--name",
+        "smoke",
+        "--max-steps",
+        10,
+    )
     result = run("train", *settings, *data, home=home)
     # Moments of another day are written in another way.
     record = home / "runs" / result["id"] / "run.json"
@@ -88,12 +103,17 @@ def train(folder: Path, home: Path) -> str:
 def page(folder: Path, home: Path) -> str:
     command = [*COMMAND, "serve", "--port", "0", "--no-open"]
     log = folder / "serve.txt"
-    with log.open("wb") as file, subprocess.Popen(command, env=environment(home), stdout=file, stderr=file) as app:
+    with (
+        log.open("wb") as file,
+        subprocess.Popen(command, env=environment(home), stdout=file, stderr=file) as app,
+    ):
         try:
             address = _address(app, log)
             with urlopen(address, timeout=60) as answer:
                 assert b"SBERT Lab" in answer.read()
-            body = json.dumps({"sentence_a": "A cat.", "sentence_b": "A kitten.", "cross_encoder": "none"}).encode()
+            body = json.dumps(
+                {"sentence_a": "A cat.", "sentence_b": "A kitten.", "cross_encoder": "none"}
+            ).encode()
             request = Request(f"{address}api/compare", body, {"Content-Type": "application/json"})
             with urlopen(request, timeout=120) as answer:
                 assert json.load(answer)["cosine"] > 0.5
@@ -106,15 +126,24 @@ def _address(app: subprocess.Popen[bytes], log: Path) -> str:
     ends = time.monotonic() + WAIT
     while time.monotonic() < ends and app.poll() is None:
         lines = [
-            line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if " is at http" in line
+            line
+            for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
+            if " is at http" in line
         ]
         if lines:
             return lines[0].rpartition(" is at ")[2].strip().rstrip("/") + "/"
         time.sleep(0.2)
-    raise SystemExit(f"the app did not start: {log.read_text(encoding='utf-8', errors='replace')[-2000:]}")
+    raise SystemExit(
+        f"the app did not start: {log.read_text(encoding='utf-8', errors='replace')[-2000:]}"
+    )
 
 
-STEPS: dict[str, Callable[[Path, Path], str]] = {"compare": compare, "score": score, "train": train, "page": page}
+STEPS: dict[str, Callable[[Path, Path], str]] = {
+    "compare": compare,
+    "score": score,
+    "train": train,
+    "page": page,
+}
 
 
 def main() -> None:

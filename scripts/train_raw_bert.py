@@ -1,8 +1,9 @@
 """Trains raw-bert-mini: python -m scripts.train_raw_bert FOLDER DATA [--seconds N | --steps N] [--shape 4x256]
 
-A BERT of random weights learns to predict masked tokens of the sentences of DATA (files and named sets, joined by +),
-and of nothing else. FOLDER gets the run with its curve, and ``raw-bert-mini``, the model in float16. With --seconds the
-number of steps is chosen by the rate of a short run, which is on --trial-data if that is named.
+A BERT of random weights learns to predict masked tokens of the sentences of DATA (files and named
+sets, joined by +), and of nothing else. FOLDER gets the run with its curve, and ``raw-bert-mini``,
+the model in float16. With --seconds the number of steps is chosen by the rate of a short run, which
+is on --trial-data if that is named.
 """
 
 import argparse
@@ -48,12 +49,24 @@ def main() -> None:
         name="raw-bert-mini",
     )
     if options.seconds:
-        steps = int(options.seconds / seconds_per_step(config.replace(train_data=options.trial_data or options.data)))
+        steps = int(
+            options.seconds
+            / seconds_per_step(config.replace(train_data=options.trial_data or options.data))
+        )
         config = config.replace(max_steps=steps, eval_every=max(1, steps // 15))
     started = time.perf_counter()
     result = train(config, on_event=show, folder=options.folder / "run")
     seconds = time.perf_counter() - started
-    print(json.dumps({"status": result.status, "reason": result.reason, "steps": result.steps, "seconds": seconds}))
+    print(
+        json.dumps(
+            {
+                "status": result.status,
+                "reason": result.reason,
+                "steps": result.steps,
+                "seconds": seconds,
+            }
+        )
+    )
     export(options.folder / "run/model", options.folder / "raw-bert-mini")
     shutil.copy(options.folder / "run/events.jsonl", options.folder / "events.jsonl")
 
@@ -66,7 +79,11 @@ def seconds_per_step(config: RunConfig) -> float:
         if event["kind"] == "train":
             times[event["step"]] = time.perf_counter()
 
-    train(config.replace(max_steps=TRIAL_STEPS, eval_every=10**6, eval_data=None), on_event=record, folder=None)
+    train(
+        config.replace(max_steps=TRIAL_STEPS, eval_every=10**6, eval_data=None),
+        on_event=record,
+        folder=None,
+    )
     first, last = sorted(times)[len(times) // 3], max(times)
     return (times[last] - times[first]) / (last - first)
 
@@ -74,7 +91,10 @@ def seconds_per_step(config: RunConfig) -> float:
 def show(event: dict[str, Any]) -> None:
     """Prints the figures of an evaluation, and of every tenth step."""
     if event["kind"] != "train" or event["step"] % 200 == 0:
-        print(json.dumps({key: value for key, value in event.items() if key != "negatives"}), flush=True)
+        print(
+            json.dumps({key: value for key, value in event.items() if key != "negatives"}),
+            flush=True,
+        )
 
 
 def export(model: Path, target: Path) -> None:

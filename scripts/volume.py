@@ -1,8 +1,9 @@
 """The volume of the product in tokens of Python: python -m scripts.volume [folder ...], a part of make lint.
 
-Comments, docstrings, blank lines and indentation are not counted. A token is a name, a number, a string or an operator:
-breaks between lines change nothing. The tokens of a code line say how densely the code is written. The other columns
-count what packs several thoughts into one line, per 1,000 code lines:
+Comments, docstrings, blank lines and indentation are not counted. A token is a name, a number, a
+string or an operator: breaks between lines change nothing. The tokens of a code line say how
+densely the code is written. The other columns count what packs several thoughts into one line, per
+1,000 code lines:
 
 - comprehensions of any kind,
 - ternaries, and in brackets how many of all contain another one,
@@ -63,7 +64,11 @@ def docstring_lines(tree: ast.Module) -> Iterator[int]:
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         first = node.body[0] if node.body else None
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        if (
+            isinstance(first, ast.Expr)
+            and isinstance(first.value, ast.Constant)
+            and isinstance(first.value.value, str)
+        ):
             yield from range(first.lineno, (first.end_lineno or first.lineno) + 1)
 
 
@@ -81,14 +86,20 @@ def forms_of(tree: ast.Module) -> Counter[str]:
             forms["comprehensions"] += 1
         elif isinstance(node, ast.IfExp):
             forms["ternaries"] += 1
-            forms["nested ternaries"] += any(isinstance(part, ast.IfExp) for part in ast.walk(node) if part is not node)
+            forms["nested ternaries"] += any(
+                isinstance(part, ast.IfExp) for part in ast.walk(node) if part is not node
+            )
         elif isinstance(node, ast.Assign):
-            forms["a, b = x, y"] += isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple)
+            forms["a, b = x, y"] += isinstance(node.targets[0], ast.Tuple) and isinstance(
+                node.value, ast.Tuple
+            )
         elif isinstance(node, Function):
             forms["functions"] += 1
             forms["short functions"] += (node.end_lineno or node.lineno) - node.lineno < SHORT
             # A set, as the import in a function within a function is met twice.
-            local_imports |= {part for part in ast.walk(node) if isinstance(part, ast.Import | ast.ImportFrom)}
+            local_imports |= {
+                part for part in ast.walk(node) if isinstance(part, ast.Import | ast.ImportFrom)
+            }
     forms["local imports"] = len(local_imports)
     return forms
 

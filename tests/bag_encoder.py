@@ -18,7 +18,12 @@ class BagEncoder(VectorModel):
         self.seen: list[str] = []
 
     def encode(
-        self, sentences: Sequence[str], normalize=True, on_progress=None, should_stop=None, report=None
+        self,
+        sentences: Sequence[str],
+        normalize=True,
+        on_progress=None,
+        should_stop=None,
+        report=None,
     ) -> np.ndarray:
         self.seen.extend(sentences)
         if report is not None:
@@ -44,7 +49,9 @@ class OverlapCrossEncoder:
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
         return [False] * len(sentences)
 
-    def predict(self, pairs: Sequence[tuple[str, str]], on_progress=None, should_stop=None, report=None) -> np.ndarray:
+    def predict(
+        self, pairs: Sequence[tuple[str, str]], on_progress=None, should_stop=None, report=None
+    ) -> np.ndarray:
         words = [(set(first.split()), set(second.split())) for first, second in pairs]
         if on_progress is not None:
             on_progress(len(pairs), len(pairs))

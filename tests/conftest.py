@@ -16,7 +16,8 @@ from scripts.fetch_embedded import embed
 from training.sources import package_index
 
 load_profile()
-# A shell without job control starts what is in the background with Ctrl-C ignored, and what a test starts inherits it.
+# A shell without job control starts what is in the background with Ctrl-C ignored, and what a test
+# starts inherits it.
 for number in (each for each in ENDING if signal.getsignal(each) is signal.SIG_IGN):
     signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
@@ -36,8 +37,8 @@ def restored_environment() -> Iterator[None]:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A ready SBERT_HOME: models and data are links into the tests' home folder, what tests add stays here.
 
-    The tests' home folder is $SBERT_HOME or .cache/home, as in the Makefile; never the user's own. What it lacks of the
-    default model and data is fetched into it first.
+    The tests' home folder is $SBERT_HOME or .cache/home, as in the Makefile; never the user's own.
+    What it lacks of the default model and data is fetched into it first.
     """
     real = Path(os.environ.get("SBERT_HOME") or ROOT / ".cache" / "home").absolute()
     embed(real)
@@ -64,7 +65,11 @@ def alone(tmp_path, monkeypatch):
     """An empty home, an empty Hub cache, no Hub and no package index, in this process."""
     from huggingface_hub import constants
 
-    for name, value in {**NO_INDEX, "SBERT_HOME": str(tmp_path / "home"), "HF_ENDPOINT": closed_door()}.items():
+    for name, value in {
+        **NO_INDEX,
+        "SBERT_HOME": str(tmp_path / "home"),
+        "HF_ENDPOINT": closed_door(),
+    }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hf"))

@@ -1,6 +1,7 @@
 """How deep the gate goes: few examples of a property, always the same, and few cases of a matrix.
 
-$HYPOTHESIS_PROFILE chooses: "gate", as in `make test`, or "full", as in `make test-slow` and where nothing is said.
+$HYPOTHESIS_PROFILE chooses: "gate", as in `make test`, or "full", as in `make test-slow` and where
+nothing is said.
 """
 
 import os
@@ -31,6 +32,8 @@ def examples(count: int) -> int:
 def first(count: int, cases: Iterable[Any]) -> list[Any]:
     """For ``@pytest.mark.parametrize("name", first(2, CASES))``: the gate takes so many cases, the others are slow."""
     return [
-        case if place < count else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow)
+        case
+        if place < count
+        else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow)
         for place, case in enumerate(cases)
     ]

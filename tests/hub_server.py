@@ -3,15 +3,16 @@
     with HubServer(models={"org/tiny": folder}, datasets={"org/pairs": folder}) as hub:
         subprocess.run([...], env={**os.environ, **hub.environment(tmp_path)})
 
-HF_ENDPOINT and HF_HOME are read when huggingface_hub is imported, so a test runs its client in a process of its own.
-It answers what snapshot_download and datasets.load_dataset ask: the repository's description, its tree, facts about
-paths, HEAD and GET of a file (with ETag, X-Repo-Commit and ranges), and 404 with the Hub's error code for what it
-does not have. ``requests`` remembers
-"GET /path" in order. A file named in ``stalls`` is sent half; then ``stalled`` is set and nothing more comes. The files
-of a data set named in ``gated`` are refused. ``aliases`` maps an old name (datasets/name) to today's.
+HF_ENDPOINT and HF_HOME are read when huggingface_hub is imported, so a test runs its client in a
+process of its own. It answers what snapshot_download and datasets.load_dataset ask: the
+repository's description, its tree, facts about paths, HEAD and GET of a file (with ETag,
+X-Repo-Commit and ranges), and 404 with the Hub's error code for what it does not have. ``requests``
+remembers "GET /path" in order. A file named in ``stalls`` is sent half; then ``stalled`` is set and
+nothing more comes. The files of a data set named in ``gated`` are refused. ``aliases`` maps an old
+name (datasets/name) to today's.
 
-With a ``token`` it also takes models: repositories are created and committed to by whoever sends it, and ``pushed``
-has the files by repository. Bodies are not remembered, nor is the token.
+With a ``token`` it also takes models: repositories are created and committed to by whoever sends
+it, and ``pushed`` has the files by repository. Bodies are not remembered, nor is the token.
 """
 
 from __future__ import annotations
@@ -32,10 +33,15 @@ COMMIT = "c0ffee" * 6 + "c0ff"  # every repository here has one revision, main
 class HubServer:
     """Serves while it is entered. ``models`` and ``datasets`` map ids to folders."""
 
-    def __init__(self, models: dict[str, Path] | None = None, datasets: dict[str, Path] | None = None) -> None:
+    def __init__(
+        self, models: dict[str, Path] | None = None, datasets: dict[str, Path] | None = None
+    ) -> None:
         self.repos = {
             **{name: ("models", folder) for name, folder in (models or {}).items()},
-            **{f"datasets/{name}": ("datasets", folder) for name, folder in (datasets or {}).items()},
+            **{
+                f"datasets/{name}": ("datasets", folder)
+                for name, folder in (datasets or {}).items()
+            },
         }
         self.requests: list[str] = []
         self.stalls: set[str] = set()
@@ -46,7 +52,9 @@ class HubServer:
         self.private: dict[str, bool] = {}
         self.stalled = threading.Event()
         self._closing = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
+        self._server = ThreadingHTTPServer(
+            ("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self})
+        )
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
@@ -126,13 +134,22 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _take(self, path: str, body: str) -> None:
         """repos/create, models/org/name/preupload/main, models/org/name/commit/main: what pushing a model asks."""
-        if self.hub.token is None or self.headers.get("Authorization") != f"Bearer {self.hub.token}":
+        if (
+            self.hub.token is None
+            or self.headers.get("Authorization") != f"Bearer {self.hub.token}"
+        ):
             return self._refuse(401, "Unauthorized")
         if path == "repos/create":
             asked = json.loads(body)
-            repo = f"{asked['organization']}/{asked['name']}" if asked.get("organization") else asked["name"]
+            repo = (
+                f"{asked['organization']}/{asked['name']}"
+                if asked.get("organization")
+                else asked["name"]
+            )
             self.hub.pushed.setdefault(repo, {})
-            self.hub.private[repo] = bool(asked.get("private")) or asked.get("visibility") == "private"
+            self.hub.private[repo] = (
+                bool(asked.get("private")) or asked.get("visibility") == "private"
+            )
             return self._send_json({"url": f"{self.hub.url}/{repo}", "name": repo})
         repo = path.removeprefix("models/").split("/preupload/")[0].split("/commit/")[0]
         if repo not in self.hub.pushed:
@@ -143,7 +160,9 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send_json({"files": files})
         for line in map(json.loads, body.splitlines()):
             if line["key"] == "file":
-                self.hub.pushed[repo][line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+                self.hub.pushed[repo][line["value"]["path"]] = base64.b64decode(
+                    line["value"]["content"]
+                )
         commit = {"commitUrl": f"{self.hub.url}/{repo}/commit/{COMMIT}", "commitOid": COMMIT}
         return self._send_json({**commit, "pullRequestUrl": None})
 
@@ -164,8 +183,13 @@ class _Handler(BaseHTTPRequestHandler):
                 return self._refuse(404, "EntryNotFound")
             return self._send_json(_tree(folder, below, recursive))
         sizes = "blobs" in query
-        files = [{"rfilename": name, **({"size": _size(folder, name)} if sizes else {})} for name in _names(folder)]
-        return self._send_json({"id": repo.removeprefix("datasets/"), "sha": COMMIT, "siblings": files})
+        files = [
+            {"rfilename": name, **({"size": _size(folder, name)} if sizes else {})}
+            for name in _names(folder)
+        ]
+        return self._send_json(
+            {"id": repo.removeprefix("datasets/"), "sha": COMMIT, "siblings": files}
+        )
 
     def _folder(self, repo: str) -> Path | None:
         """The folder of datasets/org/name or org/name; where there is none, 404 has been sent."""
@@ -176,12 +200,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_file(self, file: Path) -> None:
         data = file.read_bytes()
-        total, start = len(data), int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").split("-")[0])
+        total, start = (
+            len(data),
+            int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").split("-")[0]),
+        )
         self.send_response(206 if start else 200)
         self.send_header("ETag", f'"{hashlib.sha1(data).hexdigest()}"')  # noqa: S324 - as git names blobs
         self.send_header("X-Repo-Commit", COMMIT)
         self.send_header("Accept-Ranges", "bytes")
-        self.send_header("Content-Type", mimetypes.guess_type(file.name)[0] or "application/octet-stream")
+        self.send_header(
+            "Content-Type", mimetypes.guess_type(file.name)[0] or "application/octet-stream"
+        )
         self.send_header("Content-Length", str(total - start))
         if start:
             self.send_header("Content-Range", f"bytes {start}-{total - 1}/{total}")
@@ -216,7 +245,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _names(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    )
 
 
 def _tree(folder: Path, below: str, recursive: bool) -> list[dict[str, Any]]:
@@ -229,7 +260,8 @@ def _tree(folder: Path, below: str, recursive: bool) -> list[dict[str, Any]]:
 def _entry(folder: Path, path: Path) -> dict[str, Any]:
     name = path.relative_to(folder).as_posix()
     if path.is_dir():
-        return {"type": "directory", "path": name, "size": 0, "oid": hashlib.sha1(name.encode()).hexdigest()}  # noqa: S324
+        oid = hashlib.sha1(name.encode()).hexdigest()  # noqa: S324
+        return {"type": "directory", "path": name, "size": 0, "oid": oid}
     data = path.read_bytes()
     return {"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}  # noqa: S324
 

@@ -73,7 +73,8 @@ class Client:
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job ignores Ctrl-C
+            # A background job ignores Ctrl-C.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             text=True,
             start_new_session=True,
         )
@@ -85,7 +86,9 @@ class Client:
         """
         arguments = json.dumps([[(name, split) for name in names], limits])
         command = [sys.executable, "-c", LOADER, arguments]
-        done = subprocess.run(command, env=self.environment, cwd=ROOT, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, env=self.environment, cwd=ROOT, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -112,8 +115,17 @@ def write(folder: Path, *names: str, content: str = "x") -> Path:
 
 def model(folder: Path) -> Path:
     """What the Hub holds for a model, with what must not be taken beside it."""
-    good = ("config.json", "modules.json", "tokenizer.json", "vocab.txt", "model.safetensors", "1_Pooling/config.json")
-    return write(folder, *good, "pytorch_model.bin", "rust_model.ot", "modeling_own.py", "onnx/model.onnx")
+    good = (
+        "config.json",
+        "modules.json",
+        "tokenizer.json",
+        "vocab.txt",
+        "model.safetensors",
+        "1_Pooling/config.json",
+    )
+    return write(
+        folder, *good, "pytorch_model.bin", "rust_model.ot", "modeling_own.py", "onnx/model.onnx"
+    )
 
 
 def visible(folder: Path) -> list[str]:
@@ -121,15 +133,23 @@ def visible(folder: Path) -> list[str]:
     return [name for name in hub.names_in(folder) if not name.endswith(".lock")]
 
 
-def make_wheel(folder: Path, name: str, files: dict[str, str | bytes], version: str = "1.0") -> package_index.Wheel:
+def make_wheel(
+    folder: Path, name: str, files: dict[str, str | bytes], version: str = "1.0"
+) -> package_index.Wheel:
     """A wheel that pip accepts, and its true pin."""
     folder.mkdir(parents=True, exist_ok=True)
     base = f"{name.replace('-', '_')}-{version}"
     with zipfile.ZipFile(folder / f"{base}-py3-none-any.whl", "w") as zipped:
         for path, content in files.items():
             zipped.writestr(path, content)
-        zipped.writestr(f"{base}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        zipped.writestr(f"{base}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        zipped.writestr(
+            f"{base}.dist-info/METADATA",
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        )
+        zipped.writestr(
+            f"{base}.dist-info/WHEEL",
+            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
         zipped.writestr(f"{base}.dist-info/RECORD", "")
     pin = hashlib.sha256((folder / f"{base}-py3-none-any.whl").read_bytes()).hexdigest()
     return package_index.Wheel(name, version, pin)

@@ -98,7 +98,8 @@ class RunningApp:
             with suppress(psutil.Error):  # it has just ended
                 used = sum(app.cpu_times()[:2])
             if used - before >= PROCESSOR_SECONDS_TO_END:
-                self.process.send_signal(signal.SIGABRT)  # faulthandler prints what each thread does
+                # Faulthandler prints what each thread does.
+                self.process.send_signal(signal.SIGABRT)
                 self.process.wait()
                 pytest.fail(f"it goes on after {used - before:.1f} s of processor time")
             time.sleep(0.02)
@@ -135,7 +136,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def starting_app(home: Path, own: Path, *options: str, **variables: str) -> Iterator[tuple[RunningApp, Path]]:
+def starting_app(
+    home: Path, own: Path, *options: str, **variables: str
+) -> Iterator[tuple[RunningApp, Path]]:
     """The same at once, and the file that has what it prints."""
     for kind in ("models", "data", "numba"):
         if not (own / kind).exists():

@@ -26,7 +26,11 @@ def imported(package: str) -> set[str]:
                 modules |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 modules.add(str(node.module))
-    return {module.split(".")[0] for module in modules} - sys.stdlib_module_names - {"training", "sbert_app"}
+    return (
+        {module.split(".")[0] for module in modules}
+        - sys.stdlib_module_names
+        - {"training", "sbert_app"}
+    )
 
 
 def by_name(requirements: list[str]) -> dict[str, Requirement]:
@@ -56,7 +60,9 @@ def test_each_extra_is_named_for_the_modules_that_it_brings():
         assert package in by_name(OPTIONAL[extra]), f"the extra {extra} does not bring {module}"
     brought = set(by_name(OPTIONAL["app"] + OPTIONAL["maps"])) - {"sbert-lab"}
     assert brought == {
-        canonicalize_name(distributions[m][0]) for m, extra in EXTRA_OF.items() if extra in ("app", "maps")
+        canonicalize_name(distributions[m][0])
+        for m, extra in EXTRA_OF.items()
+        if extra in ("app", "maps")
     }
 
 
@@ -74,8 +80,12 @@ def test_the_tested_set_lies_within_the_declared_ranges():
     tested = in_file("requirements.txt")
     assert set(tested) == set(declared())
     for name, requirement in declared().items():
-        assert version(name) in requirement.specifier, f"{name} {version(name)} is outside of {requirement}"
-        assert version(name) in tested[name].specifier, f"{name} {version(name)} is outside of requirements.txt"
+        assert version(name) in requirement.specifier, (
+            f"{name} {version(name)} is outside of {requirement}"
+        )
+        assert version(name) in tested[name].specifier, (
+            f"{name} {version(name)} is outside of requirements.txt"
+        )
 
 
 def test_the_lock_file_satisfies_every_requirement():

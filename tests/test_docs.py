@@ -31,7 +31,9 @@ COMMAND = re.compile(r"(?:\.venv/bin/)?(?:sbert-lab|python -m sbert_app) +(.+)")
 
 
 def each_page(function: Any) -> Any:
-    return pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))(function)
+    return pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))(
+        function
+    )
 
 
 def anchors(page: Path) -> set[str]:
@@ -42,19 +44,30 @@ def anchors(page: Path) -> set[str]:
 
 def blocks(page: Path) -> list[tuple[str, str]]:
     """Fenced blocks: the language and the code, without the indentation that a tab of the site gives it."""
-    return [(language, textwrap.dedent(code)) for language, code in FENCED.findall(page.read_text())]
+    return [
+        (language, textwrap.dedent(code)) for language, code in FENCED.findall(page.read_text())
+    ]
 
 
 def shell_lines(page: Path) -> list[str]:
     """Lines of a page's shell blocks, and its inline code, without comments."""
     text = page.read_text()
-    lines = [line for language, block in blocks(page) if language == "sh" for line in block.splitlines()]
-    return [*(line.split("  #")[0] for line in lines), *re.findall(r"`([^`\n]+)`", FENCED.sub("", text))]
+    lines = [
+        line for language, block in blocks(page) if language == "sh" for line in block.splitlines()
+    ]
+    return [
+        *(line.split("  #")[0] for line in lines),
+        *re.findall(r"`([^`\n]+)`", FENCED.sub("", text)),
+    ]
 
 
 def commands(page: Path) -> list[list[str]]:
     found = (COMMAND.match(line) for line in shell_lines(page))
-    return [words for match in found if match and (words := shlex.split(match[1])) and words[0] != "COMMAND"]
+    return [
+        words
+        for match in found
+        if match and (words := shlex.split(match[1])) and words[0] != "COMMAND"
+    ]
 
 
 @each_page
@@ -98,8 +111,12 @@ def test_every_make_target_benchmark_script_and_file_shown_exists(page: Path):
     for line in shell_lines(page):
         assert targets.issuperset(re.findall(r"\bmake ([a-z-]+)", line)), line
         assert set(BENCHMARKS).issuperset(re.findall(r"python -m benchmarks ([a-z-]+)", line)), line
-        assert all(map(find_spec, re.findall(r"python -m ((?:scripts|benchmarks)\.\w+)", line))), line
-    for path in re.findall(r"`((?:training|sbert_app|tests|scripts|benchmarks|assets)/[\w./*-]+)`", page.read_text()):
+        assert all(map(find_spec, re.findall(r"python -m ((?:scripts|benchmarks)\.\w+)", line))), (
+            line
+        )
+    for path in re.findall(
+        r"`((?:training|sbert_app|tests|scripts|benchmarks|assets)/[\w./*-]+)`", page.read_text()
+    ):
         assert list(ROOT.glob(path)), path
 
 
@@ -119,14 +136,26 @@ def test_what_stands_beside_the_calls_of_sentence_transformers_exists():
     table = page.partition("| sentence-transformers |")[2].partition("\n\n")[0]
     rows = [line.split(" | ")[1] for line in table.splitlines()[2:]]
     assert len(rows) >= 20
-    calls = [call for row in rows for code in re.findall(r"`(\w[^`]*\([^`]*)`", row) for call in calls_of(code)]
+    calls = [
+        call
+        for row in rows
+        for code in re.findall(r"`(\w[^`]*\([^`]*)`", row)
+        for call in calls_of(code)
+    ]
     assert len(calls) > len(rows)
     for function, arguments in calls:
         known = inspect.signature(function).parameters
-        taken = {*known, *(training.RunConfig.model_fields if function is training.RunConfig else ())}
+        taken = {
+            *known,
+            *(training.RunConfig.model_fields if function is training.RunConfig else ()),
+        }
         # The constructor of a model takes what its `load` takes.
-        taken |= {*inspect.signature(function.load).parameters} if hasattr(function, "load") else set()
-        assert set(arguments) <= taken, f"{function.__qualname__} does not take {set(arguments) - taken}"
+        taken |= (
+            {*inspect.signature(function.load).parameters} if hasattr(function, "load") else set()
+        )
+        assert set(arguments) <= taken, (
+            f"{function.__qualname__} does not take {set(arguments) - taken}"
+        )
 
 
 def test_the_reference_is_that_of_the_docstrings():
@@ -149,7 +178,11 @@ def test_every_import_of_ours_in_a_python_block_works(page: Path):
 
 def test_the_table_of_settings_is_complete():
     """The variables that `Settings` reads, and those of the queue and of the command line."""
-    read = {f"SBERT_{name.upper()}" for name in Settings.model_fields} | {"SBERT_AUTH_FILE", "SBERT_DEBUG", KEY}
+    read = {f"SBERT_{name.upper()}" for name in Settings.model_fields} | {
+        "SBERT_AUTH_FILE",
+        "SBERT_DEBUG",
+        KEY,
+    }
     table = (ROOT / "docs" / "settings.md").read_text().partition("\n\n`HF_ENDPOINT`")[0]
     assert set(re.findall(r"`(SBERT_\w+)`", table)) == read
 

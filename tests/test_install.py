@@ -33,7 +33,18 @@ print(subprocess.run(command, env=child_environment(), capture_output=True, text
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "pip", "wheel", ROOT, "--quiet", "--no-deps", "--no-build-isolation", "-w", folder]
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        ROOT,
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        folder,
+    ]
     subprocess.run(build, check=True, env={**os.environ, "PROJECT_URL": "https://example.org/lab"})
     [file] = folder.glob("*.whl")
     return file
@@ -46,10 +57,13 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     variables = {"base": str(folder), "platbase": str(folder)}
     packages = Path(sysconfig.get_path("purelib", "venv", variables))
-    # A plain .pth line: .pth files in the folder that it names, such as an editable install's, are not followed.
+    # A plain .pth line: .pth files in the folder that it names, such as an editable install's, are
+    # not followed.
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python"]
-    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--ignore-installed", wheel], check=True)
+    subprocess.run(
+        [*pip, "install", "--quiet", "--no-deps", "--ignore-installed", wheel], check=True
+    )
     return folder
 
 
@@ -65,7 +79,13 @@ def run(command: list[object], cwd: Path, home: Path) -> subprocess.CompletedPro
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment["SBERT_HOME"] = str(home)
     return subprocess.run(
-        list(map(str, command)), cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=300
+        list(map(str, command)),
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
 
 
@@ -88,15 +108,21 @@ def test_the_wheel_holds_the_packages_and_every_asset_but_the_screenshots(wheel:
 
 def test_on_pypi_every_link_of_the_readme_is_absolute_and_it_is_installed_by_name(wheel: Path):
     archive = zipfile.ZipFile(wheel)
-    [metadata] = (archive.read(name).decode() for name in archive.namelist() if name.endswith("/METADATA"))
+    [metadata] = (
+        archive.read(name).decode() for name in archive.namelist() if name.endswith("/METADATA")
+    )
     head, _, readme = metadata.partition("\n\n")
     links = re.findall(r"\]\(([^)]+)\)", readme)
     assert len(links) > 20 and all(link.startswith("https://") for link in links)
     assert f"https://example.org/lab/raw/v{__version__}/assets/screenshots/compare.png" in links
-    assert 'pip install --constraint requirements.lock ".[app]"' in readme, "nothing is installed by a name on PyPI"
+    assert 'pip install --constraint requirements.lock ".[app]"' in readme, (
+        "nothing is installed by a name on PyPI"
+    )
     assert "Project-URL: Repository, https://example.org/lab" in head
     text = "A [page](docs/a.md), ![a picture](a.png)and [PyPI](https://pypi.org)."
-    assert for_pypi(text, "", "v1") == "A page, and [PyPI](https://pypi.org).", "without an address links are text"
+    assert for_pypi(text, "", "v1") == "A page, and [PyPI](https://pypi.org).", (
+        "without an address links are text"
+    )
 
 
 def test_a_script_in_another_folder_and_its_child_import_the_installed_package(
@@ -126,26 +152,33 @@ def test_a_package_called_training_in_the_users_project_does_not_hide_the_core(
     installed: Path, tmp_path: Path, home: Path
 ):
     (tmp_path / "training").mkdir()
-    (tmp_path / "training" / "__init__.py").write_text("raise RuntimeError('the package of the project')")
+    (tmp_path / "training" / "__init__.py").write_text(
+        "raise RuntimeError('the package of the project')"
+    )
     (tmp_path / "script.py").write_text(IN_A_PROJECT)
     done = run([installed / "bin" / "python", tmp_path / "script.py"], tmp_path, home)
     assert (done.returncode, done.stdout.strip()) == (0, __version__), done.stderr
 
 
-def test_a_package_called_training_that_was_imported_first_is_named(installed: Path, tmp_path: Path, home: Path):
+def test_a_package_called_training_that_was_imported_first_is_named(
+    installed: Path, tmp_path: Path, home: Path
+):
     (tmp_path / "training").mkdir()
     (tmp_path / "training" / "__init__.py").touch()
     (tmp_path / "script.py").write_text("import training, sbert_lab")
     done = run([installed / "bin" / "python", tmp_path / "script.py"], tmp_path, home)
     assert done.returncode == 1
     assert (
-        "another package called training was imported before" in done.stderr and "import sbert_lab first" in done.stderr
+        "another package called training was imported before" in done.stderr
+        and "import sbert_lab first" in done.stderr
     )
 
 
 def test_the_command_scores_a_file(installed: Path, elsewhere: Path, home: Path):
     pairs, scored = elsewhere / "pairs.csv", elsewhere / "scored.csv"
-    pairs.write_text("sentence1,sentence2\nA cat sleeps.,A kitten is asleep.\nA cat sleeps.,Stocks fell on Monday.\n")
+    pairs.write_text(
+        "sentence1,sentence2\nA cat sleeps.,A kitten is asleep.\nA cat sleeps.,Stocks fell on Monday.\n"
+    )
     done = run([installed / "bin" / "sbert-lab", "score", pairs, scored], elsewhere, home)
     assert done.returncode == 0, done.stderr
     first, second = (float(row["cosine"]) for row in read_csv(scored))

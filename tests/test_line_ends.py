@@ -9,7 +9,9 @@ from training.trainer.negatives import MinedNegatives
 
 
 @pytest.mark.parametrize("odd", ["\u2028", "\x85", "\x0b", "\x0c", "\x1c"])
-def test_a_pasted_sentence_stays_one_and_mined_negatives_are_read_as_they_were_written(tmp_path, odd):
+def test_a_pasted_sentence_stays_one_and_mined_negatives_are_read_as_they_were_written(
+    tmp_path, odd
+):
     (tmp_path / "pasted.txt").write_bytes(f"first{odd}half\nsecond\r\n".encode())
     assert Corpus.from_file(tmp_path / "pasted.txt").sentences == ["first half", "second"]
     data = Dataset("mine", ([f"a{odd}b"], [f"c{odd}"], [f"{odd}d"]))

@@ -24,7 +24,8 @@ def assert_alike(text: str, other: str) -> None:
     words, other_words = (re.sub(r"\s", "", NUMBER.sub("#", each)) for each in (text, other))
     assert words == other_words
     numbers, other_numbers = (
-        [float(number.replace(",", "")) for number in NUMBER.findall(each)] for each in (text, other)
+        [float(number.replace(",", "")) for number in NUMBER.findall(each)]
+        for each in (text, other)
     )
     assert numbers == pytest.approx(other_numbers, rel=0.01, abs=0.01)
 
@@ -37,7 +38,9 @@ def before_training(text: str) -> str:
 @pytest.mark.slow
 def test_it_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    cells = json.loads(json.dumps(CELLS).replace("max_steps=200, eval_every=40", "max_steps=2, eval_every=1"))
+    cells = json.loads(
+        json.dumps(CELLS).replace("max_steps=200, eval_every=40", "max_steps=2, eval_every=1")
+    )
     done = list(run_cells(cells))
     values = [value for _, _, value in done]
     similarities, shapes, word_map, scores, quality, data, trained, saved = values
@@ -55,7 +58,8 @@ def test_it_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         if values[number] is not trained:
             assert_alike(text, other)
             continue
-        # Two steps are not 200: their lines are the same up to the first evaluation, and the result has the same form.
+        # Two steps are not 200: their lines are the same up to the first evaluation, and the result
+        # has the same form.
         assert_alike(before_training(text), before_training(other))
         assert NUMBER.sub("#", repr(trained)) == NUMBER.sub("#", other.splitlines()[-1])
 
@@ -64,6 +68,11 @@ def test_it_ships_with_its_outputs_a_table_of_evaluations_and_a_word_map_among_t
     cells = [cell for cell in CELLS if cell["cell_type"] == "code"]
     assert all(cell["outputs"] for cell in cells)
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
-    shown = ["".join(each["data"].get("text/html", "")) for cell in cells for each in cell["outputs"] if "data" in each]
+    shown = [
+        "".join(each["data"].get("text/html", ""))
+        for cell in cells
+        for each in cell["outputs"]
+        if "data" in each
+    ]
     assert any("<table" in html and "spearman" in html for html in shown)
     assert any("guitar" in html and "background:rgba" in html for html in shown)

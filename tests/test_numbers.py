@@ -27,7 +27,9 @@ def maps() -> list[str]:
     row = result("maps")["rows"][-1]
     plane, space, aligned = (row[f"{name}_seconds"] for name in ("map", "map_3d", "two_aligned"))
     cached = f"{1000 * row['from_cache_seconds']:.0f}"
-    return [f"{plane:.1f} s in 2-D, {space:.1f} s in 3-D, {aligned:.1f} s as two aligned maps, and {cached.strip()} ms"]
+    return [
+        f"{plane:.1f} s in 2-D, {space:.1f} s in 3-D, {aligned:.1f} s as two aligned maps, and {cached.strip()} ms"
+    ]
 
 
 def corpus() -> list[str]:
@@ -137,9 +139,13 @@ def users() -> list[str]:
 
 def soak() -> list[str]:
     found = result("soak")
-    endpoints = sum(count for name, count in found["answers"].items() if name not in ("bulk", "run", "page"))
+    endpoints = sum(
+        count for name, count in found["answers"].items() if name not in ("bulk", "run", "page")
+    )
     memory = [found[name] / 1000 for name in ("settled_mb", "end_mb")]
-    return [f"{memory[0]:.2f} GB after 5 minutes, {memory[1]:.2f} GB after 30; none of {endpoints:,} requests failed"]
+    return [
+        f"{memory[0]:.2f} GB after 5 minutes, {memory[1]:.2f} GB after 30; none of {endpoints:,} requests failed"
+    ]
 
 
 def serving() -> list[str]:
@@ -150,7 +156,9 @@ def serving() -> list[str]:
 
 
 def encode() -> list[str]:
-    found = {(row["side"], row["dtype"]): row["sentences_per_second"] for row in result("encode")["rows"]}
+    found = {
+        (row["side"], row["dtype"]): row["sentences_per_second"] for row in result("encode")["rows"]
+    }
     lab, other = "SBERT Lab", "sentence-transformers"
     return [
         f"| SBERT Lab, bfloat16 (default) | **{found[lab, 'bfloat16']:,}** |",
@@ -161,7 +169,9 @@ def encode() -> list[str]:
 
 
 def front() -> list[str]:
-    found = {(row["side"], row["dtype"]): row["sentences_per_second"] for row in result("encode")["rows"]}
+    found = {
+        (row["side"], row["dtype"]): row["sentences_per_second"] for row in result("encode")["rows"]
+    }
     ours = {dtype: found["SBERT Lab", dtype] for dtype in ("bfloat16", "float32")}
     other = found["sentence-transformers", "float32"]
     return [
@@ -192,7 +202,8 @@ def cross() -> list[str]:
     return [
         f"| SBERT Lab | **{rate['SBERT Lab, bfloat16']}** | {rate['SBERT Lab, float32']} |",
         f"| {slower} | {rate['sentence-transformers, float32']} (",
-        f"{agreement['float32']:.0e}".replace("e-0", "e-") + f" in float32 and {agreement['bfloat16']} in bfloat16",
+        f"{agreement['float32']:.0e}".replace("e-0", "e-")
+        + f" in float32 and {agreement['bfloat16']} in bfloat16",
     ]
 
 
@@ -206,7 +217,9 @@ def train() -> list[str]:
 
 
 def pairs() -> list[str]:
-    found = {(row["side"], row["dtype"]): f"{row['seconds']:.1f} s" for row in result("pairs")["rows"]}
+    found = {
+        (row["side"], row["dtype"]): f"{row['seconds']:.1f} s" for row in result("pairs")["rows"]
+    }
     other = "sentence-transformers"
     return [
         f"{found['SBERT Lab', 'bfloat16']}; {other} {found[other, 'float32']} in float32, "
@@ -216,7 +229,9 @@ def pairs() -> list[str]:
 
 def search() -> list[str]:
     flat, byte, bit, _ = result("search")["indexes"]
-    quotes = [f"| {row['build_seconds']:.1f} s | {row['memory_mb']:,} MB |" for row in (flat, byte, bit)]
+    quotes = [
+        f"| {row['build_seconds']:.1f} s | {row['memory_mb']:,} MB |" for row in (flat, byte, bit)
+    ]
     return [
         f"{quotes[0]} 1 | {flat['ms']:.0f} ms |",
         f"{quotes[1]} {byte['recall_at_10']:.3f} | {byte['ms']:.0f} ms |",
@@ -264,7 +279,10 @@ def evaluation() -> list[str]:
     }
     rows = []
     for model, name in names.items():
-        cells = [f"{found['figures'][model][data]['spearman']['cosine'][0]:.2f}" for data in found["data"]]
+        cells = [
+            f"{found['figures'][model][data]['spearman']['cosine'][0]:.2f}"
+            for data in found["data"]
+        ]
         if "cross-encoder" in name:
             cells = [f"({cell})" for cell in cells[:3]] + cells[3:]
         speed = f"{found['speeds'][model]:,.0f}"
@@ -291,7 +309,10 @@ def networks() -> list[str]:
     rows = []
     for system in asset("systems")["systems"][:2]:
         dev, test = (system["figures"][data] for data in ("stsb:dev", "stsb:test"))
-        figures = (f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}" for values in (dev, test))
+        figures = (
+            f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"
+            for values in (dev, test)
+        )
         rows.append(f"| {' | '.join(figures)} |")
     return rows
 
@@ -300,8 +321,12 @@ def built_in() -> list[str]:
     """The figures of the built-in models on STSb test."""
     figures = asset("evaluation")["figures"]
     names = ("minilm-stsb", "mpnet-stsb", "all-MiniLM-L6-v2")
-    small, large, encoder = (f"{figures[name]['stsb:test']['spearman']['cosine'][0]:.1f}" for name in names)
-    return [f"ρ ×100 on STSb test is {small} and {large}, and {encoder} for the bi-encoder all-MiniLM-L6-v2"]
+    small, large, encoder = (
+        f"{figures[name]['stsb:test']['spearman']['cosine'][0]:.1f}" for name in names
+    )
+    return [
+        f"ρ ×100 on STSb test is {small} and {large}, and {encoder} for the bi-encoder all-MiniLM-L6-v2"
+    ]
 
 
 def raw_card() -> list[str]:
@@ -346,8 +371,12 @@ QUOTES = [
 ]
 
 
-@pytest.mark.parametrize(("document", "quotes"), QUOTES, ids=lambda value: getattr(value, "__name__", None))
-def test_figures_in_the_docs_are_those_of_the_result_files(document: str, quotes: Callable[[], list[str]]):
+@pytest.mark.parametrize(
+    ("document", "quotes"), QUOTES, ids=lambda value: getattr(value, "__name__", None)
+)
+def test_figures_in_the_docs_are_those_of_the_result_files(
+    document: str, quotes: Callable[[], list[str]]
+):
     text = " ".join((ROOT / document).read_text(encoding="utf-8").split())
     for quote in quotes():
         assert quote in text

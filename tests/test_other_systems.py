@@ -41,10 +41,16 @@ print(len(loaded))
 @pytest.mark.slow
 def test_no_module_needs_what_only_posix_has():
     done = subprocess.run(
-        [sys.executable, "-P", "-c", LOAD], env=child_environment(), capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-c", LOAD],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
-    modules = [path for package in ("training", "sbert_app") for path in (ROOT / package).rglob("*.py")]
+    modules = [
+        path for package in ("training", "sbert_app") for path in (ROOT / package).rglob("*.py")
+    ]
     packages = [path for path in modules if path.name in ("__init__.py", "__main__.py")]
     assert int(done.stdout) >= len(modules) - len(packages)
 
@@ -54,7 +60,11 @@ def test_a_container_runs_without_rights_and_installs_what_is_there(file: str):
     text = (ROOT / file).read_text()
     instructions = re.findall(r"^([A-Z]+)\b", text, re.MULTILINE)
     last = text[text.rindex("\nFROM") :]
-    sent = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    sent = {
+        line[1:]
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    }
     assert re.search(r"^USER (?!root)\w+$", last, re.MULTILINE)
     assert instructions[-1] in ("CMD", "ENTRYPOINT")
     for sources in re.findall(r"^COPY (?!--from)(?:--\S+ )?(.+) \S+$", text, re.MULTILINE):
@@ -66,7 +76,9 @@ def test_a_space_is_assembled_whole(tmp_path):
     from scripts.make_space import make_space
 
     names = make_space(tmp_path / "space")
-    assert {"README.md", "Dockerfile", "pyproject.toml", "training", "sbert_app", "assets"} <= set(names)
+    assert {"README.md", "Dockerfile", "pyproject.toml", "training", "sbert_app", "assets"} <= set(
+        names
+    )
     front = (tmp_path / "space/README.md").read_text().split("---")[1]
     assert "sdk: docker" in front
     assert "app_port: 7860" in front

@@ -169,7 +169,8 @@ OPENERS = """OPENERS = [
     Opener("baseline", "letters:Letters", lambda name, _: name.name == "letters", VectorModel),
 """
 DATA_SET = (
-    '    "quora": DataSet("Quora", LABELLED, {"train": Split(2, "train")}, "org/quora", "pairs", ("no", "yes")),\n'
+    '    "quora": DataSet("Quora", LABELLED, {"train": Split(2, "train")}, "org/quora", "pairs",'
+    ' ("no", "yes")),\n'
 )
 # What the copy answers about all of them.
 PROGRAM = """
@@ -310,7 +311,9 @@ def run_in(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """What Python answers in the copy, whose packages come before the installed ones."""
     environment = {**os.environ, "PYTHONPATH": str(project)}
     command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=project, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.fixture(scope="module")
@@ -354,7 +357,11 @@ def answers(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, A
         ("training/catalogue.py", "DATA_SETS = {\n", f"DATA_SETS = {{\n{DATA_SET}"),
         ("training/models/model.py", "OPENERS = [\n", OPENERS),
         ("training/models/modules.py", module_table, f'{MODULE}{module_table}"Dropout": Dropout, '),
-        ("training/models/folder.py", layer_norm, f'{layer_norm}    "Dropout": {{"dropout": None}},\n'),
+        (
+            "training/models/folder.py",
+            layer_norm,
+            f'{layer_norm}    "Dropout": {{"dropout": None}},\n',
+        ),
         ("sbert_app/pages/__init__.py", '"learn")', '"learn", "quote")'),
         (evaluation, "folds, labels", "folds, labels, rows"),
         (evaluation, "TABS = (\n", 'TABS = (\n    (rows.build, "Rows", "rows"),\n'),
@@ -365,13 +372,18 @@ def answers(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, A
         text = (project / name).read_text(encoding="utf-8")
         assert text.count(place) == 1
         (project / name).write_text(text.replace(place, line), encoding="utf-8")
-    for name, addition in (("training/pooling.py", POOLING), ("sbert_app/commands/sentences.py", COMMAND)):
+    for name, addition in (
+        ("training/pooling.py", POOLING),
+        ("sbert_app/commands/sentences.py", COMMAND),
+    ):
         with (project / name).open("a", encoding="utf-8") as file:
             file.write(addition)
     tests = project / "tests"
     tests.mkdir()
     shutil.copy(ROOT / "tests/training/test_pooling.py", tests)
-    tested = run_in(project, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "no:randomly", str(tests))
+    tested = run_in(
+        project, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-p", "no:randomly", str(tests)
+    )
     program = run_in(project, "-c", PROGRAM, str(home))
     assert program.returncode == 0, program.stderr
     return {**json.loads(program.stdout.splitlines()[-1]), "pooling tests": tested.stdout}
@@ -388,7 +400,8 @@ def test_an_objective_is_one_file(answers):
     objective = answers["objective"]
     assert "|mlm|absolute-error" in objective["help"].replace("\n", "")
     assert ["absolute-error", "absolute-error"] in objective["form"]
-    assert objective["ablation"][2:5] == ["angle", "absolute-error", "classification"]  # beside those of gold scores
+    # Beside those of gold scores.
+    assert objective["ablation"][2:5] == ["angle", "absolute-error", "classification"]
     assert objective["status"] == "finished"
     assert objective["losses"][1] < objective["losses"][0]
 
@@ -456,6 +469,9 @@ def test_a_model_is_a_module_and_a_line(answers):
     model = answers["model"]
     assert model["group"] == "baseline"
     assert model["page"] == pytest.approx(1), "cat and act have the same letters"
-    assert model["refused"] == "letters is a count of letters, which pools nothing; leave the pooling out"
+    assert (
+        model["refused"]
+        == "letters is a count of letters, which pools nothing; leave the pooling out"
+    )
     assert model["evaluated"]["spearman"]["cosine"] == pytest.approx(1)
     assert model["ranked"]["hits"][0]["sentence"] == "a cow"

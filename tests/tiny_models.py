@@ -1,7 +1,8 @@
 """Tiny random models of every architecture that SBERT Lab opens, made on the spot: no download, a few kilobytes.
 
-`make_model(folder, architecture)` writes what such a model's folder on the Hub holds: config.json, safetensors
-weights and a fast tokenizer with the architecture's own special tokens, and no modules.json.
+`make_model(folder, architecture)` writes what such a model's folder on the Hub holds: config.json,
+safetensors weights and a fast tokenizer with the architecture's own special tokens, and no
+modules.json.
 """
 
 import string
@@ -17,8 +18,28 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from training.models.encoder import Encoder
 from training.models.word_networks import WordBackbone
 
-WORDS = ("the", "a", "man", "woman", "cat", "dog", "is", "was", "playing", "eating", "guitar", "food", "on", "in")
-SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+WORDS = (
+    "the",
+    "a",
+    "man",
+    "woman",
+    "cat",
+    "dog",
+    "is",
+    "was",
+    "playing",
+    "eating",
+    "guitar",
+    "food",
+    "on",
+    "in",
+)
+SHAPE = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 48,
+}
 
 
 # The special tokens, in the order of their ids.
@@ -45,7 +66,9 @@ def word_pieces(specials: Specials) -> Tokenizer:
 def byte_pairs(specials: Specials) -> Tokenizer:
     """Byte-level BPE without merges: every byte is a token, case and spaces count."""
     pieces = [*specials.values(), *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    tokenizer = Tokenizer(models.BPE({piece: i for i, piece in enumerate(pieces)}, [], unk_token=specials["unk"]))
+    tokenizer = Tokenizer(
+        models.BPE({piece: i for i, piece in enumerate(pieces)}, [], unk_token=specials["unk"])
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     return tokenizer
 
@@ -68,7 +91,9 @@ class Architecture:
 DECODER = {"head_dim": 16, "num_key_value_heads": 1, "max_position_embeddings": 96}
 
 ARCHITECTURES: dict[str, Architecture] = {
-    "bert": Architecture(word_pieces, BERT_SPECIALS, "Bert", 64, {"max_position_embeddings": 64, **SHAPE}),
+    "bert": Architecture(
+        word_pieces, BERT_SPECIALS, "Bert", 64, {"max_position_embeddings": 64, **SHAPE}
+    ),
     "distilbert": Architecture(
         word_pieces,
         BERT_SPECIALS,
@@ -78,27 +103,51 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     # RoBERTa and MPNet count positions from the padding token's id plus one.
     "roberta": Architecture(
-        byte_pairs, ROBERTA_SPECIALS, "Roberta", 64, {"max_position_embeddings": 66, "type_vocab_size": 1, **SHAPE}
+        byte_pairs,
+        ROBERTA_SPECIALS,
+        "Roberta",
+        64,
+        {"max_position_embeddings": 66, "type_vocab_size": 1, **SHAPE},
     ),
-    "mpnet": Architecture(word_pieces, ROBERTA_SPECIALS, "MPNet", 64, {"max_position_embeddings": 66, **SHAPE}),
+    "mpnet": Architecture(
+        word_pieces, ROBERTA_SPECIALS, "MPNet", 64, {"max_position_embeddings": 66, **SHAPE}
+    ),
     "modernbert": Architecture(
         byte_pairs,
         BERT_SPECIALS,
         "ModernBert",
         96,
-        {"max_position_embeddings": 96, "local_attention": 16, "global_attn_every_n_layers": 2, **SHAPE},
+        {
+            "max_position_embeddings": 96,
+            "local_attention": 16,
+            "global_attn_every_n_layers": 2,
+            **SHAPE,
+        },
     ),
     "t5": Architecture(
         word_pieces,
         T5_SPECIALS,
         "T5",
         64,
-        {"d_model": 32, "d_kv": 16, "d_ff": 48, "num_layers": 2, "num_heads": 2, "relative_attention_max_distance": 32},
+        {
+            "d_model": 32,
+            "d_kv": 16,
+            "d_ff": 48,
+            "num_layers": 2,
+            "num_heads": 2,
+            "relative_attention_max_distance": 32,
+        },
         template="$A eos",
         model_class="T5EncoderModel",
     ),
     "qwen3": Architecture(
-        byte_pairs, QWEN_SPECIALS, "Qwen3", 96, {**SHAPE, **DECODER}, template="$A pad", padding_side="left"
+        byte_pairs,
+        QWEN_SPECIALS,
+        "Qwen3",
+        96,
+        {**SHAPE, **DECODER},
+        template="$A pad",
+        padding_side="left",
     ),
     "gemma3": Architecture(
         byte_pairs,
@@ -120,12 +169,22 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 # Architectures that were published with code of their own, and have a class in transformers since.
 OWN_CODE: dict[str, Architecture] = {
-    "nomic_bert": Architecture(word_pieces, BERT_SPECIALS, "NomicBert", 64, {"max_position_embeddings": 64, **SHAPE}),
-    "gte": Architecture(word_pieces, BERT_SPECIALS, "Gte", 64, {"max_position_embeddings": 64, **SHAPE}),
-    "jina_embeddings_v3": Architecture(
-        word_pieces, ROBERTA_SPECIALS, "JinaEmbeddingsV3", 64, {"max_position_embeddings": 64, **SHAPE}
+    "nomic_bert": Architecture(
+        word_pieces, BERT_SPECIALS, "NomicBert", 64, {"max_position_embeddings": 64, **SHAPE}
     ),
-    "eurobert": Architecture(byte_pairs, BERT_SPECIALS, "EuroBert", 64, {"max_position_embeddings": 64, **SHAPE}),
+    "gte": Architecture(
+        word_pieces, BERT_SPECIALS, "Gte", 64, {"max_position_embeddings": 64, **SHAPE}
+    ),
+    "jina_embeddings_v3": Architecture(
+        word_pieces,
+        ROBERTA_SPECIALS,
+        "JinaEmbeddingsV3",
+        64,
+        {"max_position_embeddings": 64, **SHAPE},
+    ),
+    "eurobert": Architecture(
+        byte_pairs, BERT_SPECIALS, "EuroBert", 64, {"max_position_embeddings": 64, **SHAPE}
+    ),
 }
 
 
@@ -155,10 +214,15 @@ def make_model(folder: Path, architecture: str = "bert", seed: int = 0, **settin
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        getattr(transformers, made.model_class or f"{made.prefix}Model")(config).eval().save_pretrained(folder)
+        getattr(transformers, made.model_class or f"{made.prefix}Model")(
+            config
+        ).eval().save_pretrained(folder)
     names = {f"{name}_token": token for name, token in made.specials.items()}
     transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, model_max_length=made.longest, padding_side=made.padding_side, **names
+        tokenizer_object=tokenizer,
+        model_max_length=made.longest,
+        padding_side=made.padding_side,
+        **names,
     ).save_pretrained(folder)
     return folder
 

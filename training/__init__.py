@@ -53,7 +53,13 @@ _NAMES = {
     "training.models.model": ("open_model",),
     "training.models.retrievers": ("load_retriever",),
     "training.models.st_models": ("SparseEncoder",),
-    "training.search": ("QuantizedIndex", "SearchIndex", "paraphrase_mining", "semantic_search", "similarity"),
+    "training.search": (
+        "QuantizedIndex",
+        "SearchIndex",
+        "paraphrase_mining",
+        "semantic_search",
+        "similarity",
+    ),
     "training.trainer.config": ("RunConfig",),
     "training.trainer.train": ("train",),
 }

@@ -1,8 +1,8 @@
 """The agreement of raters: Krippendorff's alpha, for any number of raters and with missing ratings.
 
-It is 1 - observed disagreement / disagreement by chance: 1 for perfect agreement, 0 for chance and negative for
-systematic disagreement. Krippendorff calls 0.8 reliable, and 0.667 the minimum for tentative conclusions (Krippendorff
-2011, "Computing Krippendorff's Alpha-Reliability").
+It is 1 - observed disagreement / disagreement by chance: 1 for perfect agreement, 0 for chance and
+negative for systematic disagreement. Krippendorff calls 0.8 reliable, and 0.667 the minimum for
+tentative conclusions (Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability").
 """
 
 from collections.abc import Callable
@@ -30,8 +30,8 @@ DISTANCES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 def krippendorff_alpha(ratings: np.ndarray, level: str = "interval") -> float:
     """Computes Krippendorff's alpha of ratings (raters, items), NaN for a missing rating.
 
-    ``level`` is nominal, ordinal or interval. The result is NaN if no item has two ratings, or if all ratings that can
-    be compared are equal, as reliability cannot be judged without variation.
+    ``level`` is nominal, ordinal or interval. The result is NaN if no item has two ratings, or if
+    all ratings that can be compared are equal, as reliability cannot be judged without variation.
     """
     ratings = np.asarray(ratings, dtype=np.float64)
     pairable = ratings[:, (~np.isnan(ratings)).sum(axis=0) >= 2]
@@ -40,7 +40,8 @@ def krippendorff_alpha(ratings: np.ndarray, level: str = "interval") -> float:
         return float("nan")
     occurs = (pairable[None] == values[:, None, None]).sum(axis=1).astype(np.float64)  # (V, items)
     raters = occurs.sum(axis=0)
-    # How often two values are given to the same item. An item with m ratings has m (m - 1) ordered pairs.
+    # How often two values are given to the same item. An item with m ratings has m (m - 1) ordered
+    # pairs.
     weighted = occurs / (raters - 1)
     coincidences = weighted @ occurs.T - np.diag(weighted.sum(axis=1))  # (V, V)
     counts = coincidences.sum(axis=1)

@@ -9,13 +9,15 @@
     sweep(folder)                                       removes the temporary files of killed processes
     folder_size(folder)                                 the bytes in a folder that changes at the same time
 
-Everything is written under a hidden name beside its destination and renamed when it is complete, so a reader sees
-the old content or the new one, never a part. An error, including Ctrl-C, removes the temporary file. `write_bytes`, and
-`replace_folder` with ``synchronises``, also write the data to the disk (fsync), so that a power cut leaves no empty
-record. The other functions only protect from killed processes.
+Everything is written under a hidden name beside its destination and renamed when it is complete, so
+a reader sees the old content or the new one, never a part. An error, including Ctrl-C, removes the
+temporary file. `write_bytes`, and `replace_folder` with ``synchronises``, also write the data to
+the disk (fsync), so that a power cut leaves no empty record. The other functions only protect from
+killed processes.
 
-No supported operating system exchanges two folders in one step. `replace_folder` moves the old folder aside and then
-renames the new one, and `recover` repairs the folder if the process was killed in between.
+No supported operating system exchanges two folders in one step. `replace_folder` moves the old
+folder aside and then renames the new one, and `recover` repairs the folder if the process was
+killed in between.
 """
 
 import glob
@@ -42,7 +44,8 @@ LEFTOVER_SECONDS = 3600.0
 class AtomicFile:
     """A file that is written to ``temporary``, beside ``path``. `commit` renames it to ``path``, `discard` removes it.
 
-    Parent folders must exist. Temporary files of killed processes for the same ``path`` are removed first.
+    Parent folders must exist. Temporary files of killed processes for the same ``path`` are removed
+    first.
     """
 
     def __init__(self, path: Path) -> None:
@@ -74,7 +77,8 @@ def replace_file(path: Path) -> Iterator[Path]:
 def open_atomic(path: Path, mode: str = "w", newline: str | None = None) -> Iterator[IO[Any]]:
     """Opens a new file that replaces ``path`` after the block, or is removed on an error.
 
-    Text ("w") is UTF-8. ``newline`` is as in `open`. Raises OSError if the disk is full or not writable.
+    Text ("w") is UTF-8. ``newline`` is as in `open`. Raises OSError if the disk is full or not
+    writable.
     """
     encoding = None if "b" in mode else "utf-8"
     with (
@@ -108,18 +112,24 @@ def sweep(folder: Path, seconds: float = LEFTOVER_SECONDS, name: str = "*") -> b
             continue
         # Another process may have removed it, or it belongs to another user.
         with suppress(OSError):
-            if not _is_running(int(match["process"])) and time.time() - file.stat().st_mtime > seconds:
+            if (
+                not _is_running(int(match["process"]))
+                and time.time() - file.stat().st_mtime > seconds
+            ):
                 file.unlink()
                 continue
         has_others = True
     return has_others
 
 
-def create_folder(target: Path, is_complete: Callable[[Path], bool], fill: Callable[[Path], None]) -> bool:
+def create_folder(
+    target: Path, is_complete: Callable[[Path], bool], fill: Callable[[Path], None]
+) -> bool:
     """Creates the folder ``target`` unless ``is_complete`` holds for it. ``fill`` writes its files to an empty folder.
 
-    One process fills the folder at a time. Others wait and find it complete. An incomplete folder is replaced. If
-    ``fill`` raises an error, nothing changes. Temporary folders of killed processes are removed.
+    One process fills the folder at a time. Others wait and find it complete. An incomplete folder
+    is replaced. If ``fill`` raises an error, nothing changes. Temporary folders of killed processes
+    are removed.
 
     Returns whether this call filled the folder. Raises OSError if the disk is full or not writable.
     """
@@ -133,7 +143,9 @@ def create_folder(target: Path, is_complete: Callable[[Path], bool], fill: Calla
         for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.part"):
             shutil.rmtree(leftover, ignore_errors=True)
         # A temporary folder is private to its owner (mode 700), but a folder inside it is not.
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", suffix=".part", dir=target.parent) as scratch:
+        with tempfile.TemporaryDirectory(
+            prefix=f".{target.name}.", suffix=".part", dir=target.parent
+        ) as scratch:
             fresh = Path(scratch) / "fresh"
             fresh.mkdir()
             fill(fresh)
@@ -147,7 +159,8 @@ def create_folder(target: Path, is_complete: Callable[[Path], bool], fill: Calla
 def replace_folder(folder: Path, synchronises: bool = False) -> Iterator[Path]:
     """Yields a temporary folder that replaces ``folder`` after the block, or is removed on an error.
 
-    ``synchronises`` writes its files to the disk first. If the process is killed, `recover` restores the old folder.
+    ``synchronises`` writes its files to the disk first. If the process is killed, `recover`
+    restores the old folder.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=FRESH, dir=folder.parent))

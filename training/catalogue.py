@@ -1,8 +1,9 @@
 """The built-in models, data sets and precisions, with labels and sizes, and the files that ship with the package.
 
-Poolings and similarities are listed beside their functions (`training.pooling`, `training.similarities`), objectives in
-`training.objectives`. The files, such as example sentences, adapters, lessons and measured tables, are in ``assets/``
-at the root of a clone, or inside an installed package.
+Poolings and similarities are listed beside their functions (`training.pooling`,
+`training.similarities`), objectives in `training.objectives`. The files, such as example sentences,
+adapters, lessons and measured tables, are in ``assets/`` at the root of a clone, or inside an
+installed package.
 """
 
 from collections.abc import Mapping
@@ -25,8 +26,8 @@ BASELINES = (TFIDF, GLOVE)
 # BM25 ranks documents for a query, but does not score pairs.
 BM25 = "bm25"
 
-# Networks over word vectors with random weights, as in the paper's systems from before BERT: InferSent and the
-# Universal Sentence Encoder.
+# Networks over word vectors with random weights, as in the paper's systems from before BERT:
+# InferSent and the Universal Sentence Encoder.
 BILSTM = "scratch:bilstm"
 DAN = "scratch:dan"
 WORD_ENCODERS = (BILSTM, DAN)
@@ -40,7 +41,8 @@ SHIPPED = (RAW_BERT, TFIDF, BM25)
 WITH_THE_APP = (DEFAULT_MODEL, DEFAULT_CROSS_ENCODER, *BASELINES)
 DOWNLOADS = {LARGE_MODEL: "404 MB", "mpnet-stsb": "404 MB"}
 
-# The precisions that a model can compute in, with labels. `training.quantization` has the precisions of stored vectors.
+# The precisions that a model can compute in, with labels. `training.quantization` has the
+# precisions of stored vectors.
 AUTO = "auto"
 DTYPES = {
     AUTO: "auto: bfloat16 if supported",
@@ -57,8 +59,8 @@ LABELLED = "labelled pairs"
 TRIPLETS = "triplets"
 # In the order of the sets on the Hub.
 NLI_LABELS: tuple[str, ...] = ("entailment", "neutral", "contradiction")
-# Labels of pairs with the same meaning, and of other pairs, in lower case without spaces and dashes. A word such as
-# "not" before one of the first turns it into one of the second.
+# Labels of pairs with the same meaning, and of other pairs, in lower case without spaces and
+# dashes. A word such as "not" before one of the first turns it into one of the second.
 _SAME = (
     "entailment 1 true yes y t accept accepted same similar identical equal match matched matching duplicate "
     "duplicated equivalent paraphrase paraphrased "
@@ -108,14 +110,23 @@ def _splits(rows: int, dev: str = "dev", test: str = "test") -> dict[str, Split]
 
 
 DATA_SETS = {
-    "stsb": DataSet("STSb", SCORED, {"train": Split(5_749), "dev": Split(1_500), "test": Split(1_379)}),
+    "stsb": DataSet(
+        "STSb", SCORED, {"train": Split(5_749), "dev": Split(1_500), "test": Split(1_379)}
+    ),
     "sts12": _sts("STS12", 3_108),
     "sts13": _sts("STS13", 1_500),
     "sts14": _sts("STS14", 3_750),
     "sts15": _sts("STS15", 3_000),
     "sts16": _sts("STS16", 1_186),
     "sickr": _sts("SICK-R", 9_927),
-    "snli": DataSet("SNLI", LABELLED, _splits(549_367, dev="validation"), "stanfordnlp/snli", "plain_text", NLI_LABELS),
+    "snli": DataSet(
+        "SNLI",
+        LABELLED,
+        _splits(549_367, dev="validation"),
+        "stanfordnlp/snli",
+        "plain_text",
+        NLI_LABELS,
+    ),
     "mnli": DataSet(
         "MultiNLI",
         LABELLED,
@@ -124,7 +135,12 @@ DATA_SETS = {
         labels=NLI_LABELS,
     ),
     "all-nli": DataSet(
-        "SNLI + MultiNLI", LABELLED, _splits(942_069), "sentence-transformers/all-nli", "pair-class", NLI_LABELS
+        "SNLI + MultiNLI",
+        LABELLED,
+        _splits(942_069),
+        "sentence-transformers/all-nli",
+        "pair-class",
+        NLI_LABELS,
     ),
     "wiki-sections": DataSet(
         "Wikipedia sections",

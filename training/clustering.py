@@ -27,9 +27,10 @@ def near_duplicates(
 ) -> np.ndarray:
     """Finds near duplicates among vectors.
 
-    In order, a vector is kept unless it has a cosine of at least ``threshold`` with an earlier vector that is kept. So
-    no two kept vectors are that similar, and every other vector is similar to one of them. The search is exact up to
-    25,000 vectors. Among more, FAISS searches the nearest cells of an inverted file, and may miss a pair.
+    In order, a vector is kept unless it has a cosine of at least ``threshold`` with an earlier
+    vector that is kept. So no two kept vectors are that similar, and every other vector is similar
+    to one of them. The search is exact up to 25,000 vectors. Among more, FAISS searches the nearest
+    cells of an inverted file, and may miss a pair.
 
     Args:
         vectors: float32 (N, D), unit length.
@@ -37,8 +38,10 @@ def near_duplicates(
         others: float32 (M, D), unit length, to search for near duplicates of ``vectors`` in.
 
     Returns:
-        int64 (N,): for each vector the position of the kept vector that it repeats, its own if it is kept. With
-        ``others``, the position of the most similar of these, −1 if its cosine is below ``threshold``.
+        int64 (N,): for each vector the position of the kept vector that it repeats, its own if it
+            is kept. With
+        ``others``, the position of the most similar of these, −1 if its cosine is below
+            ``threshold``.
 
     Raises:
         InputError: the numbers of dimensions differ.
@@ -82,7 +85,9 @@ def _most_similar(index: Any, vectors: np.ndarray, threshold: float) -> np.ndarr
     return np.where(cosines[:, 0] >= threshold, places[:, 0], -1)
 
 
-def _first_of_similar(vectors: np.ndarray, positions: np.ndarray, threshold: float, original: np.ndarray) -> np.ndarray:
+def _first_of_similar(
+    vectors: np.ndarray, positions: np.ndarray, threshold: float, original: np.ndarray
+) -> np.ndarray:
     """Decides which of a few vectors are kept, bool (n,), and sets the positions of the others in ``original``."""
     stays = np.ones(len(vectors), dtype=bool)
     is_similar = np.tril(vectors @ vectors.T >= threshold, -1)

@@ -1,9 +1,9 @@
 """The device to compute on, and the precision.
 
-The device "auto" is a CUDA GPU if there is one, else Apple's GPU, else the CPU. The precision "auto" is bfloat16 if the
-hardware multiplies it natively, else float32. It is not enough that PyTorch supports bfloat16, as emulation is slower
-than float32: the hardware must have the instruction (AVX512-BF16 or AMX on x86, BF16 on Arm, compute capability 8.0 on
-NVIDIA).
+The device "auto" is a CUDA GPU if there is one, else Apple's GPU, else the CPU. The precision
+"auto" is bfloat16 if the hardware multiplies it natively, else float32. It is not enough that
+PyTorch supports bfloat16, as emulation is slower than float32: the hardware must have the
+instruction (AVX512-BF16 or AMX on x86, BF16 on Arm, compute capability 8.0 on NVIDIA).
 """
 
 from functools import cache
@@ -34,7 +34,9 @@ def pick_device(name: str | torch.device = "auto") -> torch.device:
             return torch.empty(0, device=name).device
         except (RuntimeError, AssertionError) as error:
             cause = error
-    raise InputError(f"device {name!r} cannot be used on this machine; try 'auto' or 'cpu'") from cause
+    raise InputError(
+        f"device {name!r} cannot be used on this machine; try 'auto' or 'cpu'"
+    ) from cause
 
 
 def pick_dtype(name: str | torch.dtype, device: torch.device) -> torch.dtype:
@@ -58,7 +60,9 @@ def has_native_bfloat16(device_type: str) -> bool:
     if device_type != "cpu" or torch.backends.cpu.get_cpu_capability() == "AVX2":
         return False
     cpuinfo = Path("/proc/cpuinfo")
-    return cpuinfo.exists() and not CPU_FLAGS.isdisjoint(cpuinfo.read_text(errors="replace").split())
+    return cpuinfo.exists() and not CPU_FLAGS.isdisjoint(
+        cpuinfo.read_text(errors="replace").split()
+    )
 
 
 def to_device(values: Tensor, device: torch.device) -> Tensor:

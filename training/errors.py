@@ -10,8 +10,9 @@ from typing import Any
 LONGEST_MESSAGE = 1_600
 # A longer message loses its middle, as its end says what to do.
 _START = 400
-# The folders of a path. Their names may have spaces. A slash in a word or in a URL does not start a path. Atomic groups
-# and the limit of 40 folders keep the time linear, as a visitor may send a thousand slashes.
+# The folders of a path. Their names may have spaces. A slash in a word or in a URL does not start a
+# path. Atomic groups and the limit of 40 folders keep the time linear, as a visitor may send a
+# thousand slashes.
 _FOLDERS = re.compile(
     r"""(?<![\w.:/\\~])(?:file://|~)?(?:/(?>(?:[^\s/.:;,'"]+[ ])*[^\s/:;,'"]+)(?=/)){0,40}/(?=[\w.])"""
     r"""|(?<!\w)[A-Za-z]:(?:\\(?>(?:[^\s\\.:;,'"]+[ ])*[^\s\\:;,'"]+)(?=\\)){0,40}\\(?=[\w.])"""
@@ -21,10 +22,10 @@ _FOLDERS = re.compile(
 class UserFacingError(Exception):
     """An expected failure. The message is one clear sentence: what, where, what to do.
 
-    The command line prints it and exits with 2, a page shows it beside the control, and the API returns it. Any other
-    exception is a bug. A message may quote the wrong input, so the middle of a long message is removed: an answer is
-    never as large as the request. ``public`` is the message for visitors of the app, without the folders of its
-    machine.
+    The command line prints it and exits with 2, a page shows it beside the control, and the API
+    returns it. Any other exception is a bug. A message may quote the wrong input, so the middle of
+    a long message is removed: an answer is never as large as the request. ``public`` is the message
+    for visitors of the app, without the folders of its machine.
     """
 
     def __init__(self, message: object = "", public: str = "") -> None:
@@ -53,7 +54,8 @@ class QuestionError(InputError):
 class NotFoundError(InputError):
     """No source has this name. The message lists every source with its reason; a page shows less at first.
 
-    For visitors ``summary`` is one sentence without the reasons, and ``details`` are the reasons and other advice.
+    For visitors ``summary`` is one sentence without the reasons, and ``details`` are the reasons
+    and other advice.
     """
 
     def __init__(self, message: str, summary: str, details: tuple[str, ...]) -> None:
@@ -92,8 +94,8 @@ def unwritable(path: str | Path, error: OSError, advice: str = "") -> InputError
 def install_command(extra: str) -> str:
     """Returns the command that installs an extra of SBERT Lab, for the end of an error message.
 
-    It installs from the clone, because the package is not on PyPI, where a stranger could publish one under its name.
-    Double quotes also work in the shells of Windows.
+    It installs from the clone, because the package is not on PyPI, where a stranger could publish
+    one under its name. Double quotes also work in the shells of Windows.
     """
     return f'in the clone of SBERT Lab, pip install ".[{extra}]"'
 
@@ -103,7 +105,9 @@ def import_optional(module: str, extra: str, what: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise InputError(f"{what} needs the package {extra}: {install_command(extra)} installs it") from error
+        raise InputError(
+            f"{what} needs the package {extra}: {install_command(extra)} installs it"
+        ) from error
 
 
 def first_line(error: BaseException) -> str:

@@ -29,7 +29,8 @@ beir:scifact:test                                retrieval: a folder in BEIR's l
 beir:judged.csv, beir:stsb:dev                   a file of query, document, relevance; a set of pairs
 nanobeir:SciFact                                 a set of NanoBEIR, on the Hub
 
-A path that exists may contain these marks. Records on disk, addresses and requests contain the text.
+A path that exists may contain these marks. Records on disk, addresses and requests contain the
+text.
 """
 
 from __future__ import annotations
@@ -73,15 +74,21 @@ _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,127}", re.ASCII)
 _SHAPE = re.compile(r"scratch:(\d{1,2})x(\d{1,4})", re.ASCII)
 # The name of data and its objective.
 READ_AS = "encoding", "columns", "split", "scale", "labels", "raters", "sheet"
-_WITH_OBJECTIVE = re.compile(rf"(.+{''.join(f'(?<![?&]{key})' for key in READ_AS)})=([a-z]+(?:-[a-z]+)*)", re.DOTALL)
-_READ_AS = re.compile(r"(.+)\?((?:{0})=[^&]*(?:&(?:{0})=[^&]*)*)".format("|".join(READ_AS)), re.DOTALL)
+_WITH_OBJECTIVE = re.compile(
+    rf"(.+{''.join(f'(?<![?&]{key})' for key in READ_AS)})=([a-z]+(?:-[a-z]+)*)", re.DOTALL
+)
+_READ_AS = re.compile(
+    r"(.+)\?((?:{0})=[^&]*(?:&(?:{0})=[^&]*)*)".format("|".join(READ_AS)), re.DOTALL
+)
 # Written as %2B, … in the names of columns.
 _MARKS = re.compile(r"[%+&=?]")
 # The rule of the Hub: no "..", no "--", no mark at an end.
 _REPO_PART = r"[A-Za-z0-9](?:\w|[.-](?=\w)){0,95}"
 _REPO_ID = re.compile(rf"(?!.*\.git$){_REPO_PART}(?:/{_REPO_PART})?", re.ASCII)
 # Without credentials and query, so that the text shows where the program connects to.
-_ENDPOINT = re.compile(r"(https?)://([\w.-]+|\[[\da-f:.]+])(?::(\d{1,5}))?((?:/[\w.~:-]+)*)/?#([^\s?#]+)", re.A | re.I)
+_ENDPOINT = re.compile(
+    r"(https?)://([\w.-]+|\[[\da-f:.]+])(?::(\d{1,5}))?((?:/[\w.~:-]+)*)/?#([^\s?#]+)", re.A | re.I
+)
 
 
 def is_id(text: str) -> bool:
@@ -103,8 +110,8 @@ def is_repo_id(text: str) -> bool:
 class Endpoint:
     """A model behind an OpenAI-compatible server. Its texts leave this program, and usually this machine.
 
-    ``/embeddings`` is added to the ``url``. The ``address`` is host:port in lower case, and ``model`` the name of the
-    model on the server.
+    ``/embeddings`` is added to the ``url``. The ``address`` is host:port in lower case, and
+    ``model`` the name of the model on the server.
     """
 
     url: str
@@ -147,7 +154,9 @@ class ModelName:
             whole = before
             pooling = last
         if not whole:
-            raise InputError(f"{text!r} names no model; write a name such as {DEFAULT_MODEL} or {DEFAULT_MODEL}:cls")
+            raise InputError(
+                f"{text!r} names no model; write a name such as {DEFAULT_MODEL} or {DEFAULT_MODEL}:cls"
+            )
         name, mark, query = whole.partition("?")
         if len(name) > LONGEST_PATH or max(map(len, name.split("/"))) > LONGEST_PART:
             raise InputError(f"model {text[:80]!r} … cannot be used here: the name is too long")
@@ -161,7 +170,9 @@ class ModelName:
             settings[PROMPT] += text[len(text.rstrip()) :]
         takes = (*SETTINGS, *REQUEST_SETTINGS) if name.startswith(ENDPOINT) else SETTINGS
         if unknown := set(settings) - set(takes):
-            raise InputError(f"{text!r}: {min(unknown)!r} is no setting of a model; choose {', '.join(takes)}")
+            raise InputError(
+                f"{text!r}: {min(unknown)!r} is no setting of a model; choose {', '.join(takes)}"
+            )
         values: dict[str, Any] = {key: settings.get(key) for key in (PROMPT, PROMPT_NAME, DTYPE)}
         for key in filter(settings.__contains__, (DIMENSION, *REQUEST_SETTINGS)):
             most = REQUEST_SETTINGS.get(key, MOST_DIMENSIONS)
@@ -169,7 +180,9 @@ class ModelName:
             # int() of a very long text raises an error of its own.
             is_number = value.isdecimal() and len(value) <= len(str(most))
             if not is_number or not 1 <= int(value) <= most:
-                raise InputError(f"{text!r}: {key} is {value!r}, but must be a whole number from 1 to {most:,}")
+                raise InputError(
+                    f"{text!r}: {key} is {value!r}, but must be a whole number from 1 to {most:,}"
+                )
             values["dimension" if key == DIMENSION else key] = int(value)
         return ModelName(name, **values, pooling=pooling)
 
@@ -178,7 +191,12 @@ class ModelName:
         return ModelName(f"{RUN}{run_id}")
 
     def __str__(self) -> str:
-        values = {DIMENSION: self.dimension, PROMPT: self.prompt, PROMPT_NAME: self.prompt_name, DTYPE: self.dtype}
+        values = {
+            DIMENSION: self.dimension,
+            PROMPT: self.prompt,
+            PROMPT_NAME: self.prompt_name,
+            DTYPE: self.dtype,
+        }
         values |= {"batch": self.batch, "timeout": self.timeout}
         settings = urlencode({key: value for key, value in values.items() if value is not None})
         kind = MAXSIM * self.maxsim
@@ -311,7 +329,15 @@ class DataName:
     @property
     def read_as(self) -> tuple[str | None, ...]:
         """The settings of a file, in the order of `READ_AS`."""
-        return self.encoding, self.columns, self.rows, self.scale, self.labels, self.raters, self.sheet
+        return (
+            self.encoding,
+            self.columns,
+            self.rows,
+            self.scale,
+            self.labels,
+            self.raters,
+            self.sheet,
+        )
 
     @property
     def built_in(self) -> DataSet | None:
@@ -404,7 +430,9 @@ def names_file(text: str) -> bool:
 def _read_endpoint(name: str) -> Endpoint:
     match = _ENDPOINT.fullmatch(name.removeprefix(ENDPOINT))
     if match is None:
-        raise InputError(f"{name!r} is no endpoint; write endpoint:http://HOST:PORT/v1#MODEL, without a user or a key")
+        raise InputError(
+            f"{name!r} is no endpoint; write endpoint:http://HOST:PORT/v1#MODEL, without a user or a key"
+        )
     scheme, host, port, path, model = match.groups()
     scheme = scheme.lower()
     default_port = 443 if scheme == "https" else 80

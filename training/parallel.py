@@ -1,9 +1,9 @@
 """Threads that compute whole batches, one per core.
 
-PyTorch splits each operation over its own threads and waits for the slowest, hundreds of times a batch. If another
-process occupies one core, every operation waits for it. Batches that are computed independently, one per thread, never
-wait for each other. All callers in a process share these threads, so many users cause no more context switches than
-one.
+PyTorch splits each operation over its own threads and waits for the slowest, hundreds of times a
+batch. If another process occupies one core, every operation waits for it. Batches that are computed
+independently, one per thread, never wait for each other. All callers in a process share these
+threads, so many users cause no more context switches than one.
 """
 
 import os
@@ -29,13 +29,15 @@ def num_threads() -> int:
     return _pool()[1]
 
 
-def imap(function: Callable[[Item], Result], items: Iterable[Item], at_a_time: int | None = None) -> Iterator[Result]:
+def imap(
+    function: Callable[[Item], Result], items: Iterable[Item], at_a_time: int | None = None
+) -> Iterator[Result]:
     """Yields ``function`` of each item, computed on all cores, in the order of the items.
 
-    Items are taken one by one, and only a few are in progress at a time (``at_a_time``, or one for each core), so that
-    callers share the cores fairly and memory stays constant. A single item is computed by the calling thread, as other
-    threads may sleep. An error is raised in place of the result. If that happens, or the caller stops, work that has
-    not started is cancelled.
+    Items are taken one by one, and only a few are in progress at a time (``at_a_time``, or one for
+    each core), so that callers share the cores fairly and memory stays constant. A single item is
+    computed by the calling thread, as other threads may sleep. An error is raised in place of the
+    result. If that happens, or the caller stops, work that has not started is cancelled.
     """
     items = iter(items)
     first = list(islice(items, 2))
@@ -61,9 +63,9 @@ def imap(function: Callable[[Item], Result], items: Iterable[Item], at_a_time: i
 def run_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
     """Runs all tasks, some of them in the calling thread, for the lowest latency. Returns their results in order.
 
-    A sleeping thread needs a millisecond or two to wake up. The calling thread starts immediately, and usually does not
-    wait at the end. A single task may use all cores. An error in a task is raised, and tasks that have not started are
-    skipped.
+    A sleeping thread needs a millisecond or two to wake up. The calling thread starts immediately,
+    and usually does not wait at the end. A single task may use all cores. An error in a task is
+    raised, and tasks that have not started are skipped.
     """
     if len(tasks) == 1:
         return [tasks[0]()]
@@ -100,8 +102,8 @@ def run_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
 def single_threaded_ops() -> Iterator[None]:
     """Makes this thread compute each operation alone within the block.
 
-    PyTorch's own threads stay awake for milliseconds after an operation, on cores that the workers need. That takes a
-    tenth of a training step.
+    PyTorch's own threads stay awake for milliseconds after an operation, on cores that the workers
+    need. That takes a tenth of a training step.
     """
     # The pool takes its size from the number of threads outside the block.
     _pool()

@@ -8,8 +8,9 @@ A package names its objects as entry points of the group "sbert_lab" in its pypr
     absolute = "my_package:AbsoluteError"  a subclass of `training.objectives.base.Objective` with a name
     gold = "my_package:LESSON"             a `sbert_app.pages.learn.lesson.Lesson`
 
-They are imported when a name is looked up that is not built in, or when everything is listed. A built-in name takes
-precedence over a plug-in with the same name. docs/examples/plugin is an example.
+They are imported when a name is looked up that is not built in, or when everything is listed. A
+built-in name takes precedence over a plug-in with the same name. docs/examples/plugin is an
+example.
 """
 
 import logging

@@ -1,16 +1,17 @@
 """Pooling: from one vector per token to one vector per sentence.
 
-Sentence-BERT (Reimers & Gurevych 2019, section 3) compares three strategies: the mean of all output vectors (its
-default), their maximum over time, and the output of the CLS token. Later models add three: the last token (for
-decoders, which read from left to right), a mean with weights that grow with the position (SGPT, Muennighoff 2022), and
-the sum divided by the square root of the length (the transformer of Cer et al. 2018). Each is a pure function
+Sentence-BERT (Reimers & Gurevych 2019, section 3) compares three strategies: the mean of all output
+vectors (its default), their maximum over time, and the output of the CLS token. Later models add
+three: the last token (for decoders, which read from left to right), a mean with weights that grow
+with the position (SGPT, Muennighoff 2022), and the sum divided by the square root of the length
+(the transformer of Cer et al. 2018). Each is a pure function
 
     (hidden (B, T, D), mask (B, T) bool or None) -> (B, D)
 
-in the table ``POOLINGS``, with its label and, for weighted sums, the weights of the tokens. To add a pooling, write its
-function and add a line to the table. The mask is False for padding, on either side, which never enters a pooled vector.
-None means no padding. Names joined by "+", such as mean+max, concatenate vectors: (B, 2D). `pooling_function` can also
-leave a prompt out.
+in the table ``POOLINGS``, with its label and, for weighted sums, the weights of the tokens. To add
+a pooling, write its function and add a line to the table. The mask is False for padding, on either
+side, which never enters a pooled vector. None means no padding. Names joined by "+", such as
+mean+max, concatenate vectors: (B, 2D). `pooling_function` can also leave a prompt out.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class Pooling(NamedTuple):
 
     pool: Pool
     label: str
-    # The weight of each token in the sum, from the numbers of tokens and of skipped tokens; None if it is not a sum.
+    # The weight of each token in the sum, from the numbers of tokens and of skipped tokens; None if
+    # it is not a sum.
     weights: Callable[[int, int], list[float]] | None = None
 
     def __call__(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
@@ -106,7 +108,8 @@ def weighted_mean(hidden: Tensor, mask: Tensor | None, skipped: int = 0) -> Tens
     import torch
 
     if mask is None:
-        weights = torch.arange(1.0, hidden.shape[1] + 1, device=hidden.device)[None] + skipped  # (1, T)
+        # (1, T)
+        weights = torch.arange(1.0, hidden.shape[1] + 1, device=hidden.device)[None] + skipped
     else:
         weights = ((mask.cumsum(dim=1) + skipped) * mask).float()
         hidden = hidden.masked_fill(~mask.unsqueeze(-1), 0)
@@ -132,10 +135,14 @@ POOLINGS = {
     "weightedmean": Pooling(
         weighted_mean,
         "weighted-mean",
-        lambda length, skipped: [i / max(1, sum(range(skipped + 1, length + 1))) for i in range(1, length + 1)],
+        lambda length, skipped: [
+            i / max(1, sum(range(skipped + 1, length + 1))) for i in range(1, length + 1)
+        ],
     ),
     "mean_sqrt_len_tokens": Pooling(
-        mean_sqrt_len, "mean × √length", lambda length, skipped: [max(1, length - skipped) ** -0.5] * length
+        mean_sqrt_len,
+        "mean × √length",
+        lambda length, skipped: [max(1, length - skipped) ** -0.5] * length,
     ),
 }
 
@@ -159,16 +166,21 @@ def parse_pooling(name: str) -> tuple[str, ...]:
     if not set(parts) <= set(POOLINGS):
         table = poolings()
         if not set(parts) <= set(table):
-            raise InputError(f"pooling {name!r} is unknown; choose {', '.join(table)}, or several joined by +")
+            raise InputError(
+                f"pooling {name!r} is unknown; choose {', '.join(table)}, or several joined by +"
+            )
     return parts
 
 
 def pooling_function(name: str, skipped: int = 0) -> Pool:
     """Returns the function of a name, or of several joined by "+": (B, T, D), mask -> (B, D), (B, kD) for k names.
 
-    The first ``skipped`` tokens of each sentence, which belong to a prompt, do not enter the vector.
+    The first ``skipped`` tokens of each sentence, which belong to a prompt, do not enter the
+    vector.
     """
-    functions = [POOLINGS[part] if part in POOLINGS else poolings()[part] for part in parse_pooling(name)]
+    functions = [
+        POOLINGS[part] if part in POOLINGS else poolings()[part] for part in parse_pooling(name)
+    ]
     if len(functions) == 1 and not skipped:
         return functions[0].pool
 
@@ -192,6 +204,10 @@ def _without_first(hidden: Tensor, mask: Tensor | None, skipped: int) -> Tensor:
     """Removes the first ``skipped`` real tokens of each row from the mask (B, T), but never the last one."""
     import torch
 
-    real = torch.ones(hidden.shape[:2], dtype=torch.bool, device=hidden.device) if mask is None else mask
+    real = (
+        torch.ones(hidden.shape[:2], dtype=torch.bool, device=hidden.device)
+        if mask is None
+        else mask
+    )
     number = real.cumsum(dim=1)
     return real & (number > torch.clamp(number[:, -1:] - 1, max=skipped))

@@ -1,7 +1,7 @@
 """The progress of long work: callbacks, a bar for a terminal or a notebook, downloads, and the time left.
 
-Many layers between a loader and the sources of models and data have nothing to do with downloads. So the listener of
-downloads is a context variable, not an argument:
+Many layers between a loader and the sources of models and data have nothing to do with downloads.
+So the listener of downloads is a context variable, not an argument:
 
     with listening(lambda what, done, total: bar(what, done / total), should_stop):
         Encoder.load("all-mpnet-base-v2")
@@ -35,7 +35,9 @@ warnings.filterwarnings("ignore", message="IProgress not found")
 
 
 def steps(
-    items: Sequence[Step], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
+    items: Sequence[Step],
+    on_progress: Progress | None = None,
+    should_stop: ShouldStop | None = None,
 ) -> Iterator[Step]:
     """Yields the items and calls ``on_progress`` with (done, all). Raises StoppedError if ``should_stop`` is true.
 
@@ -60,7 +62,9 @@ def is_interactive() -> bool:
 
 
 @contextmanager
-def progress_bar(visible: bool, description: str, also: Progress | None = None) -> Iterator[Progress | None]:
+def progress_bar(
+    visible: bool, description: str, also: Progress | None = None
+) -> Iterator[Progress | None]:
     """Yields a callback that draws a bar and calls ``also``; ``also`` itself if the bar is not ``visible``.
 
     with progress_bar(True, "Encoding") as on_progress:
@@ -88,11 +92,15 @@ OnDownload = Callable[[str, float, float], None]
 POLL_SECONDS = 0.3
 STOP_SECONDS = 2.0
 
-_listener: ContextVar[tuple[OnDownload, Callable[[], bool]] | None] = ContextVar("listener", default=None)
+_listener: ContextVar[tuple[OnDownload, Callable[[], bool]] | None] = ContextVar(
+    "listener", default=None
+)
 
 
 @contextmanager
-def listening(on_download: OnDownload, should_stop: Callable[[], bool] = lambda: False) -> Iterator[None]:
+def listening(
+    on_download: OnDownload, should_stop: Callable[[], bool] = lambda: False
+) -> Iterator[None]:
     """In the block, this thread's downloads report to ``on_download``, and raise StoppedError if ``should_stop``."""
     token = _listener.set((on_download, should_stop))
     try:
@@ -102,12 +110,16 @@ def listening(on_download: OnDownload, should_stop: Callable[[], bool] = lambda:
 
 
 def watch(
-    what: str, folder: Path, megabytes: float, work: Callable[[], Result], stop: Callable[[], None] = lambda: None
+    what: str,
+    folder: Path,
+    megabytes: float,
+    work: Callable[[], Result],
+    stop: Callable[[], None] = lambda: None,
 ) -> Result:
     """Does ``work``, a download of about ``megabytes`` into ``folder``, and reports the growth of its files.
 
-    The folder need not exist yet. If the listener asks for a stop, ``stop`` is called, which makes ``work`` end early,
-    and StoppedError is raised.
+    The folder need not exist yet. If the listener asks for a stop, ``stop`` is called, which makes
+    ``work`` end early, and StoppedError is raised.
     """
     listener = _listener.get()
     if listener is None:
@@ -138,7 +150,8 @@ def watch(
     return future.result()
 
 
-# The first steps of a run are slower than the others, so the time left is unknown before this many steps.
+# The first steps of a run are slower than the others, so the time left is unknown before this many
+# steps.
 STEPS_BEFORE_ESTIMATE = 20
 
 
@@ -161,7 +174,9 @@ class ThroughputMeter:
     def end_step(self, sentences: int) -> None:
         seconds = self._lap()
         average = self._seconds_per_step
-        self._seconds_per_step = seconds if average is None else DECAY * average + (1 - DECAY) * seconds
+        self._seconds_per_step = (
+            seconds if average is None else DECAY * average + (1 - DECAY) * seconds
+        )
         self._steps += 1
         self._sentences += sentences
         self._step_seconds += seconds

@@ -3,9 +3,10 @@
     codes = quantize(vectors, "int8", ranges(vectors))  int8 (N, D), a quarter of float32
     restore(codes, "int8", ranges(vectors))             float32 (N, D): the middle of each step
 
-The codes of int8 and ubinary equal those of ``quantize_embeddings`` of sentence-transformers, and are the codes of
-FAISS (``QT_8bit``, ``IndexBinaryFlat``), whose search restores int8 as here and compares binary vectors by the number
-of equal bits (the Hamming distance), which orders pairs as the cosine of ±1 vectors does.
+The codes of int8 and ubinary equal those of ``quantize_embeddings`` of sentence-transformers, and
+are the codes of FAISS (``QT_8bit``, ``IndexBinaryFlat``), whose search restores int8 as here and
+compares binary vectors by the number of equal bits (the Hamming distance), which orders pairs as
+the cosine of ±1 vectors does.
 """
 
 import math
@@ -44,7 +45,8 @@ def quantize(vectors: np.ndarray, precision: str, calibration: Ranges) -> np.nda
     Args:
         vectors: float32 (N, D).
         precision: one of `PRECISIONS`.
-        calibration: the `ranges` for int8. Vectors can be compared only if they are quantized with the same ranges.
+        calibration: the `ranges` for int8. Vectors can be compared only if they are quantized with
+            the same ranges.
     """
     return PRECISIONS[precision].quantize(vectors, calibration)
 
@@ -82,8 +84,14 @@ def _from_bits(codes: np.ndarray, calibration: Ranges) -> np.ndarray:
 
 
 PRECISIONS = {
-    "float32": Precision("float32", 32, lambda vectors, _: vectors.astype(np.float32), lambda codes, _: codes),
-    "bfloat16": Precision("bf16", 16, _to_bfloat16, lambda codes, _: (codes.astype(np.uint32) << 16).view(np.float32)),
+    "float32": Precision(
+        "float32", 32, lambda vectors, _: vectors.astype(np.float32), lambda codes, _: codes
+    ),
+    "bfloat16": Precision(
+        "bf16", 16, _to_bfloat16, lambda codes, _: (codes.astype(np.uint32) << 16).view(np.float32)
+    ),
     "int8": Precision("int8", 8, _to_int8, _from_int8),
-    "ubinary": Precision("binary", 1, lambda vectors, _: np.packbits(vectors > 0, axis=-1), _from_bits),
+    "ubinary": Precision(
+        "binary", 1, lambda vectors, _: np.packbits(vectors > 0, axis=-1), _from_bits
+    ),
 }

@@ -4,14 +4,16 @@
     semantic_search(queries, corpus, top_k=10)       for each query the nearest of the corpus
     paraphrase_mining(encoder, sentences)            the most similar pairs of all
 
-**Search.** `SearchIndex` compares every vector. `QuantizedIndex` compares every vector too, but quantized to one bit or
-one byte per dimension, which reads 32 or 4 times less memory. The best of them, the candidates, are then compared
-exactly ("rescoring"). The returned cosines are exact. A neighbour is missed only if it is not among the candidates. One
-bit is the sign of a dimension minus its mean over all vectors; such vectors are compared by the number of different
-bits (Hamming distance). One byte divides the range of a dimension into 256 steps.
+**Search.** `SearchIndex` compares every vector. `QuantizedIndex` compares every vector too, but
+quantized to one bit or one byte per dimension, which reads 32 or 4 times less memory. The best of
+them, the candidates, are then compared exactly ("rescoring"). The returned cosines are exact. A
+neighbour is missed only if it is not among the candidates. One bit is the sign of a dimension minus
+its mean over all vectors; such vectors are compared by the number of different bits (Hamming
+distance). One byte divides the range of a dimension into 256 steps.
 
-**Pairs.** For unit vectors the cosines of all pairs are one matrix product (section 1 of the paper). It is computed in
-blocks of the upper triangle to limit the memory: 10,000 sentences have 50 million cosines, 100,000 have five billion.
+**Pairs.** For unit vectors the cosines of all pairs are one matrix product (section 1 of the
+paper). It is computed in blocks of the upper triangle to limit the memory: 10,000 sentences have 50
+million cosines, 100,000 have five billion.
 """
 
 import math
@@ -34,7 +36,8 @@ from training.progress import steps
 from training.similarities import SIMILARITIES, Similarity
 
 Vectors = TypeVar("Vectors", np.ndarray, Tensor)
-ScoreFunction = Callable[[Tensor, Tensor], Tensor]  # (N, D), (M, D) -> (N, M); larger = more similar
+# (N, D), (M, D) -> (N, M); larger = more similar
+ScoreFunction = Callable[[Tensor, Tensor], Tensor]
 
 
 def similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vectors:
@@ -74,7 +77,9 @@ def pairwise_similarity(u: Vectors, v: Vectors, function: str = "cosine") -> Vec
     second = as_rows(v)
     check_dimensions(first, second)
     if len(first) != len(second):
-        raise InputError(f"{len(first):,} and {len(second):,} vectors cannot be compared row by row")
+        raise InputError(
+            f"{len(first):,} and {len(second):,} vectors cannot be compared row by row"
+        )
     similarities = _named(function).tensor_rows(first, second)
     return similarities if isinstance(u, Tensor) else similarities.numpy()
 
@@ -115,7 +120,8 @@ QUERIES = 128
 ROWS = 65_536
 # The bits of a dimension.
 BITS = (1, 8)
-# By bits: the least number of candidates that are rescored, and the number for each of the k results.
+# By bits: the least number of candidates that are rescored, and the number for each of the k
+# results.
 CANDIDATES = {1: 1_000, 8: 100}
 CANDIDATES_PER_RESULT = {1: 40, 8: 4}
 # An index with one bit is checked with this many queries, and must have this recall.
@@ -177,7 +183,8 @@ class SearchIndex:
             k: the number of neighbours, at most N.
 
         Returns:
-            Scores (Q, k) float32, best first, and rows (Q, k) int64. Among equal scores the lower row comes first.
+            Scores (Q, k) float32, best first, and rows (Q, k) int64. Among equal scores the lower
+                row comes first.
 
         Raises:
             InputError: the queries have another number of dimensions.
@@ -219,7 +226,8 @@ class SearchIndex:
 class QuantizedIndex:
     """An index of quantized unit vectors, whose best candidates are compared exactly. Immutable, thread-safe.
 
-    It needs ``bits`` / 32 of the memory of ``vectors``, which are not copied and may be a memory map.
+    It needs ``bits`` / 32 of the memory of ``vectors``, which are not copied and may be a memory
+    map.
 
     Example::
 
@@ -241,7 +249,9 @@ class QuantizedIndex:
         # The result of `checked_index` in words.
         self.note = ""
         if bits not in BITS:
-            raise ValueError(f"vectors are quantized to {' or '.join(map(str, BITS))} bits a dimension, not {bits}")
+            raise ValueError(
+                f"vectors are quantized to {' or '.join(map(str, BITS))} bits a dimension, not {bits}"
+            )
         self._vectors = vectors
         self.bits = bits
         self._mean = vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
@@ -258,8 +268,12 @@ class QuantizedIndex:
     def nearest(self, queries: np.ndarray | Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Finds the k nearest vectors of each query (Q, D): cosines (Q, k) float32, best first, rows (Q, k) int64."""
         queries = np.ascontiguousarray(normalize_rows(as_rows(queries).cpu().numpy()))
-        count = min(max(CANDIDATES[self.bits], k * CANDIDATES_PER_RESULT[self.bits]), len(self._vectors))
-        searches = [partial(self._candidates, queries, count, first, part) for first, part in self._parts]
+        count = min(
+            max(CANDIDATES[self.bits], k * CANDIDATES_PER_RESULT[self.bits]), len(self._vectors)
+        )
+        searches = [
+            partial(self._candidates, queries, count, first, part) for first, part in self._parts
+        ]
         candidates = np.concatenate(parallel.run_parallel(searches), axis=1)  # (Q, C)
         best_cosines = []
         best_rows = []
@@ -280,7 +294,9 @@ class QuantizedIndex:
         dimension = vectors.shape[1]
         index: Any
         if self.bits == 8:
-            index = faiss.IndexScalarQuantizer(dimension, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT)
+            index = faiss.IndexScalarQuantizer(
+                dimension, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
+            )
             sample = vectors[:: max(1, len(vectors) // ROWS)]
             index.train(np.ascontiguousarray(sample, dtype=np.float32))
         else:
@@ -304,8 +320,9 @@ class QuantizedIndex:
 def checked_index(vectors: np.ndarray) -> QuantizedIndex:
     """Makes an index of unit vectors (N, D) with one bit, or one byte if that misses over 5% of ten neighbours.
 
-    Twenty of the vectors are the queries. The check is necessary, as signs contain little information about vectors
-    whose variance lies in a few dimensions. The ``note`` of the index reports the result.
+    Twenty of the vectors are the queries. The check is necessary, as signs contain little
+    information about vectors whose variance lies in a few dimensions. The ``note`` of the index
+    reports the result.
     """
     index = QuantizedIndex(vectors)
     queries = np.array(vectors[np.linspace(0, len(vectors) - 1, CHECKED).astype(np.int64)])
@@ -338,16 +355,17 @@ def semantic_search(
 
     Args:
         query_embeddings: float32 (Q, D), or one query (D,).
-        corpus_embeddings: float32 (N, D), or an index that can be used for any number of calls: a `SearchIndex`, or a
-            `QuantizedIndex`.
+        corpus_embeddings: float32 (N, D), or an index that can be used for any number of calls: a
+            `SearchIndex`, or a `QuantizedIndex`.
         top_k: the number of results; a smaller corpus has fewer.
-        score_function: cosine, dot, euclidean, manhattan, or a function of tensors (Q, D), (N, D) -> (Q, N). It is
-            ignored if there is an index, as are the sizes of the chunks.
+        score_function: cosine, dot, euclidean, manhattan, or a function of tensors (Q, D), (N, D)
+            -> (Q, N). It is ignored if there is an index, as are the sizes of the chunks.
         query_chunk_size: the number of queries that are compared at a time.
         corpus_chunk_size: the number of vectors that they are compared with at a time.
 
     Returns:
-        For each query a list of dictionaries, best first, with ``corpus_id`` (the row) and ``score``.
+        For each query a list of dictionaries, best first, with ``corpus_id`` (the row) and
+            ``score``.
 
     Raises:
         InputError: the numbers of dimensions differ, or ``top_k`` is less than 1.
@@ -384,7 +402,11 @@ SAMPLED_BLOCKS = 4
 
 
 def paraphrase_mining(
-    encoder: Any, sentences: Sequence[str], max_pairs: int = 500_000, threshold: float = -1.0, **options: Any
+    encoder: Any,
+    sentences: Sequence[str],
+    max_pairs: int = 500_000,
+    threshold: float = -1.0,
+    **options: Any,
 ) -> list[tuple[float, int, int]]:
     """Finds the most similar of all N(N−1)/2 pairs of sentences, exactly.
 
@@ -418,9 +440,9 @@ def most_similar_pairs(
 ) -> list[tuple[int, int, float]]:
     """Finds the k pairs with the highest cosines: (i, j, cosine) with i < j, best first; equal cosines by i, then j.
 
-    The search is exact for unit vectors, float32 (N, D), and cosines from ``threshold`` on. If more than k pairs share
-    the lowest cosine, the ones found first are returned. ``watch``: on_progress and should_stop. InputError if k is
-    less than 1.
+    The search is exact for unit vectors, float32 (N, D), and cosines from ``threshold`` on. If more
+    than k pairs share the lowest cosine, the ones found first are returned. ``watch``: on_progress
+    and should_stop. InputError if k is less than 1.
     """
     if k < 1:
         raise InputError(f"the number of pairs is {k:,}; it must be at least 1.")
@@ -486,16 +508,19 @@ SEED = 1_234
 def neighbour_index(vectors: np.ndarray, queries: int, is_filled: bool = True) -> Any:
     """Makes a FAISS index of float32 (N, D) by dot product, for a number of queries.
 
-    It is exact up to as many comparisons as there are pairs of 50,000 vectors. For more it is an inverted file (k-means
-    cells, 16 of them probed), which finds 92 of 100 neighbours (k = 15, 26,745 sentences of STS) in a tenth of the
-    time, and is deterministic. Without ``is_filled`` it is trained but empty.
+    It is exact up to as many comparisons as there are pairs of 50,000 vectors. For more it is an
+    inverted file (k-means cells, 16 of them probed), which finds 92 of 100 neighbours (k = 15,
+    26,745 sentences of STS) in a tenth of the time, and is deterministic. Without ``is_filled`` it
+    is trained but empty.
     """
     import faiss
 
     n, dimension = vectors.shape
     index: Any = faiss.IndexFlatIP(dimension)
     if n * queries > MAX_EXACT**2:
-        index = faiss.IndexIVFFlat(index, dimension, round(3.2 * math.sqrt(n)), faiss.METRIC_INNER_PRODUCT)
+        index = faiss.IndexIVFFlat(
+            index, dimension, round(3.2 * math.sqrt(n)), faiss.METRIC_INNER_PRODUCT
+        )
         index.cp.niter = 6
         index.cp.max_points_per_centroid = 64
         index.cp.seed = SEED

@@ -1,8 +1,8 @@
 """The similarities of vectors, in one table.
 
-To add a similarity, write its functions and add an entry to `SIMILARITIES`. Evaluate and its tables,
-`training.similarity`, searches and the objectives that compare vectors use the table. Larger always means more similar,
-so distances are negated.
+To add a similarity, write its functions and add an entry to `SIMILARITIES`. Evaluate and its
+tables, `training.similarity`, searches and the objectives that compare vectors use the table.
+Larger always means more similar, so distances are negated.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ DENSE_ROWS = 512
 class Similarity(NamedTuple):
     """A similarity: its label, and its functions of arrays and, with a gradient, of tensors.
 
-    ``rows`` and ``tensor_rows`` compare vectors row by row, (N, D), (N, D) -> (N,); ``matrix`` compares each with each,
-    (N, D), (M, D) -> (N, M). ``of_equals`` is the similarity of a vector with itself; None if it depends on the vector,
-    so that it does not define a distance.
+    ``rows`` and ``tensor_rows`` compare vectors row by row, (N, D), (N, D) -> (N,); ``matrix``
+    compares each with each, (N, D), (M, D) -> (N, M). ``of_equals`` is the similarity of a vector
+    with itself; None if it depends on the vector, so that it does not define a distance.
     """
 
     label: str
@@ -78,7 +78,13 @@ def _negative_distance(name: str, norm: int) -> Similarity:
 
         return -cdist(u, v, norm)
 
-    return Similarity(f"negative {name}", lambda u, v: -np.linalg.norm(u - v, norm, axis=1), rows, matrix, of_equals=0)
+    return Similarity(
+        f"negative {name}",
+        lambda u, v: -np.linalg.norm(u - v, norm, axis=1),
+        rows,
+        matrix,
+        of_equals=0,
+    )
 
 
 SIMILARITIES = {
@@ -87,10 +93,14 @@ SIMILARITIES = {
     "euclidean": _negative_distance("Euclidean", 2),
     "manhattan": _negative_distance("Manhattan", 1),
 }
-DISTANCES = tuple(name for name, similarity in SIMILARITIES.items() if similarity.of_equals is not None)
+DISTANCES = tuple(
+    name for name, similarity in SIMILARITIES.items() if similarity.of_equals is not None
+)
 
 
-def row_similarities(u: np.ndarray | sparse.csr_matrix, v: np.ndarray | sparse.csr_matrix) -> dict[str, np.ndarray]:
+def row_similarities(
+    u: np.ndarray | sparse.csr_matrix, v: np.ndarray | sparse.csr_matrix
+) -> dict[str, np.ndarray]:
     """Computes each of `SIMILARITIES` row by row: (N, D), (N, D), dense or both sparse -> (N,) each."""
     if isinstance(u, np.ndarray) or isinstance(v, np.ndarray):
         u = np.asarray(u)

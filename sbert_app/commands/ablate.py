@@ -1,7 +1,7 @@
 """ablate: varies one setting and measures its effect by a grid of runs, one after another or on Ray.
 
-The sweep is stored in the home folder, so the Ablation page shows it and its runs. After Ctrl-C, ``ablate --resume ID``
-executes the remaining runs.
+The sweep is stored in the home folder, so the Ablation page shows it and its runs. After Ctrl-C,
+``ablate --resume ID`` executes the remaining runs.
 """
 
 import sys
@@ -25,16 +25,24 @@ from training.errors import InputError, StoppedError
 
 @options.grouped
 def ablate(
-    preset: Annotated[str | None, Option(metavar="|".join(ABLATIONS), help="What is varied.")] = None,
+    preset: Annotated[
+        str | None, Option(metavar="|".join(ABLATIONS), help="What is varied.")
+    ] = None,
     *,
     seeds: Annotated[int, Option(metavar="N", help="How many runs each variant gets.")] = 3,
-    max_steps: Annotated[int | None, Option(metavar="N", help="Optimiser steps of each run. [one epoch]")] = None,
+    max_steps: Annotated[
+        int | None, Option(metavar="N", help="Optimiser steps of each run. [one epoch]")
+    ] = None,
     base: Annotated[str | None, Option(metavar="NAME", help="What each run starts from.")] = None,
-    train_data: Annotated[str | None, Option(metavar="NAME_OR_FILE", help="Learn from. [as the preset says]")] = None,
+    train_data: Annotated[
+        str | None, Option(metavar="NAME_OR_FILE", help="Learn from. [as the preset says]")
+    ] = None,
     file: options.FileOptions,
     engine: options.EngineName = None,
     address: options.Address = None,
-    resume: Annotated[str | None, Option(metavar="ID", help="Resume this sweep with its own settings.")] = None,
+    resume: Annotated[
+        str | None, Option(metavar="ID", help="Resume this sweep with its own settings.")
+    ] = None,
     home: options.Home = None,
     offline: options.Offline = False,
     as_json: options.Json = False,
@@ -77,7 +85,10 @@ def ablate(
     }
     print_result(result, as_json, _table(sweep, ranking))
     if sweep.reasons:
-        print(f"error: {sweep.counts[State.FAILED]} runs failed: {'; '.join(sweep.reasons)}", file=sys.stderr)
+        print(
+            f"error: {sweep.counts[State.FAILED]} runs failed: {'; '.join(sweep.reasons)}",
+            file=sys.stderr,
+        )
         raise typer.Exit(1)
 
 
@@ -86,8 +97,8 @@ def run_experiment(
 ) -> Experiment:
     """Executes the remaining runs of an experiment, and shows the progress of each.
 
-    A signal to end raises StoppedError, which says how ``command`` resumes them. A run that is training writes its
-    checkpoint first; a run that is still loading its model does not.
+    A signal to end raises StoppedError, which says how ``command`` resumes them. A run that is
+    training writes its checkpoint first; a run that is still loading its model does not.
     """
     execute = executor(cluster)
     store = experiments.store
@@ -107,7 +118,9 @@ def run_experiment(
                 elif event["kind"] == "train" and cluster is None:
                     bar(event["step"], event["steps"])
 
-            result = execute(store, run_id, on_event=show_progress, should_end=should_end, states=RESUMABLE)
+            result = execute(
+                store, run_id, on_event=show_progress, should_end=should_end, states=RESUMABLE
+            )
         training.discard(run_id)
         line = f"{run.name}: {result.status}"
         final = result.final or {}
@@ -120,7 +133,9 @@ def run_experiment(
     # Runs on Ray are executed by threads, which check ``should_end`` themselves.
     with stop_on_signal(lambda: cluster is None and not training) as should_end:
         try:
-            experiment = experiments.run_here(experiment_id, execute_run, cluster.room() if cluster else 1)
+            experiment = experiments.run_here(
+                experiment_id, execute_run, cluster.room() if cluster else 1
+            )
         except KeyboardInterrupt:
             raise stopped from None
     if should_end() and experiment.can_resume:
@@ -134,7 +149,9 @@ def _table(sweep: Experiment, ranking: Ranking) -> str:
     lines = [f"{sweep.id}: {sweep.state}", head, names, *map(_line, sweep.rows)]
     if ranking.is_known:
         tied = ", ".join(standing.name for standing in ranking.standings if standing.tied)
-        lines.append(f"cannot be told apart from the best (Holm’s procedure over all pairs): {tied}")
+        lines.append(
+            f"cannot be told apart from the best (Holm’s procedure over all pairs): {tied}"
+        )
     return "\n".join(lines)
 
 

@@ -14,7 +14,15 @@ from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import PICKED, RunStore
 from sbert_app.terminal import print_result
 from training.atomic import folder_size
-from training.catalogue import BASELINES, BM25, CROSS_ENCODERS, DATA_SETS, DOWNLOADS, ENCODERS, WORD_ENCODERS
+from training.catalogue import (
+    BASELINES,
+    BM25,
+    CROSS_ENCODERS,
+    DATA_SETS,
+    DOWNLOADS,
+    ENCODERS,
+    WORD_ENCODERS,
+)
 from training.data.load import load_data
 from training.data.tables.table import open_table
 from training.errors import InputError
@@ -24,7 +32,8 @@ from training.names import DataName
 
 def models(
     name: Annotated[
-        str | None, Argument(metavar="[NAME]", help="Shows what it is: its kind, vectors, limits and prompts.")
+        str | None,
+        Argument(metavar="[NAME]", help="Shows what it is: its kind, vectors, limits and prompts."),
     ] = None,
     home: options.Home = None,
     offline: options.Offline = False,
@@ -52,11 +61,21 @@ def models(
         kinds.setdefault(name, "in the home folder")
     rows: list[dict[str, Any]] = []
     for name, kind in kinds.items():
-        rows.append({"name": name, "kind": kind, "here": cache.is_here(name), "bytes": sizes.get(name)})
+        rows.append(
+            {"name": name, "kind": kind, "here": cache.is_here(name), "bytes": sizes.get(name)}
+        )
     for run in RunStore(place).list(PICKED):
         if run.has_model:
             size = folder_size(run.folder / "model")
-            rows.append({"name": f"run:{run.id}", "kind": "run", "here": True, "bytes": size, "called": run.name})
+            rows.append(
+                {
+                    "name": f"run:{run.id}",
+                    "kind": "run",
+                    "here": True,
+                    "bytes": size,
+                    "called": run.name,
+                }
+            )
     lines = []
     for row in rows:
         state = "here" if row["here"] else "to be fetched"
@@ -65,7 +84,9 @@ def models(
             disk_space = format_bytes(row["bytes"])
         elif not row["here"]:
             disk_space = DOWNLOADS.get(row["name"], "")
-        line = f"{row['name']:36} {row['kind']:18} {state:14} {disk_space:>8}  {row.get('called', '')}"
+        line = (
+            f"{row['name']:36} {row['kind']:18} {state:14} {disk_space:>8}  {row.get('called', '')}"
+        )
         lines.append(line.rstrip())
     lines.append("Any model of the Hub (org/name), folder and endpoint can be named as well.")
     print_result({"models": rows}, as_json, "\n".join(lines))
@@ -105,25 +126,31 @@ def _show_model(name: str, place: Path, as_json: bool) -> None:
 @options.grouped
 def data(
     name: Annotated[
-        str | None, Argument(metavar="[NAME_OR_FILE]", help="Shows how it is read: its form, rows and notes; or -.")
+        str | None,
+        Argument(
+            metavar="[NAME_OR_FILE]", help="Shows how it is read: its form, rows and notes; or -."
+        ),
     ] = None,
     *,
     file: options.PairFileOptions,
     model: Annotated[
-        str | None, Option("--model", metavar="NAME", help="Look for text that this model cannot read, too.")
+        str | None,
+        Option("--model", metavar="NAME", help="Look for text that this model cannot read, too."),
     ] = None,
     against: Annotated[
         str | None, Option(metavar="DATA", help="Look for the rows of this evaluation data, too.")
     ] = None,
-    clean: Annotated[Path | None, Option(metavar="OUT", help="Write the file without the problem rows.")] = None,
+    clean: Annotated[
+        Path | None, Option(metavar="OUT", help="Write the file without the problem rows.")
+    ] = None,
     home: options.Home = None,
     offline: options.Offline = False,
     as_json: options.Json = False,
 ) -> None:
     """List the data sets, or show how one or a file is read.
 
-    It also lists problem rows: duplicate pairs, pairs judged differently, sentences paired with themselves, rows of
-    evaluation data, and text that a model cannot read.
+    It also lists problem rows: duplicate pairs, pairs judged differently, sentences paired with
+    themselves, rows of evaluation data, and text that a model cannot read.
     """
     place = options.prepare(home, offline)
     if name is None:
@@ -154,7 +181,10 @@ def data(
         "faults": [{"what": finding.what, "rows": finding.rows} for finding in findings],
         "first": first,
     }
-    lines = [f"{dataset.name}: {len(dataset):,} {dataset.kind}, from {dataset.source}", *dataset.notes]
+    lines = [
+        f"{dataset.name}: {len(dataset):,} {dataset.kind}, from {dataset.source}",
+        *dataset.notes,
+    ]
     if dataset.scores is not None and not any("read as: " in note for note in dataset.notes):
         lines.append("read as: scores from 0 to 5")
     for row, cells in zip(dataset.rows, first, strict=False):
@@ -163,7 +193,9 @@ def data(
     if clean is not None:
         value["clean"] = {"file": str(clean), "rows": rows}
         size = format_count(rows, "row")
-        lines.append(f"{clean} has {size}; problem rows and unusable rows are left out, cut ones stay")
+        lines.append(
+            f"{clean} has {size}; problem rows and unusable rows are left out, cut ones stay"
+        )
     print_result(value, as_json, "\n".join(lines))
 
 
@@ -175,5 +207,7 @@ def _list(as_json: bool) -> None:
         source = entry.repo or "package index"
         value[name] = {"title": entry.title, "form": entry.form, "splits": splits, "from": source}
         lines.append(f"{name:14} {entry.form:16} {', '.join(splits):18} {source}")
-    lines.append("Also hf:org/name for any data set of the Hub, mteb:TASK, beir:FOLDER, nanobeir:SET, and files.")
+    lines.append(
+        "Also hf:org/name for any data set of the Hub, mteb:TASK, beir:FOLDER, nanobeir:SET, and files."
+    )
     print_result({"data": value}, as_json, "\n".join(lines))

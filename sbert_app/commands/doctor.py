@@ -20,7 +20,17 @@ from training.data.load import load_data
 from training.errors import InputError, UserFacingError, first_line
 from training.sources.home import is_offline, make_home
 
-PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "gradio", "umap-learn", "faiss-cpu", "ray")
+PACKAGES = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "numpy",
+    "pyarrow",
+    "gradio",
+    "umap-learn",
+    "faiss-cpu",
+    "ray",
+)
 # The number of sentences that are encoded to measure the speed.
 SENTENCES = 256
 # The seconds to wait for the Hub, and for the package index.
@@ -34,13 +44,17 @@ def doctor(computing: options.Computing) -> int:
     Exits with 1 if the installation is broken.
     """
     checks: dict[str, Callable[[], str]] = {
-        "SBERT Lab": lambda: f"{__version__}, Python {platform.python_version()}, {platform.platform()}",
+        "SBERT Lab": lambda: (
+            f"{__version__}, Python {platform.python_version()}, {platform.platform()}"
+        ),
         "packages": _packages,
         "extras": _extras,
         "device": lambda: _device(computing),
         "home": lambda: _home(computing),
         "Hub": lambda: _reach(os.environ.get("HF_ENDPOINT") or "https://huggingface.co"),
-        "package index": lambda: _reach(os.environ.get("PIP_INDEX_URL") or "https://pypi.org/simple/"),
+        "package index": lambda: _reach(
+            os.environ.get("PIP_INDEX_URL") or "https://pypi.org/simple/"
+        ),
         "speed": lambda: _speed(computing),
     }
     results = {}
@@ -126,7 +140,9 @@ def _speed(computing: options.Computing) -> str:
     from training.models.encoder import Encoder
 
     home = computing.prepare()
-    encoder = Encoder.load(options.ModelOptions().name, None, computing.dtype, computing.device, home)
+    encoder = Encoder.load(
+        options.ModelOptions().name, None, computing.dtype, computing.device, home
+    )
     sentences = load_data("stsb:dev", home).columns[0][:SENTENCES]
     encoder.encode(sentences)
     started = time.perf_counter()

@@ -22,7 +22,11 @@ from training.names import ModelName
 def evaluate(
     *,
     data: Annotated[
-        str, Option(metavar="NAME_OR_FILE", help="stsb:test, sts12 … sickr, a file, -, mteb:TASK, beir:FOLDER, …")
+        str,
+        Option(
+            metavar="NAME_OR_FILE",
+            help="stsb:test, sts12 … sickr, a file, -, mteb:TASK, beir:FOLDER, …",
+        ),
     ],
     model: options.ModelOptions,
     file: options.PairFileOptions,
@@ -30,17 +34,21 @@ def evaluate(
     match_from: options.MatchFrom = None,
     calibrate: Annotated[
         str | None,
-        Option(metavar="NAME_OR_FILE", help="Fit “x of 5” of Compare on --data, and check it on these pairs."),
+        Option(
+            metavar="NAME_OR_FILE",
+            help="Fit “x of 5” of Compare on --data, and check it on these pairs.",
+        ),
     ] = None,
     keep_unknown: options.KeepUnknown = False,
     computing: options.Computing,
 ) -> None:
     """Measure a model on a data set.
 
-    Spearman and Pearson on scored pairs, average precision and the best F1 on labelled ones, accuracy on triplets. With
-    --threshold: from which similarity on pairs are matches, chosen on one half of them, measured on the other. On
-    retrieval data (beir:FOLDER, beir:FILE, nanobeir:SET) nDCG, MRR, recall and MAP. --model may also be tfidf, glove, a
-    file of word vectors or minilm-stsb; for retrieval bm25, NAME+bm25 or NAME?rerank=CROSS_ENCODER.
+    Spearman and Pearson on scored pairs, average precision and the best F1 on labelled ones,
+    accuracy on triplets. With --threshold: from which similarity on pairs are matches, chosen on
+    one half of them, measured on the other. On retrieval data (beir:FOLDER, beir:FILE,
+    nanobeir:SET) nDCG, MRR, recall and MAP. --model may also be tfidf, glove, a file of word
+    vectors or minilm-stsb; for retrieval bm25, NAME+bm25 or NAME?rerank=CROSS_ENCODER.
     """
     place = computing.prepare()
     with options.received(data) as received:
@@ -53,14 +61,18 @@ def evaluate(
             return options.load_model(replace(model, model=name), computing)
 
         with clean_stdout(), ProgressBar("evaluating", "sentences") as bar:
-            evaluation = measure(model.model, data, place, load, threshold, match_from, keep_unknown, Watch.of(bar))
+            evaluation = measure(
+                model.model, data, place, load, threshold, match_from, keep_unknown, Watch.of(bar)
+            )
     figures = evaluation.figures
     for note in evaluation.notes:
         print(f"{figures['data']}: {note}", file=sys.stderr)
     print_result(figures, computing.as_json, TABLES[evaluation.kind](figures))
 
 
-def _calibrate(data: str, second: str, model: options.ModelOptions, computing: options.Computing) -> None:
+def _calibrate(
+    data: str, second: str, model: options.ModelOptions, computing: options.Computing
+) -> None:
     """Fits the calibration of a bi-encoder, and prints its reliability on other pairs."""
     place = computing.prepare()
     name = ModelName.parse(model.name).with_pooling(model.pooling)
@@ -102,7 +114,9 @@ def decision_lines(decisions: dict[str, Any]) -> str:
             measured = f"chosen on {choice['chosen_on']:,} pairs, measured on the other {choice['measured_on']:,}"
         if not choice["is_tested"]:
             measured = f"reached on one half, not tested; {measured}"
-        figures = ", ".join(f"{name} {_percent(choice[name.lower()], 1)}" for name in ("precision", "recall", "F1"))
+        figures = ", ".join(
+            f"{name} {_percent(choice[name.lower()], 1)}" for name in ("precision", "recall", "F1")
+        )
         lines.append(f"{choice['criterion']}: {threshold} on; {measured}: {figures}")
     return "\n".join(lines)
 
@@ -165,7 +179,10 @@ def _mteb_table(result: dict[str, Any]) -> str:
     lines = [f"{task}: {metric} {100 * value:.2f}, {result['seconds']:.1f} s"]
     for split, subsets in result["scores"].items():
         for subset, figures in subsets.items():
-            lines.append(f"{split}, {subset}: " + ", ".join(f"{name} {100 * x:.2f}" for name, x in figures.items()))
+            lines.append(
+                f"{split}, {subset}: "
+                + ", ".join(f"{name} {100 * x:.2f}" for name, x in figures.items())
+            )
     return "\n".join(lines)
 
 

@@ -44,11 +44,15 @@ FILE_SUFFIXES = (*SUFFIXES, ".npy")
 class PartsOptions:
     """Options of `score` and `encode` for many files, whose result is a folder of parts."""
 
-    engine: Annotated[str | None, Option(metavar="local|ray", help="What computes a folder of parts. [local]")] = None
-    address: Annotated[str | None, Option(metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [local]")] = (
-        None
-    )
-    concurrency: Annotated[int | None, Option(min=1, metavar="N", help="Ray: workers. [as many as fit]")] = None
+    engine: Annotated[
+        str | None, Option(metavar="local|ray", help="What computes a folder of parts. [local]")
+    ] = None
+    address: Annotated[
+        str | None, Option(metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [local]")
+    ] = None
+    concurrency: Annotated[
+        int | None, Option(min=1, metavar="N", help="Ray: workers. [as many as fit]")
+    ] = None
     gpus_per_worker: Annotated[float, Option(min=0, metavar="N", help="Ray: GPUs of a worker.")] = 0
     cpus_per_worker: Annotated[float, Option(min=0, metavar="N", help="Ray: CPUs of a worker.")] = 1
     block_rows: Annotated[int, Option(min=1, metavar="N", help="Rows of a part.")] = 65_536
@@ -56,8 +60,8 @@ class PartsOptions:
     def are_meant(self, source: str, output: str) -> bool:
         """Whether the output is a folder of parts.
 
-        This is so if an engine is named, if OUT is a folder or ends with a slash, or if IN is several files and OUT has
-        no ending.
+        This is so if an engine is named, if OUT is a folder or ends with a slash, or if IN is
+        several files and OUT has no ending.
         """
         if self.engine is not None or output.endswith("/"):
             return True
@@ -79,11 +83,18 @@ class PartsOptions:
         from sbert_app.services.files.shards import RayEngine, compute_here, run_job
 
         if output.lower().endswith(FILE_SUFFIXES):
-            raise InputError(f"{output} is the name of a file; an engine writes a folder of parts: name a folder")
+            raise InputError(
+                f"{output} is the name of a file; an engine writes a folder of parts: name a folder"
+            )
         engine: Engine = compute_here
         check_engine(self.engine)
         if self.engine == "ray":
-            engine = RayEngine(self.address or "local", self.concurrency, self.gpus_per_worker, self.cpus_per_worker)
+            engine = RayEngine(
+                self.address or "local",
+                self.concurrency,
+                self.gpus_per_worker,
+                self.cpus_per_worker,
+            )
         elif self.address or self.concurrency:
             raise InputError("--address and --concurrency are options of --engine ray")
         shard_job = ShardJob(
@@ -99,18 +110,26 @@ class PartsOptions:
             **job,
         )
         description = "scoring" if kind == "score" else "encoding"
-        with clean_stdout(), ProgressBar(description, "rows") as bar, stop_on_signal() as should_stop:
+        with (
+            clean_stdout(),
+            ProgressBar(description, "rows") as bar,
+            stop_on_signal() as should_stop,
+        ):
             try:
                 result = run_job(shard_job, source, engine, Watch.of(bar, should_stop))
             except StoppedError:
-                raise StoppedError(f"the parts that are finished stay in {output}; the same command goes on") from None
+                raise StoppedError(
+                    f"the parts that are finished stay in {output}; the same command goes on"
+                ) from None
         print_result(asdict(result), computing.as_json, result.sentence)
 
 
 def local_path(source: str) -> Path:
     """Returns the path of a single file. Raises InputError for a glob, a folder or a URL."""
     if _is_several(source):
-        raise InputError(f"{source} is not a file on this machine: for a folder, glob or URL name a folder as OUT")
+        raise InputError(
+            f"{source} is not a file on this machine: for a folder, glob or URL name a folder as OUT"
+        )
     return Path(source)
 
 
@@ -124,12 +143,16 @@ def _is_several(source: str) -> bool:
 def encode(
     source: Annotated[
         str,
-        Argument(metavar="IN", help=f"Sentences: .txt (one a line), {options.TABLES}; a folder, glob or URL; or -."),
+        Argument(
+            metavar="IN",
+            help=f"Sentences: .txt (one a line), {options.TABLES}; a folder, glob or URL; or -.",
+        ),
     ],
     output: Annotated[
         str,
         Argument(
-            metavar="OUT", help="Vectors: .npy, .jsonl or .parquet; a folder, for IN with vectors in parts; or -."
+            metavar="OUT",
+            help="Vectors: .npy, .jsonl or .parquet; a folder, for IN with vectors in parts; or -.",
         ),
     ],
     *,
@@ -142,7 +165,8 @@ def encode(
 ) -> None:
     """Encode sentences to vectors, rows in input order.
 
-    Into a folder, many files are encoded in parts; the same command after an interruption does what is missing.
+    Into a folder, many files are encoded in parts; the same command after an interruption does what
+    is missing.
     """
     source, file = file.of(source)
     if parts.are_meant(source, output):
@@ -159,7 +183,10 @@ def encode(
             encoding=file.encoding,
         )
         return
-    with pipe.files(source, output, computing.as_json, lines=file.columns is None) as (input_path, output_path):
+    with pipe.files(source, output, computing.as_json, lines=file.columns is None) as (
+        input_path,
+        output_path,
+    ):
         with clean_stdout(), ProgressBar("encoding", "sentences") as bar:
             path = local_path(input_path)
             target = Path(output_path)
@@ -171,14 +198,18 @@ def encode(
             check_output(target, VECTORS, path)
             encoder = options.load_encoder(model, computing)
             summary = encode_file(table, column, target, encoder, normalize, Watch.of(bar))
-        print_result(asdict(summary), computing.as_json, summary.sentence.replace(output_path, output))
+        print_result(
+            asdict(summary), computing.as_json, summary.sentence.replace(output_path, output)
+        )
 
 
 def _criterion_of(threshold: str | None, outputs: MatchOutputs) -> Criterion | None:
     """Returns the criterion of a threshold, or None. Raises InputError if it is malformed, or missing but needed."""
     if threshold is None:
         if outputs.groups or outputs.deduplicated:
-            raise InputError("--groups and --deduplicated need --threshold: from which cosine on are rows matches?")
+            raise InputError(
+                "--groups and --deduplicated need --threshold: from which cosine on are rows matches?"
+            )
         return None
     paths = [path.resolve() for path in _paths(outputs)]
     if len(set(paths)) < len(paths):
@@ -186,7 +217,9 @@ def _criterion_of(threshold: str | None, outputs: MatchOutputs) -> Criterion | N
     return Criterion.parse(threshold)
 
 
-def _check_matching(criterion: Criterion, outputs: MatchOutputs, table: OpenedTable, columns: PairColumns) -> None:
+def _check_matching(
+    criterion: Criterion, outputs: MatchOutputs, table: OpenedTable, columns: PairColumns
+) -> None:
     """Raises InputError if a threshold cannot be chosen or a file cannot be written. Called before scoring."""
     for path in _paths(outputs):
         check_output(path, WRITERS)
@@ -205,7 +238,10 @@ def _paths(outputs: MatchOutputs) -> list[Path]:
 @options.grouped
 def score(
     source: Annotated[
-        str, Argument(metavar="IN", help=f"Pairs: {options.TABLES}; a folder, glob or URL of them; or -.")
+        str,
+        Argument(
+            metavar="IN", help=f"Pairs: {options.TABLES}; a folder, glob or URL of them; or -."
+        ),
     ],
     output: Annotated[
         str,
@@ -216,14 +252,18 @@ def score(
     ],
     *,
     model: options.ModelOptions,
-    cross_encoder: Annotated[str | None, Option(metavar="NAME", help="Score with this one too: minilm-stsb, …")] = None,
+    cross_encoder: Annotated[
+        str | None, Option(metavar="NAME", help="Score with this one too: minilm-stsb, …")
+    ] = None,
     file: options.PairFileOptions,
     threshold: options.Threshold = None,
     groups: Annotated[
-        Path | None, Option(metavar="FILE", help="Write the groups of duplicates, the largest first, here too.")
+        Path | None,
+        Option(metavar="FILE", help="Write the groups of duplicates, the largest first, here too."),
     ] = None,
     deduplicated: Annotated[
-        Path | None, Option(metavar="FILE", help="Write the rows of the sentences without duplicates here too.")
+        Path | None,
+        Option(metavar="FILE", help="Write the rows of the sentences without duplicates here too."),
     ] = None,
     keep_unknown: options.KeepUnknown = False,
     pipe: options.Pipe,
@@ -232,16 +272,18 @@ def score(
 ) -> None:
     """Score sentence pairs. Adds the columns cosine, cross_encoder and note. Ctrl-C keeps what is scored.
 
-    With --threshold a column match is added: whether the cosine reaches the threshold, which is a number or is chosen
-    by the gold scores or labels of the file. Into a folder, many files are scored in parts; the same command after an
-    interruption does what is missing.
+    With --threshold a column match is added: whether the cosine reaches the threshold, which is a
+    number or is chosen by the gold scores or labels of the file. Into a folder, many files are
+    scored in parts; the same command after an interruption does what is missing.
     """
     computing.prepare()
     source, file = file.of(source)
     if parts.are_meant(source, output):
         if threshold or file.scale or file.labels or file.raters or file.sheet:
             options_of_one_file = "--threshold, --scale, --labels, --raters and --sheet"
-            raise InputError(f"{options_of_one_file} are for one file, not for parts; leave them out")
+            raise InputError(
+                f"{options_of_one_file} are for one file, not for parts; leave them out"
+            )
         parts.run(
             "score",
             source,
@@ -262,7 +304,9 @@ def score(
         with clean_stdout(), ProgressBar("scoring", "rows") as bar:
             # Errors of the file are reported before the model is loaded.
             table = open_table(local_path(input_path), file.encoding, file.sheet)
-            columns = table.reading.with_columns(requested_columns(file.columns, table.reading)).pair()
+            columns = table.reading.with_columns(
+                requested_columns(file.columns, table.reading)
+            ).pair()
             if criterion is not None:
                 _check_matching(criterion, outputs, table, columns)
             encoder = options.load_encoder(model, computing)
@@ -271,7 +315,9 @@ def score(
                 files = [target]
                 if criterion is not None:
                     # The scores with the types of their columns, to which the threshold is applied.
-                    beside = tempfile.TemporaryDirectory(prefix=".sbert-lab-", dir=target.absolute().parent)
+                    beside = tempfile.TemporaryDirectory(
+                        prefix=".sbert-lab-", dir=target.absolute().parent
+                    )
                     files.append(Path(stack.enter_context(beside), "scored.parquet"))
                 summary = score_file(
                     table,
@@ -287,15 +333,21 @@ def score(
                     raters=file.raters,
                 )
                 if summary.stopped_at is not None:
-                    raise StoppedError(f"the {summary.stopped_at:,} rows before are scored in {target}")
+                    raise StoppedError(
+                        f"the {summary.stopped_at:,} rows before are scored in {target}"
+                    )
                 if criterion is not None:
                     try:
                         limit = threshold_of(summary, criterion)
                     except InputError as error:
-                        raise InputError(f"{error}; the scores without a column match are in {target}") from error
+                        raise InputError(
+                            f"{error}; the scores without a column match are in {target}"
+                        ) from error
                     outputs = replace(outputs, layout=Layout.of(table))
                     cosine = summary.added["cosine"]
-                    matches = apply_threshold(files[1], summary.columns, cosine, limit, outputs, gold=summary.gold)
+                    matches = apply_threshold(
+                        files[1], summary.columns, cosine, limit, outputs, gold=summary.gold
+                    )
         summary.outputs = matches.outputs if matches else summary.outputs[:1]
         values = summary.to_dict()
         # Only pages need the rows, the histograms and the words for a missing score.
@@ -322,7 +374,9 @@ def _agreements(report: ScoreReport | None) -> list[str]:
     lines = []
     if report.decision:
         average = report.decision.decision.average_precision.value
-        lines.append(f"cosine and matches: average precision ×100 {100 * average:.2f}; {report.decision.meaning}")
+        lines.append(
+            f"cosine and matches: average precision ×100 {100 * average:.2f}; {report.decision.meaning}"
+        )
     agreements = {
         "cosine and gold": report.cosine_gold,
         "cross-encoder and gold": report.cross_gold,
@@ -335,7 +389,11 @@ def _agreements(report: ScoreReport | None) -> list[str]:
             lines.append(f"{title}: {agreement.interval_method}, {agreement.n:,} rows")
             continue
         low, high = agreement.spearman_interval
-        interval = "too few rows for an interval" if isnan(low) else f"95% {100 * low:.2f} to {100 * high:.2f}"
+        interval = (
+            "too few rows for an interval"
+            if isnan(low)
+            else f"95% {100 * low:.2f} to {100 * high:.2f}"
+        )
         lines.append(
             f"{title}: Spearman ρ ×100 {100 * agreement.spearman:.2f} ({interval}), "
             f"Pearson ×100 {100 * agreement.pearson:.2f}, {agreement.n:,} rows"

@@ -14,13 +14,17 @@ from sbert_app.services.runs.backup import restore as restore_work
 from sbert_app.services.store import HOME, home_entry
 from sbert_app.terminal import print_result
 
-home = typer.Typer(help="Show what the home folder holds; back up and restore it.", rich_markup_mode=None)
+home = typer.Typer(
+    help="Show what the home folder holds; back up and restore it.", rich_markup_mode=None
+)
 
 Archive = Annotated[Path, Argument(metavar="FILE", help="A ZIP file.")]
 
 
 @home.callback(invoke_without_command=True)
-def default(context: typer.Context, home: options.Home = None, as_json: options.Json = False) -> None:
+def default(
+    context: typer.Context, home: options.Home = None, as_json: options.Json = False
+) -> None:
     """Sizes of what is in the home folder, and what of it can be deleted."""
     if context.invoked_subcommand is not None:
         # Options before the command are passed on to it.
@@ -33,14 +37,19 @@ def default(context: typer.Context, home: options.Home = None, as_json: options.
         if entry is not None:
             sizes[entry.name] += file.stat().st_size
     lines = [str(place)]
-    for is_work, title in ((True, "people's work: home backup FILE saves it"), (False, "can be deleted")):
+    for is_work, title in (
+        (True, "people's work: home backup FILE saves it"),
+        (False, "can be deleted"),
+    ):
         group = [entry for entry in HOME if entry.is_work == is_work]
         lines.append(f"{title}, {format_bytes(sum(sizes[entry.name] for entry in group))}")
         for entry in group:
             lines.append(f"  {format_bytes(sizes[entry.name]):>9}  {entry.name:17} {entry.what}")
     entries = []
     for entry in HOME:
-        entries.append({"name": entry.name, "bytes": sizes[entry.name], "can_be_deleted": not entry.is_work})
+        entries.append(
+            {"name": entry.name, "bytes": sizes[entry.name], "can_be_deleted": not entry.is_work}
+        )
     print_result({"home": str(place), "kept": entries}, as_json, "\n".join(lines))
 
 
@@ -48,14 +57,19 @@ def default(context: typer.Context, home: options.Home = None, as_json: options.
 def backup(file: Archive, home: options.Home = None, as_json: options.Json = False) -> None:
     """Write people's work into a new ZIP file: runs, experiments, projects, uploads that runs need.
 
-    Before version 1.0 a later version may not read these runs: also write the models that you need by runs export.
+    Before version 1.0 a later version may not read these runs: also write the models that you need
+    by runs export.
     """
     saved = back_up(options.prepare(home, offline=False), file.expanduser())
     for problem in saved.left_out:
         print(f"error: {problem}; it is not in the backup", file=sys.stderr)
     for run in saved.at_work:
-        print(f"run {run} is at work: it is saved without its checkpoint and model", file=sys.stderr)
-    print_result({"file": str(file), **saved._asdict()}, as_json, f"{saved.files:,} files are in {file}")
+        print(
+            f"run {run} is at work: it is saved without its checkpoint and model", file=sys.stderr
+        )
+    print_result(
+        {"file": str(file), **saved._asdict()}, as_json, f"{saved.files:,} files are in {file}"
+    )
     if saved.left_out:
         raise typer.Exit(1)
 

@@ -70,17 +70,29 @@ Model = Annotated[
     ),
 ]
 RunId = Annotated[
-    str, Argument(metavar="RUN", help="Its id, a beginning of it, or its name.", autocompletion=complete_runs)
+    str,
+    Argument(
+        metavar="RUN", help="Its id, a beginning of it, or its name.", autocompletion=complete_runs
+    ),
 ]
 Sentences = Annotated[
-    str, Argument(metavar="IN", help="Sentences: a file (.txt, .csv, …), a data set such as stsb:dev, or -.")
+    str,
+    Argument(
+        metavar="IN", help="Sentences: a file (.txt, .csv, …), a data set such as stsb:dev, or -."
+    ),
 ]
 Columns = Annotated[
     str | None,
-    Option(metavar="A,B[,GOLD]", help="The columns to read: two sentences and perhaps a score, or one text."),
+    Option(
+        metavar="A,B[,GOLD]",
+        help="The columns to read: two sentences and perhaps a score, or one text.",
+    ),
 ]
 Encoding = Annotated[str | None, Option(metavar="NAME", help="A text file's encoding. [detected]")]
-Home = Annotated[Path | None, Option(metavar="DIR", help="Models, data and runs. [$SBERT_HOME or the platform's]")]
+Home = Annotated[
+    Path | None,
+    Option(metavar="DIR", help="Models, data and runs. [$SBERT_HOME or the platform's]"),
+]
 Threshold = Annotated[
     str | None,
     Option(
@@ -95,11 +107,16 @@ MatchFrom = Annotated[
         help="The gold score (0 to 5) from which a pair is a match [4], or a grade from which a document is.",
     ),
 ]
-KeepUnknown = Annotated[bool, Option("--keep-unknown", help="Also score texts that the model has no tokens for.")]
+KeepUnknown = Annotated[
+    bool, Option("--keep-unknown", help="Also score texts that the model has no tokens for.")
+]
 OFFLINE_HELP = "Ask neither the Hub nor the package index."
-EngineName = Annotated[str | None, Option(metavar="local|ray", help="What trains. [local; ray where SBERT_RAY is set]")]
+EngineName = Annotated[
+    str | None, Option(metavar="local|ray", help="What trains. [local; ray where SBERT_RAY is set]")
+]
 Address = Annotated[
-    str | None, Option(metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [$SBERT_RAY or local]")
+    str | None,
+    Option(metavar="ADDRESS", help="Ray: auto, ray://host:10001 or local. [$SBERT_RAY or local]"),
 ]
 Offline = Annotated[bool, Option("--offline", help=OFFLINE_HELP)]
 Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
@@ -111,16 +128,24 @@ class ModelOptions:
 
     model: Model = DEFAULT_MODEL
     pooling: Annotated[
-        str | None, Option(metavar="mean|max|cls|…", help="How tokens become a vector. [the model's own]")
+        str | None,
+        Option(metavar="mean|max|cls|…", help="How tokens become a vector. [the model's own]"),
     ] = None
     dimension: Annotated[
         int | None,
-        Option("--dim", metavar="N", min=1, help="Keep the first N dimensions (Matryoshka). [the model's own]"),
+        Option(
+            "--dim",
+            metavar="N",
+            min=1,
+            help="Keep the first N dimensions (Matryoshka). [the model's own]",
+        ),
     ] = None
-    prompt: Annotated[str | None, Option(metavar="TEXT", help="Put TEXT before every sentence.")] = None
-    prompt_name: Annotated[str | None, Option(metavar="NAME", help="The same by its name in the model's folder.")] = (
-        None
-    )
+    prompt: Annotated[
+        str | None, Option(metavar="TEXT", help="Put TEXT before every sentence.")
+    ] = None
+    prompt_name: Annotated[
+        str | None, Option(metavar="NAME", help="The same by its name in the model's folder.")
+    ] = None
 
     @property
     def name(self) -> str:
@@ -136,7 +161,9 @@ class ModelOptions:
 class FileOptions:
     columns: Columns = None
     encoding: Encoding = None
-    sheet: Annotated[str | None, Option(metavar="NAME", help="The sheet of a workbook. [the longest]")] = None
+    sheet: Annotated[
+        str | None, Option(metavar="NAME", help="The sheet of a workbook. [the longest]")
+    ] = None
 
     def of(self, source: str) -> tuple[str, Self]:
         """Returns the path of a file, and how it is read.
@@ -182,32 +209,46 @@ class FileOptions:
 class PairFileOptions(FileOptions):
     """A file of pairs that may have gold scores or labels."""
 
-    scale: Annotated[str | None, Option(metavar="LOW-HIGH", help="The ends of the gold scores, as 1-7. [by them]")] = (
-        None
-    )
-    labels: Annotated[str | None, Option(metavar="NAME:1,…", help="The values of the labels. [by their names]")] = None
-    raters: Annotated[str | None, Option(metavar="NAME,…", help="The people whose judgements count. [all]")] = None
+    scale: Annotated[
+        str | None,
+        Option(metavar="LOW-HIGH", help="The ends of the gold scores, as 1-7. [by them]"),
+    ] = None
+    labels: Annotated[
+        str | None, Option(metavar="NAME:1,…", help="The values of the labels. [by their names]")
+    ] = None
+    raters: Annotated[
+        str | None, Option(metavar="NAME,…", help="The people whose judgements count. [all]")
+    ] = None
 
 
 @dataclass(frozen=True)
 class Pipe:
     """``-`` in place of a file: standard input and standard output."""
 
-    format: Annotated[str | None, Option(metavar="jsonl|csv|…", help="The format of OUT, if that is -. [jsonl]")] = None
+    format: Annotated[
+        str | None, Option(metavar="jsonl|csv|…", help="The format of OUT, if that is -. [jsonl]")
+    ] = None
 
     @contextmanager
-    def files(self, source: str, output: str, as_json: bool, lines: bool = False) -> Iterator[tuple[str, str]]:
+    def files(
+        self, source: str, output: str, as_json: bool, lines: bool = False
+    ) -> Iterator[tuple[str, str]]:
         """Yields the names of the input and the output file. If OUT is -, the output file is printed at the end."""
         if output != PIPE:
             if self.format is not None:
-                raise InputError("--format is for standard output, OUT -; the ending of a file states its format")
+                raise InputError(
+                    "--format is for standard output, OUT -; the ending of a file states its format"
+                )
             with received(source, lines) as path:
                 yield path, output
             return
         if as_json:
             raise InputError("--json and OUT - both print to standard output; choose one")
         stdout = sys.stdout
-        with received(source, lines) as path, tempfile.TemporaryDirectory(prefix="sbert-lab-") as folder:
+        with (
+            received(source, lines) as path,
+            tempfile.TemporaryDirectory(prefix="sbert-lab-") as folder,
+        ):
             result = Path(folder) / f"output.{(self.format or 'jsonl').removeprefix('.')}"
             try:
                 with clean_stdout():
@@ -226,7 +267,8 @@ def received(source: str, lines: bool = False) -> Iterator[str]:
     """Yields the name of a file. For ``-`` it is a temporary file with the content of standard input.
 
     Args:
-        lines: whether plain text has one sentence per line. JSON, Parquet and workbooks are recognised.
+        lines: whether plain text has one sentence per line. JSON, Parquet and workbooks are
+            recognised.
     """
     if source != PIPE:
         yield source
@@ -248,9 +290,9 @@ def received(source: str, lines: bool = False) -> Iterator[str]:
 class Computing:
     """The device, the precision and the home folder of a command, and whether it prints JSON."""
 
-    dtype: Annotated[str, Option(metavar="|".join(DTYPES), help="Precision; auto is bfloat16 where it is fast.")] = (
-        "auto"
-    )
+    dtype: Annotated[
+        str, Option(metavar="|".join(DTYPES), help="Precision; auto is bfloat16 where it is fast.")
+    ] = "auto"
     device: Annotated[str, Option(metavar="auto|cpu|cuda|mps", help="Where to compute.")] = "auto"
     home: Home = None
     offline: Offline = False
@@ -275,7 +317,9 @@ def grouped(command: Callable[..., T]) -> Callable[..., T]:
         hints = get_type_hints(group, include_extras=True)
         for field in fields(group):
             annotation = hints[field.name]
-            parameters.append(inspect.Parameter(field.name, kind, default=field.default, annotation=annotation))
+            parameters.append(
+                inspect.Parameter(field.name, kind, default=field.default, annotation=annotation)
+            )
 
     @wraps(command)
     def run(**values: Any) -> T:
@@ -317,7 +361,9 @@ def check_engine(engine: str | None) -> None:
 
 def load_model(model: ModelOptions, computing: Computing) -> AnyModel:
     """Opens a model of any kind."""
-    return open_model(model.name, model.pooling, computing.dtype, computing.device, computing.prepare())
+    return open_model(
+        model.name, model.pooling, computing.dtype, computing.device, computing.prepare()
+    )
 
 
 def load_encoder(model: ModelOptions, computing: Computing) -> VectorModel:
@@ -329,7 +375,9 @@ def load_cross_encoder(name: str | None, computing: Computing) -> PairModel | No
     """Opens the cross-encoder of this name, if there is a name."""
     if not name:
         return None
-    return required(open_model(name, None, computing.dtype, computing.device, computing.prepare()), PairModel)
+    return required(
+        open_model(name, None, computing.dtype, computing.device, computing.prepare()), PairModel
+    )
 
 
 def open_corpus(source: str, file: FileOptions, home: Path) -> Corpus:

@@ -1,8 +1,8 @@
 """runs, worker and report: manage the runs of the home folder, execute them, and write one of them as a file.
 
-The app starts a worker itself. ``worker --once`` executes a single run, for schedulers that start processes themselves.
-Its exit codes are 0 finished, 1 failed, 2 wrong input, 75 interrupted (the same command resumes the run) and 130
-stopped by a user.
+The app starts a worker itself. ``worker --once`` executes a single run, for schedulers that start
+processes themselves. Its exit codes are 0 finished, 1 failed, 2 wrong input, 75 interrupted (the
+same command resumes the run) and 130 stopped by a user.
 """
 
 import math
@@ -36,11 +36,15 @@ from training.sources.resolve import find_run
 from training.trainer.config import SETTINGS
 from training.trainer.run_metrics import RUN_METRICS
 
-runs = typer.Typer(help="List, show, stop, resume, rename, export, push or delete runs.", rich_markup_mode=None)
+runs = typer.Typer(
+    help="List, show, stop, resume, rename, export, push or delete runs.", rich_markup_mode=None
+)
 
 
 @runs.callback(invoke_without_command=True)
-def default(context: typer.Context, home: options.Home = None, as_json: options.Json = False) -> None:
+def default(
+    context: typer.Context, home: options.Home = None, as_json: options.Json = False
+) -> None:
     """Runs of the home folder; without a command, list them."""
     if context.invoked_subcommand is None:
         list_runs(home=home, as_json=as_json)
@@ -61,7 +65,9 @@ def list_runs(
     stored = store.list(limit, cursor)
     for error in store.damaged():
         print(f"error: {error}", file=sys.stderr)
-    lines = [_line(run) for run in stored] or ["no runs yet: start one with train, or on the Train page"]
+    lines = [_line(run) for run in stored] or [
+        "no runs yet: start one with train, or on the Train page"
+    ]
     if len(stored) == limit < store.count():
         lines.append(f"{store.count():,} runs in all; older ones: --cursor {stored[-1].id}")
     print_result({"runs": [run.to_json() for run in stored]}, as_json, "\n".join(lines))
@@ -112,25 +118,33 @@ def rename(
 @runs.command()
 def export(
     run_id: options.RunId,
-    folder: Annotated[Path, Argument(metavar="DIR", help="A new folder, or a model's to be replaced.")],
+    folder: Annotated[
+        Path, Argument(metavar="DIR", help="A new folder, or a model's to be replaced.")
+    ],
     home: options.Home = None,
     as_json: options.Json = False,
 ) -> None:
     """Copy a run's model to a folder. sentence-transformers opens it."""
     _, run = _open_run(home, run_id)
     if not run.has_model:
-        raise InputError(f"run {run.id} is {run.state} and has no model yet; let it run until its first evaluation")
+        raise InputError(
+            f"run {run.id} is {run.state} and has no model yet; let it run until its first evaluation"
+        )
     target = folder.expanduser().absolute()
     check_replaceable(target)
     with replace_folder(target) as fresh:
         shutil.copytree(run.folder / "model", fresh, dirs_exist_ok=True)
-    print_result({"id": run.id, "path": str(target)}, as_json, f"the model of {run.id} is in {target}")
+    print_result(
+        {"id": run.id, "path": str(target)}, as_json, f"the model of {run.id} is in {target}"
+    )
 
 
 @runs.command()
 def push(
     run_id: options.RunId,
-    repo: Annotated[str, Argument(metavar="ORG/NAME", help="The repository; created if it does not exist.")],
+    repo: Annotated[
+        str, Argument(metavar="ORG/NAME", help="The repository; created if it does not exist.")
+    ],
     public: Annotated[bool, Option("--public", help="Make a new repository public.")] = False,
     home: options.Home = None,
     as_json: options.Json = False,
@@ -154,7 +168,9 @@ def delete(
     """Delete a run and its model. Asks first; without a terminal it takes --yes."""
     store, run = _open_run(home, run_id)
     if not yes and not sys.stdin.isatty():
-        raise InputError(f"{run.id} would be deleted with its model, and nobody can be asked here: add --yes")
+        raise InputError(
+            f"{run.id} would be deleted with its model, and nobody can be asked here: add --yes"
+        )
     if not yes:
         typer.confirm(f"Delete {run.name} ({run.id}) and its model?", abort=True, err=True)
     store.delete(run.id)
@@ -174,7 +190,11 @@ def _print_run(run: Run, as_json: bool) -> None:
 def _line(run: Run) -> str:
     """Returns a run in one line: id, state, steps, best figure and name."""
     progress = run.progress
-    steps = f"{progress.step:,} of {progress.steps:,} steps" if progress.steps else f"{progress.step:,} steps"
+    steps = (
+        f"{progress.step:,} of {progress.steps:,} steps"
+        if progress.steps
+        else f"{progress.step:,} steps"
+    )
     figure = ""
     if progress.best and progress.measure:
         metric = RUN_METRICS[progress.measure]
@@ -186,7 +206,9 @@ def _line(run: Run) -> str:
 
 def worker(
     device: Annotated[int, Option("--gpu", metavar="N", help="Which GPU, counted from 0.")] = 0,
-    idle_seconds: Annotated[float, Option(metavar="SECONDS", help="End after this time without work; 0: never.")] = 0,
+    idle_seconds: Annotated[
+        float, Option(metavar="SECONDS", help="End after this time without work; 0: never.")
+    ] = 0,
     once: Annotated[
         str | None,
         Option(
@@ -196,7 +218,8 @@ def worker(
         ),
     ] = None,
     ray: Annotated[
-        str | None, Option(metavar="ADDRESS", help="Execute them on Ray: auto, ray://HOST:10001 or local.")
+        str | None,
+        Option(metavar="ADDRESS", help="Execute them on Ray: auto, ray://HOST:10001 or local."),
     ] = None,
     home: options.Home = None,
     offline: options.Offline = False,
@@ -234,7 +257,9 @@ OUTCOMES = {
 
 
 def report(
-    what: Annotated[str, Argument(metavar="run:ID|EXPERIMENT", help="A run, or an experiment, by its id.")],
+    what: Annotated[
+        str, Argument(metavar="run:ID|EXPERIMENT", help="A run, or an experiment, by its id.")
+    ],
     output: Annotated[Path, Argument(metavar="OUT", help="The .html file.")],
     home: options.Home = None,
     as_json: options.Json = False,
@@ -256,4 +281,8 @@ def report(
         report = run_report(store, find_run(what.removeprefix("run:"), place), clean=str)
     write_text(output, report.html())
     size = output.stat().st_size
-    print_result({"path": str(output), "bytes": size}, as_json, f"{report.title}: {output}, {format_bytes(size)}")
+    print_result(
+        {"path": str(output), "bytes": size},
+        as_json,
+        f"{report.title}: {output}, {format_bytes(size)}",
+    )

@@ -52,7 +52,9 @@ def compare(
     label = ModelName.parse(model.name).label
     lines = [f"cosine         {comparison.cosine:.4f}   {label}, {comparison.pooling} pooling"]
     if comparison.cross_encoder is not None:
-        lines.append(f"cross-encoder  {format_number(comparison.cross_score, 4)}   {comparison.cross_encoder}")
+        lines.append(
+            f"cross-encoder  {format_number(comparison.cross_score, 4)}   {comparison.cross_encoder}"
+        )
     if comparison.attribution is not None:
         word_map = comparison.attribution
         lines.append(_word_line("A", word_map.words_a, word_map.matrix.sum(axis=1)))
@@ -78,7 +80,9 @@ def search(
     source: options.Sentences,
     query: Annotated[str, Argument(metavar="QUERY", help="A sentence, a question, a few words.")],
     *,
-    k: Annotated[int, Option("-k", "--top-k", metavar="N", help="How many sentences, 1 to 100.")] = 10,
+    k: Annotated[
+        int, Option("-k", "--top-k", metavar="N", help="How many sentences, 1 to 100.")
+    ] = 10,
     model: options.ModelOptions,
     cross_encoder: Annotated[
         str | None, Option(metavar="NAME", help="Ranks the 4k nearest again: minilm-stsb, …")
@@ -94,7 +98,11 @@ def search(
     place = computing.prepare()
     # Before the model is loaded.
     check_query(query, k)
-    with options.received(source, lines=True) as path, clean_stdout(), ProgressBar("encoding", "sentences") as bar:
+    with (
+        options.received(source, lines=True) as path,
+        clean_stdout(),
+        ProgressBar("encoding", "sentences") as bar,
+    ):
         corpus = options.open_corpus(path, file, place)
         encoder = options.load_encoder(model, computing)
         space = options.embed(corpus, encoder.for_role("document"), place, bar)
@@ -114,17 +122,22 @@ def search(
 def cluster(
     source: options.Sentences,
     output: Annotated[
-        Path | None, Argument(metavar="OUT", help="Each sentence with its cluster: .csv, .tsv, .jsonl or .parquet.")
+        Path | None,
+        Argument(
+            metavar="OUT", help="Each sentence with its cluster: .csv, .tsv, .jsonl or .parquet."
+        ),
     ] = None,
     *,
     method: Annotated[
-        str, Option(metavar="hdbscan|k-means|hierarchical", help="By density, around N means, a tree.")
+        str,
+        Option(metavar="hdbscan|k-means|hierarchical", help="By density, around N means, a tree."),
     ] = "hdbscan",
     clusters: Annotated[
         int | None, Option(min=1, metavar="N", help="How many, of k-means (20) and hierarchical.")
     ] = None,
     smallest: Annotated[
-        int, Option("--min-size", metavar="N", help="The fewest sentences of a cluster, of hdbscan.")
+        int,
+        Option("--min-size", metavar="N", help="The fewest sentences of a cluster, of hdbscan."),
     ] = 5,
     min_cosine: Annotated[
         float, Option(metavar="COSINE", help="Hierarchical: join no groups that are less similar.")
@@ -137,7 +150,11 @@ def cluster(
     """Cluster sentences by meaning. Prints the size, the keywords and a typical sentence of each cluster."""
     place = computing.prepare()
     settings = ClusterSettings(method, smallest, min_cosine, clusters)
-    with options.received(source, lines=True) as path, clean_stdout(), ProgressBar("encoding", "sentences") as bar:
+    with (
+        options.received(source, lines=True) as path,
+        clean_stdout(),
+        ProgressBar("encoding", "sentences") as bar,
+    ):
         if output is not None:
             check_output(output, WRITERS, Path(path))
         corpus = options.open_corpus(path, file, place)
@@ -165,7 +182,9 @@ def cluster(
         )
         words = ", ".join(summary.keywords[:4])
         example = "".join(typical[:1])
-        lines.append(f"{summary.number or 'none':>7}  {len(summary.rows):>9,}  {words:40}  {example}".rstrip())
+        lines.append(
+            f"{summary.number or 'none':>7}  {len(summary.rows):>9,}  {words:40}  {example}".rstrip()
+        )
     if output:
         lines.append(f"{output}: each sentence with its cluster")
     lines += [*corpus.notes, *space.warnings]
@@ -189,13 +208,23 @@ def export(
             help="Sentences: .txt (one a line), .csv, .tsv, .jsonl, .parquet, .xlsx; or -.",
         ),
     ],
-    output: Annotated[Path, Argument(metavar="OUT", help="A .parquet file for Apple's embedding-atlas.")],
+    output: Annotated[
+        Path, Argument(metavar="OUT", help="A .parquet file for Apple's embedding-atlas.")
+    ],
     *,
     model: options.ModelOptions,
     file: options.FileOptions,
-    clusters: Annotated[int, Option(min=0, metavar="N", help="So many by k-means; 0: by density (HDBSCAN).")] = 0,
+    clusters: Annotated[
+        int, Option(min=0, metavar="N", help="So many by k-means; 0: by density (HDBSCAN).")
+    ] = 0,
     map_points: Annotated[
-        int, Option(min=100, max=1_000_000, metavar="N", help="Sentences that UMAP draws; others are placed.")
+        int,
+        Option(
+            min=100,
+            max=1_000_000,
+            metavar="N",
+            help="Sentences that UMAP draws; others are placed.",
+        ),
     ] = 50_000,
     computing: options.Computing,
 ) -> None:
@@ -208,10 +237,16 @@ def export(
 
     home = computing.prepare()
     source, file = file.of(source)
-    clustering = ClusterSettings(K_MEANS, num_clusters=clusters) if clusters else ClusterSettings(HDBSCAN)
+    clustering = (
+        ClusterSettings(K_MEANS, num_clusters=clusters) if clusters else ClusterSettings(HDBSCAN)
+    )
     limits = CorpusLimits(map_points=map_points, clustered=map_points)
     cache = DiskCache(home / "cache")
-    with options.received(source, lines=file.columns is None) as path, clean_stdout(), ProgressBar("preparing") as bar:
+    with (
+        options.received(source, lines=file.columns is None) as path,
+        clean_stdout(),
+        ProgressBar("preparing") as bar,
+    ):
         check_output(output, PARQUET, local_path(path))
         corpus = Corpus.from_file(path, file.columns, file.encoding, sheet=file.sheet)
         watch = Watch(bar.stage)

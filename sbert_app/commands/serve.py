@@ -28,51 +28,86 @@ def serve(
     host: Annotated[str | None, Option(help="The address to listen on. [127.0.0.1]")] = None,
     port: Annotated[int | None, Option(help="The port to listen on. [7860]")] = None,
     home: options.Home = None,
-    auth: Annotated[str | None, Option(metavar="USER:PASS", help="Ask for this name and password.")] = None,
-    auth_file: Annotated[Path | None, Option(metavar="FILE", help="A file whose first line is USER:PASS.")] = None,
-    session_days: Annotated[float | None, Option(metavar="DAYS", help="When a login ends by itself. [7]")] = None,
+    auth: Annotated[
+        str | None, Option(metavar="USER:PASS", help="Ask for this name and password.")
+    ] = None,
+    auth_file: Annotated[
+        Path | None, Option(metavar="FILE", help="A file whose first line is USER:PASS.")
+    ] = None,
+    session_days: Annotated[
+        float | None, Option(metavar="DAYS", help="When a login ends by itself. [7]")
+    ] = None,
     allow_hosts: Annotated[
         list[str] | None,
-        Option("--allow-host", metavar="NAME", help="A further host name to answer under, as of a proxy."),
+        Option(
+            "--allow-host",
+            metavar="NAME",
+            help="A further host name to answer under, as of a proxy.",
+        ),
     ] = None,
     proxies: Annotated[
         list[str] | None,
-        Option("--proxy", metavar="ADDRESS", help="A proxy in front, whose X-Forwarded-For is believed."),
+        Option(
+            "--proxy",
+            metavar="ADDRESS",
+            help="A proxy in front, whose X-Forwarded-For is believed.",
+        ),
     ] = None,
     allow_paths: Annotated[
         list[Path] | None,
-        Option("--allow-path", metavar="DIR", help="A folder whose data and models visitors may name by path."),
+        Option(
+            "--allow-path",
+            metavar="DIR",
+            help="A folder whose data and models visitors may name by path.",
+        ),
     ] = None,
     allow_endpoints: Annotated[
         list[str] | None,
         Option(
-            "--allow-endpoint", metavar="HOST:PORT", help="A server that texts may be sent to, as endpoint:URL#MODEL."
+            "--allow-endpoint",
+            metavar="HOST:PORT",
+            help="A server that texts may be sent to, as endpoint:URL#MODEL.",
         ),
     ] = None,
     allow_origins: Annotated[
         list[str] | None,
-        Option("--allow-origin", metavar="ORIGIN", help="A page that may send requests: app://obsidian.md."),
+        Option(
+            "--allow-origin",
+            metavar="ORIGIN",
+            help="A page that may send requests: app://obsidian.md.",
+        ),
     ] = None,
     aliases: Annotated[
         list[str] | None,
-        Option("--alias", metavar="NAME=MODEL", help="A further name of a model for clients of /v1."),
+        Option(
+            "--alias", metavar="NAME=MODEL", help="A further name of a model for clients of /v1."
+        ),
     ] = None,
     offline: Annotated[bool | None, Option("--offline", help=options.OFFLINE_HELP)] = None,
-    mcp: Annotated[bool | None, Option("--mcp", help="Offer the endpoints to agents (MCP) too.")] = None,
-    root_path: Annotated[str | None, Option(metavar="PATH", help="The path behind a proxy, such as /sbert.")] = None,
+    mcp: Annotated[
+        bool | None, Option("--mcp", help="Offer the endpoints to agents (MCP) too.")
+    ] = None,
+    root_path: Annotated[
+        str | None, Option(metavar="PATH", help="The path behind a proxy, such as /sbert.")
+    ] = None,
     public: Annotated[
-        bool | None, Option("--public", help="For everybody: built-in models, short training, small uploads.")
+        bool | None,
+        Option("--public", help="For everybody: built-in models, short training, small uploads."),
     ] = None,
     open_browser: Annotated[
-        bool | None, Option("--open/--no-open", help="Open the browser. [on a terminal with a desktop]")
+        bool | None,
+        Option("--open/--no-open", help="Open the browser. [on a terminal with a desktop]"),
     ] = None,
     ray: Annotated[
-        str | None, Option(metavar="ADDRESS", help="Execute runs on Ray: auto, ray://HOST:10001 or local.")
+        str | None,
+        Option(metavar="ADDRESS", help="Execute runs on Ray: auto, ray://HOST:10001 or local."),
     ] = None,
     keep_alive: Annotated[
         int | None, Option(metavar="MINUTES", help="When an unused model leaves the memory. [10]")
     ] = None,
-    upload_limit_mb: Annotated[int | None, Option(metavar="MB", help="Largest upload. [200]")] = None,
+    upload_limit_mb: Annotated[
+        int | None, Option(metavar="MB", help="Largest upload. [200]")
+    ] = None,
 ) -> None:
     """Serve the app. Every option may also be set in the environment: SBERT_HOST, SBERT_PORT, …"""
     # The parameters have the names of the fields of the settings.
@@ -107,7 +142,9 @@ def desktop(home: options.Home = None, offline: options.Offline = False) -> None
     """Open the app in its own window. Closing the window ends the app, but not its runs. Needs the extra desktop."""
     place = options.prepare(home, offline)
     if sys.platform == "linux" and not has_display():
-        raise InputError("there is no display to open a window on; sbert-lab serve serves the app to a browser")
+        raise InputError(
+            "there is no display to open a window on; sbert-lab serve serves the app to a browser"
+        )
     make_home(place)
     try:
         with FileLock(place / "desktop.lock", timeout=0):
@@ -120,7 +157,9 @@ def desktop(home: options.Home = None, offline: options.Offline = False) -> None
                 try:
                     webview.start(icon=str(asset("icon.png")))
                 except webview.errors.WebViewException as error:
-                    message = f"neither Qt nor GTK is installed: {install_command('desktop')} installs Qt"
+                    message = (
+                        f"neither Qt nor GTK is installed: {install_command('desktop')} installs Qt"
+                    )
                     raise InputError(message) from error
                 raise KeyboardInterrupt
 

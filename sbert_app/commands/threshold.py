@@ -24,35 +24,53 @@ def threshold(
     *,
     model: options.ModelOptions,
     was: Annotated[
-        str | None, Option(metavar="NAME@THRESHOLD", help="The model before and its threshold, such as B@0.82.")
+        str | None,
+        Option(
+            metavar="NAME@THRESHOLD", help="The model before and its threshold, such as B@0.82."
+        ),
     ] = None,
     data: Annotated[
-        str, Option(metavar="NAME_OR_FILE", help="Pairs with labels or gold scores; without: the STS benchmark's dev.")
+        str,
+        Option(
+            metavar="NAME_OR_FILE",
+            help="Pairs with labels or gold scores; without: the STS benchmark's dev.",
+        ),
     ] = EXAMPLE,
     file: options.PairFileOptions,
     precision: Annotated[
-        float, Option(metavar="SHARE", help="The share of matches among the pairs above the threshold.")
+        float,
+        Option(metavar="SHARE", help="The share of matches among the pairs above the threshold."),
     ] = 0.95,
     match_from: options.MatchFrom = None,
     figure: Annotated[
-        Path | None, Option(metavar="FILE", help="Write precision and recall at each threshold, as an HTML page.")
+        Path | None,
+        Option(
+            metavar="FILE", help="Write precision and recall at each threshold, as an HTML page."
+        ),
     ] = None,
     computing: options.Computing,
 ) -> None:
     """Find the threshold of a model: the similarity from which on two texts match.
 
-    With --was: what the threshold of the model before becomes under this one, by the same share of pairs and by the
-    same precision. Any model, endpoints too. Pairs of your own decide; those that come with the app show how.
+    With --was: what the threshold of the model before becomes under this one, by the same share of
+    pairs and by the same precision. Any model, endpoints too. Pairs of your own decide; those that
+    come with the app show how.
     """
     before = None if was is None else ModelThreshold.parse(was)
     home = computing.prepare()
     name = ModelName.parse(model.name).with_pooling(model.pooling)
-    with options.received(data) as source, clean_stdout(), ProgressBar("scoring", "sentences") as bar:
+    with (
+        options.received(data) as source,
+        clean_stdout(),
+        ProgressBar("scoring", "sentences") as bar,
+    ):
         rows = load_data(file.named(source), home, split="test")
         advice = advise(
             name,
             rows,
-            lambda other: options.load_model(replace(model, model=str(other), pooling=None), computing),
+            lambda other: options.load_model(
+                replace(model, model=str(other), pooling=None), computing
+            ),
             home,
             (f"{PRECISION}={precision:g}", BEST_F1),
             before,

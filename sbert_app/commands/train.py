@@ -1,7 +1,8 @@
 """train: fine-tunes a model.
 
-`train` executes a run in this process. Ctrl-C writes a checkpoint and ends the run; ``train --resume ID`` continues
-from it. Its folder is among the runs that the app queues, so ``runs`` and the Train page show it, too.
+`train` executes a run in this process. Ctrl-C writes a checkpoint and ends the run; ``train
+--resume ID`` continues from it. Its folder is among the runs that the app queues, so ``runs`` and
+the Train page show it, too.
 """
 
 from __future__ import annotations
@@ -41,20 +42,28 @@ EXAMPLES = 5
 
 def train(
     seeds: Annotated[
-        str | None, Option(metavar="0-4|0,3,7", help="A run for each of these seeds, and their mean.")
+        str | None,
+        Option(metavar="0-4|0,3,7", help="A run for each of these seeds, and their mean."),
     ] = None,
     columns: options.Columns = None,
     encoding: options.Encoding = None,
     preview: Annotated[
-        bool, Option("--preview", help="With --mine-negatives: show the negatives, and do not train.")
+        bool,
+        Option("--preview", help="With --mine-negatives: show the negatives, and do not train."),
     ] = False,
     no_start: Annotated[
-        bool, Option("--no-start", help="Write the run and print its id; worker --once ID executes it.")
+        bool,
+        Option("--no-start", help="Write the run and print its id; worker --once ID executes it."),
     ] = False,
     engine: options.EngineName = None,
     address: options.Address = None,
     resume: Annotated[
-        str | None, Option(metavar="RUN", help="Resume it with its own settings.", autocompletion=options.complete_runs)
+        str | None,
+        Option(
+            metavar="RUN",
+            help="Resume it with its own settings.",
+            autocompletion=options.complete_runs,
+        ),
     ] = None,
     home: options.Home = None,
     offline: options.Offline = False,
@@ -71,11 +80,22 @@ def train(
     place = options.prepare(home, offline)
     store = RunStore(place)
     if seeds is not None and (preview or no_start or resume or "seed" in settings):
-        raise InputError("--seeds starts a run for each seed; leave out --seed, --preview, --no-start and --resume")
+        raise InputError(
+            "--seeds starts a run for each seed; leave out --seed, --preview, --no-start and --resume"
+        )
     if resume and settings:
-        raise InputError(f"--resume uses the run's own settings; leave out {', '.join(sorted(settings))}")
+        raise InputError(
+            f"--resume uses the run's own settings; leave out {', '.join(sorted(settings))}"
+        )
     if seeds is not None or (resume and is_experiment(place, resume)):
-        _train_seeds(store, settings, seeds or "", resume, options.cluster_of(place, engine, address), as_json)
+        _train_seeds(
+            store,
+            settings,
+            seeds or "",
+            resume,
+            options.cluster_of(place, engine, address),
+            as_json,
+        )
         return
     if preview:
         _preview(store, settings, as_json)
@@ -89,7 +109,11 @@ def train(
     execute = executor(options.cluster_of(place, engine, address))
     # Contains the run once it has been loaded. Before that, a signal ends the process at once.
     running: list[str] = []
-    with clean_stdout(), ProgressBar("starting", "steps") as bar, stop_on_signal(lambda: not running) as should_end:
+    with (
+        clean_stdout(),
+        ProgressBar("starting", "steps") as bar,
+        stop_on_signal(lambda: not running) as should_end,
+    ):
         if resume:
             resume = find_run(resume, place)
             state = store.get(resume).state
@@ -106,20 +130,26 @@ def train(
                 for triplet in event.get("negatives", ())[:EXAMPLES]:
                     print(_triplet_lines(triplet), file=sys.stderr)
             elif event["kind"] == "train":
-                bar.description = "loss not finite" if event["loss"] is None else f"loss {event['loss']:.4f}"
+                bar.description = (
+                    "loss not finite" if event["loss"] is None else f"loss {event['loss']:.4f}"
+                )
                 bar(event["step"], event["steps"])
 
         try:
             result = execute(store, run_id, on_event=show, should_end=should_end, states=RESUMABLE)
         except KeyboardInterrupt:
-            raise StoppedError(f"{run_id} before its next step; resume it with: train --resume {run_id}") from None
+            raise StoppedError(
+                f"{run_id} before its next step; resume it with: train --resume {run_id}"
+            ) from None
         except InputError:
             if not resume and not store.get(run_id).progress.step:
                 # Its data or its base cannot be used, so the new run is useless.
                 store.delete(run_id)
             raise
     if should_end() and result.status == State.STOPPED:
-        raise StoppedError(f"{run_id} at step {result.steps:,}; resume it with: train --resume {run_id}")
+        raise StoppedError(
+            f"{run_id} at step {result.steps:,}; resume it with: train --resume {run_id}"
+        )
     print_result(asdict(result), as_json, _summary(result, store.get(run_id).progress.warnings))
     if result.status == State.FAILED:
         print(f"error: run {run_id} failed: {result.reason}", file=sys.stderr)
@@ -143,7 +173,9 @@ def _with_settings(command: Callable[..., None]) -> None:
             autocompletion=options.complete_models if setting.name in ("base", "teacher") else None,
         )
         annotation: Any = Annotated[(list[str] if setting.joint else setting.type) | None, option]
-        parameters.append(inspect.Parameter(setting.name, kind, default=None, annotation=annotation))
+        parameters.append(
+            inspect.Parameter(setting.name, kind, default=None, annotation=annotation)
+        )
     parameters += [parameter.replace(kind=kind) for parameter in own_parameters]
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
 
@@ -213,7 +245,9 @@ def _train_seeds(
     if resume:
         kind = experiments.get(resume).record.kind
         if kind != SEEDS:
-            raise InputError(f"{resume} is a {kind}: resume it with ablate --resume, or its runs with runs resume")
+            raise InputError(
+                f"{resume} is a {kind}: resume it with ablate --resume, or its runs with runs resume"
+            )
     with clean_stdout():
         experiment_id = resume or experiments.create(new_seeds(_config(store, settings), seeds)).id
         print(f"experiment {experiment_id}", file=sys.stderr)
@@ -243,17 +277,25 @@ def _train_seeds(
 def _summary(result: RunResult, warnings: Sequence[str]) -> str:
     head = f"{result.id}: {result.status} after {result.steps:,} steps in {format_duration(result.seconds)}"
     lines = [f"{head}: {result.reason}" if result.reason else head]
-    for title, figures in (("before", result.baseline), ("best", result.best), ("final", result.final)):
+    for title, figures in (
+        ("before", result.baseline),
+        ("best", result.best),
+        ("final", result.final),
+    ):
         if not figures:
             continue
         for name, metric in RUN_METRICS.items():
             # Losses have the factor 1.
             if metric.factor > 1 and figures.get(name) is not None:
-                lines.append(f"{title:7} {name} {metric.format(figures[name])} at step {figures['step']:,}")
+                lines.append(
+                    f"{title:7} {name} {metric.format(figures[name])} at step {figures['step']:,}"
+                )
         for dimension, value in (figures.get("by_dimension") or {}).items():
             lines.append(f"{title:7} with {dimension} dimensions {100 * value:.2f}")
     if result.test:
-        lines.append(f"best    spearman {100 * result.test['spearman']:.2f} on {result.test['data']}")
+        lines.append(
+            f"best    spearman {100 * result.test['spearman']:.2f} on {result.test['data']}"
+        )
     if result.final and result.final.get("undefined"):
         lines.append(f"spearman {result.final['undefined']}")
     if result.final and result.final.get("collapsed"):

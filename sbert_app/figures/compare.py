@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from sbert_app.figures.style import DIVERGING, PALETTE, add_bars, add_scatter, apply_style, short_label
+from sbert_app.figures.style import (
+    DIVERGING,
+    PALETTE,
+    add_bars,
+    add_scatter,
+    apply_style,
+    short_label,
+)
 from sbert_app.formats import format_number
 from sbert_app.services.files.report import ScoreReport
 from training.evaluation.attribution import Attribution
@@ -99,7 +106,14 @@ def word_map(exact: Attribution) -> go.Figure:
         colorbar=colour_bar,
     )
     height = max(220, 27 * len(words_a) + 110)
-    return apply_style(figure, height, alt, TOP | _word_ticks(words_b), DOWNWARDS | _word_ticks(words_a), margin_b=54)
+    return apply_style(
+        figure,
+        height,
+        alt,
+        TOP | _word_ticks(words_b),
+        DOWNWARDS | _word_ticks(words_a),
+        margin_b=54,
+    )
 
 
 def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.Figure:
@@ -135,7 +149,13 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
 
 
 def _heatmap(
-    values: np.ndarray, bound: float, decimals: int, gap: int, hover: str, digits: int | None, **options: Any
+    values: np.ndarray,
+    bound: float,
+    decimals: int,
+    gap: int,
+    hover: str,
+    digits: int | None,
+    **options: Any,
 ) -> go.Figure:
     """A heat map of rounded values whose colours range from -bound to bound, with ``gap`` pixels between its cells.
 
@@ -158,7 +178,10 @@ def _heatmap(
 
 
 def _word_ticks(words: Sequence[str], first: int = 0) -> dict[str, Any]:
-    return {"tickvals": list(range(first, first + len(words))), "ticktext": [short_label(word, 16) for word in words]}
+    return {
+        "tickvals": list(range(first, first + len(words))),
+        "ticktext": [short_label(word, 16) for word in words],
+    }
 
 
 def histogram(report: ScoreReport) -> go.Figure:
@@ -178,14 +201,21 @@ def histogram(report: ScoreReport) -> go.Figure:
     bounds = np.stack([lows, highs], axis=1).round(3).tolist()
     middles = ((lows + highs) / 2).round(4).tolist()
     widths = (highs - lows).tolist()
-    figure = add_bars(go.Figure(), middles, counts.tolist(), "blue", hover, width=widths, customdata=bounds)
+    figure = add_bars(
+        go.Figure(), middles, counts.tolist(), "blue", hover, width=widths, customdata=bounds
+    )
     _titled(figure, "Distribution of the cosines", _cosines_from(left), PAIRS, bargap=0.08)
     if report.mean is not None:
         figure.add_vline(x=report.mean, line={"color": PALETTE["orange"], "width": 2})
         # Centred text would be cut off at the edge of the figure.
         anchor = "right" if report.mean > 0.9 else "center"
         figure.add_annotation(
-            x=report.mean, y=1.08, yref="paper", text=f"mean {report.mean:.2f}", showarrow=False, xanchor=anchor
+            x=report.mean,
+            y=1.08,
+            yref="paper",
+            text=f"mean {report.mean:.2f}",
+            showarrow=False,
+            xanchor=anchor,
         )
     return figure
 
@@ -238,7 +268,9 @@ def scatter(report: ScoreReport, gold_name: str) -> go.Figure:
         marker_size=8 if is_small else 4,
         marker_opacity=0.75 if is_small else 0.4,
     )
-    return _titled(figure, "Gold score and cosine", {"title": f"gold score ({gold_name})"}, {"title": "cosine"})
+    return _titled(
+        figure, "Gold score and cosine", {"title": f"gold score ({gold_name})"}, {"title": "cosine"}
+    )
 
 
 def _cosines_from(left: float) -> dict[str, Any]:
@@ -246,6 +278,8 @@ def _cosines_from(left: float) -> dict[str, Any]:
     return {"title": "cosine", "range": [left - 0.02, 1.02], "showgrid": False}
 
 
-def _titled(figure: go.Figure, title: str, x: dict[str, Any], y: dict[str, Any], **style: Any) -> go.Figure:
+def _titled(
+    figure: go.Figure, title: str, x: dict[str, Any], y: dict[str, Any], **style: Any
+) -> go.Figure:
     above = {"text": title, "x": 0.02, "y": 0.97, "font": {"size": 14}}
     return apply_style(figure, 300, x=x, y=y, title=above, margin_t=64, **style)

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import plotly.graph_objects as go
 
-from sbert_app.figures.style import PALETTE, add_bars, add_scatter, apply_style, error_bars, model_colours, short_label
+from sbert_app.figures.style import (
+    PALETTE,
+    add_bars,
+    add_scatter,
+    apply_style,
+    error_bars,
+    model_colours,
+    short_label,
+)
 from sbert_app.services.results.cost import CostTable
 from training.evaluation.thresholds import Choice, Decision
 from training.quantization import PRECISIONS
@@ -19,7 +27,8 @@ if TYPE_CHECKING:
     from sbert_app.services.results.decisions import ModelDecision
     from training.names import ModelName
 
-# The colour of thresholds, which no model has, and the symbols and dashes by which they are told apart.
+# The colour of thresholds, which no model has, and the symbols and dashes by which they are told
+# apart.
 THRESHOLD = "green"
 THRESHOLD_MARKS = (("circle", "solid"), ("diamond", "dash"), ("square", "dot"))
 PRECISION_MARKERS = {
@@ -41,15 +50,23 @@ GROUPS = {
 # The margins leave space for the labels at the ends of the axes.
 WITH_LEGEND = {"showlegend": True, "margin_t": 48, "margin_r": 24}
 SHARE_AXIS = {"range": [0, 1.03], "tickformat": ".0%"}
-# The plot area on a tablet, and the approximate width of a letter, in pixels. Labels that do not overlap there do not
-# overlap on wider screens either.
+# The plot area on a tablet, and the approximate width of a letter, in pixels. Labels that do not
+# overlap there do not overlap on wider screens either.
 PLOT_SIZE = (700, 290)
 LETTER_WIDTH = 6.5
 SIMILARITY_BINS = np.linspace(-0.32, 1.0, 34)
 # The relative difference between two measurements of the speed of one model.
 SPEED_NOISE = 0.1
-# The anchors of a label and its offsets upwards in pixels. The first position without an overlap is taken.
-LABEL_POSITIONS = (("left", 9), ("left", -9), ("right", 9), ("right", -9), ("left", 22), ("left", -22))
+# The anchors of a label and its offsets upwards in pixels. The first position without an overlap is
+# taken.
+LABEL_POSITIONS = (
+    ("left", 9),
+    ("left", -9),
+    ("right", 9),
+    ("right", -9),
+    ("left", 22),
+    ("left", -22),
+)
 
 # Left, bottom, right and top, in pixels.
 Box = tuple[float, float, float, float]
@@ -87,7 +104,8 @@ def frontier(points: Sequence[Point]) -> list[Point]:
 def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
     """A scatter plot with a logarithmic axis of speed; ``quality`` is the title of the other axis.
 
-    Each model has its own colour, each group a symbol. The paper's points, measured on another machine, are hollow.
+    Each model has its own colour, each group a symbol. The paper's points, measured on another
+    machine, are hollow.
     """
     figure = go.Figure()
     measured = [point for point in points if point.group != PAPER]
@@ -99,7 +117,11 @@ def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
         group = [point for point in points if point.group == key]
         if not group:
             continue
-        marker: dict[str, Any] = {"marker_symbol": symbol, "marker_size": 12, "marker_line_width": 0}
+        marker: dict[str, Any] = {
+            "marker_symbol": symbol,
+            "marker_size": 12,
+            "marker_line_width": 0,
+        }
         if key == PAPER:
             marker["marker_line_width"] = 2
         # An entry of the legend for the group, whose models have several colours.
@@ -119,8 +141,16 @@ def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
     # More space on the right, for labels.
     x_range = (min(decades) - 0.25, max(decades) + 0.8)
     _add_labels(figure, points, x_range)
-    speed = {"type": "log", "title": "sentences per second", "dtick": 1, "tickformat": "~s", "range": x_range}
-    return apply_style(figure, 420, x=speed, y={"title": quality}, showlegend=True, margin_t=56, margin_r=24)
+    speed = {
+        "type": "log",
+        "title": "sentences per second",
+        "dtick": 1,
+        "tickformat": "~s",
+        "range": x_range,
+    }
+    return apply_style(
+        figure, 420, x=speed, y={"title": quality}, showlegend=True, margin_t=56, margin_r=24
+    )
 
 
 def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float, float]) -> None:
@@ -140,7 +170,11 @@ def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float
         for anchor, offset in LABEL_POSITIONS:
             left = x + 8 if anchor == "left" else x - 8 - width
             boxes[anchor, offset] = (left, y + offset - 6, left + width, y + offset + 6)
-        free = [position for position, box in boxes.items() if not any(_overlap(box, other) for other in placed)]
+        free = [
+            position
+            for position, box in boxes.items()
+            if not any(_overlap(box, other) for other in placed)
+        ]
         anchor, offset = free[0] if free else LABEL_POSITIONS[0]
         placed.append(boxes[anchor, offset])
         figure.add_annotation(
@@ -164,8 +198,12 @@ def label_histograms(by_label: Mapping[str, np.ndarray]) -> go.Figure:
     figure = go.Figure()
     middles = ((SIMILARITY_BINS[:-1] + SIMILARITY_BINS[1:]) / 2).round(3).tolist()
     hover = "%{x:.2f}: %{y:.1%}<extra>%{fullData.name}</extra>"
-    for (label, values), colour in zip(by_label.items(), ("blue", "orange", "vermillion"), strict=False):
-        counts, _ = np.histogram(np.clip(values, SIMILARITY_BINS[0], SIMILARITY_BINS[-1]), bins=SIMILARITY_BINS)
+    for (label, values), colour in zip(
+        by_label.items(), ("blue", "orange", "vermillion"), strict=False
+    ):
+        counts, _ = np.histogram(
+            np.clip(values, SIMILARITY_BINS[0], SIMILARITY_BINS[-1]), bins=SIMILARITY_BINS
+        )
         shares = (counts / max(len(values), 1)).round(5).tolist()
         name = f"{short_label(label)} ({len(values):,})"
         add_bars(figure, middles, shares, colour, hover, name=name, opacity=0.65)
@@ -208,7 +246,9 @@ def quality_and_size(table: CostTable) -> go.Figure:
     return apply_style(figure, 380, alt, size, quality, showlegend=True, margin_t=48)
 
 
-def reliability(bins: Sequence[tuple[float, float, int]], pairs: str, model: ModelName) -> go.Figure:
+def reliability(
+    bins: Sequence[tuple[float, float, int]], pairs: str, model: ModelName
+) -> go.Figure:
     """Plots mean gold score against mean predicted score for bins (predicted, gold, count) of ``pairs``.
 
     A perfect calibration lies on the diagonal.
@@ -217,20 +257,29 @@ def reliability(bins: Sequence[tuple[float, float, int]], pairs: str, model: Mod
     predicted, gold, counts = zip(*bins, strict=True)
     (colour,) = model_colours([model.name])
     hover = "“x of 5” %{x:.2f}, gold score %{y:.2f}: %{customdata:,} pairs<extra></extra>"
-    add_scatter(figure, predicted, gold, colour, hover, "lines+markers", marker_size=9, customdata=counts)
+    add_scatter(
+        figure, predicted, gold, colour, hover, "lines+markers", marker_size=9, customdata=counts
+    )
     x = {"title": f"mean “x of 5”, {short_label(pairs, 34)}", "range": [-0.1, 5.1], "dtick": 1}
     y = {"title": "mean gold score", "range": [-0.1, 5.1], "dtick": 1}
-    return apply_style(figure, 360, f"Mean gold score against mean predicted score, ten bins of {pairs}", x, y)
+    return apply_style(
+        figure, 360, f"Mean gold score against mean predicted score, ten bins of {pairs}", x, y
+    )
 
 
-def precision_recall(decision: Decision, names: dict[str, str], models: Sequence[ModelDecision] = ()) -> go.Figure:
+def precision_recall(
+    decision: Decision, names: dict[str, str], models: Sequence[ModelDecision] = ()
+) -> go.Figure:
     """The curve of all pairs, and each choice with its intervals. ``names`` are the names of the criteria.
 
     ``models`` are the decisions of several models on the same pairs, including ``decision``.
     """
     figure = go.Figure()
     colours = model_colours([model.model.name for model in models])
-    curves = [(model.label, model.on_data.decision, colour) for model, colour in zip(models, colours, strict=True)]
+    curves = [
+        (model.label, model.on_data.decision, colour)
+        for model, colour in zip(models, colours, strict=True)
+    ]
     at = "precision %{y:.1%}, recall %{x:.1%}"
     for name, other, colour in curves or [("all pairs", decision, "blue")]:
         thresholds, precision, recall = map(list, zip(*other.curve, strict=True))
@@ -264,10 +313,22 @@ def precision_recall(decision: Decision, names: dict[str, str], models: Sequence
     share = decision.matches / decision.n
     figure.add_hline(y=share, line={"color": PALETTE["grey"], "dash": "dot", "width": 1})
     figure.add_annotation(
-        x=0.01, y=share, xanchor="left", yanchor="bottom", text="every pair a match", showarrow=False, font_size=12
+        x=0.01,
+        y=share,
+        xanchor="left",
+        yanchor="bottom",
+        text="every pair a match",
+        showarrow=False,
+        font_size=12,
     )
     alt = f"Precision against recall; average precision {100 * decision.average_precision.value:.1f} of 100"
-    axis = {"title": "recall", "range": [0, 1.02], "tickformat": ".0%", "dtick": 0.2, "ticklabelstandoff": 6}
+    axis = {
+        "title": "recall",
+        "range": [0, 1.02],
+        "tickformat": ".0%",
+        "dtick": 0.2,
+        "ticklabelstandoff": 6,
+    }
     return apply_style(figure, 340, alt, axis, {"title": "precision", **SHARE_AXIS}, **WITH_LEGEND)
 
 
@@ -277,7 +338,11 @@ def by_threshold(decision: Decision, similarity: str, model: ModelName) -> go.Fi
     f1 = [2 * p * r / (p + r) if p + r else 0.0 for p, r in zip(precision, recall, strict=True)]
     figure = go.Figure()
     (colour,) = model_colours([model.name])
-    for name, values, dash in (("precision", precision, "solid"), ("recall", recall, "dash"), ("F1", f1, "dot")):
+    for name, values, dash in (
+        ("precision", precision, "solid"),
+        ("recall", recall, "dash"),
+        ("F1", f1, "dot"),
+    ):
         hover = f"from %{{x:.3f}} on: {name} %{{y:.1%}}<extra></extra>"
         add_scatter(figure, thresholds, values, colour, hover, name=name, line_dash=dash)
     for choice, _, dash in _reached(decision):
@@ -286,7 +351,9 @@ def by_threshold(decision: Decision, similarity: str, model: ModelName) -> go.Fi
         figure.add_vline(x=threshold, line=line, annotation_text=f"{threshold:.3f}")
     alt = f"Precision, recall and F1 at each threshold of the {similarity}"
     title = f"threshold ({similarity} of {short_label(model.label, 34)})"
-    return apply_style(figure, 340, alt, {"title": title, "ticklabelstandoff": 6}, SHARE_AXIS, **WITH_LEGEND)
+    return apply_style(
+        figure, 340, alt, {"title": title, "ticklabelstandoff": 6}, SHARE_AXIS, **WITH_LEGEND
+    )
 
 
 def _reached(decision: Decision) -> list[tuple[Choice, str, str]]:

@@ -1,7 +1,8 @@
 """Figures of the map of a corpus in two or three dimensions: one map, or two side by side.
 
-``customdata`` of each point is its row in the corpus. The script of the page (assets/explore.js) reads it for a click
-and a lasso. The names of the regions are annotations. The script hides names for which there is not enough space.
+``customdata`` of each point is its row in the corpus. The script of the page (assets/explore.js)
+reads it for a click and a lasso. The names of the regions are annotations. The script hides names
+for which there is not enough space.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ COLOURS = ("blue", "orange", "green", "vermillion", "purple", "sky")
 SHAPES = ("circle", "diamond", "square")
 # The number of labels that can be told apart; all others are grey.
 MAX_LABELS = len(COLOURS) * len(SHAPES)
-# The least number of distinct values by which a column of numbers is a scale. The values of other columns are labels.
+# The least number of distinct values by which a column of numbers is a scale. The values of other
+# columns are labels.
 MIN_NUMBERS = 8
 OTHER = "other"
 BLANK = "(none)"
@@ -34,7 +36,8 @@ class Labels:
     """The group of each point.
 
     Attributes:
-        names: the groups, the largest first, or numbers in ascending order, followed by OTHER and BLANK.
+        names: the groups, the largest first, or numbers in ascending order, followed by OTHER and
+            BLANK.
         groups: the index of each point in ``names``, int32 (N,).
     """
 
@@ -70,7 +73,8 @@ class Scale:
 # The characters of a line of a hover text, and the most lines.
 HOVER_WIDTH = 64
 HOVER_LINES = 3
-# Up to this number of points a map in 2-D is SVG, as starting WebGL would take longer than drawing the points.
+# Up to this number of points a map in 2-D is SVG, as starting WebGL would take longer than drawing
+# the points.
 FEW_POINTS = 1_000
 # With more points a hover text has one line: 50,000 points are 7 MB.
 MANY_POINTS = 20_000
@@ -86,7 +90,8 @@ FAINT_LINE = {"color": "rgba(127,135,147,0.45)", "width": 0.8}
 # The most characters of a name on the map, and of a name in the legend.
 NAME_LENGTH = 26
 LEGEND_LENGTH = 24
-# The `name` of annotations: assets/explore.js shows the names of fine regions when a map is zoomed in.
+# The `name` of annotations: assets/explore.js shows the names of fine regions when a map is zoomed
+# in.
 COARSE = "coarse"
 FINE = "fine"
 NAME_STYLE = {
@@ -96,7 +101,8 @@ NAME_STYLE = {
     "showarrow": False,
     "captureevents": False,
 }
-# In pixels: the margin around the figure, the width of the colour bar, and the sizes of a legend's entries.
+# In pixels: the margin around the figure, the width of the colour bar, and the sizes of a legend's
+# entries.
 MARGIN = 8
 COLOUR_BAR = 80
 CHARACTER = 6.2
@@ -165,7 +171,12 @@ def map_figure(data: MapData) -> go.Figure:
     figure.update_layout(
         meta={"alt": alt, "points": count * len(data.maps)},
         uirevision=data.key,
-        hoverlabel={"align": "left", "bgcolor": "#1f2933", "bordercolor": "#1f2933", "font": {"color": "white"}},
+        hoverlabel={
+            "align": "left",
+            "bgcolor": "#1f2933",
+            "bordercolor": "#1f2933",
+            "font": {"color": "white"},
+        },
         # assets/explore.js switches lasso and box on.
         dragmode="pan" if dimensions == 2 else "orbit",
         modebar_remove=["select2d", "lasso2d"],
@@ -175,7 +186,13 @@ def map_figure(data: MapData) -> go.Figure:
     else:
         _add_axes(figure, data)
     if len(data.maps) == 2:
-        place = {"y": 1.0, "yanchor": "bottom", "xref": "paper", "yref": "paper", "showarrow": False}
+        place = {
+            "y": 1.0,
+            "yanchor": "bottom",
+            "xref": "paper",
+            "yref": "paper",
+            "showarrow": False,
+        }
         left, right = (short_label(title, 60) for title in data.titles)
         figure.add_annotation(text=left, x=0.0, xanchor="left", **place)
         # Lower, as on a telephone both titles are wider than half of the figure.
@@ -253,9 +270,17 @@ def _add_scenes(figure: go.Figure, data: MapData) -> None:
         annotations = []
         for (x, y, z), text, depth in names_of_map:
             if not depth:
-                annotations.append({"x": x, "y": y, "z": z, "text": short_label(text, NAME_LENGTH), **NAME_STYLE})
+                annotations.append(
+                    {"x": x, "y": y, "z": z, "text": short_label(text, NAME_LENGTH), **NAME_STYLE}
+                )
         domain = {"x": _domain(panel, len(data.maps))}
-        scene = {"xaxis": axis, "yaxis": axis, "zaxis": axis, "domain": domain, "annotations": annotations}
+        scene = {
+            "xaxis": axis,
+            "yaxis": axis,
+            "zaxis": axis,
+            "domain": domain,
+            "annotations": annotations,
+        }
         figure.update_layout({"scene2" if panel else "scene": scene})
 
 
@@ -366,7 +391,9 @@ def make_colouring(title: str, values: Sequence[Any]) -> Labels | Scale:
         distinct = np.unique(numbers[np.isfinite(numbers)])
         if len(distinct) >= MIN_NUMBERS:
             return Scale(title, numbers)
-    return make_labels(title, [BLANK if value is None or value == "" else str(value) for value in values])
+    return make_labels(
+        title, [BLANK if value is None or value == "" else str(value) for value in values]
+    )
 
 
 def make_labels(title: str, values: Sequence[str], limit: int = MAX_LABELS) -> Labels:
@@ -382,7 +409,9 @@ def make_labels(title: str, values: Sequence[str], limit: int = MAX_LABELS) -> L
         ranked.append(BLANK)
     groups = {name: group for group, name in enumerate(ranked)}
     other = groups.get(OTHER, 0)
-    return Labels(title, ranked, np.array([groups.get(value, other) for value in values], dtype=np.int32))
+    return Labels(
+        title, ranked, np.array([groups.get(value, other) for value in values], dtype=np.int32)
+    )
 
 
 def _as_numbers(values: Sequence[Any]) -> np.ndarray | None:

@@ -22,9 +22,15 @@ PALETTE = {
     "grey": "#7F8793",
 }
 # The colours of the built-in models, and the colours that other models share.
-MODEL_COLOURS = {DEFAULT_MODEL: "blue", DEFAULT_CROSS_ENCODER: "vermillion", LARGE_MODEL: "sky", TFIDF: "grey"}
+MODEL_COLOURS = {
+    DEFAULT_MODEL: "blue",
+    DEFAULT_CROSS_ENCODER: "vermillion",
+    LARGE_MODEL: "sky",
+    TFIDF: "grey",
+}
 OTHER_COLOURS = ("purple", "orange", "sky")
-# Negative vermillion, zero transparent, positive blue: legible on a white and on a black background.
+# Negative vermillion, zero transparent, positive blue: legible on a white and on a black
+# background.
 DIVERGING = [[0.0, "rgba(213,94,0,1)"], [0.5, "rgba(127,135,147,0.06)"], [1.0, "rgba(0,114,178,1)"]]
 # The legend is a line above the plot.
 LEGEND = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
@@ -37,14 +43,16 @@ _AXIS = {
     "ticks": "",
     "title": {"font": {"size": 13}, "standoff": 15},
 }
-# Transparent, for light and dark mode. It replaces Plotly's own template, which takes 6 KB in every figure. As a
-# dictionary it does not load Plotly before the first figure is made.
+# Transparent, for light and dark mode. It replaces Plotly's own template, which takes 6 KB in every
+# figure. As a dictionary it does not load Plotly before the first figure is made.
 TEMPLATE: dict[str, Any] = {
     "layout": {
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": FONT, "size": 13, "color": PALETTE["grey"]},
-        "colorway": [PALETTE[name] for name in ("blue", "orange", "green", "vermillion", "purple", "sky")],
+        "colorway": [
+            PALETTE[name] for name in ("blue", "orange", "green", "vermillion", "purple", "sky")
+        ],
         "margin": {"l": 8, "r": 8, "t": 28, "b": 8},
         "autotypenumbers": "strict",
         "hovermode": "closest",
@@ -85,7 +93,8 @@ def apply_style(
     Args:
         figure: a figure with its traces.
         height: the height in pixels; None for the height of the frame.
-        alt: the text alternative. Without it, screen readers get the titles of the figure (``assets/app.js``).
+        alt: the text alternative. Without it, screen readers get the titles of the figure
+            (``assets/app.js``).
         x: settings of the horizontal axes.
         y: settings of the vertical axes.
         layout: settings of the whole figure.
@@ -96,13 +105,23 @@ def apply_style(
 
 
 def add_scatter(
-    figure: go.Figure, x: Any, y: Any, colour: str, hover: str = "", mode: str = "lines", **options: Any
+    figure: go.Figure,
+    x: Any,
+    y: Any,
+    colour: str,
+    hover: str = "",
+    mode: str = "lines",
+    **options: Any,
 ) -> go.Figure:
     """Adds lines or points in a palette colour. ``options`` of go.Scatter replace the defaults.
 
     Without a ``hover`` text nothing is shown under the mouse.
     """
-    usual: dict[str, Any] = {"line_color": PALETTE[colour], "line_width": 2, "marker_color": PALETTE[colour]}
+    usual: dict[str, Any] = {
+        "line_color": PALETTE[colour],
+        "line_width": 2,
+        "marker_color": PALETTE[colour],
+    }
     if hover:
         usual["hovertemplate"] = hover
     else:
@@ -110,15 +129,24 @@ def add_scatter(
     return figure.add_scatter(x=x, y=y, mode=mode, **(usual | options))
 
 
-def add_bars(figure: go.Figure, x: Any, y: Any, colour: str, hover: str, **options: Any) -> go.Figure:
+def add_bars(
+    figure: go.Figure, x: Any, y: Any, colour: str, hover: str, **options: Any
+) -> go.Figure:
     """Adds bars without outlines in a palette colour, with a ``hover`` text and ``options`` of go.Bar."""
     return figure.add_bar(
-        x=x, y=y, marker={"color": PALETTE[colour], "line": {"width": 0}}, hovertemplate=hover, **options
+        x=x,
+        y=y,
+        marker={"color": PALETTE[colour], "line": {"width": 0}},
+        hovertemplate=hover,
+        **options,
     )
 
 
 def error_bars(
-    estimates: Sequence[tuple[float, float, float]], colour: str, thickness: float = 1.5, width: float = 4
+    estimates: Sequence[tuple[float, float, float]],
+    colour: str,
+    thickness: float = 1.5,
+    width: float = 4,
 ) -> dict[str, Any]:
     """Intervals (value, low, high) as error bars of a trace, in a palette colour."""
     return {

@@ -3,10 +3,10 @@
 A run has the colour of its model in each of the three figures of curves:
 
 - measure: the metric of the run on the dev data, ρ ×100 or triplet accuracy
-- loss: the loss of the training batches (thin) and its running mean (bold), by data set if each has an objective, and
-  the loss of the dev data (dotted)
-- random: the mean cosine of random pairs of the training data (solid) and of sentences from other domains (dashed);
-  above 0.9 the vectors have collapsed
+- loss: the loss of the training batches (thin) and its running mean (bold), by data set if each has
+  an objective, and the loss of the dev data (dotted)
+- random: the mean cosine of random pairs of the training data (solid) and of sentences from other
+  domains (dashed); above 0.9 the vectors have collapsed
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -54,18 +54,28 @@ def curves_of(runs: Sequence[Run]) -> list[Curve]:
     colours = model_colours([ModelName.of_run(run.id).name for run in runs])
     curves = []
     for run, colour in zip(runs, colours, strict=True):
-        curves.append(Curve(run.name, PALETTE[colour], run.events, run.progress.steps, run.progress.measure))
+        curves.append(
+            Curve(run.name, PALETTE[colour], run.events, run.progress.steps, run.progress.measure)
+        )
     return curves
 
 
 def measure(curves: Sequence[Curve]) -> go.Figure:
     """The metric of the first run over the steps. Runs with other metrics are left out; the loss has its own figure."""
-    metric = next((curve.measure for curve in curves if curve.measure not in (None, "loss")), "spearman")
+    metric = next(
+        (curve.measure for curve in curves if curve.measure not in (None, "loss")), "spearman"
+    )
     title, factor, _ = RUN_METRICS[metric]
 
     def traces(curve: Curve) -> Iterator[go.Scatter]:
         steps, values = _points(curve.events, "eval", metric)
-        yield _line(curve, steps, [value * factor for value in values], f"{title} %{{y:.2f}}", mode="lines+markers")
+        yield _line(
+            curve,
+            steps,
+            [value * factor for value in values],
+            f"{title} %{{y:.2f}}",
+            mode="lines+markers",
+        )
 
     comparable = [curve for curve in curves if curve.measure in (None, metric)]
     figure = _figure(f"{title} on the dev data", comparable, traces, height=290)
@@ -118,12 +128,18 @@ def random(curves: Sequence[Curve]) -> go.Figure:
 
     def traces(curve: Curve) -> Iterator[go.Scatter]:
         steps, values = _points(curve.events, "eval", "random_cosine")
-        yield _line(curve, steps, values, "random pairs of the training data %{y:.3f}", mode="lines+markers")
+        yield _line(
+            curve, steps, values, "random pairs of the training data %{y:.3f}", mode="lines+markers"
+        )
         steps, values = _points(curve.events, "eval", "plain_cosine")
-        yield _line(curve, steps, values, "plain sentences of other domains %{y:.3f}", line_dash="dash")
+        yield _line(
+            curve, steps, values, "plain sentences of other domains %{y:.3f}", line_dash="dash"
+        )
 
     figure = _figure("Random pairs (dashed: other domains)", curves, traces, height=230)
-    figure.add_hrect(y0=COLLAPSED_FROM, y1=1, fillcolor=PALETTE["vermillion"], opacity=0.12, line_width=0)
+    figure.add_hrect(
+        y0=COLLAPSED_FROM, y1=1, fillcolor=PALETTE["vermillion"], opacity=0.12, line_width=0
+    )
     # At the left end, where most curves are below the range.
     figure.add_annotation(
         x=0,
@@ -139,11 +155,18 @@ def random(curves: Sequence[Curve]) -> go.Figure:
     return figure
 
 
-FIGURES: dict[str, Callable[[Sequence[Curve]], go.Figure]] = {"measure": measure, "loss": loss, "random": random}
+FIGURES: dict[str, Callable[[Sequence[Curve]], go.Figure]] = {
+    "measure": measure,
+    "loss": loss,
+    "random": random,
+}
 
 
 def _figure(
-    title: str, curves: Sequence[Curve], traces: Callable[[Curve], Iterator[go.Scatter]], height: int
+    title: str,
+    curves: Sequence[Curve],
+    traces: Callable[[Curve], Iterator[go.Scatter]],
+    height: int,
 ) -> go.Figure:
     lines = list(chain.from_iterable(map(traces, curves)))
     # A run has several traces, but one entry in the legend, for the first trace that is not faint.
@@ -154,10 +177,19 @@ def _figure(
         if is_first:
             listed.add(trace.name)
         trace.update(showlegend=is_first, legendgroup=trace.name)
-    figure = apply_style(go.Figure(lines), height, alt=f"{title} over the steps: {', '.join(map(str, names))}")
+    figure = apply_style(
+        go.Figure(lines), height, alt=f"{title} over the steps: {', '.join(map(str, names))}"
+    )
     last = max((curve.steps or 0 for curve in curves), default=0) or 1
     figure.update_layout(
-        title={"text": title, "font": {"size": 13}, "x": 0, "xanchor": "left", "y": 1, "yanchor": "top"},
+        title={
+            "text": title,
+            "font": {"size": 13},
+            "x": 0,
+            "xanchor": "left",
+            "y": 1,
+            "yanchor": "top",
+        },
         title_pad={"l": 12, "t": 10},
         margin={"l": 8, "r": 12, "t": 34, "b": 8},
         hovermode="x unified" if len(curves) == 1 else "closest",
@@ -166,14 +198,24 @@ def _figure(
         showlegend=len(curves) > 1,
         legend={"orientation": "h", "y": -0.28, "yanchor": "top", "x": 0, "font": {"size": 12}},
     )
-    figure.update_xaxes(range=[-last * 0.02, last * 1.02], title={"text": "steps", "font": {"size": 12}, "standoff": 4})
+    figure.update_xaxes(
+        range=[-last * 0.02, last * 1.02],
+        title={"text": "steps", "font": {"size": 12}, "standoff": 4},
+    )
     return figure
 
 
-def _line(curve: Curve, steps: list[int], values: list[float], hover: str | None, **options: Any) -> go.Scatter:
+def _line(
+    curve: Curve, steps: list[int], values: list[float], hover: str | None, **options: Any
+) -> go.Scatter:
     """A trace of a run with a ``hover`` text. ``options`` of go.Scatter replace the defaults."""
     name = short_label(curve.name, 40)
-    usual: dict[str, Any] = {"mode": "lines", "opacity": 1.0, "line_color": curve.colour, "line_width": 2.2}
+    usual: dict[str, Any] = {
+        "mode": "lines",
+        "opacity": 1.0,
+        "line_color": curve.colour,
+        "line_width": 2.2,
+    }
     if hover is None:
         usual["hoverinfo"] = "skip"
     else:
@@ -192,20 +234,29 @@ def _points(events: Sequence[Event], kind: str, key: str) -> tuple[list[int], li
     return steps, values
 
 
-def dots(shipped: Sequence[VariantRow], here: Sequence[VariantRow] = (), here_name: str = "here") -> go.Figure:
+def dots(
+    shipped: Sequence[VariantRow], here: Sequence[VariantRow] = (), here_name: str = "here"
+) -> go.Figure:
     """The variants of an ablation with the results that ship, the results measured here, and those of the paper.
 
-    The axis is Spearman ρ ×100 on STSb dev. Means have 95% intervals, and the base before training has a mark too. A
-    variant without any run has no row. ``here_name`` is the legend entry of the runs on this machine.
+    The axis is Spearman ρ ×100 on STSb dev. Means have 95% intervals, and the base before training
+    has a mark too. A variant without any run has no row. ``here_name`` is the legend entry of the
+    runs on this machine.
     """
     by_variant = {row.variant: row for row in here}
-    rows = [row for row in shipped or here if row.summary or by_variant.get(row.variant, row).summary]
+    rows = [
+        row for row in shipped or here if row.summary or by_variant.get(row.variant, row).summary
+    ]
     own = [by_variant.get(row.variant) for row in rows] if here else []
     figure = go.Figure()
     places = list(range(len(rows)))
 
     def mark(
-        values: Sequence[float | None], name: str, marker: dict[str, Any], mode: str = "markers", **options: Any
+        values: Sequence[float | None],
+        name: str,
+        marker: dict[str, Any],
+        mode: str = "markers",
+        **options: Any,
     ) -> None:
         """Marks each row that has a value. Without any value there is no entry in the legend either."""
         if any(value is not None for value in values):
@@ -220,7 +271,9 @@ def dots(shipped: Sequence[VariantRow], here: Sequence[VariantRow] = (), here_na
                 **options,
             )
 
-    def mark_means(summaries: Sequence[Summary | None], name: str, symbol: str, colour: str, above: bool) -> None:
+    def mark_means(
+        summaries: Sequence[Summary | None], name: str, symbol: str, colour: str, above: bool
+    ) -> None:
         """Marks the mean of each row, with its interval and its value."""
         means = [summary.mean if summary else None for summary in summaries]
         intervals = [_interval(summary) if summary else (0.0, 0.0, 0.0) for summary in summaries]
@@ -238,8 +291,16 @@ def dots(shipped: Sequence[VariantRow], here: Sequence[VariantRow] = (), here_na
     mark([row.before for row in rows], "before training", tick)
     ring = {"symbol": "circle-open", "size": 12, "color": PALETTE["grey"], "line": {"width": 2}}
     mark([row.paper for row in rows], "the paper", ring)
-    mark_means([row.summary if row else None for row in own], here_name, "diamond", "vermillion", above=False)
-    mark_means([row.summary for row in rows] if shipped else [], "shipped", "circle", "blue", above=True)
+    mark_means(
+        [row.summary if row else None for row in own],
+        here_name,
+        "diamond",
+        "vermillion",
+        above=False,
+    )
+    mark_means(
+        [row.summary for row in rows] if shipped else [], "shipped", "circle", "blue", above=True
+    )
     labels = [escape(row.label).replace(": ", ":<br>") for row in rows]
     height = ROW_PIXELS * len(rows) + MARGIN_PIXELS
     x = {"title": "Spearman ρ ×100 on STSb dev"}

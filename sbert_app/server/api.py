@@ -104,7 +104,9 @@ async def _watched(request: Request) -> AsyncIterator[Callable[[], bool]]:
 async def no_answer(request: Request) -> Response:
     """Answers 404 to an address or a method that none of the earlier routes has."""
     path = request.url.path
-    return error_answer(path, 404, f"there is no {request.method} {path[:100]}; /docs describes what there is")
+    return error_answer(
+        path, 404, f"there is no {request.method} {path[:100]}; /docs describes what there is"
+    )
 
 
 def document_router(services: Services) -> APIRouter:
@@ -122,7 +124,11 @@ def document_router(services: Services) -> APIRouter:
             missing.append(error.public)
         if not services.models.is_here(DEFAULT_MODEL):
             missing.append(f"the model {DEFAULT_MODEL} is being fetched, or cannot be")
-        state = {"status": "unavailable" if missing else "ready", "version": __version__, "missing": missing}
+        state = {
+            "status": "unavailable" if missing else "ready",
+            "version": __version__,
+            "missing": missing,
+        }
         return JSONResponse(state, 503 if missing else 200)
 
     @routes.get("/metrics")

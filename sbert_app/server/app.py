@@ -22,7 +22,8 @@ from sbert_app.server.workarounds import ShortHeartbeats
 from sbert_app.services.container import Services
 from sbert_app.settings import Settings
 
-# Gradio compresses its scripts and styles itself. Compressing vectors and files is not worth the time.
+# Gradio compresses its scripts and styles itself. Compressing vectors and files is not worth the
+# time.
 NOT_COMPRESSED = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/json", "application/octet-stream")
 
 
@@ -83,11 +84,22 @@ def _middleware(settings: Settings, account: login.Account | None) -> list[Middl
     ]
     if settings.allow_origins:
         origins = settings.allow_origins
-        layers.append(Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"]))
+        layers.append(
+            Middleware(
+                CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"]
+            )
+        )
     if account:
-        layers.append(Middleware(login.LoginRequired, account=account, root_path=settings.root_path))
+        layers.append(
+            Middleware(login.LoginRequired, account=account, root_path=settings.root_path)
+        )
     layers += [
-        Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=5, exclude_content_types=NOT_COMPRESSED),
+        Middleware(
+            GZipMiddleware,
+            minimum_size=1_000,
+            compresslevel=5,
+            exclude_content_types=NOT_COMPRESSED,
+        ),
         Middleware(CountRequests),
         Middleware(
             BodyLimits,

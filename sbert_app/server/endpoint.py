@@ -1,8 +1,8 @@
 """An endpoint: a typed function of a request's body that is called over HTTP, by gradio_client and by agents.
 
-The body and the answer are pydantic models. `sbert_app.server.api` makes a FastAPI route of an endpoint, `register` a
-function for gradio_client, and `sbert_app.server.mcp` a tool for agents. All three share the threads of the endpoint
-and the limits of a visitor.
+The body and the answer are pydantic models. `sbert_app.server.api` makes a FastAPI route of an
+endpoint, `register` a function for gradio_client, and `sbert_app.server.mcp` a tool for agents. All
+three share the threads of the endpoint and the limits of a visitor.
 """
 
 import asyncio
@@ -89,12 +89,16 @@ class Endpoint:
     """A function of a `Call` and a `Body`; the endpoint has its name.
 
     Args:
-        function: its annotations are the types of the body and of the answer, and its docstring is the description.
+        function: its annotations are the types of the body and of the answer, and its docstring is
+            the description.
         threads: the maximum number of requests that are computed at the same time.
-        at_once: the maximum number of requests of one visitor that are computed or wait at the same time.
+        at_once: the maximum number of requests of one visitor that are computed or wait at the same
+            time.
     """
 
-    def __init__(self, function: Callable[..., Any], threads: int = MOST_AT_ONCE, at_once: float = math.inf) -> None:
+    def __init__(
+        self, function: Callable[..., Any], threads: int = MOST_AT_ONCE, at_once: float = math.inf
+    ) -> None:
         hints = get_type_hints(function)
         self.function = function
         self.name = function.__name__
@@ -135,8 +139,9 @@ class Endpoint:
                 log.exception("%s failed", self.name)
                 raise InternalError(INTERNAL_ERROR) from error
 
-        # A request is counted before it takes a thread that others wait for. If there is only one thread, at most one
-        # request of each visitor waits for it, so that a visitor with many requests does not hold up the others.
+        # A request is counted before it takes a thread that others wait for. If there is only one
+        # thread, at most one request of each visitor waits for it, so that a visitor with many
+        # requests does not hold up the others.
         with self.quota.held(call.visitor):
             turn = self._turns.setdefault(call.visitor, asyncio.Lock())
             async with turn if self.threads.total_tokens == 1 else nullcontext():
@@ -158,12 +163,15 @@ def register(endpoint: Endpoint, services: Services) -> None:
 
     async def call(*arguments: Any) -> Any:
         *values, request = arguments
-        # Clients of Gradio send defaults too. They are left out, as for a body that a person has written.
+        # Clients of Gradio send defaults too. They are left out, as for a body that a person has
+        # written.
         values_by_name = {}
         for (name, field), value in zip(fields.items(), values, strict=False):
             if field.is_required() or value != field.default:
                 values_by_name[name] = value
-        return await endpoint.run(Call(services, visitor_of(request)), endpoint.body.parse(values_by_name))
+        return await endpoint.run(
+            Call(services, visitor_of(request)), endpoint.body.parse(values_by_name)
+        )
 
     # Gradio reads the names, types and defaults of the arguments from the signature.
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

@@ -1,7 +1,8 @@
 """The endpoints: the body of each request, and the function that answers it.
 
-The arguments of an endpoint are the fields of its body, each described by the text below it. `ENDPOINTS` lists the
-functions. Their addresses are ``/api/<name>``; gradio_client knows them as ``/<name>``, and agents as tools.
+The arguments of an endpoint are the fields of its body, each described by the text below it.
+`ENDPOINTS` lists the functions. Their addresses are ``/api/<name>``; gradio_client knows them as
+``/<name>``, and agents as tools.
 """
 
 from copy import copy
@@ -26,7 +27,17 @@ from sbert_app.server.answers import (
     SearchHits,
     ThresholdAnswer,
 )
-from sbert_app.server.endpoint import MOST_AT_ONCE, Body, Call, Endpoint, Name, Sentence, Sentences, example, register
+from sbert_app.server.endpoint import (
+    MOST_AT_ONCE,
+    Body,
+    Call,
+    Endpoint,
+    Name,
+    Sentence,
+    Sentences,
+    example,
+    register,
+)
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.compare.comparison import compare_by_name, leave_one_out_by_name
 from sbert_app.services.compare.token_score import score_tokens
@@ -102,7 +113,9 @@ def compare(call: Call, body: CompareBody) -> Compared:
     if body.second:
         second = ModelName.parse(body.second)
         # Only models that compare tokens have a score of tokens.
-        second_comparison = score_tokens(models, second, *pair) or compare_by_name(models, *pair, second)
+        second_comparison = score_tokens(models, second, *pair) or compare_by_name(
+            models, *pair, second
+        )
         answer.second = second_comparison.to_json()
     return answer
 
@@ -270,7 +283,9 @@ def score_file(call: Call, body: ScoreFileBody) -> ScoredFile:
         matches = services.scoring.apply_threshold(job.id, threshold_of(summary, criterion))
         outputs = [Path(output) for output in matches.outputs]
         scored = next(output for output in outputs if output.suffix == ending)
-        answer["matches"] = json_values(asdict(matches) | {"outputs": [output.name for output in outputs]})
+        answer["matches"] = json_values(
+            asdict(matches) | {"outputs": [output.name for output in outputs]}
+        )
     answer["file"] = {"path": str(scored), "url": f"{call.files}{scored}", "orig_name": scored.name}
     return SCORED_FILE.validate_python(answer)
 
@@ -431,7 +446,8 @@ def search(call: Call, body: SearchBody) -> SearchHits:
         key = services.embeddings.named(services.access.check_data(body.data))
         space = services.embeddings.embed(key, model, pooling)
     else:
-        # These sentences stay out of the cache of corpora, where they would evict corpora that visitors have open.
+        # These sentences stay out of the cache of corpora, where they would evict corpora that
+        # visitors have open.
         encoder = services.models.get(model, VectorModel, pooling, "document")
         space = embed(Corpus("sentences", body.sentences), encoder, services.embeddings.cache)
     query_encoder = services.models.get(model, VectorModel, pooling, "query")

@@ -34,7 +34,9 @@ STATUSES: dict[type[UserFacingError], int] = {
 }
 
 
-def error_answer(path: str, status: int, sentence: str, headers: dict[str, str] | None = None) -> JSONResponse:
+def error_answer(
+    path: str, status: int, sentence: str, headers: dict[str, str] | None = None
+) -> JSONResponse:
     """Returns an error of one sentence in the shape that the clients of a path expect."""
     if not path.startswith(OPENAI):
         return JSONResponse({"error": sentence}, status, headers)
@@ -59,7 +61,8 @@ async def _answer_to_user(request: Request, error: UserFacingError) -> JSONRespo
 
 def mistake(errors: Sequence[Any]) -> str:
     """Returns the first mistake in a body as a sentence: the field, its value, and what it must be."""
-    # An unknown field comes before a missing one, which may be the same field with its name misspelt.
+    # An unknown field comes before a missing one, which may be the same field with its name
+    # misspelt.
     error = next((error for error in errors if error["type"] == "extra_forbidden"), errors[0])
     kind = error["type"]
     value = error["input"]
@@ -78,7 +81,9 @@ def mistake(errors: Sequence[Any]) -> str:
         return f"{place} {error['ctx']['error']}"
     if kind in {"string_too_long", "too_long"}:
         unit = "characters" if isinstance(value, str) else "items"
-        return f"{place} has {len(value):,} {unit}; at most {error['ctx']['max_length']:,} are taken"
+        return (
+            f"{place} has {len(value):,} {unit}; at most {error['ctx']['max_length']:,} are taken"
+        )
     message = error["msg"]
     return f"{place} is {quoted(value)}: {message[:1].lower()}{message[1:]}"
 
@@ -90,7 +95,8 @@ async def _answer_to_body(request: Request, error: RequestValidationError) -> JS
 
 
 async def _answer_to_http(request: Request, error: HTTPException) -> JSONResponse:
-    # FastAPI answers 400 to bytes that are not UTF-8, numbers of thousands of digits, and JSON nested too deeply.
+    # FastAPI answers 400 to bytes that are not UTF-8, numbers of thousands of digits, and JSON
+    # nested too deeply.
     sentence = NO_JSON if error.status_code == 400 else str(error.detail)
     return error_answer(request.url.path, error.status_code, sentence, dict(error.headers or {}))
 

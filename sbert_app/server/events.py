@@ -1,7 +1,8 @@
 """Limits on the events that pages put into Gradio's queue, and on messages that nobody reads.
 
-A page posts an event to ``queue/join`` and then reads the messages of its session at ``queue/data``. Gradio keeps an
-event until its turn comes, and a message until it is read, so one visitor could fill the queue of a page or the memory.
+A page posts an event to ``queue/join`` and then reads the messages of its session at
+``queue/data``. Gradio keeps an event until its turn comes, and a message until it is read, so one
+visitor could fill the queue of a page or the memory.
 """
 
 import asyncio
@@ -19,13 +20,16 @@ from sbert_app.services.access import visitor_of
 
 JOIN = "/gradio_api/queue/join"
 READ = "/gradio_api/queue/data"
-# The maximum number of waiting events of one address. A class may share an address, and a page sends several at once.
+# The maximum number of waiting events of one address. A class may share an address, and a page
+# sends several at once.
 MOST_WAITING = 128
-# An event is counted for this time at most, because the event of a page that was closed never gets its turn.
+# An event is counted for this time at most, because the event of a page that was closed never gets
+# its turn.
 WAITING_SECONDS = 600.0
 # Messages are dropped if nobody starts to read them within this time.
 UNREAD_SECONDS = 60.0
-# The reader that makes Gradio drop messages disconnects after this time, when it has started to read.
+# The reader that makes Gradio drop messages disconnects after this time, when it has started to
+# read.
 BEGINNING_SECONDS = 0.1
 
 
@@ -40,7 +44,9 @@ class WaitingEvents:
     def count(self, visitor: str) -> int:
         """Returns the number of waiting events of a visitor."""
         oldest = time.monotonic() - WAITING_SECONDS
-        self._waiting = {event: entry for event, entry in self._waiting.items() if entry[1] > oldest}
+        self._waiting = {
+            event: entry for event, entry in self._waiting.items() if entry[1] > oldest
+        }
         return sum(address == visitor for address, _ in self._waiting.values())
 
     def add(self, event: str, visitor: str) -> None:
@@ -69,7 +75,8 @@ class BoundedEvents:
     def __init__(self, app: ASGIApp, waiting: WaitingEvents) -> None:
         self.app = app
         self.waiting = waiting
-        # The number of open readers. The keys here and below are the path of a page and the id of a session.
+        # The number of open readers. The keys here and below are the path of a page and the id of a
+        # session.
         self._readers: Counter[tuple[str, str]] = Counter()
         # The time of the last event.
         self._joined: dict[tuple[str, str], float] = {}
@@ -89,7 +96,9 @@ class BoundedEvents:
         visitor = visitor_of(HTTPConnection(scope))
         if self.waiting.count(visitor) >= MOST_WAITING:
             sentence = f"{MOST_WAITING} events from your address wait for their turn; wait until one is answered"
-            await error_answer(scope["path"], 429, sentence, {"Retry-After": "1"})(scope, receive, send)
+            await error_answer(scope["path"], 429, sentence, {"Retry-After": "1"})(
+                scope, receive, send
+            )
             return
         body = await Request(scope, receive).body()
         try:
@@ -120,7 +129,9 @@ class BoundedEvents:
     def _note(self, key: tuple[str, str]) -> None:
         """Notes the time of an event of a session."""
         now = time.monotonic()
-        self._joined = {page: joined for page, joined in self._joined.items() if now - joined < UNREAD_SECONDS}
+        self._joined = {
+            page: joined for page, joined in self._joined.items() if now - joined < UNREAD_SECONDS
+        }
         self._joined[key] = now
 
     async def _read(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -144,7 +155,8 @@ class BoundedEvents:
             # This removes keys with zero, which Counter would keep.
             self._readers += Counter()
             if self._joined.get(key, began) > began:
-                # An event came while this reader was open. If it has not read the answer, the page opens another one.
+                # An event came while this reader was open. If it has not read the answer, the page
+                # opens another one.
                 self._drop_later(scope, key)
 
     def _drop_later(self, scope: Scope, key: tuple[str, str]) -> None:
@@ -171,4 +183,6 @@ class BoundedEvents:
             """Discards the messages."""
 
         query = urlencode({"session_hash": session}).encode()
-        await self.app({**scope, "method": "GET", "path": page + READ, "query_string": query}, receive, send)
+        await self.app(
+            {**scope, "method": "GET", "path": page + READ, "query_string": query}, receive, send
+        )

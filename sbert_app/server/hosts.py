@@ -1,13 +1,16 @@
 """ASGI middleware that comes first: it refuses requests of other sites and sets the headers of every answer.
 
-A web page of another site can make a browser send requests to an app on the same machine. Two checks stop it:
+A web page of another site can make a browser send requests to an app on the same machine. Two
+checks stop it:
 
-- **Host**: after DNS rebinding the browser believes that ``evil.example`` is this machine and sends that name as the
-  host. The app answers only to the names and addresses under which it is really reached.
-- **Origin**: a browser names the site whose page sends a request. Only the app's own pages may send one.
+- **Host**: after DNS rebinding the browser believes that ``evil.example`` is this machine and sends
+  that name as the host. The app answers only to the names and addresses under which it is really
+  reached.
+- **Origin**: a browser names the site whose page sends a request. Only the app's own pages may send
+  one.
 
-Gradio builds the addresses in a page from ``X-Forwarded-Host``, which any client can set. The header is therefore
-removed unless the app is behind a proxy.
+Gradio builds the addresses in a page from ``X-Forwarded-Host``, which any client can set. The
+header is therefore removed unless the app is behind a proxy.
 """
 
 from collections.abc import Collection
@@ -18,12 +21,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sbert_app.hosts import AllowedHosts, is_same_origin
 from sbert_app.server.errors import error_answer
 
-# Gradio's files here have a hash of their content in their names, so a cached copy never becomes stale.
+# Gradio's files here have a hash of their content in their names, so a cached copy never becomes
+# stale.
 HASHED = "/assets/"
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'self'",
-        # Gradio's configuration is an inline script, and Plotly's WebGL compiles functions from text.
+        # Gradio's configuration is an inline script, and Plotly's WebGL compiles functions from
+        # text.
         "script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:",
         "style-src 'self' 'unsafe-inline'",
         "img-src 'self' data: blob:",
@@ -78,7 +83,11 @@ class OwnSite:
     """
 
     def __init__(
-        self, app: ASGIApp, hosts: AllowedHosts, origins: Collection[str] = (), has_proxy: bool = False
+        self,
+        app: ASGIApp,
+        hosts: AllowedHosts,
+        origins: Collection[str] = (),
+        has_proxy: bool = False,
     ) -> None:
         self.app = app
         self.hosts = hosts
@@ -97,7 +106,9 @@ class OwnSite:
                 await refuse(403, sentence, scope, receive, send)
                 return
             if not self.has_proxy:
-                trusted = [(name, value) for name, value in scope["headers"] if name != b"x-forwarded-host"]
+                trusted = [
+                    (name, value) for name, value in scope["headers"] if name != b"x-forwarded-host"
+                ]
                 scope = {**scope, "headers": trusted}
         await self.app(scope, receive, send)
 

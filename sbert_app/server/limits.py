@@ -1,13 +1,14 @@
 """Limits on what a request may hold, enforced before anything parses it.
 
-- **Bodies** of requests have at most ``MOST_BODY`` bytes, or fewer for pages and logins (413), and arrive within
-  ``BODY_SECONDS`` (408).
+- **Bodies** of requests have at most ``MOST_BODY`` bytes, or fewer for pages and logins (413), and
+  arrive within ``BODY_SECONDS`` (408).
 - **Files** in requests must have been uploaded: an address in place of a file is refused (400).
-- **Uploads** have at most ``MOST_FILES`` files, and ``--upload-limit-mb`` in all (413). An address may upload ten times
-  as much in an hour (429), and the folder of uploads and the disk must have space for it (507). An upload that is cut
-  off leaves nothing behind.
+- **Uploads** have at most ``MOST_FILES`` files, and ``--upload-limit-mb`` in all (413). An address
+  may upload ten times as much in an hour (429), and the folder of uploads and the disk must have
+  space for it (507). An upload that is cut off leaves nothing behind.
 
-`BodyLimits` comes after the login, which has refused everybody else. It reads each body as a whole, except uploads.
+`BodyLimits` comes after the login, which has refused everybody else. It reads each body as a whole,
+except uploads.
 """
 
 import asyncio
@@ -31,13 +32,15 @@ from training.atomic import folder_size
 
 # The maximum size of a body in bytes: 10,000 sentences of 1,000 characters.
 MOST_BODY = 10 << 20
-# The maximum size of a request of a page, gradio_client or an agent. Anything larger should be an upload.
+# The maximum size of a request of a page, gradio_client or an agent. Anything larger should be an
+# upload.
 MOST_EVENT = 1 << 20
 # The maximum size of a login: a name, a password and the address of a page.
 MOST_LOGIN = 10_000
 # A body has to arrive within this time.
 BODY_SECONDS = 60.0
-# After refusing a request, at most this much of its body is drained, so that the client sees the answer, not a reset.
+# After refusing a request, at most this much of its body is drained, so that the client sees the
+# answer, not a reset.
 DRAIN_SECONDS = 10.0
 MOST_DRAINED = 64 << 20
 # The maximum size of the boundaries and headers of an upload, which are sent beside its files.
@@ -94,7 +97,9 @@ class BodyLimits:
             await self._pass_on(scope, incoming, send)
         except RefusedRequestError as refusal:
             await incoming.drain()
-            answer = error_answer(scope["path"], refusal.status, refusal.sentence, {"Connection": "close"})
+            answer = error_answer(
+                scope["path"], refusal.status, refusal.sentence, {"Connection": "close"}
+            )
             await answer(scope, receive, send)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,7 +110,9 @@ class BodyLimits:
         headers = Headers(scope=scope)
         encoding = (headers.get("content-encoding") or "identity").lower()
         if encoding != "identity":
-            raise RefusedRequestError(415, f"the request is packed by {encoding[:20]}; send it as it is")
+            raise RefusedRequestError(
+                415, f"the request is packed by {encoding[:20]}; send it as it is"
+            )
         announced = headers.get("content-length", "0")
         length = int(announced) if announced.isascii() and announced.isdigit() else 0
         if length > most:
@@ -125,7 +132,9 @@ class BodyLimits:
         self.folder.mkdir(parents=True, exist_ok=True)
         size = max(size, MOST_FILES * BLOCK)
         if size + RESERVED > shutil.disk_usage(self.folder).free:
-            raise RefusedRequestError(507, f"the disk is full: there is no space for {format_bytes(size)}")
+            raise RefusedRequestError(
+                507, f"the disk is full: there is no space for {format_bytes(size)}"
+            )
         # The folder is measured in a thread, and rarely, as it may have many files.
         if time.monotonic() - self._measured >= MEASURE_SECONDS:
             self._measured = time.monotonic()
@@ -174,7 +183,9 @@ def _too_large(is_upload: bool, most: int, length: int = 0) -> RefusedRequestErr
     if is_upload:
         sentence = f"the upload {size}; at most {format_bytes(most - ENVELOPE)} are taken, all files together"
     else:
-        sentence = f"the request {size}; at most {format_bytes(most)} are taken: for more, upload a file"
+        sentence = (
+            f"the request {size}; at most {format_bytes(most)} are taken: for more, upload a file"
+        )
     return RefusedRequestError(413, sentence)
 
 
@@ -198,14 +209,17 @@ async def _read(receive: Receive, most: int) -> bytes | None:
                 if size > most:
                     raise _too_large(False, most)
     except TimeoutError:
-        raise RefusedRequestError(408, f"the request did not arrive within {BODY_SECONDS:g} s") from None
+        raise RefusedRequestError(
+            408, f"the request did not arrive within {BODY_SECONDS:g} s"
+        ) from None
     return b"".join(parts)
 
 
 def _checked(body: bytes, path: str) -> bytes:
     """Returns the body; in JSON, "?" stands for lone surrogates, which cannot be encoded.
 
-    Raises RefusedRequestError if a file of an event has an address in place of a path: Gradio would fetch it.
+    Raises RefusedRequestError if a file of an event has an address in place of a path: Gradio would
+    fetch it.
     """
     has_surrogates = b"\\ud" in body.lower()
     is_event = "/gradio_api/" in path
@@ -215,14 +229,17 @@ def _checked(body: bytes, path: str) -> bytes:
         content = json.loads(body)
     except (ValueError, RecursionError):
         return body
-    # Other requests may have ten million bytes: to look through them would block the event loop for seconds.
+    # Other requests may have ten million bytes: to look through them would block the event loop for
+    # seconds.
     values = [content] if is_event else []
     while values:
         value = values.pop()
         if isinstance(value, dict):
             path_of_file = str(value.get("path")).strip().lower()
             if path_of_file.startswith(("http:", "https:", "data:")):
-                sentence = "a file is given by its address; upload it first: POST it to /gradio_api/upload"
+                sentence = (
+                    "a file is given by its address; upload it first: POST it to /gradio_api/upload"
+                )
                 raise RefusedRequestError(400, sentence)
             values += value.values()
         elif isinstance(value, list):
@@ -254,13 +271,17 @@ def _limited(receive: Receive, most: int, boundary: str) -> Receive:
         body = message.get("body", b"")
         size += len(body)
         if size > most:
-            raise MultiPartException(f"the upload exceeds the maximum allowed size of {format_bytes(most)}")
+            raise MultiPartException(
+                f"the upload exceeds the maximum allowed size of {format_bytes(most)}"
+            )
         # A boundary may be split between two messages.
         piece = end + body
         marks += piece.count(mark)
         end = piece[len(piece) - len(mark) + 1 :] if len(mark) > 1 else b""
         if marks > MOST_FILES + 1:
-            raise MultiPartException(f"the upload has more than {MOST_FILES} files; send them in several requests")
+            raise MultiPartException(
+                f"the upload has more than {MOST_FILES} files; send them in several requests"
+            )
         return message
 
     return limited

@@ -1,7 +1,7 @@
 """The login: one account of the app, whose sessions are cookies, and a token for programs.
 
-`LoginRequired` protects the whole app: the pages, every endpoint, MCP. Without a session a browser gets the login form
-in place of a page, and other clients get 401.
+`LoginRequired` protects the whole app: the pages, every endpoint, MCP. Without a session a browser
+gets the login form in place of a page, and other clients get 401.
 """
 
 import hashlib
@@ -41,7 +41,8 @@ class Account:
         self.session_seconds = days * 24 * 3600
         # The time at which each session ends.
         self._sessions: dict[str, float] = {}
-        # Browsers send a cookie to all ports of a host, so two apps on one machine need different names.
+        # Browsers send a cookie to all ports of a host, so two apps on one machine need different
+        # names.
         self.cookie = f"sbert-lab-{secrets.token_hex(4)}"
 
     def is_right(self, user: str, password: str) -> bool:
@@ -68,7 +69,9 @@ class Account:
 
     def _digest(self, user: str, password: str) -> bytes:
         # A name cannot contain a colon, so no two accounts give the same text.
-        return hashlib.scrypt(f"{user}:{password}".encode("utf-8", "replace"), salt=self._salt, **_SCRYPT)
+        return hashlib.scrypt(
+            f"{user}:{password}".encode("utf-8", "replace"), salt=self._salt, **_SCRYPT
+        )
 
 
 def has_token(header: str, token: str | None) -> bool:
@@ -127,12 +130,17 @@ def router(account: Account, root_path: str = "") -> APIRouter:
         visitor = visitor_of(request)
 
         def refusal(sentence: str, page: str, status: int) -> Response:
-            answer = login_page(root_path, page, sentence) if is_browser else JSONResponse({"error": sentence})
+            answer = (
+                login_page(root_path, page, sentence)
+                if is_browser
+                else JSONResponse({"error": sentence})
+            )
             answer.status_code = status
             return answer
 
-        # An attempt counts before the password is compared, because other attempts may come at the same time. An
-        # attempt during a wait is refused without comparing, and does not extend the wait.
+        # An attempt counts before the password is compared, because other attempts may come at the
+        # same time. An attempt during a wait is refused without comparing, and does not extend the
+        # wait.
         wait = attempts.take(visitor)
         if wait > 0:
             seconds = max(1, round(wait))

@@ -1,9 +1,9 @@
 """MCP: the endpoints as tools for agents, by the SDK of the protocol. Imported for ``serve --mcp`` only.
 
-The MCP server of Gradio does not suit: its tools answer with the text of a Python dictionary, make a session of all
-components for each call, and call other endpoints by requests of the app to itself, which come from 127.0.0.1 whoever
-the agent is. The tools here call the endpoints directly with the agent's address, and answer with JSON, as text and as
-structured content.
+The MCP server of Gradio does not suit: its tools answer with the text of a Python dictionary, make
+a session of all components for each call, and call other endpoints by requests of the app to
+itself, which come from 127.0.0.1 whoever the agent is. The tools here call the endpoints directly
+with the agent's address, and answer with JSON, as text and as structured content.
 """
 
 import json
@@ -53,7 +53,9 @@ class McpServer:
                     name=name,
                     description=endpoint.description,
                     inputSchema=endpoint.body.model_json_schema(),
-                    annotations=ToolAnnotations(readOnlyHint=name not in CHANGING, destructiveHint=False),
+                    annotations=ToolAnnotations(
+                        readOnlyHint=name not in CHANGING, destructiveHint=False
+                    ),
                 )
                 tools.append(tool)
             return tools
@@ -75,7 +77,9 @@ class McpServer:
             if not isinstance(answer, dict):
                 answer = {"result": answer}
             text = json.dumps(answer, ensure_ascii=False)
-            return CallToolResult(content=[TextContent(type="text", text=text)], structuredContent=answer)
+            return CallToolResult(
+                content=[TextContent(type="text", text=text)], structuredContent=answer
+            )
 
     def routes(self) -> list[BaseRoute]:
         return [Route(path, self) for path in (MCP, f"{MCP}/")]
@@ -87,4 +91,6 @@ class McpServer:
                 await self.manager.handle_request(scope, receive, send)
         except TooManyRequestsError:
             sentence = f"{MOST_CONNECTIONS} connections to the MCP server are open from your address; wait until one"
-            await JSONResponse({"error": f"{sentence} is closed"}, 429, {"Retry-After": "1"})(scope, receive, send)
+            await JSONResponse({"error": f"{sentence} is closed"}, 429, {"Retry-After": "1"})(
+                scope, receive, send
+            )

@@ -1,8 +1,9 @@
 """The pages: each is a Gradio app of its own, built when it is first requested.
 
-Building all pages takes seconds, so the app listens as soon as the front page exists. The endpoints belong to the front
-page, so their addresses do not contain the name of a page. The other pages are mounted at ``/bulk``, ``/train``, …;
-`Pages.build_all` builds the ones that nobody has requested yet.
+Building all pages takes seconds, so the app listens as soon as the front page exists. The endpoints
+belong to the front page, so their addresses do not contain the name of a page. The other pages are
+mounted at ``/bulk``, ``/train``, …; `Pages.build_all` builds the ones that nobody has requested
+yet.
 """
 
 import asyncio
@@ -37,7 +38,8 @@ from training.catalogue import ASSETS, read_asset
 log = logging.getLogger("sbert_lab.pages")
 
 FRONT = PAGES[0]
-# Gradio serves the same files for every page. They are redirected to the front page, so that a browser loads them once.
+# Gradio serves the same files for every page. They are redirected to the front page, so that a
+# browser loads them once.
 SHARED = ("assets", "static", "svelte", "theme.css")
 KEPT = {"Cache-Control": "public, max-age=31536000, immutable"}
 FOOTER = '<footer class="page-footer"><a href="./docs">Use via API</a></footer>'
@@ -50,7 +52,8 @@ class Pages:
 
     Args:
         services: the services that the pages use.
-        middleware: the middleware of each page. Gradio adds its own CORS headers unless it finds `CORSMiddleware` here.
+        middleware: the middleware of each page. Gradio adds its own CORS headers unless it finds
+            `CORSMiddleware` here.
     """
 
     _loop: asyncio.AbstractEventLoop
@@ -97,7 +100,8 @@ class Pages:
             return
         app = await self._page(name)
         if path == f"/{name}":
-            # Otherwise Starlette redirects to this path, which would break the relative links of the page.
+            # Otherwise Starlette redirects to this path, which would break the relative links of
+            # the page.
             path = f"{path}/"
         await app(_below(root, scope, path), receive, send)
 
@@ -130,8 +134,9 @@ class Pages:
         if name in self._open:
             return self._open[name]
         app = await self._build(name)
-        # The lifespan, which FastAPI does not enter for an app that is mounted while the server runs, starts Gradio's
-        # queue. That looks for events a thousand times a second, so it is not started for pages that nobody uses.
+        # The lifespan, which FastAPI does not enter for an app that is mounted while the server
+        # runs, starts Gradio's queue. That looks for events a thousand times a second, so it is not
+        # started for pages that nobody uses.
         async with self._building:
             if name not in self._open:
                 await self._stack.enter_async_context(app.router.lifespan_context(app))
@@ -186,8 +191,8 @@ def build_page(name: str, services: Services) -> gr.Blocks:
             endpoints.build(services)
         app.unload(leave)
     app.state_session_capacity = MOST_SESSIONS
-    # In launched apps, Gradio reads a file that a request names by its path only if it was uploaded. A mounted app does
-    # not count as launched.
+    # In launched apps, Gradio reads a file that a request names by its path only if it was
+    # uploaded. A mounted app does not count as launched.
     app.has_launched = True
     return app
 
@@ -210,12 +215,19 @@ async def _no_answer(request: Request, error: HTTPException) -> Response:
 
 async def _misfit(request: Request, error: Exception) -> Response:
     log.info("a malformed request of an event: %r", error)
-    return error_answer(request.url.path, 400, "the request holds what this page does not send; reload it")
+    return error_answer(
+        request.url.path, 400, "the request holds what this page does not send; reload it"
+    )
 
 
-# Gradio raises KeyError for an unknown event number, and TypeError for a part of an upload that is not a file. Errors
-# in the handlers of events do not get here.
-EXCEPTION_HANDLERS: dict[Any, Any] = {404: _no_answer, 405: _no_answer, KeyError: _misfit, TypeError: _misfit}
+# Gradio raises KeyError for an unknown event number, and TypeError for a part of an upload that is
+# not a file. Errors in the handlers of events do not get here.
+EXCEPTION_HANDLERS: dict[Any, Any] = {
+    404: _no_answer,
+    405: _no_answer,
+    KeyError: _misfit,
+    TypeError: _misfit,
+}
 
 
 def _not_found(request: Request, root: str) -> Response:

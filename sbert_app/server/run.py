@@ -1,8 +1,9 @@
 """Serves the app: opens the socket, runs uvicorn in a thread, limits connections, and ends the process at a signal.
 
-The number of connections is limited in all and for each address, because each connection is an open file, and a process
-can have only so many. The time for the header of a request is limited too: a client that never sends the rest would
-hold its connection for good. A client that does not read its answer is disconnected, as the answer takes memory.
+The number of connections is limited in all and for each address, because each connection is an open
+file, and a process can have only so many. The time for the header of a request is limited too: a
+client that never sends the rest would hold its connection for good. A client that does not read its
+answer is disconnected, as the answer takes memory.
 """
 
 from __future__ import annotations
@@ -38,9 +39,11 @@ LAST_SECONDS = 2
 FIRST_PAGE_SECONDS = 1.0
 # The main thread checks this often whether the server has started.
 START_SECONDS = 0.01
-# The main thread wakes up this often, because a signal that another thread receives does not wake it.
+# The main thread wakes up this often, because a signal that another thread receives does not wake
+# it.
 WAKE_SECONDS = 0.25
-# The maximum number of connections of one address, which a class may share, and in all. A browser opens six.
+# The maximum number of connections of one address, which a class may share, and in all. A browser
+# opens six.
 MOST_OF_ADDRESS = 1_024
 MOST = 4_096
 # Connections that may wait in the listen backlog; the kernel resets any beyond it.
@@ -71,8 +74,8 @@ def serve(settings: Settings, show: Callable[[str], object] | None = None) -> No
         os.environ["HF_HUB_OFFLINE"] = "1"
     listening = listen(settings.host, settings.port)
     services = Services.start(settings)
-    # Imported here because Gradio reads the environment when it is imported. That takes seconds, and an error of the
-    # home folder is reported before.
+    # Imported here because Gradio reads the environment when it is imported. That takes seconds,
+    # and an error of the home folder is reported before.
     from sbert_app.server.app import create_app
 
     app = create_app(services)
@@ -82,10 +85,12 @@ def serve(settings: Settings, show: Callable[[str], object] | None = None) -> No
         log_level="warning",
         timeout_graceful_shutdown=LAST_SECONDS,
         backlog=BACKLOG,
-        # Any client can set X-Forwarded-For. The last address in it that is not a proxy's is the visitor's.
+        # Any client can set X-Forwarded-For. The last address in it that is not a proxy's is the
+        # visitor's.
         proxy_headers=bool(settings.proxies),
         forwarded_allow_ips=[str(network) for network in settings.proxies],
-        # The app has no web sockets, and a connection that changes its protocol would be counted for ever.
+        # The app has no web sockets, and a connection that changes its protocol would be counted
+        # for ever.
         ws="none",
     )
     LimitedConnection.limit(settings.proxies)
@@ -96,7 +101,9 @@ def serve(settings: Settings, show: Callable[[str], object] | None = None) -> No
     try:
         while serving.is_alive() and not server.started:
             serving.join(START_SECONDS)
-        warming = threading.Thread(target=warm_up, args=(services, app.state.pages), name="warm-up", daemon=True)
+        warming = threading.Thread(
+            target=warm_up, args=(services, app.state.pages), name="warm-up", daemon=True
+        )
         warming.start()
         url = address(settings.host, listening.getsockname()[1])
         print(f"SBERT Lab is at {url}", flush=True)
@@ -108,12 +115,13 @@ def serve(settings: Settings, show: Callable[[str], object] | None = None) -> No
         code = 0
     is_ending.set()
     server.should_exit = True
-    # The server waits for requests, which wait for the services. The requests may start more work until the server has
-    # ended, so the services are closed again afterwards.
+    # The server waits for requests, which wait for the services. The requests may start more work
+    # until the server has ended, so the services are closed again afterwards.
     services.close()
     serving.join(2 * LAST_SECONDS)
     services.close()
-    # No library needs an orderly shutdown, and the results of daemon threads are not needed any more.
+    # No library needs an orderly shutdown, and the results of daemon threads are not needed any
+    # more.
     sys.stdout.flush()
     os._exit(code)
 
@@ -130,14 +138,19 @@ def warm_up(services: Services, pages: Pages) -> None:
 def listen(host: str, port: int) -> socket.socket:
     """Returns a socket that listens on this address; port 0 is any free one. Raises InputError if this fails."""
     try:
-        family, _, _, _, target = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
+        family, _, _, _, target = socket.getaddrinfo(
+            host.strip("[]"), port, type=socket.SOCK_STREAM
+        )[0]
         bound = socket.create_server(target[:2], family=family, backlog=2_048)
-        # asyncio sets TCP_NODELAY only on sockets that state their protocol. Without it an answer may wait for 40 ms.
+        # asyncio sets TCP_NODELAY only on sockets that state their protocol. Without it an answer
+        # may wait for 40 ms.
         return socket.socket(bound.family, bound.type, socket.IPPROTO_TCP, bound.detach())
     except OSError as error:
         if error.errno in (errno.EADDRINUSE, errno.EACCES):
             raise InputError(f"port {port} is taken; choose another with --port") from error
-        raise InputError(f"this machine has no address {host} to listen on; choose another with --host") from error
+        raise InputError(
+            f"this machine has no address {host} to listen on; choose another with --host"
+        ) from error
 
 
 def address(host: str, port: int) -> str:
@@ -153,7 +166,8 @@ def address(host: str, port: int) -> str:
 class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     """A connection of uvicorn that is closed if a header does not arrive, or an answer is not read.
 
-    If there are too many connections, the oldest one that waits for a header is closed, or else the new one.
+    If there are too many connections, the oldest one that waits for a header is closed, or else the
+    new one.
     """
 
     _open: ClassVar[Counter[str]] = Counter()
@@ -190,9 +204,13 @@ class LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         address = str(peer[0])
         is_proxy = any(ip_address(address) in network for network in self._proxies)
         is_full = self._open.total() >= self._most
-        is_address_full = self._open[address] >= min(MOST_OF_ADDRESS, self._most // 2) and not is_proxy
+        is_address_full = (
+            self._open[address] >= min(MOST_OF_ADDRESS, self._most // 2) and not is_proxy
+        )
         if is_full or is_address_full:
-            waiting = (other for other in self._without_header if is_full or other._address == address)
+            waiting = (
+                other for other in self._without_header if is_full or other._address == address
+            )
             oldest = next(waiting, None)
             if oldest is None:
                 transport.abort()

@@ -1,9 +1,9 @@
 """``/v1``: OpenAI's protocol for embeddings, and re-ranking in the shape that Cohere's and Jina's clients share.
 
-Vectors have length 1. ``dimensions`` keeps their first components and scales them to length 1 again. This works for all
-models, and best for models that were trained for it (Matryoshka representation learning). The model cache computes the
-requests of several clients in the same batches. The app's login (the API key is the bearer token), hosts and limits
-apply here as well.
+Vectors have length 1. ``dimensions`` keeps their first components and scales them to length 1
+again. This works for all models, and best for models that were trained for it (Matryoshka
+representation learning). The model cache computes the requests of several clients in the same
+batches. The app's login (the API key is the bearer token), hosts and limits apply here as well.
 """
 
 import base64
@@ -32,7 +32,8 @@ from training.sources.endpoint import REQUESTS_AT_ONCE
 
 # The maximum number of texts of a request; OpenAI has the same.
 MOST_INPUTS = 2_048
-# The maximum number of concurrent requests of one address. Clients send the batches of a corpus in parallel.
+# The maximum number of concurrent requests of one address. Clients send the batches of a corpus in
+# parallel.
 AT_ONCE = 64
 THREADS = 32
 NO_IDS = (
@@ -66,7 +67,14 @@ Document = Annotated[
     str,
     Field(max_length=MOST_CHARACTERS),
     BeforeValidator(_text),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object", "properties": {"text": {"type": "string"}}}]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "object", "properties": {"text": {"type": "string"}}},
+            ]
+        }
+    ),
 ]
 
 
@@ -110,7 +118,9 @@ class RerankBody(Body):
     model: Name
     """A cross-encoder, whose scores are returned, or a bi-encoder, whose cosines are."""
     query: Sentence
-    documents: Annotated[list[Document], Field(min_length=1, max_length=MOST_INPUTS, fail_fast=True)]
+    documents: Annotated[
+        list[Document], Field(min_length=1, max_length=MOST_INPUTS, fail_fast=True)
+    ]
     """Texts, or objects with a text."""
     top_n: int | None = Field(None, ge=1)
     """The number of documents that are returned, best first."""
@@ -256,7 +266,9 @@ def list_models(services: Services) -> ModelList:
     entries = [ModelEntry(id=name) for name in (*aliases, *ENCODERS, *CROSS_ENCODERS)]
     for run in services.jobs.store.recent():
         if run.has_model:
-            entries.append(ModelEntry(id=str(ModelName.of_run(run.id)), created=int(run.record.created)))
+            entries.append(
+                ModelEntry(id=str(ModelName.of_run(run.id)), created=int(run.record.created))
+            )
     return ModelList(data=entries)
 
 
@@ -266,7 +278,8 @@ def router(services: Services) -> APIRouter:
     add_endpoint(routes, "/v1/embeddings", V1Endpoint(embeddings), services, OpenAIMistake)
     ranking = V1Endpoint(rerank)
     add_endpoint(routes, "/v1/rerank", ranking, services, OpenAIMistake)
-    # For version 2 of Cohere's client, and for clients whose base address is the server without /v1.
+    # For version 2 of Cohere's client, and for clients whose base address is the server without
+    # /v1.
     for path in ("/v2/rerank", "/rerank"):
         add_endpoint(routes, path, ranking, services, OpenAIMistake, is_described=False)
 
@@ -281,7 +294,9 @@ def router(services: Services) -> APIRouter:
         for entry in list_models(services).data:
             if entry.id == name:
                 return entry
-        return error_answer("/v1/models", 404, f"there is no model {name[:100]!r}; GET /v1/models lists them")
+        return error_answer(
+            "/v1/models", 404, f"there is no model {name[:100]!r}; GET /v1/models lists them"
+        )
 
     for path in ("/v1/{path:path}", "/v2/{path:path}", "/rerank"):
         routes.add_api_route(path, no_answer, methods=METHODS, include_in_schema=False)

@@ -12,7 +12,8 @@ from sbert_app.server.events import WAITING
 from training.errors import UserFacingError, summary_of
 
 HEARTBEAT = "/gradio_api/heartbeat/"
-# The types of the values that a page sends for each kind of component. The value is None if nothing is chosen.
+# The types of the values that a page sends for each kind of component. The value is None if nothing
+# is chosen.
 KINDS: dict[Any, Any] = {
     (gr.Textbox, gr.HTML, gr.BrowserState): str,
     (gr.Slider, gr.Number): int | float,
@@ -37,16 +38,19 @@ class EventValues(BaseModel):
     row: NonNegativeInt = 0
     rows: list[NonNegativeInt] = []
     # The first cell of the table row that was clicked is a number.
-    row_value: Annotated[list[Any], Field(min_length=1), AfterValidator(lambda row: [float(str(row[0]))])] = []
+    row_value: Annotated[
+        list[Any], Field(min_length=1), AfterValidator(lambda row: [float(str(row[0]))])
+    ] = []
     add: bool = False
 
 
 class WholeSteps(gr.Blocks):
     """`gr.Blocks` whose generators send each step as a replacement of the one before.
 
-    Gradio sends each output of a generator as edits of the one before, and the page applies them to objects that it may
-    not have shown yet. If two steps arrive while the page is busy, as on a slow telephone, all changes of the first
-    step except values are lost: a button stays disabled, a figure stays hidden. The browser test of Bulk,
+    Gradio sends each output of a generator as edits of the one before, and the page applies them to
+    objects that it may not have shown yet. If two steps arrive while the page is busy, as on a slow
+    telephone, all changes of the first step except values are lost: a button stays disabled, a
+    figure stays hidden. The browser test of Bulk,
     ``test_what_arrives_while_the_page_is_busy_is_shown``, fails without this class.
     """
 
@@ -71,7 +75,14 @@ class WholeSteps(gr.Blocks):
             if block_fn.collects_event_data:
                 EventValues.model_validate(event_data)
             return await super().call_function(
-                block_fn, processed_input, iterator, requests, event_id, event_data, *more, **options
+                block_fn,
+                processed_input,
+                iterator,
+                requests,
+                event_id,
+                event_data,
+                *more,
+                **options,
             )
         except (AttributeError, ValidationError) as error:
             if not isinstance(error, ValidationError) and not isinstance(error.obj, gr.EventData):
@@ -95,8 +106,14 @@ class WholeSteps(gr.Blocks):
         simple_format: bool = False,
     ) -> list[Any]:
         """Returns the outputs of a step as they are sent. Gradio sends the first and the last step whole already."""
-        is_first = session_hash is None or run is None or run not in self.pending_diff_streams[session_hash]
-        step = super().handle_streaming_diffs(block_fn, data, session_hash, run, final, simple_format=True)
+        is_first = (
+            session_hash is None
+            or run is None
+            or run not in self.pending_diff_streams[session_hash]
+        )
+        step = super().handle_streaming_diffs(
+            block_fn, data, session_hash, run, final, simple_format=True
+        )
         if is_first or final or simple_format:
             return step
         return [[["replace", [], value]] for value in step]
@@ -128,9 +145,10 @@ def _checked(component: Any, value: Any) -> Any:
 class ShortHeartbeats:
     """ASGI middleware that answers heartbeats at once, and takes a POST to their address as the end of a page.
 
-    A page of Gradio holds one request open, the heartbeat, and the app learns from its end that the page was closed. A
-    browser opens at most six connections to a host over HTTP/1.1, so a seventh tab would wait for ever. With this class
-    the request ends at once, and ``assets/app.js`` sends a POST to the same address when a page is left.
+    A page of Gradio holds one request open, the heartbeat, and the app learns from its end that the
+    page was closed. A browser opens at most six connections to a host over HTTP/1.1, so a seventh
+    tab would wait for ever. With this class the request ends at once, and ``assets/app.js`` sends a
+    POST to the same address when a page is left.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -1,15 +1,17 @@
 """Visitors of the web app: the names that they may use, how much they may use, and the metrics of their requests.
 
-Users of the command line can read their own files anyway, so a name may be a path there. Visitors of the pages, of HTTP
-or MCP may use built-in data sets and models, data sets and models of the Hub, runs and uploads. A path is refused
-unless it is in an upload folder or in a folder of ``serve --allow-path``, and the refusal does not reveal whether the
-file exists. Texts are sent only to the servers of ``serve --allow-endpoint``.
+Users of the command line can read their own files anyway, so a name may be a path there. Visitors
+of the pages, of HTTP or MCP may use built-in data sets and models, data sets and models of the Hub,
+runs and uploads. A path is refused unless it is in an upload folder or in a folder of ``serve
+--allow-path``, and the refusal does not reveal whether the file exists. Texts are sent only to the
+servers of ``serve --allow-endpoint``.
 
     at_once = Quota(16)                        current requests: `take`, or `held` during a block
     in_an_hour = Quota(1 << 30, window=3600)   bytes, which are free again an hour after the first of them
     attempts = Quota(5, window=900, longest_delay=60)
-                                               after five attempts the delay doubles from a second to a minute; all
-                                               attempts are forgotten 900 s after the last one
+                                               after five attempts the delay doubles from a second
+                                               to a minute; all attempts are forgotten 900 s after
+                                               the last one
 """
 
 import os
@@ -46,8 +48,8 @@ PUBLIC_RUNS = (
 )
 # The assumed tokens of a row of a run that does not limit them.
 USUAL_TOKENS = 256
-# Layers and dimensions of the largest model with random weights, which are those of BERT-base. Larger models would fill
-# the memory.
+# Layers and dimensions of the largest model with random weights, which are those of BERT-base.
+# Larger models would fill the memory.
 MOST_SCRATCH = (12, 768)
 
 # A run by its id or its name, or random weights.
@@ -57,7 +59,9 @@ _PREFIXED = re.compile(rf"{RUN}[^/\\\x00-\x1f]{{1,127}}|{SCRATCH}[\w:x]{{1,32}}"
 class AccessPolicy:
     """Decides which names visitors may use: paths below ``folders``, and servers (host:port) in ``endpoints``."""
 
-    def __init__(self, folders: Iterable[Path] = (), endpoints: Collection[str] = (), is_public: bool = False) -> None:
+    def __init__(
+        self, folders: Iterable[Path] = (), endpoints: Collection[str] = (), is_public: bool = False
+    ) -> None:
         """Create a policy. A public app fetches nothing from the Hub and trains for few steps."""
         self._is_public = is_public
         self._folders = [folder.expanduser().resolve() for folder in folders]
@@ -80,15 +84,24 @@ class AccessPolicy:
                 f"no texts are sent to {_quoted(model.endpoint.address)} from here; whoever runs this app can allow it "
                 "with serve --allow-endpoint HOST:PORT"
             )
-        if self._is_public and model.name not in (*ENCODERS, *CROSS_ENCODERS, *BASELINES) and not is_own(model):
+        if (
+            self._is_public
+            and model.name not in (*ENCODERS, *CROSS_ENCODERS, *BASELINES)
+            and not is_own(model)
+        ):
             models = f"{', '.join(ENCODERS)} and those of its runs"
             raise _refused(f"this app is open to everybody and has the models {models}")
         is_known = model.name in (*BASELINES, *CROSS_ENCODERS) or is_own(model)
         on_hub = is_repo_id(model.name)
-        if self._in_allowed_folder(model.name) or is_known or (on_hub and not os.path.lexists(model.name)):
+        if (
+            self._in_allowed_folder(model.name)
+            or is_known
+            or (on_hub and not os.path.lexists(model.name))
+        ):
             return name
         if on_hub:
-            # The loader's sentence for an unknown name, so that visitors do not learn which files exist.
+            # The loader's sentence for an unknown name, so that visitors do not learn which files
+            # exist.
             sentence = f"model {model.name} was not found; check the name and the network"
             raise NotFoundError(sentence, sentence, ())
         raise _refused(
@@ -99,7 +112,8 @@ class AccessPolicy:
     def check_data(self, name: str) -> str:
         """Returns ``name`` if a visitor may use all data sets that it joins by +. InputError as `check_model`."""
         data = DataName.parse(name)
-        # As a path, "<upload>+<other path>" is in the folder of uploads, but the loader reads it as two names.
+        # As a path, "<upload>+<other path>" is in the folder of uploads, but the loader reads it as
+        # two names.
         if data.is_retrieval:
             parts: tuple[DataName, ...] = (data.judged[0],)
         elif self._in_allowed_folder(data.name):
@@ -107,16 +121,26 @@ class AccessPolicy:
         else:
             parts = tuple(DataName.parse(part.strip()) for part in name.split("+"))
         if len(parts) > MOST_JOINED:
-            raise InputError(f"{len(parts):,} data sets are joined; at most {MOST_JOINED} can be used here")
+            raise InputError(
+                f"{len(parts):,} data sets are joined; at most {MOST_JOINED} can be used here"
+            )
         for part in parts:
             if self._is_public and part.is_set and (part.built_in is None or part.built_in.repo):
-                raise _refused("this app is open to everybody and fetches no data sets; upload a file, or give stsb")
+                raise _refused(
+                    "this app is open to everybody and fetches no data sets; upload a file, or give stsb"
+                )
             if not part.is_set and not self._in_allowed_folder(part.name):
                 quotation = _quoted(name if data.is_retrieval else str(part))
                 paths = "(paths are for the command line and serve --allow-path)"
-                offered = "stsb" if self._is_public else f"{', '.join(DATA_SETS)} or hf:<org>/<name> {paths}"
+                offered = (
+                    "stsb"
+                    if self._is_public
+                    else f"{', '.join(DATA_SETS)} or hf:<org>/<name> {paths}"
+                )
                 meant = did_you_mean(part.name.partition(":")[0], DATA_SETS)
-                raise _refused(f"data {quotation} cannot be used here; upload a file, or give {offered}{meant}")
+                raise _refused(
+                    f"data {quotation} cannot be used here; upload a file, or give {offered}{meant}"
+                )
         return name
 
     def check_run(self, config: RunConfig) -> RunConfig:
@@ -152,9 +176,12 @@ class AccessPolicy:
         try:
             path = Path(name).expanduser().resolve()
         except (OSError, RuntimeError, ValueError):
-            # The name is too long, a cycle of links, the home of an unknown user, or contains a NUL.
+            # The name is too long, a cycle of links, the home of an unknown user, or contains a
+            # NUL.
             return False
-        return path.is_absolute() and any(path != folder and path.is_relative_to(folder) for folder in self._folders)
+        return path.is_absolute() and any(
+            path != folder and path.is_relative_to(folder) for folder in self._folders
+        )
 
 
 def is_own(model: ModelName) -> bool:
@@ -199,11 +226,16 @@ class Quota:
     Args:
         most: the amount.
         window: the seconds after which it is free again. Without a window it has to be given back.
-        longest_delay: more than ``most`` may be used after a delay that doubles up to this number of seconds.
+        longest_delay: more than ``most`` may be used after a delay that doubles up to this number
+            of seconds.
     """
 
     def __init__(
-        self, most: float, window: float = inf, longest_delay: float = 0.0, clock: Callable[[], float] = time.monotonic
+        self,
+        most: float,
+        window: float = inf,
+        longest_delay: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.most = most
         self._window = window
@@ -275,11 +307,32 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 REQUESTS = Counter(
-    "sbert_lab_requests", "Answered requests, by endpoint and status", ("endpoint", "status"), registry=REGISTRY
+    "sbert_lab_requests",
+    "Answered requests, by endpoint and status",
+    ("endpoint", "status"),
+    registry=REGISTRY,
 )
 LATENCY = Histogram(
-    "sbert_lab_request_seconds", "Time to answer a request", ("endpoint",), registry=REGISTRY, buckets=SECONDS
+    "sbert_lab_request_seconds",
+    "Time to answer a request",
+    ("endpoint",),
+    registry=REGISTRY,
+    buckets=SECONDS,
 )
-WAITING = Gauge("sbert_lab_waiting_requests", "Requests that wait for the next batch of a model", registry=REGISTRY)
-BATCH = Histogram("sbert_lab_batch_requests", "Requests that were computed together", registry=REGISTRY, buckets=COUNTS)
-TOKENS = Counter("sbert_lab_tokens", "Tokens that were read for /v1 requests, by model", ("model",), registry=REGISTRY)
+WAITING = Gauge(
+    "sbert_lab_waiting_requests",
+    "Requests that wait for the next batch of a model",
+    registry=REGISTRY,
+)
+BATCH = Histogram(
+    "sbert_lab_batch_requests",
+    "Requests that were computed together",
+    registry=REGISTRY,
+    buckets=COUNTS,
+)
+TOKENS = Counter(
+    "sbert_lab_tokens",
+    "Tokens that were read for /v1 requests, by model",
+    ("model",),
+    registry=REGISTRY,
+)

@@ -31,7 +31,8 @@ from training.sources.home import make_home
 
 log = logging.getLogger("sbert_lab.services")
 
-# How often temporary files, idle models and the queue are checked. For 20,000 runs, checking the queue takes 0.15 s.
+# How often temporary files, idle models and the queue are checked. For 20,000 runs, checking the
+# queue takes 0.15 s.
 CLEANED_SECONDS = 3600.0
 IDLE_SECONDS = 30.0
 QUEUE_SECONDS = 60.0
@@ -61,9 +62,14 @@ class Services:
         make_home(settings.home)
         folders = [settings.temp_folder, settings.home / "data" / "uploads", *settings.allow_paths]
         access = AccessPolicy(folders, settings.allow_endpoints, settings.public)
-        models = ModelCache(settings.home, settings.models_kept, access.check_model, settings.models_mb << 20)
+        models = ModelCache(
+            settings.home, settings.models_kept, access.check_model, settings.models_mb << 20
+        )
         limits = CorpusLimits(
-            settings.corpus_sentences, settings.corpus_in_memory, settings.map_points, settings.cluster_sentences
+            settings.corpus_sentences,
+            settings.corpus_in_memory,
+            settings.map_points,
+            settings.cluster_sentences,
         )
         jobs = RunQueue(RunStore(settings.home), ray=settings.ray)
         embeddings = EmbeddingCache(models, settings.home, limits=limits)
@@ -72,7 +78,9 @@ class Services:
         shared = SharedSentences(temp.path / "handover")
         corpora = KeptCorpora(temp, settings.corpus_sentences)
         taken = TakenFiles(temp.path / "taken")
-        return cls(settings, access, models, jobs, embeddings, corpora, scoring, shared, taken, temp)
+        return cls(
+            settings, access, models, jobs, embeddings, corpora, scoring, shared, taken, temp
+        )
 
     def warm(self) -> None:
         """Load the default models and run them once, so that the first request is fast."""
@@ -113,7 +121,9 @@ class Services:
         if model in self._calibrating or ModelName.parse(model).endpoint:
             return
         self._calibrating[model] = True
-        threading.Thread(target=self._calibrate, args=(model, pooling), name=f"calibrate {model}", daemon=True).start()
+        threading.Thread(
+            target=self._calibrate, args=(model, pooling), name=f"calibrate {model}", daemon=True
+        ).start()
 
     def is_calibrating(self, model: str) -> bool:
         """Whether a model is being calibrated."""
@@ -122,7 +132,9 @@ class Services:
     def _calibrate(self, model: str, pooling: str) -> None:
         try:
             encoder = self.models.get(model, VectorModel)
-            for name in filter(encoder.allows_pooling, dict.fromkeys((pooling, "mean", "max", "cls"))):
+            for name in filter(
+                encoder.allows_pooling, dict.fromkeys((pooling, "mean", "max", "cls"))
+            ):
                 stored_curve(encoder.with_pooling(name), self.settings.home)
         except InputError as error:
             log.warning("%s could not be calibrated: %s", model, error)

@@ -24,7 +24,9 @@ def usage_of_rows(model: Model, columns: Sequence[Sequence[str]]) -> dict[str, A
     return usage(model.name, tokens, sorted({at % len(columns[0]) for at in cut}))
 
 
-def usage_of_search(models: Sequence[Model], queries: Sequence[str], documents: Sequence[str]) -> dict[str, Any]:
+def usage_of_search(
+    models: Sequence[Model], queries: Sequence[str], documents: Sequence[str]
+) -> dict[str, Any]:
     """The `usage` of a search by the first model, with ``truncated`` documents. {} if it is not a bi-encoder."""
     model = models[0] if models else None
     if not isinstance(model, VectorModel):

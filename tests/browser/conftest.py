@@ -1,6 +1,7 @@
 """A real app and a real Chromium. One app for all browser tests; each test is a new visitor, in the same window.
 
-A page of `open_page` is monitored: a console error, an uncaught exception or a request to another host fails the test.
+A page of `open_page` is monitored: a console error, an uncaught exception or a request to another
+host fails the test.
 """
 
 import csv
@@ -17,7 +18,14 @@ from typing import Any
 
 import pytest
 from paths import ROOT
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    expect,
+    sync_playwright,
+)
 
 from sbert_app.pages import PAGES
 from scripts.running import FLAGS, chromium_path
@@ -25,7 +33,11 @@ from scripts.running import FLAGS, chromium_path
 TIMEOUT_MS = 120_000  # for any one expectation, on a machine that is busy with other work
 START_UP_SECONDS = 240
 # What Gradio logs about requests that a reload aborts.
-ABORTED = ("AbortError: signal is aborted", "AbortError: BodyStreamBuffer was aborted", "Connection errored out.")
+ABORTED = (
+    "AbortError: signal is aborted",
+    "AbortError: BodyStreamBuffer was aborted",
+    "Connection errored out.",
+)
 expect.set_options(timeout=TIMEOUT_MS)
 
 
@@ -74,9 +86,12 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def window(chromium: Browser) -> Iterator[BrowserContext]:
     """One window for all tests, as a fresh one would fetch and compile 18 MB of scripts anew."""
-    context = chromium.new_context(accept_downloads=True, permissions=["clipboard-read", "clipboard-write"])
+    context = chromium.new_context(
+        accept_downloads=True, permissions=["clipboard-read", "clipboard-write"]
+    )
     context.set_default_timeout(TIMEOUT_MS)
-    context.new_page()  # stays, so that there is one by which to clear the storage when all others are closed
+    # Stays, so that there is one by which to clear the storage when all others are closed
+    context.new_page()
     yield context
     context.close()
 
@@ -85,21 +100,32 @@ def window(chromium: Browser) -> Iterator[BrowserContext]:
 def open_page(window: BrowserContext, app_url: str, app_log: Path) -> Iterator[Callable[..., Page]]:
     """open_page("/bulk", width=390, dark=True) -> a page. Fails the test on errors and on requests to other hosts.
 
-    All pages of a test are one visitor's. After it they are closed, and the visitor's cookies and storage are removed.
+    All pages of a test are one visitor's. After it they are closed, and the visitor's cookies and
+    storage are removed.
     """
     faults: list[str] = []
     loads: list[Page] = []
     opened = 0
 
-    def open_tab(path: str = "/", width: int = 1280, dark: bool = False, height: int | None = None) -> Page:
+    def open_tab(
+        path: str = "/", width: int = 1280, dark: bool = False, height: int | None = None
+    ) -> Page:
         nonlocal opened
         opened += 1
         page = window.new_page()
         show(page, width, dark, height)
-        page.on("console", lambda message: faults.append(_where(message)) if message.type == "error" else None)
+        page.on(
+            "console",
+            lambda message: faults.append(_where(message)) if message.type == "error" else None,
+        )
         page.on("domcontentloaded", lambda loaded: loads.append(loaded))
         page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("request", lambda request: _is_local(request.url, app_url) or faults.append(f"requested {request.url}"))
+        page.on(
+            "request",
+            lambda request: (
+                _is_local(request.url, app_url) or faults.append(f"requested {request.url}")
+            ),
+        )
         page.goto(app_url + path)
         return page
 
@@ -109,7 +135,9 @@ def open_page(window: BrowserContext, app_url: str, app_log: Path) -> Iterator[C
         page.close()
     window.clear_cookies()
     stored = "local_storage,indexeddb,service_workers,cache_storage"
-    window.new_cdp_session(blank).send("Storage.clearDataForOrigin", {"origin": app_url, "storageTypes": stored})
+    window.new_cdp_session(blank).send(
+        "Storage.clearDataForOrigin", {"origin": app_url, "storageTypes": stored}
+    )
     if len(loads) > opened:  # a page was reloaded
         faults = [fault for fault in faults if not any(text in fault for text in ABORTED)]
     assert faults == [], f"the app has printed: {app_log.read_text()[-8000:]}"
@@ -159,7 +187,9 @@ def read_offline(chromium: Browser, file: Path, **how: Any) -> Iterator[Page]:
     context = chromium.new_context(offline=True, **how)
     reader, asked, faults = context.new_page(), [], []
     reader.on("request", lambda request: asked.append(request.url))
-    reader.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    reader.on(
+        "console", lambda message: faults.append(message.text) if message.type == "error" else None
+    )
     reader.on("pageerror", lambda error: faults.append(str(error)))
     reader.goto(file.as_uri())
     yield reader

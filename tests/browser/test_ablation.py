@@ -44,7 +44,9 @@ def test_the_page_opens_with_the_measured_figure_and_a_form_that_repeats_it(open
     table = page.locator("#numbers .ablation tbody tr")
     expect(table).to_have_count(3)
     expect(page.locator("#numbers")).to_contain_text("69.92")  # the paper's max
-    expect(page.locator("#numbers")).to_contain_text("24.3 points worse (95% 22.6 to 25.9), in all 5 seeds")
+    expect(page.locator("#numbers")).to_contain_text(
+        "24.3 points worse (95% 22.6 to 25.9), in all 5 seeds"
+    )
     page.get_by_role("radio", name="all-MiniLM-L6-v2").check()
     expect(page.locator("#question")).to_contain_text("already tuned on sentence pairs")
     expect(page.locator("#sweep-base input")).to_have_value("all-MiniLM-L6-v2")
@@ -60,7 +62,11 @@ def test_a_link_opens_an_ablation_from_a_base_with_its_own_settings(open_page):
     expect(page.locator("#question")).to_contain_text("none ends above 86.2")
     expect(page.locator("#sweep-data")).to_be_visible()
     expect(page.locator("#steps input")).to_have_value("40")
-    for name, words in (("Objective", "loss"), ("Concatenation", "softmax"), ("Base", "pre-training")):
+    for name, words in (
+        ("Objective", "loss"),
+        ("Concatenation", "softmax"),
+        ("Base", "pre-training"),
+    ):
         page.get_by_role("radio", name=name, exact=True).check()
         expect(page.locator("#question")).to_contain_text(words)
     expect(page.locator("#sweep-base")).to_be_hidden()  # it is what is varied
@@ -91,7 +97,9 @@ def test_a_sweep_runs_end_to_end_and_survives_a_reload(open_page, home: Path):
     page.locator("#numbers summary").first.click()
     expect(page.locator("#numbers")).to_contain_text("in the one seed: nothing to test")
     expect(
-        page.locator("#ablation-figure .legendtext", has_text="here (scratch:1x32, 1 seed, 2 steps)")
+        page.locator(
+            "#ablation-figure .legendtext", has_text="here (scratch:1x32, 1 seed, 2 steps)"
+        )
     ).to_be_visible()
     sweep = json.loads(next((home / "experiments").glob("*-pooling.json")).read_text())
     assert sweep["changes"] == {"learning_rate": 1e-4, "max_steps": 2, "base": "scratch:1x32"}

@@ -75,7 +75,9 @@ def score_its_columns(page: Page) -> None:
 def test_a_file_is_previewed_its_columns_are_picked_and_it_is_scored(open_page, pairs):
     page = opened(open_page)
     upload(page, pairs)
-    expect(page.locator("#bulk-panel")).to_contain_text("UTF-8 text separated by semicolons · 3 rows")
+    expect(page.locator("#bulk-panel")).to_contain_text(
+        "UTF-8 text separated by semicolons · 3 rows"
+    )
     expect(page.locator("#status")).to_contain_text("Choose the two columns")
     expect(page.locator("#bulk-panel tbody tr")).to_have_count(3)
     expect(page.locator("#bulk-panel")).to_contain_text("<b>bold</b>")
@@ -85,7 +87,9 @@ def test_a_file_is_previewed_its_columns_are_picked_and_it_is_scored(open_page, 
     page.click("#score")
     expect(page.locator("#status .problem")).to_contain_text("Choose the two columns")
     score_its_columns(page)
-    expect(page.locator("#status")).to_contain_text("Rows kept and marked in the column note: 1 without text.")
+    expect(page.locator("#status")).to_contain_text(
+        "Rows kept and marked in the column note: 1 without text."
+    )
     expect(page.locator("#status")).to_contain_text("1 cell that a spreadsheet would run")
     page.click("#status summary")
     expect(page.locator("#status li")).to_have_text(["row 2: no text in right"])
@@ -125,7 +129,8 @@ def test_a_reload_loses_neither_the_file_nor_the_result(open_page, pairs):
     expect(page.locator("#status .problem")).to_contain_text("no longer kept")
 
 
-# From now on each wait of the page for its next frame takes as long as on a telephone that does ten things at once.
+# From now on each wait of the page for its next frame takes as long as on a telephone that does ten
+# things at once.
 SLOW_FRAMES = """() => {
   const later = window.setTimeout;
   window.requestAnimationFrame = (draw) => later(() => draw(performance.now()), 700);
@@ -166,12 +171,16 @@ def test_labels_choose_a_threshold_which_finds_groups_of_duplicates(open_page, t
     upload(page, path)
     expect(role_of(page, "label")).to_have_value("target")
     page.click("#score")
-    expect(page.locator("#decision")).to_contain_text("Entailment is a match, neutral and contradiction are not.")
+    expect(page.locator("#decision")).to_contain_text(
+        "Entailment is a match, neutral and contradiction are not."
+    )
     page.click("#bulk-curves > button")
     expect(page.locator("#bulk-curve .js-plotly-plot")).to_be_visible()
     page.fill("#cut input[type=number]", "0.6")
     page.click("#cut button.use")
-    expect(page.locator("#matches .lead")).to_contain_text("6 of 12 pairs match, from a cosine of 0.6000 on. 2 groups")
+    expect(page.locator("#matches .lead")).to_contain_text(
+        "6 of 12 pairs match, from a cosine of 0.6000 on. 2 groups"
+    )
     expect(page.locator("#matches tbody tr").first).to_contain_text("A man is sleeping.")
     with downloaded(page, "#deduplicated").open(newline="", encoding="utf-8") as file:
         kept = [row["sentence"] for row in csv.DictReader(file)]
@@ -188,7 +197,9 @@ def test_labels_choose_a_threshold_which_finds_groups_of_duplicates(open_page, t
     assert downloaded(page, "#matched-parquet").read_bytes()[:4] == b"PAR1"
     assert len(downloaded(page, "#groups").read_text().splitlines()) == 1 + 5
     page.reload()
-    expect(page.locator("#matches .lead")).to_contain_text("6 of 12 pairs match, from a cosine of 0.6000 on. 2 groups")
+    expect(page.locator("#matches .lead")).to_contain_text(
+        "6 of 12 pairs match, from a cosine of 0.6000 on. 2 groups"
+    )
     expect(page.locator("#deduplicated")).to_be_visible()
 
 
@@ -196,7 +207,10 @@ def test_a_file_is_scored_on_when_the_page_is_left_and_stop_keeps_what_is_done(o
     path = tmp_path / "long.csv"
     with path.open("w") as file:
         file.write("sentence1,sentence2\n")
-        file.writelines(f"This is sentence number {i} of many.,And {i} is its neighbour.\n" for i in range(50_000))
+        file.writelines(
+            f"This is sentence number {i} of many.,And {i} is its neighbour.\n"
+            for i in range(50_000)
+        )
     page = opened(open_page)
     upload(page, path)
     page.click("#score")
@@ -208,7 +222,9 @@ def test_a_file_is_scored_on_when_the_page_is_left_and_stop_keeps_what_is_done(o
     page.click("#stop")
     expect(page.locator("#status")).to_contain_text("Stopped at row")
     done = int(
-        re.search(r"Stopped at row ([\d,]+) of 50,000 rows", page.locator("#status").inner_text())[1].replace(",", "")
+        re.search(r"Stopped at row ([\d,]+) of 50,000 rows", page.locator("#status").inner_text())[
+            1
+        ].replace(",", "")
     )
     with downloaded(page, "#csv").open() as file:
         assert sum(1 for _ in file) == done + 1
@@ -216,7 +232,9 @@ def test_a_file_is_scored_on_when_the_page_is_left_and_stop_keeps_what_is_done(o
     expect(page.locator("#stop")).to_be_hidden()
 
 
-def test_what_cannot_be_scored_is_one_clear_sentence_and_the_next_file_works(open_page, pairs, tmp_path):
+def test_what_cannot_be_scored_is_one_clear_sentence_and_the_next_file_works(
+    open_page, pairs, tmp_path
+):
     sentences = tmp_path / "list.csv"
     sentences.write_text("text\nA man sleeps.\nA dog barks.\n")
     wrong = tmp_path / "photo.png"
@@ -224,7 +242,9 @@ def test_what_cannot_be_scored_is_one_clear_sentence_and_the_next_file_works(ope
     page = opened(open_page)
     expect(page.locator("#bulk-disagreements")).to_be_visible()
     upload(page, sentences)
-    expect(page.locator("#status")).to_contain_text("Explore maps a list of sentences and removes its duplicates.")
+    expect(page.locator("#status")).to_contain_text(
+        "Explore maps a list of sentences and removes its duplicates."
+    )
     expect(page.locator("#bulk-disagreements")).to_be_hidden()
     page.get_by_label("Clear").click()
     expect(page.locator("#bulk-panel")).to_contain_text("bulk-example.csv")
@@ -244,7 +264,9 @@ def test_what_cannot_be_scored_is_one_clear_sentence_and_the_next_file_works(ope
         choose_role(page, column, role)
     page.click("#score")
     problem = page.locator("#status .problem")
-    expect(problem).to_contain_text("Model no/such-model was not found; check the name and the network")
+    expect(problem).to_contain_text(
+        "Model no/such-model was not found; check the name and the network"
+    )
     expect(problem.locator("li").first).to_be_hidden()
     problem.locator("summary").click()
     expect(problem.locator("li").first).to_be_visible()
@@ -266,20 +288,28 @@ def test_a_cross_encoder_adds_its_scores(open_page):
 def test_labels_have_a_threshold_below_their_histograms_that_counts_at_once(open_page, tmp_path):
     path = tmp_path / "labelled.csv"
     same, other = "A man sleeps.,A man is asleep.,yes\n", "A man sleeps.,The bank is closed.,no\n"
-    path.write_text(f"sentence1,sentence2,label\n{same * 6}{other * 6}A man sleeps.,A man sleeps.,no\n")
+    path.write_text(
+        f"sentence1,sentence2,label\n{same * 6}{other * 6}A man sleeps.,A man sleeps.,no\n"
+    )
     page = opened(open_page)
     upload(page, path)
     page.click("#score")
-    expect(page.locator("#histogram .js-plotly-plot .legendtext")).to_have_text(["match (6)", "no match (7)"])
+    expect(page.locator("#histogram .js-plotly-plot .legendtext")).to_have_text(
+        ["match (6)", "no match (7)"]
+    )
     expect(page.locator("#bulk-threshold")).to_be_hidden()  # the slider is the one control
     page.locator("#cut input[type=range]").fill("0.5")
     expect(page.locator("#cut p")).to_have_text(
         "Above it lie 6 of 6 matches (recall 100%) and 1 other pair (precision 86%)."
     )
     page.click("#bulk-disagreements > button")
-    expect(page.locator("#disagreements tbody tr").first).to_contain_text("A man sleeps.A man sleeps.")
+    expect(page.locator("#disagreements tbody tr").first).to_contain_text(
+        "A man sleeps.A man sleeps."
+    )
     page.click("#cut button.use")
-    expect(page.locator("#matches")).to_contain_text("7 of 13 pairs match, from a cosine of 0.5000 on")
+    expect(page.locator("#matches")).to_contain_text(
+        "7 of 13 pairs match, from a cosine of 0.5000 on"
+    )
 
 
 # Notes which of two parts have been switched off since.

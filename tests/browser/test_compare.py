@@ -34,7 +34,8 @@ def test_the_page_opens_with_an_example_already_computed(open_page):
     expect(page.locator("h1 + .tagline")).to_have_text(
         "Type two sentences. See how similar a language model finds them, and why."
     )
-    expect(page.locator("#answer .axis b")).to_have_count(3)  # the cosine, the cross-encoder, and what people would say
+    # The cosine, the cross-encoder, and what people would say.
+    expect(page.locator("#answer .axis b")).to_have_count(3)
     expect(page.locator("#answer .card")).to_have_count(2)
     expect(page.locator("#answer .card").first).to_contain_text("The model is wrong here")
     expect(page.locator("#answer .reason")).to_contain_text("“not” lowers it most: without it 1.00")
@@ -69,8 +70,11 @@ def test_it_answers_as_you_type(open_page):
     expect(page.locator(SCORE).first).to_have_text("1.00")
     expect(page.locator("#answer")).to_contain_text("the same meaning")
     is_dimmed = "document.getElementById('answer').classList.contains('stale')"
-    page.locator("#sentence-b textarea").fill("Something else.")  # from the first key until its own answer is there
-    assert page.evaluate(f"{is_dimmed} || document.querySelector('#answer .answer')?.dataset.b === 'Something else.'")
+    # From the first key until its own answer is there.
+    page.locator("#sentence-b textarea").fill("Something else.")
+    assert page.evaluate(
+        f"{is_dimmed} || document.querySelector('#answer .answer')?.dataset.b === 'Something else.'"
+    )
     expect(page.locator("#answer .answer")).to_have_attribute("data-b", "Something else.")
     page.wait_for_function(f"!{is_dimmed}")
 
@@ -79,7 +83,9 @@ def test_what_the_model_does_not_know_has_no_verdict_no_scale_and_is_named(open_
     page = open_page("/")
     expect(page.locator(SCORE).first).to_be_visible()
     fill(page, "🍎", "🚗")
-    expect(page.locator("#answer .problem")).to_contain_text("does not know 🍎, 🚗: it reads each as")
+    expect(page.locator("#answer .problem")).to_contain_text(
+        "does not know 🍎, 🚗: it reads each as"
+    )
     expect(page.locator("#answer .axis")).to_have_count(0)
     expect(page.locator("#answer")).not_to_contain_text("the same meaning")
     expect(page.locator("#answer .poolings")).to_have_count(0)
@@ -104,7 +110,8 @@ def test_poolings_models_and_none_as_cross_encoder(open_page):
     expect(page.locator("#answer .problem")).to_contain_text("no/such-model was not found")
     page.locator("#answer .problem summary").click()
     expect(page.locator("#answer .problem details li").first).to_be_visible()
-    page.locator(".model input").first.fill("all-MiniLM-L6-v2:max")  # a pooling that is typed counts
+    # A pooling that is typed counts.
+    page.locator(".model input").first.fill("all-MiniLM-L6-v2:max")
     page.locator(".model input").first.press("Enter")
     expect(page.locator("#answer .card").first).to_contain_text("all-MiniLM-L6-v2 · max pooling")
     expect(page.get_by_role("radio", name="max").first).to_be_checked()
@@ -128,8 +135,12 @@ def test_a_word_left_out_changes_both_scores_of_a_long_pair_when_asked_for(open_
 def test_examples_and_a_random_pair_with_its_gold_score(open_page):
     page = open_page("/")
     page.get_by_role("button", name="word order").click()
-    expect(page.locator("#answer")).to_contain_text("on this scale such a pair should get 3 at most")
-    expect(page.locator("#sentence-a textarea")).to_have_value("The dog chased the cat across the garden.")
+    expect(page.locator("#answer")).to_contain_text(
+        "on this scale such a pair should get 3 at most"
+    )
+    expect(page.locator("#sentence-a textarea")).to_have_value(
+        "The dog chased the cat across the garden."
+    )
     expect(page.locator("#answer")).to_contain_text("The same words")
     page.locator("#random-pair").click()
     expect(page.locator("#answer .card", has_text="STSb dev")).to_contain_text("People")
@@ -140,7 +151,11 @@ def test_examples_and_a_random_pair_with_its_gold_score(open_page):
 def test_text_is_text_never_markup(open_page):
     page = open_page("/")
     expect(page.locator(SCORE).first).to_be_visible()
-    fill(page, "<img src=x onerror=alert(1)> & <b>bold</b>", "‮ right to left 😀 <script>alert(2)</script>")
+    fill(
+        page,
+        "<img src=x onerror=alert(1)> & <b>bold</b>",
+        "‮ right to left 😀 <script>alert(2)</script>",
+    )
     expect(page.locator("#answer .card")).to_have_count(2)
     expect(page.locator("#answer .tokens")).to_have_count(2)
     expect(page.locator("#answer [data-b*='right to left']")).to_be_attached()
@@ -218,14 +233,17 @@ def test_many_sentences_and_what_they_cost(open_page):
     page = open_page("/")
     expect(page.locator(SCORE).first).to_be_visible()
     tab(page, "Many sentences")
-    expect(page.locator("#times")).to_contain_text("Press the button")  # nothing runs that nobody has asked for
+    # Nothing runs that nobody has asked for.
+    expect(page.locator("#times")).to_contain_text("Press the button")
     page.locator("#compare-all").click()
     expect(page.locator("#times")).to_contain_text("66 cross-encoder passes took")
     expect(page.locator("#cosine-matrix .js-plotly-plot")).to_be_visible()
     expect(page.locator("#times")).to_contain_text("A man is eating a piece of bread.")
     page.locator("#lines textarea").fill("only one line")
     page.locator("#compare-all").click()
-    expect(page.locator("#times .problem")).to_contain_text("Got 1 line with text; paste 2 to 500 sentences")
+    expect(page.locator("#times .problem")).to_contain_text(
+        "Got 1 line with text; paste 2 to 500 sentences"
+    )
     for stale in ("#cosine-matrix", "#cross-matrix", "#times table"):
         expect(page.locator(stale)).to_be_hidden()
     page.fill("#lines textarea", "One.\nTwo.")
@@ -238,7 +256,10 @@ def test_many_sentences_and_what_they_cost(open_page):
 def test_five_hundred_sentences_fit_a_telephone(open_page):
     page = open_page("/?tab=many", width=390)
     expect(page.locator("#times .lead")).to_be_visible()
-    lines = [f"Sentence number {i} is about {('cats', 'dogs', 'the weather in Spain')[i % 3]}." for i in range(500)]
+    lines = [
+        f"Sentence number {i} is about {('cats', 'dogs', 'the weather in Spain')[i % 3]}."
+        for i in range(500)
+    ]
     page.locator("#lines textarea").fill("\n".join(lines))
     page.locator("#compare-all").click()
     expect(page.locator("#times")).to_contain_text("500 encodings took")
@@ -248,5 +269,7 @@ def test_five_hundred_sentences_fit_a_telephone(open_page):
     assert second["x"] + second["width"] <= 390
     page.locator("#lines textarea").fill("\n".join([*lines, "One more."]))
     page.locator("#compare-all").click()
-    expect(page.locator("#times .problem")).to_contain_text("Got 501 lines with text; paste 2 to 500 sentences")
+    expect(page.locator("#times .problem")).to_contain_text(
+        "Got 501 lines with text; paste 2 to 500 sentences"
+    )
     expect(page.locator("#cosine-matrix")).to_be_hidden()

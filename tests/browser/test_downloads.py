@@ -20,7 +20,10 @@ def content(page: Page, press) -> bytes:
 
 @pytest.mark.parametrize(
     ("path", "figure"),
-    [("/ablation", "#ablation-figure"), pytest.param("/explore", "#map-plot", marks=pytest.mark.slow)],
+    [
+        ("/ablation", "#ablation-figure"),
+        pytest.param("/explore", "#map-plot", marks=pytest.mark.slow),
+    ],
 )
 def test_figures(open_page, path, figure):
     page = open_page(path)
@@ -41,8 +44,12 @@ def test_tables(open_page):
     page = open_page("/ablation", dark=True)
     page.locator("#numbers summary").first.click()
     first = page.locator("#numbers table.plain").first
-    expect(first.locator("button.download")).to_have_attribute("aria-label", "Download the table as CSV")
-    rows = list(csv.reader(io.StringIO(content(page, first.locator("button.download").click).decode())))
+    expect(first.locator("button.download")).to_have_attribute(
+        "aria-label", "Download the table as CSV"
+    )
+    rows = list(
+        csv.reader(io.StringIO(content(page, first.locator("button.download").click).decode()))
+    )
     assert len(rows) == first.locator("tr").count()
     assert len(set(map(len, rows))) == 1
     assert not any("CSV" in cell for cell in rows[0])

@@ -8,11 +8,17 @@ from playwright.sync_api import Page, expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-PAIRS = "sentence1,sentence2,score\n" + "".join(f"Кот номер {i} спит.,Кошка {i} дремлет.,{i % 6}\n" for i in range(12))
-LABELLED = "sentence,label\n" + "".join(f"Кот номер {i} спит.,{'да' if i % 2 else 'нет'}\n" for i in range(24))
+PAIRS = "sentence1,sentence2,score\n" + "".join(
+    f"Кот номер {i} спит.,Кошка {i} дремлет.,{i % 6}\n" for i in range(12)
+)
+LABELLED = "sentence,label\n" + "".join(
+    f"Кот номер {i} спит.,{'да' if i % 2 else 'нет'}\n" for i in range(24)
+)
 
 
-def upload(page: Page, place: str, text: str, encoding: str = "koi8-r", name: str = "старый.csv") -> None:
+def upload(
+    page: Page, place: str, text: str, encoding: str = "koi8-r", name: str = "старый.csv"
+) -> None:
     page.locator(f"{place} input[type=file]").set_input_files(
         {"name": name, "mimeType": "text/csv", "buffer": text.encode(encoding)}
     )

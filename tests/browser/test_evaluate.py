@@ -17,7 +17,11 @@ PAIRS = [
     ("A girl eats an apple.", "A girl eats fruit.", 3.6),
 ]
 # Rows of one pair are judgements of it: these are four times as many different pairs.
-ROWS = [(f"{first} {number}", f"{second} {number}", score) for number in range(4) for first, second, score in PAIRS]
+ROWS = [
+    (f"{first} {number}", f"{second} {number}", score)
+    for number in range(4)
+    for first, second, score in PAIRS
+]
 
 
 @pytest.fixture
@@ -46,7 +50,8 @@ def pick(page, picker, name):
     field = page.locator(f"{picker} input")
     field.fill(name)
     field.press("Enter")
-    expect(field).not_to_be_focused()  # Gradio takes Enter a frame later; the name is lost if the focus goes before
+    # Gradio takes Enter a frame later; the name is lost if the focus goes before.
+    expect(field).not_to_be_focused()
 
 
 def measured(page, models, files=()):
@@ -55,7 +60,8 @@ def measured(page, models, files=()):
     choose(page, "#evaluate-models", *models)
     choose(page, "#evaluate-data")
     page.set_input_files("#evaluate-files input[type=file]", list(files))
-    # The table is there when the files have arrived. It has the ending of a name in an element of its own.
+    # The table is there when the files have arrived. It has the ending of a name in an element of
+    # its own.
     expect(page.locator("#evaluate-files table")).to_contain_text(files[-1].stem)
     expect(page.locator("#evaluate-panel section")).to_be_visible()  # they move the button
     page.click("#measure")
@@ -78,7 +84,9 @@ def test_the_page_opens_with_a_measured_table(open_page):
 def test_the_shipped_table_under_every_measure(open_page):
     page = open_page("/evaluate")
     table = page.locator("#scores")
-    page.get_by_role("button", name="Spearman ρ of the cosine; rows from the paper: Table 1").click()
+    page.get_by_role(
+        "button", name="Spearman ρ of the cosine; rows from the paper: Table 1"
+    ).click()
     for name in ("dot product", "negative Euclidean", "negative Manhattan"):
         page.locator("#similarity").get_by_text(name, exact=True).click()
         expect(table.locator("caption").first).to_contain_text(name)
@@ -93,7 +101,9 @@ def test_the_shipped_table_under_every_measure(open_page):
     expect(table.locator("tr.paper-row")).to_have_count(0)
     page.locator("#pearson").get_by_role("checkbox").check()
     expect(table).to_contain_text("Reimers et al. (2016)")
-    expect(page.get_by_role("button", name="Pearson r of the cosine; rows from the paper: none")).to_be_visible()
+    expect(
+        page.get_by_role("button", name="Pearson r of the cosine; rows from the paper: none")
+    ).to_be_visible()
 
 
 def test_two_models_are_compared_in_words_and_the_table_is_copied_in_three_forms(open_page):
@@ -101,7 +111,9 @@ def test_two_models_are_compared_in_words_and_the_table_is_copied_in_three_forms
     page.click("#two-models > button")
     pick(page, "#first-model", "GloVe average, 50 d")
     pick(page, "#second-model", "TF-IDF")
-    expect(page.locator("#findings")).to_contain_text("points better than GloVe average, 50 d on STSb (95% ")
+    expect(page.locator("#findings")).to_contain_text(
+        "points better than GloVe average, 50 d on STSb (95% "
+    )
     pick(page, "#first-model", "TF-IDF")
     expect(page.locator("#findings")).to_contain_text("two different models")
     page.get_by_role("button", name="Copy the table").click()
@@ -117,7 +129,9 @@ def test_own_files_are_measured_cell_by_cell_and_remembered(open_page, mine):
     expect(table).to_contain_text("Measured here: 3 of 4 cells")
     expect(table.locator("th", has_text="mine.csv")).to_contain_text("24 pairs")
     expect(table.locator(".problem")).to_contain_text("there is no run 'nowhere'")
-    expect(table.locator("tr", has_text="CLS pooling").first.locator("td").first).to_contain_text(re.compile(r"\d\d"))
+    expect(table.locator("tr", has_text="CLS pooling").first.locator("td").first).to_contain_text(
+        re.compile(r"\d\d")
+    )
     page.click("#two-models > button")
     expect(page.locator("#findings")).to_contain_text("on mine.csv")
     page.get_by_role("button", name="Spearman ρ of the cosine").click()

@@ -11,7 +11,12 @@ pytestmark = pytest.mark.browser
 
 SENTENCES = [
     *("A man is sleeping.", "A man is asleep.", "Somebody sleeps.", "The boy is taking a nap."),
-    *("Stocks fell on Monday.", "Shares lost value.", "The market went down.", "<b>Prices</b> dropped & fell."),
+    *(
+        "Stocks fell on Monday.",
+        "Shares lost value.",
+        "The market went down.",
+        "<b>Prices</b> dropped & fell.",
+    ),
     *("A dog barks.", "The dog is barking.", "A puppy makes noise.", "Dogs bark at night."),
 ]
 
@@ -86,7 +91,9 @@ def test_it_opens_with_an_example_that_is_drawn_and_a_click_lists_what_is_neares
     expect(page.locator("#corpus-status")).to_contain_text(
         "example · 461 sentences · 2 exact duplicates · column: domain"
     )
-    expect(page.locator("#map-status")).to_contain_text("Map of 461 sentences in 2 dimensions, from the cache.")
+    expect(page.locator("#map-status")).to_contain_text(
+        "Map of 461 sentences in 2 dimensions, from the cache."
+    )
     drawn = traces(page)
     assert {trace["type"] for trace in drawn} == {"scatter"}
     assert sum(trace["n"] for trace in drawn) == 461
@@ -115,7 +122,9 @@ def test_it_opens_with_an_example_that_is_drawn_and_a_click_lists_what_is_neares
 def test_colour_by_nothing_cluster_and_a_query(open_page):
     page = opened(open_page)
     choose(page, "#map-colour", "nothing")
-    page.wait_for_function("document.querySelector('#map-plot .js-plotly-plot')._fullData.length === 1")
+    page.wait_for_function(
+        "document.querySelector('#map-plot .js-plotly-plot')._fullData.length === 1"
+    )
     choose(page, "#map-colour", "similarity to a query")
     page.locator("#map-query textarea").fill("The match ended in a draw.")
     expect(page.locator("#map-plot .cbaxis").first).to_be_attached()
@@ -132,10 +141,14 @@ def test_three_dimensions_and_how_it_is_drawn(open_page):
     before = traces(page)[0]["x"]
     page.click("#map-settings > button")
     page.locator("#map-settings input[type=number]").last.fill("7")
-    page.wait_for_function(f"document.querySelector('#map-plot .js-plotly-plot')._fullData[0].x[0] !== {before}")
+    page.wait_for_function(
+        f"document.querySelector('#map-plot .js-plotly-plot')._fullData[0].x[0] !== {before}"
+    )
     pick(page, "#map-dimensions", "3-D")
     expect(page.locator("#map-status")).to_contain_text("12 sentences in 3 dimensions")
-    page.wait_for_function("document.querySelector('#map-plot .js-plotly-plot')?._fullData?.[0].type === 'scatter3d'")
+    page.wait_for_function(
+        "document.querySelector('#map-plot .js-plotly-plot')?._fullData?.[0].type === 'scatter3d'"
+    )
     assert [trace["type"] for trace in traces(page)] == ["scatter3d"]
     text = page.locator("#map-plot .js-plotly-plot").evaluate("plot => plot._fullData[0].text[7]")
     assert text == "&lt;b&gt;Prices&lt;/b&gt; dropped &amp; fell."
@@ -146,7 +159,9 @@ def test_two_models_stand_side_by_side(open_page):
     page = opened(open_page)
     pick(page, "#corpus-source", "Data set")
     page.click("#corpus-open")
-    expect(page.locator("#corpus-status")).to_contain_text("2,910 sentences · column: role · 1,500 pairs")
+    expect(page.locator("#corpus-status")).to_contain_text(
+        "2,910 sentences · column: role · 1,500 pairs"
+    )
     expect(page.locator("#map-status")).to_contain_text(
         "The 264 pairs with a gold score of 4 or more: mean cosine 0.87"
     )
@@ -156,7 +171,9 @@ def test_two_models_stand_side_by_side(open_page):
     page.click("#map-settings > button")
     choose(page, "#map-second", "all-MiniLM-L6-v2")
     pick(page, "#map-pooling", "max")
-    expect(page.locator("#map-plot .annotation-text").last).to_have_text("after: all-MiniLM-L6-v2, max")
+    expect(page.locator("#map-plot .annotation-text").last).to_have_text(
+        "after: all-MiniLM-L6-v2, max"
+    )
     expect(page.locator("#map-status")).to_contain_text("Two aligned maps of 12 sentences")
     expect(page.locator("#map-status .lead").first).to_contain_text(
         "% of the ten nearest are the same under both models"
@@ -171,7 +188,9 @@ def test_two_models_stand_side_by_side(open_page):
 
 def test_a_file_its_columns_and_another_pooling(open_page, tmp_path):
     path: Path = tmp_path / "mine.csv"
-    path.write_text("text;length\n" + "".join(f"{sentence};{len(sentence)}\n" for sentence in SENTENCES))
+    path.write_text(
+        "text;length\n" + "".join(f"{sentence};{len(sentence)}\n" for sentence in SENTENCES)
+    )
     page = opened(open_page, dark=True)
     fits(page, 1280)
     pick(page, "#corpus-source", "File")
@@ -179,7 +198,9 @@ def test_a_file_its_columns_and_another_pooling(open_page, tmp_path):
     expect(page.locator("#corpus-status .problem")).to_have_text("Choose a file first.")
     expect(page.locator("#explore-tabs.stale")).to_have_count(0)
     page.set_input_files("#corpus-file input[type=file]", path)
-    expect(page.locator("#corpus-panel")).to_contain_text("UTF-8 text separated by semicolons · 12 rows")
+    expect(page.locator("#corpus-panel")).to_contain_text(
+        "UTF-8 text separated by semicolons · 12 rows"
+    )
     expect(page.locator("#corpus-panel select[data-column=text]")).to_have_value("1")
     choosing(page)
     pick(page, "fieldset:has-text('Combines token vectors into one')", "max")
@@ -207,7 +228,10 @@ def test_a_file_its_columns_and_another_pooling(open_page, tmp_path):
 @pytest.mark.slow
 def test_stop_keeps_what_was_open(open_page, tmp_path):
     path: Path = tmp_path / "long.csv"
-    path.write_text("sentence\n" + "".join(f"This is sentence number {n} of very many.\n" for n in range(60_000)))
+    path.write_text(
+        "sentence\n"
+        + "".join(f"This is sentence number {n} of very many.\n" for n in range(60_000))
+    )
     page = opened(open_page)
     pick(page, "#corpus-source", "File")
     page.set_input_files("#corpus-file input[type=file]", path)
@@ -215,6 +239,8 @@ def test_stop_keeps_what_was_open(open_page, tmp_path):
     page.click("#corpus-open")
     expect(page.locator("#corpus-status .lead")).to_contain_text("Encoding 60,000 sentences")
     page.click("#corpus-stop")
-    expect(page.locator("#corpus-status .problem")).to_contain_text("Stopped: the tabs show what was open")
+    expect(page.locator("#corpus-status .problem")).to_contain_text(
+        "Stopped: the tabs show what was open"
+    )
     expect(page.locator("#corpus-open")).to_be_enabled()
     expect(page.locator("#map-status")).to_contain_text("461 sentences")

@@ -69,7 +69,9 @@ class TestSearch:
         page.locator("#explore-tabs .cross input").click()
         page.get_by_role("option", name="minilm-stsb (built in)").click()
         expect(page.locator("#search-hits table")).to_have_count(2)
-        expect(page.locator("#search-hits caption").last).to_have_text("Re-ranked by minilm-stsb, from the 16 nearest")
+        expect(page.locator("#search-hits caption").last).to_have_text(
+            "Re-ranked by minilm-stsb, from the 16 nearest"
+        )
         expect(page.locator("#search-status")).to_contain_text("for minilm-stsb to read 16 pairs")
 
     def test_another_corpus_opens_without_the_query_of_the_example_and_stays_text(self, open_page):
@@ -81,7 +83,9 @@ class TestSearch:
         expect(query).to_have_value("")
         query.fill("quantum chromodynamics")
         query.press("Enter")
-        expect(page.locator("#search-status .problem")).to_contain_text("Nothing here is similar to the query")
+        expect(page.locator("#search-status .problem")).to_contain_text(
+            "Nothing here is similar to the query"
+        )
         expect(page.locator("#search-hits tbody tr")).to_have_count(3)
         expect(page.locator("#search-hits")).to_contain_text(EVIL)
         assert page.locator("#search-hits img").count() == 0
@@ -116,7 +120,9 @@ class TestSimilarPairs:
         expect(page.locator("#repeats-status")).to_contain_text(
             "of 461 sentences are near-duplicates of an earlier one"
         )
-        expect(page.locator("#repeats-status caption")).to_contain_text("groups of duplicates, the largest first")
+        expect(page.locator("#repeats-status caption")).to_contain_text(
+            "groups of duplicates, the largest first"
+        )
         kept = int(re.search(r"([\d,]+) are kept", page.locator("#repeats-status").inner_text())[1])
         rows = downloaded(page, "#repeats-csv")
         assert len(rows) == kept < 461
@@ -130,7 +136,8 @@ class TestSimilarPairs:
         page.click("#repeats-go")
         expect(page.locator("#repeats-status")).to_contain_text("have a duplicate in stsb:dev")
         slide(page, "#repeats-threshold", 0.6)
-        expect(page.locator("#repeats-status")).to_contain_text("a cosine of 0.60 or more")  # no button was pressed
+        # No button was pressed.
+        expect(page.locator("#repeats-status")).to_contain_text("a cosine of 0.60 or more")
         shared = downloaded(page, "#shared-csv")
         assert min(float(row["cosine"]) for row in shared) >= 0.6
         assert list(shared[0]) == ["cosine", "match", "match_row", "sentence", "domain"]
@@ -152,7 +159,9 @@ class TestClusters:
         assert list(rows[0]) == ["cluster", "keywords", "sentence", "domain"]
 
         page.get_by_label("Hierarchical (average linkage)").check()
-        expect(page.locator("#clusters-status")).to_contain_text("Average linkage on the cosines of all pairs")
+        expect(page.locator("#clusters-status")).to_contain_text(
+            "Average linkage on the cosines of all pairs"
+        )
         expect(page.locator("#clusters-smallest")).to_be_hidden()
         many = clusters(page)
         slide(page, "#clusters-cosine", 0.2)
@@ -179,13 +188,17 @@ class TestClusters:
         page.click("#clusters-go")
         expect(page.locator("#clusters-status [role=progressbar]")).to_be_visible()
         page.click("#clusters-stop")
-        expect(page.locator("#clusters-status .problem")).to_have_text("Stopped before there was a result.")
+        expect(page.locator("#clusters-status .problem")).to_have_text(
+            "Stopped before there was a result."
+        )
         expect(page.locator("#clusters-stop")).to_be_hidden()
 
 
 def test_hubs_and_outliers_are_counted_listed_and_shown_on_the_map(open_page):
     page = opened(open_page, "Hubs and outliers")
     page.click("#unusual-go")
-    expect(page.locator("#unusual-tables h2").first).to_contain_text(re.compile(r"Hubs: \d+ of 461 sentences"))
+    expect(page.locator("#unusual-tables h2").first).to_contain_text(
+        re.compile(r"Hubs: \d+ of 461 sentences")
+    )
     page.locator("#unusual-tables [data-show-layer=hubs]").click()
     expect(page.locator("#map-layers button")).to_have_text(re.compile(r"hubs \(\d+\)"))

@@ -14,7 +14,8 @@ pytestmark = pytest.mark.browser
 PLACES = """plot => { const box = plot.getBoundingClientRect(), {xaxis: x, yaxis: y} = plot._fullLayout;
   return plot._fullData.filter(t => t.mode === "markers" && !(t.meta && t.meta.layer)).flatMap(t => Array.from(
     t.customdata, (c, i) => [c, box.left + x._offset + x.l2p(t.x[i]), box.top + y._offset + y.l2p(t.y[i])])) }"""
-NEAR = 1  # pixels: how close to its line nothing may be drawn, for a lasso whose contents are certain
+# pixels: how close to its line nothing may be drawn, for a lasso whose contents are certain
+NEAR = 1
 
 
 def opened(open_page, **options) -> Page:
@@ -32,7 +33,9 @@ def figure(page: Page):
 def drag(page: Page, mode: str) -> None:
     page.locator("#map-drag").get_by_label(mode).check()
     wanted = {"lasso": "lasso", "box": "select", "move": "pan"}[mode]
-    page.wait_for_function(f"document.querySelector('#map-plot .js-plotly-plot')._fullLayout.dragmode === '{wanted}'")
+    page.wait_for_function(
+        f"document.querySelector('#map-plot .js-plotly-plot')._fullLayout.dragmode === '{wanted}'"
+    )
 
 
 def choose(page: Page, place: str, option: str) -> None:
@@ -49,7 +52,10 @@ def rectangle(page: Page) -> tuple[list[tuple[float, float]], list[int]]:
         left, right = box["x"] + box["width"] * random.uniform([0.1, 0.5], [0.4, 0.8])
         top, bottom = box["y"] + box["height"] * random.uniform([0.1, 0.5], [0.4, 0.8])
         depth = {row: min(x - left, right - x, y - top, bottom - y) for row, x, y in points}
-        if all(abs(inside) > NEAR for inside in depth.values()) and sum(inside > 0 for inside in depth.values()) > 1:
+        if (
+            all(abs(inside) > NEAR for inside in depth.values())
+            and sum(inside > 0 for inside in depth.values()) > 1
+        ):
             rows = sorted(row for row, inside in depth.items() if inside > 0)
             return [(left, top), (right, top), (right, bottom), (left, bottom)], rows
     raise AssertionError("every rectangle has a point on its line")
@@ -98,7 +104,9 @@ def test_a_lasso_selects_exactly_the_points_inside_under_any_colour_dimension_an
     expect_selected(page, rows)
     page.locator("#map-dimensions").get_by_label("3-D").check()
     expect(page.locator("#map-status")).to_contain_text("461 sentences in 3 dimensions")
-    page.wait_for_function("document.querySelector('#map-plot .js-plotly-plot')?._fullData?.[0].type === 'scatter3d'")
+    page.wait_for_function(
+        "document.querySelector('#map-plot .js-plotly-plot')?._fullData?.[0].type === 'scatter3d'"
+    )
     for mode in ("light", "dark"):
         names = page.locator("#map-plot .annotation-text")
         colours = names.evaluate_all("all => all.map((each) => getComputedStyle(each).fill)")
@@ -119,9 +127,18 @@ def test_a_lasso_selects_exactly_the_points_inside_under_any_colour_dimension_an
 @pytest.mark.slow
 def test_from_a_file_to_a_selection_that_is_exported_takes_five_clicks(open_page, tmp_path):
     path = tmp_path / "tickets.csv"
-    texts = [f"The invoice of {month} is wrong." for month in ("May", "June", "July", "August", "March", "April")]
-    texts += [f"My {thing} does not start." for thing in ("printer", "laptop", "phone", "router", "scanner", "tablet")]
-    texts += [f"Please send {number} more chairs." for number in ("two", "three", "four", "five", "six", "seven")]
+    texts = [
+        f"The invoice of {month} is wrong."
+        for month in ("May", "June", "July", "August", "March", "April")
+    ]
+    texts += [
+        f"My {thing} does not start."
+        for thing in ("printer", "laptop", "phone", "router", "scanner", "tablet")
+    ]
+    texts += [
+        f"Please send {number} more chairs."
+        for number in ("two", "three", "four", "five", "six", "seven")
+    ]
     path.write_text("ticket;text\n" + "".join(f"T-{n};{text}\n" for n, text in enumerate(texts)))
     page, clicks = opened(open_page), 0
 
@@ -139,13 +156,17 @@ def test_from_a_file_to_a_selection_that_is_exported_takes_five_clicks(open_page
     click(page.locator("#map-drag").get_by_label("lasso"))
     drawn = "?._fullData?.filter(t => t.mode === 'markers').flatMap(t => Array.from(t.customdata)).length === 18"
     page.wait_for_function(f"document.querySelector('#map-plot .js-plotly-plot'){drawn}")
-    page.wait_for_function("document.querySelector('#map-plot .js-plotly-plot')._fullLayout.dragmode === 'lasso'")
+    page.wait_for_function(
+        "document.querySelector('#map-plot .js-plotly-plot')._fullLayout.dragmode === 'lasso'"
+    )
     corners, rows = rectangle(page)
     draw_lasso(page, corners)
     expect_selected(page, rows)
     clicks += 1
     table = downloaded(page, "#selected-csv")
-    assert [(row["sentence"], row["ticket"]) for row in table] == [(texts[row], f"T-{row}") for row in rows]
+    assert [(row["sentence"], row["ticket"]) for row in table] == [
+        (texts[row], f"T-{row}") for row in rows
+    ]
     assert clicks <= 5
 
 
@@ -153,7 +174,9 @@ def test_from_a_file_to_a_selection_that_is_exported_takes_five_clicks(open_page
 def test_a_box_the_table_its_order_and_the_other_pages(open_page):
     page = opened(open_page)
     choose(page, "#map-colour", "nothing")
-    page.wait_for_function("document.querySelector('#map-plot .js-plotly-plot')._fullData.length === 1")
+    page.wait_for_function(
+        "document.querySelector('#map-plot .js-plotly-plot')._fullData.length === 1"
+    )
     drag(page, "box")
     corners, rows = rectangle(page)
     draw_box(page, corners)
@@ -222,7 +245,14 @@ def test_the_corpus_is_exported_for_embedding_atlas(open_page):
         page.click("#atlas-go")
     expect(page.locator("#atlas-status")).to_contain_text("461 sentences with their map")
     table = pq.read_table(download.value.path())
-    assert table.column_names == ["sentence", "projection_x", "projection_y", "cluster", "neighbors", "domain"]
+    assert table.column_names == [
+        "sentence",
+        "projection_x",
+        "projection_y",
+        "cluster",
+        "neighbors",
+        "domain",
+    ]
     assert table.num_rows == 461
 
 

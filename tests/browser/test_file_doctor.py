@@ -50,7 +50,10 @@ def test_the_faults_of_a_file_are_listed_and_one_click_leaves_them_out(page, tmp
         page.click("#threshold-clean")
     clean, lines = tmp_path / "clean.csv", FAULTY.splitlines()
     download.value.save_as(clean)
-    assert clean.read_text(encoding="utf-8").splitlines() == [f"\ufeff{lines[0]}", *(lines[row] for row in (1, 5, 6))]
+    assert clean.read_text(encoding="utf-8").splitlines() == [
+        f"\ufeff{lines[0]}",
+        *(lines[row] for row in (1, 5, 6)),
+    ]
 
 
 def test_the_scale_is_said_beside_the_column(page):
@@ -60,4 +63,6 @@ def test_the_scale_is_said_beside_the_column(page):
     expect(page.locator("#threshold-status")).to_contain_text("'often' is no scale")
     field.fill("1-7")
     page.click("#threshold-doctor > button")
-    expect(page.locator("#threshold-findings")).to_contain_text("scores from 1 to 7 stretched to 0–5")
+    expect(page.locator("#threshold-findings")).to_contain_text(
+        "scores from 1 to 7 stretched to 0–5"
+    )

@@ -25,7 +25,9 @@ def test_a_newcomer_types_two_sentences_learns_why_and_goes_on_to_a_lesson(open_
     page = open_page("/")
     page.locator("#sentence-a textarea").fill("The train is late again.")
     page.locator("#sentence-b textarea").fill("The train is on time today.")
-    expect(page.locator("#answer .answer")).to_have_attribute("data-b", "The train is on time today.")
+    expect(page.locator("#answer .answer")).to_have_attribute(
+        "data-b", "The train is on time today."
+    )
     expect(page.locator("#answer .axis b")).to_have_count(2)
     expect(page.locator("#answer .reason")).to_contain_text("the cosine most: without it")
     page.locator(".doors a", has_text="A lesson").click()
@@ -33,8 +35,14 @@ def test_a_newcomer_types_two_sentences_learns_why_and_goes_on_to_a_lesson(open_
 
 
 def test_an_analyst_goes_from_a_file_with_labels_to_one_without_duplicates(open_page, tmp_path):
-    rows = [(f"How do I reset password {n}?", f"How can I reset password {n}?", "yes") for n in range(20)]
-    rows += [(f"How do I reset password {n}?", f"The office in town {n} is closed.", "no") for n in range(20)]
+    rows = [
+        (f"How do I reset password {n}?", f"How can I reset password {n}?", "yes")
+        for n in range(20)
+    ]
+    rows += [
+        (f"How do I reset password {n}?", f"The office in town {n} is closed.", "no")
+        for n in range(20)
+    ]
     path = tmp_path / "questions.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("question1", "question2", "duplicate"), *rows])
@@ -64,7 +72,9 @@ def test_a_teacher_shows_an_ablation_and_makes_a_class_link(open_page):
     expect(page.locator("#class-links a[data-class]")).to_be_visible()
 
 
-def test_an_engineer_trains_on_own_pairs_and_compares_the_run_with_its_base(open_page, tmp_path, home: Path):
+def test_an_engineer_trains_on_own_pairs_and_compares_the_run_with_its_base(
+    open_page, tmp_path, home: Path
+):
     path = tmp_path / "support.csv"
     pairs = [(f"My parcel {n} has not come.", f"Where is my order number {n}?") for n in range(60)]
     with path.open("w", newline="", encoding="utf-8") as file:
@@ -102,7 +112,9 @@ def test_two_raters_judge_and_see_where_they_disagree(open_page, new_project):
     expect(page.locator("[data-jump]").first).to_be_attached()
 
 
-def test_the_names_of_a_map_that_was_drawn_in_a_hidden_tab_lie_in_its_frame_and_not_on_each_other(open_page):
+def test_the_names_of_a_map_that_was_drawn_in_a_hidden_tab_lie_in_its_frame_and_not_on_each_other(
+    open_page,
+):
     page = open_page("/explore?tab=clusters")
     expect(page.locator("#clusters-table .group").first).to_be_visible()
     page.get_by_role("tab", name="Map").click()
@@ -115,6 +127,12 @@ def test_the_names_of_a_map_that_was_drawn_in_a_hidden_tab_lie_in_its_frame_and_
         assert frame["x"] <= box["x"] and box["x"] + box["width"] <= frame["x"] + frame["width"]
         assert frame["y"] <= box["y"] and box["y"] + box["height"] <= frame["y"] + frame["height"]
     for first, second in combinations(boxes, 2):
-        is_beside = first["x"] + first["width"] <= second["x"] or second["x"] + second["width"] <= first["x"]
-        is_below = first["y"] + first["height"] <= second["y"] or second["y"] + second["height"] <= first["y"]
+        is_beside = (
+            first["x"] + first["width"] <= second["x"]
+            or second["x"] + second["width"] <= first["x"]
+        )
+        is_below = (
+            first["y"] + first["height"] <= second["y"]
+            or second["y"] + second["height"] <= first["y"]
+        )
         assert is_beside or is_below

@@ -34,7 +34,10 @@ def test_without_a_project_nothing_can_be_pressed_that_would_not_work(open_page,
     for button in ("begin", "create", "measure", "train", "export"):
         expect(page.locator(f"#label-{button}")).to_be_disabled()
     expect(page.locator("#report-label")).to_be_hidden()
-    card, form = page.locator("#label-card").bounding_box(), page.locator("#label-new").bounding_box()
+    card, form = (
+        page.locator("#label-card").bounding_box(),
+        page.locator("#label-new").bounding_box(),
+    )
     assert card["y"] < form["y"]
 
 
@@ -49,7 +52,9 @@ def test_a_project_is_made_judged_by_keys_and_kept(open_page, new_project):
     expect(page.locator("#label-card")).to_contain_text("Type your name above")
     expect(page.locator("#label-name")).to_be_hidden()  # the form closes, the card is in view
     expect(page.locator("#label-card")).to_be_in_viewport()
-    expect(page.locator("#label-measure")).to_have_text("Measure the model: 10 judged pairs needed, 0 done")
+    expect(page.locator("#label-measure")).to_have_text(
+        "Measure the model: 10 judged pairs needed, 0 done"
+    )
     expect(page.locator("#label-measure")).to_be_disabled()
     expect(page.locator("#label-begin")).to_have_text("Judge: type your name first")
     expect(page.locator("#label-begin")).to_be_disabled()
@@ -91,7 +96,12 @@ def test_a_second_rater_sees_none_of_the_firsts_scores_and_agreement_is_shown(op
     expect(page.locator("#label-card .count")).to_contain_text("Pair 14 of 30 · 13 judged")
     press(page, "ArrowLeft")
     press(page, "ArrowLeft")
-    press(page, "5" if page.locator("#label-card [aria-pressed=true]").get_attribute("data-act") != "5" else "0")
+    press(
+        page,
+        "5"
+        if page.locator("#label-card [aria-pressed=true]").get_attribute("data-act") != "5"
+        else "0",
+    )
     row = page.locator("#label-differences tbody tr")
     expect(row).to_have_count(1)
     row.locator("button").click()
@@ -103,7 +113,9 @@ def test_a_second_rater_sees_none_of_the_firsts_scores_and_agreement_is_shown(op
     table = page.locator("#label-differences .differences")
     assert table.evaluate("box => box.scrollWidth <= box.clientWidth")
     # The table is sent again after a score is agreed on.
-    page.wait_for_function("document.querySelector('#label-differences th[scope=row]')?.clientWidth > 200")
+    page.wait_for_function(
+        "document.querySelector('#label-differences th[scope=row]')?.clientWidth > 200"
+    )
 
 
 def test_keys_that_are_pressed_quickly_judge_the_pair_that_is_seen(open_page):
@@ -113,7 +125,8 @@ def test_keys_that_are_pressed_quickly_judge_the_pair_that_is_seen(open_page):
     for key in "012345":
         page.keyboard.press(key)
         sentences.append(page.locator("#label-card blockquote").first.inner_text())
-    assert first not in sentences and len(set(sentences)) > 4  # each press showed another pair at once
+    # Each press showed another pair at once.
+    assert first not in sentences and len(set(sentences)) > 4
     expect(page.locator("#label-card .count")).to_contain_text("Pair 7 of 30 · 6 judged")
     page.wait_for_timeout(3_000)
     page.reload()
@@ -121,7 +134,9 @@ def test_keys_that_are_pressed_quickly_judge_the_pair_that_is_seen(open_page):
     for score in "543210":
         version = page.locator("#label-card [data-pair]").get_attribute("data-version")
         page.keyboard.press("ArrowLeft")
-        expect(page.locator("#label-card [data-pair]")).not_to_have_attribute("data-version", version)
+        expect(page.locator("#label-card [data-pair]")).not_to_have_attribute(
+            "data-version", version
+        )
         expect(page.locator("#label-card [aria-pressed=true] kbd")).to_have_text(score)
 
 
@@ -180,4 +195,6 @@ def test_it_fits_a_telephone_and_a_tap_judges(open_page):
 
 def test_a_project_that_is_not_there_is_said(open_page):
     page = open_page("/label?project=nothing-here&rater=Ann")
-    expect(page.locator("#label-error .problem")).to_contain_text("There is no project 'nothing-here'")
+    expect(page.locator("#label-error .problem")).to_contain_text(
+        "There is no project 'nothing-here'"
+    )

@@ -1,7 +1,9 @@
-"""What all pages share: few words and controls at first, figures as wide as their frames, one way home, one Stop, and
-nothing that axe-core finds serious, in the light, in the dark and on a telephone.
+"""What all pages share: few words and controls at first, figures as wide as their frames, one way
+home, one Stop, and nothing that axe-core finds serious, in the light, in the dark and on a
+telephone.
 
-A page is opened once at a desk and once on a telephone, and each check leaves it as the next can use it.
+A page is opened once at a desk and once on a telephone, and each check leaves it as the next can
+use it.
 """
 
 import re
@@ -33,10 +35,12 @@ MOST_CONTROLS = {
     "/label": 18,
     "/learn?lesson=3": 32,
 }
-# page -> what has to be there before it is complete, where that is more than the tests of `PAGES` wait for
+# page -> what has to be there before it is complete, where that is more than the tests of `PAGES`
+# wait for
 COMPLETE = {**PAGES, "/": "#answer .decides", "/train": "#plan:has-text('steps of')"}
 MOST_STOPS = 200  # of the Tab key; more would be a trap
-# page -> what it is for, and the most presses of the Tab key from the content on, where the link at the top leads
+# page -> what it is for, and the most presses of the Tab key from the content on, where the link at
+# the top leads
 MOST_TO_ACTION = {
     "/": ("#sentence-a textarea", 2),
     "/bulk": ("#score", 8),
@@ -46,8 +50,8 @@ MOST_TO_ACTION = {
     "/explore": ("#map-colour input", 7),
     "/learn?lesson=3": ("#learn-train-pairs input", 5),
 }
-# The element with the focus: what it is, whether it is `action`, whether a ring is drawn around it, and whether it is
-# the page's last link.
+# The element with the focus: what it is, whether it is `action`, whether a ring is drawn around it,
+# and whether it is the page's last link.
 FOCUSED = """(action) => {
   const element = document.activeElement;
   if (!element || element === document.body) return null;
@@ -62,7 +66,8 @@ FOCUSED = """(action) => {
 }"""
 SERIOUS = ("serious", "critical")
 WIDTHS = (1440, 1280, 390)
-# Of each figure in sight: what it is, its width, that of what is around it, and of its axes where they end.
+# Of each figure in sight: what it is, its width, that of what is around it, and of its axes where
+# they end.
 FIGURES = """() => [...document.querySelectorAll(".js-plotly-plot")].filter((plot) => plot.clientWidth > 0).map((plot) => {
   const frame = plot.parentElement.getBoundingClientRect(), drawn = plot.querySelector(".main-svg").getBoundingClientRect();
   return {name: plot.closest("[id]").id, width: drawn.width, frame: frame.width, left: drawn.left - frame.left};
@@ -74,10 +79,15 @@ def settled(page: Page) -> list[dict]:
     """The figures of the page, when all of them fit or a moment has passed."""
     with suppress(PlaywrightTimeout):  # what does not fit is told by name
         page.wait_for_function(FITTED, timeout=10_000)
-    return [each for each in page.evaluate(FIGURES) if abs(each["width"] - each["frame"]) > 3 or abs(each["left"]) > 2]
+    return [
+        each
+        for each in page.evaluate(FIGURES)
+        if abs(each["width"] - each["frame"]) > 3 or abs(each["left"]) > 2
+    ]
 
 
-# The words that can be seen, without those of figures, and without the lessons, which are there to be read.
+# The words that can be seen, without those of figures, and without the lessons, which are there to
+# be read.
 WORDS = """() => {
   const walk = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
   let text = "";
@@ -95,7 +105,8 @@ MOST_WORDS, MOST_PIXELS = 380, 1_900
 BELOW = """() => [...document.querySelectorAll("label:has(> input:is([type=checkbox], [type=radio]))")]
   .filter((label) => label.offsetWidth && label.lastElementChild.offsetTop >= label.firstElementChild.offsetTop + 16)
   .map((label) => label.innerText)"""
-# Of the folds in sight and the switch of the theme: those that a finger misses 20 pixels above or below their middle.
+# Of the folds in sight and the switch of the theme: those that a finger misses 20 pixels above or
+# below their middle.
 MISSED = """() => [...document.querySelectorAll("#theme-switch, button.label-wrap")].filter((each) => {
   each.scrollIntoView({block: "center"});
   const {left, top, width, height} = each.getBoundingClientRect();
@@ -118,10 +129,13 @@ def few_controls_and_words_are_seen_at_first(page: Page, path: str) -> None:
     show(page, 1280)
     page.wait_for_timeout(1_000)
     assert page.evaluate(WORDS) <= MOST_WORDS
-    assert "lesson" in path or page.evaluate(HEIGHT) <= MOST_PIXELS  # Learn opens with its first lesson
+    # Learn opens with its first lesson.
+    assert "lesson" in path or page.evaluate(HEIGHT) <= MOST_PIXELS
 
 
-def the_tab_key_skips_the_navigation_leads_soon_to_the_action_and_shows_every_stop(page: Page, path: str) -> None:
+def the_tab_key_skips_the_navigation_leads_soon_to_the_action_and_shows_every_stop(
+    page: Page, path: str
+) -> None:
     page.keyboard.press("Tab")
     expect(page.locator(".skip")).to_be_focused()
     page.keyboard.press("Enter")
@@ -140,7 +154,8 @@ def the_tab_key_skips_the_navigation_leads_soon_to_the_action_and_shows_every_st
 
 def axe_finds_nothing_serious(page: Page, path: str) -> None:
     page.add_style_tag(content="* { transition: none !important; animation: none !important; }")
-    expect(page.get_by_label("Empty value")).to_have_count(0)  # Gradio's place of a figure until it is drawn
+    # Gradio's place of a figure until it is drawn
+    expect(page.get_by_label("Empty value")).to_have_count(0)
     # What is out of date is dimmed on purpose.
     faults = [
         f"{fault['id']}: {node['html'][:200]}"
@@ -151,7 +166,9 @@ def axe_finds_nothing_serious(page: Page, path: str) -> None:
     assert faults == []
 
 
-def the_brand_and_the_title_have_one_left_edge_and_there_is_no_idle_stop(page: Page, path: str) -> None:
+def the_brand_and_the_title_have_one_left_edge_and_there_is_no_idle_stop(
+    page: Page, path: str
+) -> None:
     brand, title = page.locator("nav a.brand"), page.locator("h1")
     assert abs(brand.bounding_box()["x"] - title.bounding_box()["x"]) <= 1
     assert page.get_by_role("button", name=re.compile("^Stop")).count() <= 1
@@ -163,7 +180,8 @@ def every_figure_of_every_tab_has_the_width_of_its_frame(page: Page, path: str) 
     for index in range(max(1, tabs.count())):
         if index < tabs.count():
             tabs.nth(index).click()
-            page.wait_for_timeout(1_000)  # its figure is drawn, or its example begins to be computed
+            # Its figure is drawn, or its example begins to be computed.
+            page.wait_for_timeout(1_000)
         for width in WIDTHS:
             show(page, width)
             assert settled(page) == [], f"tab {index} at {width} px"
@@ -180,9 +198,14 @@ def the_words_of_a_checkbox_stand_beside_it(page: Page, path: str) -> None:
     if path == "/evaluate":
         page.get_by_role("tab").first.click()
     for _ in range(2):  # what is in a fold may have folds
-        page.evaluate("document.querySelectorAll('button.label-wrap:not(.open)').forEach((fold) => fold.click())")
+        page.evaluate(
+            "document.querySelectorAll('button.label-wrap:not(.open)').forEach((fold) => fold.click())"
+        )
         page.wait_for_timeout(500)
-    assert path == "/label" or page.locator("input:is([type=checkbox], [type=radio]):visible").count() > 0
+    assert (
+        path == "/label"
+        or page.locator("input:is([type=checkbox], [type=radio]):visible").count() > 0
+    )
     assert page.evaluate(BELOW) == []
 
 
@@ -195,7 +218,9 @@ def the_open_page_is_in_sight_in_the_navigation(page: Page, path: str) -> None:
     page.wait_for_function(IN_SIGHT)
 
 
-def folds_and_the_theme_are_as_tall_as_a_finger_and_arrows_stand_in_their_frames(page: Page, path: str) -> None:
+def folds_and_the_theme_are_as_tall_as_a_finger_and_arrows_stand_in_their_frames(
+    page: Page, path: str
+) -> None:
     assert page.evaluate(MISSED) == []
     assert page.evaluate(OUTSIDE) == []
 
@@ -228,7 +253,9 @@ ON_A_TELEPHONE: tuple[Check, ...] = (
 )
 
 
-@pytest.mark.parametrize(("width", "checks"), [(1440, AT_A_DESK), (390, ON_A_TELEPHONE)], ids=["desk", "telephone"])
+@pytest.mark.parametrize(
+    ("width", "checks"), [(1440, AT_A_DESK), (390, ON_A_TELEPHONE)], ids=["desk", "telephone"]
+)
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_is_laid_out_well(open_page, path, width, checks, subtests):
     page = open_page(path, width=width)
@@ -270,7 +297,9 @@ def test_the_arrow_keys_choose_a_tab_and_the_tab_key_leaves_them(open_page):
     page.keyboard.press("End")
     expect(tabs.last).to_have_attribute("aria-selected", "true")
     page.keyboard.press("Tab")
-    assert not page.get_by_role("tablist").first.evaluate("row => row.contains(document.activeElement)")
+    assert not page.get_by_role("tablist").first.evaluate(
+        "row => row.contains(document.activeElement)"
+    )
 
 
 def test_chips_are_one_stop_among_which_the_arrow_keys_move(open_page):
@@ -280,7 +309,8 @@ def test_chips_are_one_stop_among_which_the_arrow_keys_move(open_page):
     page.locator("#go-9").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator("#go-10")).to_be_focused()
-    expect(page.locator(".lesson-page h2")).to_have_text(lessons()[8].title)  # it is opened by Enter alone
+    # It is opened by Enter alone.
+    expect(page.locator(".lesson-page h2")).to_have_text(lessons()[8].title)
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.closest('#rail')") is None
 
@@ -288,15 +318,21 @@ def test_chips_are_one_stop_among_which_the_arrow_keys_move(open_page):
 def test_on_a_telephone_the_result_is_on_the_first_screen_and_a_half(open_page):
     page = open_page("/", width=390)
     expect(page.locator(PAGES["/"]).first).to_be_visible()
-    result, settings = page.locator("#answer .card").first.bounding_box(), page.locator(".model").first.bounding_box()
+    result, settings = (
+        page.locator("#answer .card").first.bounding_box(),
+        page.locator(".model").first.bounding_box(),
+    )
     assert result["y"] <= 1.5 * 844 < 844 * 2
     assert result["y"] < settings["y"]
 
 
 @pytest.mark.parametrize(
-    ("tab", "table"), [("sts", "#scores"), ("threshold", "#threshold-status"), ("cost", "#cost-table")]
+    ("tab", "table"),
+    [("sts", "#scores"), ("threshold", "#threshold-status"), ("cost", "#cost-table")],
 )
-def test_on_a_telephone_a_table_with_many_columns_shows_all_of_them_without_a_sideways_scroll(open_page, tab, table):
+def test_on_a_telephone_a_table_with_many_columns_shows_all_of_them_without_a_sideways_scroll(
+    open_page, tab, table
+):
     page = open_page(f"/evaluate?tab={tab}", width=390)
     box = page.locator(f"{table} .scores")
     expect(box).to_be_visible()
@@ -304,6 +340,9 @@ def test_on_a_telephone_a_table_with_many_columns_shows_all_of_them_without_a_si
     cells = box.locator("tbody tr").first.locator("[data-head]")
     assert cells.count() >= 4
     assert all(
-        0 <= each.bounding_box()["x"] < each.bounding_box()["x"] + each.bounding_box()["width"] <= 390
+        0
+        <= each.bounding_box()["x"]
+        < each.bounding_box()["x"] + each.bounding_box()["width"]
+        <= 390
         for each in cells.all()
     )

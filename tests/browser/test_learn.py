@@ -25,7 +25,9 @@ def open_lesson(open_page, number, **how):
     """A teacher's link: the lesson, measured."""
     page = open_page(f"/learn?lesson={number}", **how)
     expect(page.locator(".lesson-page h2")).to_have_text(lessons()[number - 1].title)
-    expect(page.locator(f"#result-{number} .measured").first).to_contain_text("Measured on this machine")
+    expect(page.locator(f"#result-{number} .measured").first).to_contain_text(
+        "Measured on this machine"
+    )
     return page
 
 
@@ -138,7 +140,9 @@ def test_8_a_pair_of_ones_own_is_scored_and_reset_brings_the_lessons_back(open_p
     page.locator("#learn-negation-b textarea").fill("Stocks fell on Monday.")
     expect(own).not_to_have_text(before)
     page.locator("#reset-8").click()
-    expect(page.locator("#learn-negation-b textarea")).to_have_value("The medicine is not safe for children.")
+    expect(page.locator("#learn-negation-b textarea")).to_have_value(
+        "The medicine is not safe for children."
+    )
     expect(own).to_have_text(before)
 
 
@@ -151,7 +155,8 @@ def test_a_class_fixes_the_lessons_the_seed_and_the_sheet(open_page):
     for name in ("4 Collapse", "8 Negation"):
         page.locator("#class-lessons").get_by_label(name).check()
     page.locator("#make-class").click()
-    expect(page.locator("#class-links .problem")).to_contain_text("Pupils cannot open this link")  # of 127.0.0.1
+    # Of 127.0.0.1.
+    expect(page.locator("#class-links .problem")).to_contain_text("Pupils cannot open this link")
     expect(page.locator("#class-links a[data-class]")).to_have_text(
         re.compile(r"^http://127.0.0.1:\d+/learn\?class=NLP")
     )
@@ -171,4 +176,6 @@ def test_a_class_fixes_the_lessons_the_seed_and_the_sheet(open_page):
 
 def test_a_class_link_that_is_wrong_says_what(open_page):
     page = open_page("/learn?class=A&seed=x")
-    expect(page.locator("#class-banner .problem")).to_contain_text("Seed is 'x', but must be a whole number")
+    expect(page.locator("#class-banner .problem")).to_contain_text(
+        "Seed is 'x', but must be a whole number"
+    )

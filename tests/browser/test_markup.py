@@ -56,7 +56,10 @@ def pairs(tmp_path):
     folder.mkdir()
     path = folder / FILE.replace("/", "")
     with path.open("w", newline="", encoding="utf-8") as file:
-        rows = [(f"{MARKUP[i % 7]} one {i}", f"{MARKUP[i % 3]} two {i}", i % 6, MARKUP[i % 7]) for i in range(24)]
+        rows = [
+            (f"{MARKUP[i % 7]} one {i}", f"{MARKUP[i % 3]} two {i}", i % 6, MARKUP[i % 7])
+            for i in range(24)
+        ]
         csv.writer(file).writerows([("sentence1", "sentence2", "score", MARKUP[0]), *rows])
     return path
 
@@ -99,11 +102,13 @@ def test_in_a_project_and_the_names_of_its_raters(new_project, pairs):
     page.locator("#label-count input[type=number]").fill("15")
     page.locator("#label-create").click()
     expect(page.locator("#label-card .count")).to_contain_text("Pair 1 of 15")
-    expect(page.locator("#label-card blockquote").first).to_contain_text(re.compile(r" one \d"))  # not the one before
+    # Not the one before.
+    expect(page.locator("#label-card blockquote").first).to_contain_text(re.compile(r" one \d"))
     rater = page.locator("#label-rater").get_by_role("textbox")
     rater.fill(MARKUP[0])
     rater.press("Enter")
-    expect(page.locator("#label-card .scores button")).to_have_count(7)  # six scores, and “cannot judge”
+    # Six scores, and “cannot judge”.
+    expect(page.locator("#label-card .scores button")).to_have_count(7)
     expect(rater).not_to_be_focused()  # so that a digit is a score
     page.keyboard.press("3")
     expect(page.locator("#label-agreement")).to_contain_text("onerror")

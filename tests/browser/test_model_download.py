@@ -20,7 +20,9 @@ def address(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     """Of an app whose Hub sends half of the weights of a model, and then no more."""
     folder = tmp_path_factory.mktemp("download")
     (own := folder / "own").mkdir()
-    large = make_model(folder / "repo", hidden_size=512, intermediate_size=2048, num_hidden_layers=8)
+    large = make_model(
+        folder / "repo", hidden_size=512, intermediate_size=2048, num_hidden_layers=8
+    )
     with HubServer(models={"org/large": large}) as hub:
         hub.stalls.add("model.safetensors")
         with running_app(home, own, **hub.environment(folder / "hf")) as app:
@@ -72,7 +74,9 @@ def test_what_is_stopped_stays_so_until_something_is_changed(page: Page):
         ("learn?class=A&model=org/large", ".lesson-page:visible .demo", "#start-download"),
     ],
 )
-def test_a_link_to_another_page_asks_first(address: str, chromium: Browser, link: str, place: str, button: str):
+def test_a_link_to_another_page_asks_first(
+    address: str, chromium: Browser, link: str, place: str, button: str
+):
     page = chromium.new_context().new_page()
     page.goto(f"{address}/{link}")
     expect(page.locator(place)).to_contain_text("Not on this machine yet: org/large (102 MB)")

@@ -52,9 +52,8 @@ def other_site(chromium: Browser) -> Iterator[Page]:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     context = chromium.new_context()
     page = context.new_page()
-    page.goto(
-        f"http://elsewhere.localhost:{server.server_port}/"
-    )  # Chromium takes names in .localhost for this machine
+    # Chromium takes names in .localhost for this machine.
+    page.goto(f"http://elsewhere.localhost:{server.server_port}/")
     yield page
     context.close()
     server.shutdown()

@@ -8,7 +8,15 @@ from playwright.sync_api import Page, expect
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 VERBS = ("reset", "change", "delete", "find", "export", "print", "share", "rename", "move", "open")
-THINGS = ("my password", "the invoice", "my user name", "the report", "a calendar", "the address", "my order")
+THINGS = (
+    "my password",
+    "the invoice",
+    "my user name",
+    "the report",
+    "a calendar",
+    "the address",
+    "my order",
+)
 MOST_CLICKS = 6
 
 
@@ -44,11 +52,15 @@ def test_which_model_which_threshold_and_the_file_scored_take_six_clicks(open_pa
     click(page.locator("#threshold-model").get_by_role("option", name="GloVe average, 50 d"))
     click(page.locator("#find-threshold"))
     status = page.locator("#threshold-status")
-    expect(status.locator(".lead").first).to_have_text(re.compile(r"Take .+\. .+ at 0\.\d+: finds \d+% of the matches"))
+    expect(status.locator(".lead").first).to_have_text(
+        re.compile(r"Take .+\. .+ at 0\.\d+: finds \d+% of the matches")
+    )
     expect(status).to_contain_text("paired bootstrap")
     expect(status).to_contain_text("Measured on support.csv: 210 pairs, of which 70 are matches.")
     expect(status.locator("tbody")).to_have_count(3)
-    chosen = status.locator("tbody", has_text="all-MiniLM-L6-v2").get_by_role("link", name="Use").last
+    chosen = (
+        status.locator("tbody", has_text="all-MiniLM-L6-v2").get_by_role("link", name="Use").last
+    )
     click(chosen)
 
     expect(page).to_have_url(re.compile(r"/bulk\?job=[0-9a-f]{16}&.*bulk-threshold=0\.\d{4}"))

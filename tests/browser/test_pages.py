@@ -1,6 +1,7 @@
 """Every page opens and, once it has loaded, can be read in both themes and fits a telephone.
 
-Those marked slow elsewhere open each page again as on a telephone, in the dark, and go through it by keyboard.
+Those marked slow elsewhere open each page again as on a telephone, in the dark, and go through it
+by keyboard.
 """
 
 import re
@@ -51,7 +52,8 @@ def test_it_opens_can_be_read_in_both_themes_and_fits_a_telephone(open_page, pat
     expect(page.get_by_role("button", name="Light", exact=True)).to_be_visible()
     assert page.evaluate(LOW_CONTRAST) == []
     show(page, width=390)
-    page.wait_for_function("document.documentElement.scrollWidth <= 390")  # figures follow a moment later
+    # Figures follow a moment later.
+    page.wait_for_function("document.documentElement.scrollWidth <= 390")
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -69,7 +71,9 @@ def test_what_stands_below_the_navigation_and_the_heading_waits_for_them(open_pa
     page = open_page("/?tab=many")
     tabs = page.get_by_role("tablist").first
     expect(tabs).to_be_visible()
-    page.locator("header.site-nav").evaluate("navigation => navigation.classList.remove('site-nav')")
+    page.locator("header.site-nav").evaluate(
+        "navigation => navigation.classList.remove('site-nav')"
+    )
     expect(tabs).not_to_be_visible()
     page.locator("main header").first.evaluate("navigation => navigation.classList.add('site-nav')")
     expect(tabs).to_be_visible()
@@ -94,7 +98,9 @@ def test_a_page_that_is_still_being_built_shows_the_navigation_and_then_itself(o
     def answer_first(route) -> None:
         shown.append(route.request.method)
         if len(shown) == 1:
-            route.fulfill(body=standalone("opening", current="label", root="/"), content_type="text/html")
+            route.fulfill(
+                body=standalone("opening", current="label", root="/"), content_type="text/html"
+            )
         else:
             route.continue_()
 
@@ -129,14 +135,17 @@ def test_the_address_names_what_is_chosen_and_back_undoes_a_step(open_page):
 
 @pytest.mark.slow
 def test_the_address_opens_a_corpus(open_page):
-    page = open_page("/explore?tab=search&corpus-source=data&corpus-data=stsb:test&corpus-pooling=max")
+    page = open_page(
+        "/explore?tab=search&corpus-source=data&corpus-data=stsb:test&corpus-pooling=max"
+    )
     expect(page.locator("#corpus-status")).to_contain_text("max pooling")
     expect(page.get_by_role("tab", name="Search")).to_have_attribute("aria-selected", "true")
     page.click("#corpus-choice > button")
     expect(page.get_by_role("radio", name="max").first).to_be_checked()
 
 
-# page -> the values of its controls, where True stands for checked or pressed, and the address that names them
+# page -> the values of its controls, where True stands for checked or pressed, and the address that
+# names them
 VALUES: dict[str, tuple[dict[str, str | bool], str]] = {
     "/": (
         {"#sentence-a textarea": "A dog barks.", "fieldset:has-text('Pooling') [value=max]": True},
@@ -144,7 +153,11 @@ VALUES: dict[str, tuple[dict[str, str | bool], str]] = {
     ),
     "/train": ({"#preset input": "Try it: watch it fail: max pooling"}, "preset=max"),
     "/evaluate": (
-        {"[role=tab]:has-text('More')": True, "[role=tab]:has-text('Folds')": True, "#folds-steps input": "80"},
+        {
+            "[role=tab]:has-text('More')": True,
+            "[role=tab]:has-text('Folds')": True,
+            "#folds-steps input": "80",
+        },
         "tab=folds&folds-steps=80",
     ),
     "/explore": (

@@ -30,7 +30,12 @@ def press_a_point(page: Page) -> None:
 # kind -> page, what to do there, what has to be there then, a heading of the report
 KINDS = {
     "many": ("/?tab=many", compare_all, f"#cosine-matrix {FIGURE}", "The most similar"),
-    "errors": ("/evaluate?tab=errors", choose_an_error, "#slices summary", "Rated too high by the model"),
+    "errors": (
+        "/evaluate?tab=errors",
+        choose_an_error,
+        "#slices summary",
+        "Rated too high by the model",
+    ),
     "map": ("/explore", press_a_point, f"#map-plot {FIGURE}", "The nearest sentences"),
     "lesson": ("/learn?lesson=13", lambda _: None, "#result-13 .measured", "Measured"),
 }
@@ -44,7 +49,11 @@ def opened_offline(chromium, page: Page, name: str, tmp_path: Path, heading: str
     with read_offline(chromium, file) as reader:
         expect(reader.get_by_role("heading", name=heading, exact=True)).to_be_visible()
         found = Axe().run(reader).response["violations"]
-        serious = [(fault["id"], fault["nodes"][0]["html"][:200]) for fault in found if fault["impact"] in SERIOUS]
+        serious = [
+            (fault["id"], fault["nodes"][0]["html"][:200])
+            for fault in found
+            if fault["impact"] in SERIOUS
+        ]
     assert serious == []
 
 

@@ -13,7 +13,9 @@ QUESTIONS = re.compile(r"/gradio_api/(run|queue/join)")
 
 
 @pytest.fixture
-def open_slowly(window: BrowserContext, open_page: Callable[..., Page]) -> Iterator[Callable[[str, Callable], Page]]:
+def open_slowly(
+    window: BrowserContext, open_page: Callable[..., Page]
+) -> Iterator[Callable[[str, Callable], Page]]:
     """open_slowly(path, do) -> a page to which ``do`` was done before the server had the questions of its opening."""
     waiting, is_held = [], True
 

@@ -139,12 +139,15 @@ def test_a_finished_run_is_exported_compared_renamed_overlaid_and_deleted(open_p
     expect(row(page, "a short one")).to_contain_text("finished")
     expect(page.locator(STATUS)).to_contain_text("best Spearman ρ ×100")
     expect(page.locator(STATUS)).to_contain_text("against the base")
-    expect(page.locator("#plan")).to_contain_text("from the rate of “a short one”")  # as soon as it has ended
+    # As soon as it has ended.
+    expect(page.locator("#plan")).to_contain_text("from the rate of “a short one”")
 
     with page.expect_download() as download:
         page.click("#export-run")
     with zipfile.ZipFile(download.value.path()) as packed:
-        assert {"a-short-one/modules.json", "a-short-one/model.safetensors"} <= set(packed.namelist())
+        assert {"a-short-one/modules.json", "a-short-one/model.safetensors"} <= set(
+            packed.namelist()
+        )
         assert "stsb:train" in packed.read("a-short-one/README.md").decode()
 
     row(page, "an earlier one").locator("input").check()
@@ -153,7 +156,8 @@ def test_a_finished_run_is_exported_compared_renamed_overlaid_and_deleted(open_p
 
     page.get_by_text("Rename, delete, push to the Hub, log").click()
     name = page.locator("#new-name textarea, #new-name input")
-    expect(name).to_have_value("a short one")  # the field is mounted when its section opens, and gets its value then
+    # The field is mounted when its section opens, and gets its value then.
+    expect(name).to_have_value("a short one")
     page.evaluate(FRAMES, 20)  # … and once more some frames later, over what was typed meanwhile
     name.fill("<b>mine</b>")
     page.click("#rename-run")
@@ -167,7 +171,9 @@ def test_a_finished_run_is_exported_compared_renamed_overlaid_and_deleted(open_p
     compared.locator(".model input").first.click()
     expect(compared.locator("[role=option]", has_text="run: <b>mine</b>").first).to_be_visible()
 
-    settings = page.locator(STATUS).get_by_role("link", name="Use these settings").get_attribute("href")
+    settings = (
+        page.locator(STATUS).get_by_role("link", name="Use these settings").get_attribute("href")
+    )
     again = open_page(f"/{settings}")
     expect(again.locator("#fold-optimisation")).to_contain_text("Optimisation: 12 steps")
     unfold(again, "Optimisation")
@@ -197,13 +203,18 @@ def test_what_cannot_work_is_said_before_the_run_with_what_can(open_page):
     expect(page.get_by_label("Concatenation")).to_be_visible()
     unfold(page, "Optimisation")
     page.get_by_label("Learning rate").fill("fast")
-    expect(page.locator("#plan .problem")).to_contain_text("Learning rate is 'fast'", ignore_case=True)
+    expect(page.locator("#plan .problem")).to_contain_text(
+        "Learning rate is 'fast'", ignore_case=True
+    )
     assert page.locator("#run-list tbody tr").count() == runs
 
 
 def test_a_file_of_ones_own_chooses_the_objective(open_page, tmp_path):
     file = tmp_path / "mine.csv"
-    file.write_text("sentence1,sentence2,label\n" + "A dog barks.,It is loud.,yes\nA cat sleeps.,It runs.,no\n" * 20)
+    file.write_text(
+        "sentence1,sentence2,label\n"
+        + "A dog barks.,It is loud.,yes\nA cat sleeps.,It runs.,no\n" * 20
+    )
     page = open_page("/train")
     choose(page, "#preset", "My own data: a file")
     expect(page.locator("#plan .problem")).to_contain_text("no training data yet")
@@ -223,7 +234,9 @@ def test_mined_negatives_are_shown_before_they_are_used(open_page):
     expect(page.locator("#plan")).to_contain_text("mined by scratch:1x32 before the first step")
     page.click("#preview-negatives")
     expect(page.locator("#mined-negatives dl")).to_have_count(12)
-    expect(page.locator("#mined-negatives .note").first).to_contain_text("Hard negatives are mined among")
+    expect(page.locator("#mined-negatives .note").first).to_contain_text(
+        "Hard negatives are mined among"
+    )
     choose(page, "#objective", "margin-mse")
     expect(page.locator("#train-teacher")).to_be_visible()
     expect(page.locator("#plan")).to_contain_text("the teacher minilm-stsb computes the targets")
@@ -237,6 +250,8 @@ def test_a_preset_fills_the_form(open_page):
     choose(page, "#preset", "The paper: STSb recipe")
     expect(page.locator("#lesson")).to_contain_text("Section 4.2")
     expect(page.locator("#plan")).to_contain_text("1,440 steps of 16")
-    expect(page.locator("#fold-optimisation")).to_contain_text("Optimisation: 4 epochs, batch 16, lr 2e-5, seed 0")
+    expect(page.locator("#fold-optimisation")).to_contain_text(
+        "Optimisation: 4 epochs, batch 16, lr 2e-5, seed 0"
+    )
     page.get_by_role("radio", name="max").check()
     expect(page.locator("#lesson")).to_contain_text("Changed from the preset: Pooling.")

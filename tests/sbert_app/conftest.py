@@ -41,7 +41,8 @@ def shared_app(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Run a command in this process, and leave no trace in it."""
-    from transformers.utils.logging import disable_progress_bar  # a fresh process reads it from the environment
+    # A fresh process reads it from the environment.
+    from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
     ours = logging.getLogger("sbert_lab")
@@ -70,6 +71,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with a file of pairs and one of sentences."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pairs.csv").write_text(PAIRS, encoding="utf-8")
-    rows = "".join(json.dumps({"id": i, "sentence": text}) + "\n" for i, text in enumerate(SENTENCES))
+    rows = "".join(
+        json.dumps({"id": i, "sentence": text}) + "\n" for i, text in enumerate(SENTENCES)
+    )
     (tmp_path / "sentences.jsonl").write_text(rows, encoding="utf-8")
     return tmp_path

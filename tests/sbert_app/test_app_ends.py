@@ -30,11 +30,18 @@ def score(app: RunningApp, file: dict[str, object]) -> None:
         app.call("score_file", file=file)
 
 
-def test_a_file_that_is_being_scored_is_interrupted_and_can_be_scored_again_and_a_scored_one_stays(home, tmp_path):
-    rows = "".join(f"A man plays the guitar for {i} people.,Somebody makes music number {i}.\n" for i in range(ROWS))
+def test_a_file_that_is_being_scored_is_interrupted_and_can_be_scored_again_and_a_scored_one_stays(
+    home, tmp_path
+):
+    rows = "".join(
+        f"A man plays the guitar for {i} people.,Somebody makes music number {i}.\n"
+        for i in range(ROWS)
+    )
     jobs, scored_files = ScoreJobs(ModelCache(home), tmp_path / "tmp"), tmp_path / "tmp" / "scored"
     with running_app(home, tmp_path) as app:
-        scored = app.call("score_file", file=upload(app, "A cat.,A dog.\n"), model="scratch:1x32").data["file"]
+        scored = app.call(
+            "score_file", file=upload(app, "A cat.,A dog.\n"), model="scratch:1x32"
+        ).data["file"]
         [finished] = scored_files.iterdir()
         threading.Thread(target=score, args=(app, upload(app, rows)), daemon=True).start()
         wait_until(lambda: list((tmp_path / "tmp").rglob(".pairs-scored*.part")))
@@ -56,7 +63,10 @@ def test_what_is_computed_for_an_answer_ends_without_a_traceback(home: Path, tmp
     answers: list[Answer] = []
     with running_app(home, tmp_path) as app:
         app.ask("/v1/embeddings", {"model": "all-MiniLM-L6-v2", "input": "the model is loaded"})
-        bodies = {"/v1/embeddings": {"model": "all-MiniLM-L6-v2", "input": LONG}, "/api/encode": {"sentences": LONG}}
+        bodies = {
+            "/v1/embeddings": {"model": "all-MiniLM-L6-v2", "input": LONG},
+            "/api/encode": {"sentences": LONG},
+        }
         asking = [threading.Thread(target=ask, args=each, daemon=True) for each in bodies.items()]
         for each in asking:
             each.start()

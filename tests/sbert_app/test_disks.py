@@ -1,7 +1,8 @@
 """Real full disks and read-only homes: one clear sentence, nothing left, older outputs kept.
 
-The disks are file systems in memory that only the tested process sees (``unshare``); where Linux does not allow that,
-the tests are skipped. The process does all commands one after the other, as each would import torch anew.
+The disks are file systems in memory that only the tested process sees (``unshare``); where Linux
+does not allow that, the tests are skipped. The process does all commands one after the other, as
+each would import torch anew.
 """
 
 import json
@@ -16,7 +17,17 @@ import pytest
 from paths import ROOT
 
 SCRATCH = ("--model", "scratch:1x32")
-TRAIN = ("train", "--objective", "regression", "--base", "scratch:1x32", "--eval-data", "none", "--max-steps", "2")
+TRAIN = (
+    "train",
+    "--objective",
+    "regression",
+    "--base",
+    "scratch:1x32",
+    "--eval-data",
+    "none",
+    "--max-steps",
+    "2",
+)
 SPACE = ("space", "full", "room")
 ROWS = range(6_000)
 COMMANDS = """
@@ -38,7 +49,9 @@ class Answer(NamedTuple):
     error: str
 
 
-def answers(prefix: list[str], home: Path, commands: Commands) -> tuple[dict[str, Answer], list[str]]:
+def answers(
+    prefix: list[str], home: Path, commands: Commands
+) -> tuple[dict[str, Answer], list[str]]:
     """What each command ended with, in one process, and the lines that were printed after them.
 
     A command that fails has one line of error, and none a traceback.
@@ -56,7 +69,9 @@ def answers(prefix: list[str], home: Path, commands: Commands) -> tuple[dict[str
     ends = {}
     for name, (code, errors) in zip(commands, json.loads(printed), strict=True):
         assert "Traceback" not in errors
-        lines = [line for line in errors.replace("\r", "\n").splitlines() if line.startswith("error: ")]
+        lines = [
+            line for line in errors.replace("\r", "\n").splitlines() if line.startswith("error: ")
+        ]
         assert len(lines) == (1 if code else 0), errors
         ends[name] = Answer(code, "".join(lines).lower())
     return ends, after
@@ -68,7 +83,9 @@ def private_mounts() -> list[str] | None:
         argv = ["unshare", *options]
         if not shutil.which("unshare"):
             return None
-        probe = subprocess.run([*argv, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False)
+        probe = subprocess.run(
+            [*argv, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False
+        )
         if probe.returncode == 0:
             return argv
     return None
@@ -84,29 +101,39 @@ AT_HOME: Commands = {"train": TRAIN, "serve": ("serve", "--port", "0"), "worker"
 
 
 @pytest.fixture(scope="module")
-def on_disks(home: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Answer], list[str]]:
+def on_disks(
+    home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, Answer], list[str]]:
     """What commands answer on full and read-only disks, and what is on the small one afterwards.
 
-    ``NAME.ENDING`` is written onto a disk where that name has an older file, ``full`` trains in a home without room,
-    and the others have a home that may only be read.
+    ``NAME.ENDING`` is written onto a disk where that name has an older file, ``full`` trains in a
+    home without room, and the others have a home that may only be read.
     """
     unshare = private_mounts()
     if unshare is None:
         pytest.skip("no mounts of one's own here")
     folder = tmp_path_factory.mktemp("disks")
     small, full, read_only = (folder / name for name in ("small", "full", "read-only"))
-    (folder / "pairs.csv").write_text("sentence1,sentence2\n" + "".join(f"Row {i}.,And {i}.\n" for i in ROWS))
+    (folder / "pairs.csv").write_text(
+        "sentence1,sentence2\n" + "".join(f"Row {i}.,And {i}.\n" for i in ROWS)
+    )
     (folder / "lines.txt").write_text("".join(f"This is sentence {i}.\n" for i in ROWS))
     links = f'ln -s "{home}/models" "{home}/data"'
     script = [
-        *(f'mkdir "{disk}" && mount -t tmpfs -o size=64k tmpfs "{disk}"' for disk in (small, full, read_only)),
+        *(
+            f'mkdir "{disk}" && mount -t tmpfs -o size=64k tmpfs "{disk}"'
+            for disk in (small, full, read_only)
+        ),
         *(f"echo old > {small / name}" for name in OUTPUTS),
         f'{links} "{full}" && (head -c 1M /dev/zero > "{full}/ballast" || true)',
         f'{links} "{read_only}" && mount -o remount,ro "{read_only}"',
         f'"$@" && cd "{small}" && cat * && ls -A',
     ]
     commands = {
-        **{name: (*options, folder / file, small / name) for name, (*options, file) in OUTPUTS.items()},
+        **{
+            name: (*options, folder / file, small / name)
+            for name, (*options, file) in OUTPUTS.items()
+        },
         "full": (*TRAIN, "--home", full),
         **{name: (*arguments, "--home", read_only) for name, arguments in AT_HOME.items()},
     }

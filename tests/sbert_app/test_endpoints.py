@@ -32,10 +32,14 @@ def client(shared_app: RunningApp) -> Client:
 def test_for_the_client_every_argument_but_the_text_has_a_default(client):
     found = client.predict("A cat.", "A kitten.", api_name="/compare")
     assert 0 <= found["cross_encoder"] <= 1
-    without = client.predict("A cat.", "A kitten.", pooling="cls", words=True, api_name="/compare")["words"]
+    without = client.predict("A cat.", "A kitten.", pooling="cls", words=True, api_name="/compare")[
+        "words"
+    ]
     assert [each["word"] for each in without] == ["A", "cat", ".", "A", "kitten", "."]
     assert set(without[0]) == {"side", "word", "cosine_change", "cross_change"}
-    late = client.predict("A cat.", "A kitten.", second="maxsim:all-MiniLM-L6-v2", api_name="/compare")["second"]
+    late = client.predict(
+        "A cat.", "A kitten.", second="maxsim:all-MiniLM-L6-v2", api_name="/compare"
+    )["second"]
     assert sum(each["share"] for each in late["tokens"]) == pytest.approx(late["score"], abs=1e-3)
     both = client.predict("A cat.", "A kitten.", second="scratch:1x32", api_name="/compare")
     assert (both["model"], both["second"]["model"]) == ("all-MiniLM-L6-v2", "scratch:1x32")
@@ -63,7 +67,9 @@ def test_each_example_of_the_reference_works(http):
             continue
         for method, operation in methods.items():
             path = path.replace("{name}", "all-MiniLM-L6-v2")
-            content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+            content = (
+                operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+            )
             example = model_of(content["schema"])["examples"][0] if content else None
             answer = http.request(method, path, json=example)
             assert answer.status_code == 200, (path, answer.text)
@@ -94,15 +100,26 @@ def typed(http: httpx.Client, name: str, **arguments: object) -> Any:
 
 
 def test_a_threshold_is_carried_over_to_another_model(http):
-    answer = typed(http, "threshold", model="scratch:1x32", was="tfidf@0.5", data="stsb:dev", precision=0.6)
+    answer = typed(
+        http, "threshold", model="scratch:1x32", was="tfidf@0.5", data="stsb:dev", precision=0.6
+    )
     assert answer.was == {"model": "tfidf", "threshold": 0.5}
     assert answer.carried is not None and 0 < answer.carried["accepted"] < 1
     assert "0.5 under" in answer.sentence and "the same share is" in answer.sentence
 
 
 def test_files_are_scored_by_a_typed_route(shared_app, http):
-    path = json.loads(shared_app.upload("pairs.csv", b"sentence1,sentence2\nA cat.,A kitten.\n").text)[0]
-    scored = typed(http, "score_file", file={"path": path}, model="scratch:1x32", threshold="0.5", format="jsonl")
+    path = json.loads(
+        shared_app.upload("pairs.csv", b"sentence1,sentence2\nA cat.,A kitten.\n").text
+    )[0]
+    scored = typed(
+        http,
+        "score_file",
+        file={"path": path},
+        model="scratch:1x32",
+        threshold="0.5",
+        format="jsonl",
+    )
     assert (scored.scored, scored.matches["pairs"]) == (1, 1)
     assert list(json.loads(http.get(scored.file.url).text))[:2] == ["sentence1", "sentence2"]
 
@@ -110,7 +127,12 @@ def test_files_are_scored_by_a_typed_route(shared_app, http):
 @pytest.mark.parametrize(
     ("name", "body", "status", "said"),
     [
-        ("compare", {"sentence_a": "A cat.", "sentence_b": " "}, 400, "the second sentence is empty"),
+        (
+            "compare",
+            {"sentence_a": "A cat.", "sentence_b": " "},
+            400,
+            "the second sentence is empty",
+        ),
         (
             "compare",
             {"sentence_a": "a", "sentence_b": "b", "model": "all-MiniLM-L6"},
@@ -139,7 +161,10 @@ def test_it_is_said_how_much_was_read_and_what_was_cut(http, client):
     encoded = http.post("/api/encode", json={"sentences": texts}).json()
     assert (encoded["truncated"], encoded["usage"]) == ([0], found["usage"])
     measured = client.predict("stsb:dev", "scratch:1x32", api_name="/evaluate")
-    assert (measured["usage"]["prompt_tokens"] > 2 * measured["n"], measured["truncated"]) == (True, [])
+    assert (measured["usage"]["prompt_tokens"] > 2 * measured["n"], measured["truncated"]) == (
+        True,
+        [],
+    )
     ranks = client.predict("beir:stsb:dev", "scratch:1x32", api_name="/evaluate")
     assert ranks["usage"]["prompt_tokens"] > ranks["queries"] + ranks["documents"]
 
@@ -154,11 +179,15 @@ def test_only_the_documented_endpoints_are_public_and_others_are_answered_as_cli
     assert names == documented
     missing = http.post("/v1/embeddings", json={"model": "no/such", "input": "a"})
     assert (missing.status_code, missing.json()["error"]["type"]) == (404, "invalid_request_error")
-    assert http.get("/nothing").json() == {"error": "there is no /nothing; /docs describes what there is"}
+    assert http.get("/nothing").json() == {
+        "error": "there is no /nothing; /docs describes what there is"
+    }
 
 
 def test_the_api_starts_follows_and_stops_runs(client, http):
-    run = client.predict(base="scratch:1x32", max_steps=1_000_000, name="by API", api_name="/start_run")
+    run = client.predict(
+        base="scratch:1x32", max_steps=1_000_000, name="by API", api_name="/start_run"
+    )
     assert (run["state"], run["config"]["objective"]) == ("queued", "regression")
     seen = 0
     while not seen:
@@ -172,9 +201,15 @@ def test_the_api_starts_follows_and_stops_runs(client, http):
     assert second.config["lora_rank"] == 4
     client.predict(second.id, api_name="/stop_run")
     typed(http, "stop_run", run_id=run["id"])
-    assert {run["id"], second.id} <= {other["id"] for other in client.predict(api_name="/list_runs")}
+    assert {run["id"], second.id} <= {
+        other["id"] for other in client.predict(api_name="/list_runs")
+    }
     assert {run["id"], second.id} <= {other.id for other in typed(http, "list_runs")}
-    for refused in ({"train_data": "/etc/passwd"}, {"objective": "regression", "train_data": "snli"}, {"epochs": -1}):
+    for refused in (
+        {"train_data": "/etc/passwd"},
+        {"objective": "regression", "train_data": "snli"},
+        {"epochs": -1},
+    ):
         with pytest.raises(AppError):
             client.predict(**refused, api_name="/start_run")
 
@@ -225,7 +260,9 @@ def test_only_uploaded_files_are_read(http, pairs, meta):
 
 
 def test_sentences_in_points_out(client, http):
-    sentences = [f"Sentence number {i} is about {('cats', 'dogs', 'rain')[i % 3]}." for i in range(12)]
+    sentences = [
+        f"Sentence number {i} is about {('cats', 'dogs', 'rain')[i % 3]}." for i in range(12)
+    ]
     first = client.predict(sentences, neighbours=4, api_name="/project")
     again = typed(http, "project", sentences=sentences, neighbours=4)
     assert [len(point) for point in first["points"]] == [2] * 12

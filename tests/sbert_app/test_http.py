@@ -39,7 +39,9 @@ def test_what_it_does_not_take_is_one_sentence_that_says_why(shared_app, name):
     assert answer.status == 400
     assert says in answer.text
     assert len(answer.text) < 2_500
-    assert not any(word in answer.text for word in ("Traceback", "NoneType", "Errno", "Internal Server Error"))
+    assert not any(
+        word in answer.text for word in ("Traceback", "NoneType", "Errno", "Internal Server Error")
+    )
 
 
 def test_an_upload_beyond_the_limit_is_refused(shared_app):
@@ -68,7 +70,10 @@ NAMING = {
     "re-ranker of evaluate": ("evaluate", {"data": "beir:stsb:dev", "model": "bm25?rerank=@"}),
     "data of threshold": ("threshold", {"data": "@", "model": "tfidf"}),
     "model of threshold": ("threshold", {"data": "stsb:dev", "model": "@"}),
-    "model before of threshold": ("threshold", {"data": "stsb:dev", "model": "tfidf", "was": "@@0.5"}),
+    "model before of threshold": (
+        "threshold",
+        {"data": "stsb:dev", "model": "tfidf", "was": "@@0.5"},
+    ),
     "data of search": ("search", {"query": "x", "data": "@", "model": "scratch:1x32"}),
     "model of search": ("search", SEARCH | {"model": "@"}),
     "cross-encoder of search": ("search", SEARCH | {"cross_encoder": "@"}),
@@ -104,7 +109,9 @@ def test_no_argument_opens_a_file_or_tells_whether_there_is_one(shared_app, tmp_
     refusal(f"{shared_app.home}/data/../models/../data/stsb/sts-dev.csv")
 
 
-@pytest.mark.parametrize("way", ["file=", "file/", "stream/", "custom_component/x/y/z/", "proxy=file://"])
+@pytest.mark.parametrize(
+    "way", ["file=", "file/", "stream/", "custom_component/x/y/z/", "proxy=file://"]
+)
 def test_no_path_is_served(shared_app, way):
     for path in (
         "/etc/passwd",
@@ -116,7 +123,10 @@ def test_no_path_is_served(shared_app, way):
         for prefix in ("/gradio_api/", "/"):
             answer = shared_app.ask(f"{prefix}{way}{path}")
             assert answer.status >= 400 or "<!doctype html>" in answer.text.lower()
-            assert not any(word in answer.text for word in ("root:x:", "main-captions", "[core]", "options of serve"))
+            assert not any(
+                word in answer.text
+                for word in ("root:x:", "main-captions", "[core]", "options of serve")
+            )
 
 
 @pytest.mark.parametrize("is_whole", [True, False], ids=["headers without a body", "half a header"])
@@ -128,7 +138,9 @@ def test_others_are_answered_while_hundreds_of_connections_say_nothing(shared_ap
     with ExitStack() as silent:
         connections = []
         for _ in range(300 if is_whole else 600):
-            connections.append(silent.enter_context(socket.create_connection(("127.0.0.1", shared_app.port), 5)))
+            connections.append(
+                silent.enter_context(socket.create_connection(("127.0.0.1", shared_app.port), 5))
+            )
             connections[-1].sendall(head)
         assert shared_app.call("compare", **COMPARE).status == 200
         if not is_whole:
@@ -141,7 +153,11 @@ def test_a_thousand_requests_at_once_are_all_answered(shared_app):
     texts, together = [f"text {number}" for number in range(1_000)], threading.Barrier(1_000)
     with ThreadPoolExecutor(1_000) as pool:
         answers = pool.map(
-            lambda text: (together.wait(), shared_app.ask("/v1/embeddings", {"model": MODEL, "input": text}))[1], texts
+            lambda text: (
+                together.wait(),
+                shared_app.ask("/v1/embeddings", {"model": MODEL, "input": text}),
+            )[1],
+            texts,
         )
         assert {answer.status for answer in answers} <= {200, 429}
 
@@ -159,10 +175,14 @@ def test_the_end_of_an_answer_does_not_wait_until_its_beginning_is_acknowledged(
             await asyncio.open_connection(*server.sockets[0].getsockname())
             return bool(await options.get())
 
-    assert asyncio.run(sends_at_once()), "else each answer on a connection that stays open takes 40 ms more"
+    assert asyncio.run(sends_at_once()), (
+        "else each answer on a connection that stays open takes 40 ms more"
+    )
 
 
-@pytest.mark.parametrize("address", ["http://127.0.0.1:1/x.csv", " HTTPS://example.org/x.csv", "data:text/csv,a"])
+@pytest.mark.parametrize(
+    "address", ["http://127.0.0.1:1/x.csv", " HTTPS://example.org/x.csv", "data:text/csv,a"]
+)
 def test_a_file_is_not_fetched_by_its_address(shared_app, address):
     file = {"path": address, "meta": {"_type": "gradio.FileData"}}
     for path in ("/gradio_api/run/score_file", "/bulk/gradio_api/queue/join"):
@@ -176,11 +196,19 @@ def test_no_event_of_a_page_reads_a_file_that_was_not_uploaded(shared_app, tmp_p
     count = 0
     for page in ("bulk", "train", "evaluate", "explore", "label"):
         config = json.loads(shared_app.ask(f"/{page}/config").text)
-        files = {each["id"] for each in config["components"] if each["type"] in ("file", "uploadbutton")}
-        events = [each for each in config["dependencies"] if each["backend_fn"] and files & {*each["inputs"]}]
+        files = {
+            each["id"] for each in config["components"] if each["type"] in ("file", "uploadbutton")
+        }
+        events = [
+            each
+            for each in config["dependencies"]
+            if each["backend_fn"] and files & {*each["inputs"]}
+        ]
         count += len(events)
         for event in events:
-            data = [{**FILE, "path": str(secret)} if each in files else None for each in event["inputs"]]
+            data = [
+                {**FILE, "path": str(secret)} if each in files else None for each in event["inputs"]
+            ]
             body = {"data": data, "fn_index": event["id"], "session_hash": "nobody"}
             answer = shared_app.ask(f"/{page}/gradio_api/run/predict", body)
             assert answer.status == 500, answer.text[:300]

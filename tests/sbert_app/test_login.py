@@ -18,10 +18,31 @@ ORIGIN = "app://obsidian.md"
 MCP = {"Accept": "application/json, text/event-stream"}
 
 READ = (
-    *("/config", "/bulk?job=0", "/label", "/gradio_api/info", "/gradio_api/openapi.json", "/openapi.json", "/docs"),
-    *("/gradio_api/queue/status", "/gradio_api/queue/data?session_hash=x", "/gradio_api/heartbeat/x"),
-    *("/gradio_api/mcp/schema", "/gradio_api/mcp/sse", "/gradio_api/mcp/", "/gradio_api/file=assets/icon.png"),
-    *("/gradio_api/startup-events", "/gradio_api/upload_progress?upload_id=x", "/gradio_api/monitoring"),
+    *(
+        "/config",
+        "/bulk?job=0",
+        "/label",
+        "/gradio_api/info",
+        "/gradio_api/openapi.json",
+        "/openapi.json",
+        "/docs",
+    ),
+    *(
+        "/gradio_api/queue/status",
+        "/gradio_api/queue/data?session_hash=x",
+        "/gradio_api/heartbeat/x",
+    ),
+    *(
+        "/gradio_api/mcp/schema",
+        "/gradio_api/mcp/sse",
+        "/gradio_api/mcp/",
+        "/gradio_api/file=assets/icon.png",
+    ),
+    *(
+        "/gradio_api/startup-events",
+        "/gradio_api/upload_progress?upload_id=x",
+        "/gradio_api/monitoring",
+    ),
     *(
         "/v1/models",
         "/v1/models/tfidf",
@@ -41,7 +62,12 @@ WRITTEN = {
     "/gradio_api/queue/join": {"data": [], "fn_index": 0, "session_hash": "x"},
     "/gradio_api/reset": {"event_id": "x"},
     "/gradio_api/cancel": {"session_hash": "x", "fn_index": 0, "event_id": "x"},
-    "/gradio_api/component_server": {"data": [], "component_id": 0, "fn_name": "x", "session_hash": "x"},
+    "/gradio_api/component_server": {
+        "data": [],
+        "component_id": 0,
+        "fn_name": "x",
+        "session_hash": "x",
+    },
     "/gradio_api/mcp/": {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
     "/v1/embeddings": {"model": "all-MiniLM-L6-v2", "input": "x"},
     "/v1/rerank": {"model": "all-MiniLM-L6-v2", "query": "x", "documents": ["x"]},
@@ -64,8 +90,12 @@ def test_nothing_is_read_without_a_login(app, path):
 @pytest.mark.parametrize("path", WRITTEN)
 def test_nothing_is_asked_without_a_login(app, path):
     assert app.ask(path, WRITTEN[path], MCP).status == 401
-    assert app.ask(path, WRITTEN[path], {**MCP, "Authorization": "Bearer other-token"}).status == 401
-    assert app.ask(path, WRITTEN[path], {**MCP, "Cookie": "sbert-lab=x; access-token=x"}).status == 401
+    assert (
+        app.ask(path, WRITTEN[path], {**MCP, "Authorization": "Bearer other-token"}).status == 401
+    )
+    assert (
+        app.ask(path, WRITTEN[path], {**MCP, "Cookie": "sbert-lab=x; access-token=x"}).status == 401
+    )
 
 
 def test_nothing_is_uploaded_without_a_login(app):
@@ -79,7 +109,9 @@ def test_an_agent_with_the_token_may_use_the_tools_but_name_no_file(shared_app, 
     names = re.findall(r'"name":\s*"(\w+)"', all_of(shared_app, tool_body("tools/list")))
     assert {"compare", "evaluate", "start_run", "list_runs", "score_file"} <= set(names)
     arguments = {"sentences": ["A cat."], "model": "scratch:1x32"}
-    answer = json.loads(all_of(shared_app, tool_body("tools/call", name="encode", arguments=arguments)))["result"]
+    answer = json.loads(
+        all_of(shared_app, tool_body("tools/call", name="encode", arguments=arguments))
+    )["result"]
     assert answer["structuredContent"]["dimension"] == 32
     asked = {"data": f"stsb:dev+{secret}", "model": "tfidf"}
     refused = all_of(shared_app, tool_body("tools/call", name="evaluate", arguments=asked))
@@ -88,12 +120,19 @@ def test_an_agent_with_the_token_may_use_the_tools_but_name_no_file(shared_app, 
 
 
 def tool_body(method: str, **parameters: object) -> dict[str, object]:
-    return {"jsonrpc": "2.0", "id": 1, "method": method, **({"params": parameters} if parameters else {})}
+    return {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": method,
+        **({"params": parameters} if parameters else {}),
+    }
 
 
 def all_of(app: RunningApp, body: dict[str, object]) -> str:
     """The whole answer of the MCP server, which may come as a stream of events."""
-    return httpx.post(f"{app.url}/gradio_api/mcp/", json=body, headers={**MCP, **app.headers}, timeout=120).text
+    return httpx.post(
+        f"{app.url}/gradio_api/mcp/", json=body, headers={**MCP, **app.headers}, timeout=120
+    ).text
 
 
 def test_whether_the_app_is_ready_is_said_without_a_login(app):
@@ -106,7 +145,10 @@ def test_the_password_gives_a_session_and_guesses_with_forged_addresses_come_fro
     kind = {"Content-Type": "application/x-www-form-urlencoded"}
     answer = app.ask("/login", b"username=teacher&password=correct+horse", kind)
     assert answer.status == 200
-    assert app.ask("/api/list_runs", {}, {"Cookie": answer.headers["set-cookie"].split(";")[0]}).status == 200
+    assert (
+        app.ask("/api/list_runs", {}, {"Cookie": answer.headers["set-cookie"].split(";")[0]}).status
+        == 200
+    )
     command = Path(f"/proc/{app.process.pid}/cmdline")
     assert not command.exists() or b"correct horse" not in command.read_bytes()
 
@@ -123,10 +165,18 @@ def test_the_password_gives_a_session_and_guesses_with_forged_addresses_come_fro
 
 
 def test_the_page_of_an_allowed_origin_may_ask_before_it_sends_its_token(app, shared_app):
-    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    asks = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization",
+    }
     allowed = app.ask("/v1/embeddings", headers={"Origin": ORIGIN, **asks}, method="OPTIONS")
     assert (allowed.status, allowed.headers["access-control-allow-origin"]) == (200, ORIGIN)
-    assert app.ask("/v1/embeddings", headers={"Origin": "app://other", **asks}, method="OPTIONS").status == 403
+    assert (
+        app.ask(
+            "/v1/embeddings", headers={"Origin": "app://other", **asks}, method="OPTIONS"
+        ).status
+        == 403
+    )
     answer = shared_app.ask("/v1/models", headers={"Origin": ORIGIN})
     assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, ORIGIN)
 
@@ -135,8 +185,14 @@ def test_other_accounts_of_the_machine_read_nothing_that_visitors_write(shared_a
     [path] = json.loads(shared_app.upload("a.csv", b"sentence1,sentence2\na b,c d\n").text)
     file = {"path": path, "meta": {"_type": "gradio.FileData"}}
     assert shared_app.call("score_file", file=file, model="scratch:1x32").status == 200
-    folders = [folder for folder in shared_app.home.iterdir() if folder.name not in ("models", "data", "numba")]
-    written = [path for folder in folders for path in (folder, *folder.rglob("*")) if path.is_file()]
+    folders = [
+        folder
+        for folder in shared_app.home.iterdir()
+        if folder.name not in ("models", "data", "numba")
+    ]
+    written = [
+        path for folder in folders for path in (folder, *folder.rglob("*")) if path.is_file()
+    ]
     assert len(written) > 3
     assert [path for path in written if path.stat().st_mode & 0o077] == []
     assert shared_app.home.stat().st_mode & 0o007 == 0

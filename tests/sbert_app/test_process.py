@@ -16,18 +16,29 @@ from sbert_app.process import ENVIRONMENT
 UNSET = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
 
 
-def python(*arguments: str, environment: dict[str, str] | None = None, **streams: object) -> tuple[int, str, str]:
+def python(
+    *arguments: str, environment: dict[str, str] | None = None, **streams: object
+) -> tuple[int, str, str]:
     """The exit code, output and errors of a fresh Python in the clone."""
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
     ended = subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, env=environment, text=True, check=False, timeout=1800, **options
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=environment,
+        text=True,
+        check=False,
+        timeout=1800,
+        **options,
     )
     return ended.returncode, ended.stdout, ended.stderr
 
 
 @pytest.mark.parametrize(
     ("user", "expected"),
-    [({}, ["PASSIVE", "0", "512", "64"]), ({"OMP_WAIT_POLICY": "ACTIVE"}, ["ACTIVE", "0", "512", "64"])],
+    [
+        ({}, ["PASSIVE", "0", "512", "64"]),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, ["ACTIVE", "0", "512", "64"]),
+    ],
 )
 def test_idle_threads_sleep_and_caches_are_small_unless_the_user_decided_otherwise(
     user: dict[str, str], expected: list[str]
@@ -89,7 +100,11 @@ def test_lost_output_is_no_success() -> None:
     [
         (["python", "app.py", "--port", "1"], ["python", "app.py", "--port", "1"], None),
         (["python", "app.py", "--auth", "a:b c", "--mcp"], ["python", "app.py", "--mcp"], "a:b c"),
-        (["python", "-m", "sbert_app", "serve", "--auth=a:b=c"], ["python", "-m", "sbert_app", "serve"], "a:b=c"),
+        (
+            ["python", "-m", "sbert_app", "serve", "--auth=a:b=c"],
+            ["python", "-m", "sbert_app", "serve"],
+            "a:b=c",
+        ),
         (["x", "--auth-file", "f"], ["x", "--auth-file", "f"], None),
         (["x", "--auth"], ["x", "--auth"], None),
         (["x", "--auth", "a:1", "--auth", "a:2"], ["x"], "a:2"),
@@ -126,5 +141,14 @@ def test_other_commands_do_not(arguments):
 
 
 def test_the_public_names_are_those_of_the_core():
-    names = {"Encoder", "CrossEncoder", "RunConfig", "load_data", "evaluate", "train", "attribute", "InputError"}
+    names = {
+        "Encoder",
+        "CrossEncoder",
+        "RunConfig",
+        "load_data",
+        "evaluate",
+        "train",
+        "attribute",
+        "InputError",
+    }
     assert set(training.__all__) >= names and set(dir(training)) >= names

@@ -26,24 +26,49 @@ def test_bert_base_uncased_of_the_hub_is_measured_and_trained_on_nli_then_on_sco
     nli, scored = tmp_path / "nli.csv", tmp_path / "scored.csv"
     rows = [(f"the man is playing {i}", f"a cat is eating {i}") for i in range(30)]
     nli.write_text(
-        "sentence1,sentence2,label\n" + "".join(f"{a},{b},{LABELS[i % 3]}\n" for i, (a, b) in enumerate(rows))
+        "sentence1,sentence2,label\n"
+        + "".join(f"{a},{b},{LABELS[i % 3]}\n" for i, (a, b) in enumerate(rows))
     )
-    scored.write_text("sentence1,sentence2,score\n" + "".join(f"{a},{b},{i % 6}\n" for i, (a, b) in enumerate(rows)))
+    scored.write_text(
+        "sentence1,sentence2,score\n"
+        + "".join(f"{a},{b},{i % 6}\n" for i, (a, b) in enumerate(rows))
+    )
 
     training = ("--max-steps", "2", "--eval-data", scored)
     base = ("--base", "bert-base-uncased")
     commands = [
         ("evaluate", "--model", "bert-base-uncased:cls", "--data", scored),
         ("evaluate", "--model", "bert-base-uncased", "--data", scored),
-        ("train", "--objective", "classification", *base, "--train-data", nli, "--name", "nli", *training),
-        ("train", "--objective", "regression", "--base", "run:nli", "--train-data", scored, *training),
+        (
+            "train",
+            "--objective",
+            "classification",
+            *base,
+            "--train-data",
+            nli,
+            "--name",
+            "nli",
+            *training,
+        ),
+        (
+            "train",
+            "--objective",
+            "regression",
+            "--base",
+            "run:nli",
+            "--train-data",
+            scored,
+            *training,
+        ),
         ("train", "--objective", "mlm", *base, "--train-data", scored, *training),
     ]
     with HubServer(models={"bert-base-uncased": make_model(tmp_path / "repo")}) as hub:
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM],
             input=json.dumps([[*map(str, command), "--json"] for command in commands]),
-            env=child_environment() | hub.environment(tmp_path / "hf") | {"SBERT_HOME": str(tmp_path / "home")},
+            env=child_environment()
+            | hub.environment(tmp_path / "hf")
+            | {"SBERT_HOME": str(tmp_path / "home")},
             cwd=ROOT,
             capture_output=True,
             text=True,

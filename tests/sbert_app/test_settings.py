@@ -17,7 +17,12 @@ def test_defaults_are_safe(monkeypatch):
     for name in ("HOST", "PORT", "AUTH", "MCP"):
         monkeypatch.delenv(f"SBERT_{name}", raising=False)
     settings = Settings.gather()
-    assert (settings.host, settings.port, settings.auth, settings.mcp) == ("127.0.0.1", 7860, None, False)
+    assert (settings.host, settings.port, settings.auth, settings.mcp) == (
+        "127.0.0.1",
+        7860,
+        None,
+        False,
+    )
     assert settings.upload_limit_mb == 200
 
 
@@ -43,7 +48,10 @@ def test_a_flag_wins_over_a_variable_over_the_default(monkeypatch, tmp_path):
         ({"offline": "maybe"}, "offline is 'maybe'; it must be yes or no"),
         ({"upload_limit_mb": 0}, "whole number from 1 to 100000"),
         ({"token": "short"}, "at least 8 characters"),
-        *(({"allow_origins": [origin]}, "origins such as") for origin in ("*", "null", "obsidian.md", "http://x/path")),
+        *(
+            ({"allow_origins": [origin]}, "origins such as")
+            for origin in ("*", "null", "obsidian.md", "http://x/path")
+        ),
     ],
 )
 def test_nonsense_is_refused_by_name(flags, named):
@@ -65,7 +73,9 @@ def test_hosts_folders_and_endpoints_are_lists_in_the_environment(monkeypatch, t
             Settings.gather(allow_endpoints=(wrong,))
 
 
-def test_the_first_line_of_a_file_is_user_and_password_which_a_flag_wins_over(tmp_path, monkeypatch):
+def test_the_first_line_of_a_file_is_user_and_password_which_a_flag_wins_over(
+    tmp_path, monkeypatch
+):
     file = tmp_path / "auth"
     file.write_text("ada:se:cret\nmore\n")
     monkeypatch.setenv("SBERT_AUTH", "ada:environment")
@@ -93,14 +103,24 @@ def test_an_app_for_everybody_has_small_defaults_that_flags_win_over(monkeypatch
 def test_what_serve_opens_to_a_network_without_a_login_is_said(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(options, "prepare", lambda *_: tmp_path)
     monkeypatch.setattr(run, "serve", lambda *_: None)
-    for host, auth, is_told in (("0.0.0.0", None, True), ("0.0.0.0", "a:b", False), ("127.0.0.1", None, False)):  # noqa: S104
+    everywhere = "0.0.0.0"  # noqa: S104
+    for host, auth, is_told in (
+        (everywhere, None, True),
+        (everywhere, "a:b", False),
+        ("127.0.0.1", None, False),
+    ):
         serve(host=host, auth=auth, home=tmp_path, open_browser=False)
-        assert ("There is no login: whoever reaches this port" in capsys.readouterr().err) == is_told
+        assert (
+            "There is no login: whoever reaches this port" in capsys.readouterr().err
+        ) == is_told
 
 
 def test_serve_ray_without_ray_refuses_at_the_start(monkeypatch, tmp_path):
     monkeypatch.setattr("sbert_app.commands.serve.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r'Ray is not installed: in the clone of SBERT Lab, pip install "\.\[ray\]"'):
+    with pytest.raises(
+        InputError,
+        match=r'Ray is not installed: in the clone of SBERT Lab, pip install "\.\[ray\]"',
+    ):
         serve(ray="local", home=tmp_path)
 
 

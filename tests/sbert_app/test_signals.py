@@ -38,7 +38,9 @@ def as_in_a_terminal() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def test_score_does_not_load_its_model_to_the_end_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_score_does_not_load_its_model_to_the_end_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     (tmp_path / "in.csv").write_text("sentence1,sentence2\na,b\n")
     loaded = []
 
@@ -74,7 +76,9 @@ def test_a_sweep_does_not_load_its_data_and_model_to_the_end_first(tmp_path, mon
     options = ["--preset", "pooling", "--seeds", "1", "--max-steps", "2", "--home", str(tmp_path)]
     assert main(["ablate", *options]) == 130
     assert not loaded
-    assert re.fullmatch(r"sweep (\S+)\nstopped: resume it with: ablate --resume \1\n", capsys.readouterr().err)
+    assert re.fullmatch(
+        r"sweep (\S+)\nstopped: resume it with: ablate --resume \1\n", capsys.readouterr().err
+    )
 
 
 def test_a_signal_while_the_commands_are_imported_is_one_line(monkeypatch, capsys):
@@ -93,9 +97,21 @@ def test_a_half_written_output_is_removed(tmp_path, home):
     lines = tmp_path / "in.txt"
     lines.write_text("".join(SLOW.format(i=i) for i in range(100_000)))
     options = ["--home", str(home), "--model", "scratch:1x32"]
-    command = [sys.executable, "-m", "sbert_app", "encode", *options, str(lines), str(tmp_path / "out.npy")]
+    command = [
+        sys.executable,
+        "-m",
+        "sbert_app",
+        "encode",
+        *options,
+        str(lines),
+        str(tmp_path / "out.npy"),
+    ]
     with subprocess.Popen(
-        [sys.executable, "-c", RESET, *command], cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-c", RESET, *command],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as process:
         wait_until(lambda: list(tmp_path.glob(".*.part")) or process.poll() is not None)
         assert process.poll() is None, process.stderr.read()
@@ -132,7 +148,9 @@ with on_ending_signal(interrupt):
 
 def test_a_second_signal_ends_the_process_at_once():
     """A library may swallow the interrupt, where a callback or a finaliser is interrupted, or go on computing."""
-    ended = subprocess.run([sys.executable, "-c", SWALLOWED], cwd=ROOT, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", SWALLOWED], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "swallowed\n", "")
 
 

@@ -1,8 +1,9 @@
 """Every shell and Python block of README and docs is executed, in a folder with the files of docs/examples.
 
-What is not executed is marked in the page, by ``<!-- not run: REASON -->`` before the block. A home folder of its own
-has the default model, small cuts of the data sets that are named, and tiny random models under the names of others. A
-training takes two steps, and one by a command starts from random weights unless the page says from what.
+What is not executed is marked in the page, by ``<!-- not run: REASON -->`` before the block. A home
+folder of its own has the default model, small cuts of the data sets that are named, and tiny random
+models under the names of others. A training takes two steps, and one by a command starts from
+random weights unless the page says from what.
 """
 
 import io
@@ -34,12 +35,15 @@ from training.device import has_native_bfloat16
 from training.sources.resolve import EMBEDDED
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("*/README.md")])
-FENCE = re.compile(r"^(?:( *)<!-- not run: ([^>]+) -->\n\n)?( *)```(\w*)\n(.*?)^\3```", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(
+    r"^(?:( *)<!-- not run: ([^>]+) -->\n\n)?( *)```(\w*)\n(.*?)^\3```", re.DOTALL | re.MULTILINE
+)
 EXECUTED = ("sh", "python")
 MOST_MARKED = 9
 PROMISED = re.compile(r"^print\(.*#.*?\b(\d+\.(\d+))", re.MULTILINE)
 USUAL_APP = "127.0.0.1:7860"
-ROWS = {"train": 120, "dev": 500, "test": 120}  # of a cut of the STS benchmark; a threshold needs many
+# Of a cut of the STS benchmark; a threshold needs many.
+ROWS = {"train": 120, "dev": 500, "test": 120}
 SMALL = {  # what replaces the options of a command that would train for long
     "train": {"--max-steps": "2", "--base": "scratch:1x128"},
     "ablate": {"--max-steps": "1", "--base": "scratch:1x128", "--seeds": "1"},
@@ -75,7 +79,10 @@ def test_few_blocks_are_marked_as_not_run_and_none_is_forgotten():
     marked = [block.name for block in BLOCKS if block.why_not]
     assert len(marked) <= MOST_MARKED, marked
     assert len(RUN) > 3 * len(marked)
-    written = sum(len(re.findall(r"^ *```\w+$", page.read_text(encoding="utf-8"), re.MULTILINE)) for page in PAGES)
+    written = sum(
+        len(re.findall(r"^ *```\w+$", page.read_text(encoding="utf-8"), re.MULTILINE))
+        for page in PAGES
+    )
     assert written == len(BLOCKS)
 
 
@@ -92,14 +99,17 @@ def own_home(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     (own / "data/stsb").mkdir(parents=True)
     for split, rows in ROWS.items():
         lines = (home / f"data/stsb/sts-{split}.csv").read_text(encoding="utf-8").split("\n")
-        (own / f"data/stsb/sts-{split}.csv").write_text("\n".join(lines[:: len(lines) // rows]), encoding="utf-8")
+        (own / f"data/stsb/sts-{split}.csv").write_text(
+            "\n".join(lines[:: len(lines) // rows]), encoding="utf-8"
+        )
     default = own / "models/all-MiniLM-L6-v2"
     default.parent.mkdir()
     default.symlink_to(home / "models/all-MiniLM-L6-v2")
     encoder = Encoder.load(str(make_model(own / "tiny", hidden_size=256)))
     for name in ENCODERS:
         encoder.save(own / "models" / name)
-        for file in EMBEDDED["all-mpnet-base-v2"].files:  # without one of them it is not taken for whole
+        # Without one of them it is not taken for whole.
+        for file in EMBEDDED["all-mpnet-base-v2"].files:
             if not (own / "models" / name / file).exists():
                 shutil.copy(default / file, own / "models" / name / file)
     settings = own / "models/Qwen/Qwen3-Embedding-0.6B/config_sentence_transformers.json"
@@ -122,7 +132,11 @@ def _small_sets(data: Path) -> None:
     }
     snli = data / "stanfordnlp/snli/plain_text"
     snli.mkdir(parents=True)
-    rows = {"premise": pairs["sentence1"], "hypothesis": pairs["sentence2"], "label": [i % 3 for i in range(90)]}
+    rows = {
+        "premise": pairs["sentence1"],
+        "hypothesis": pairs["sentence2"],
+        "label": [i % 3 for i in range(90)],
+    }
     pq.write_table(pa.table(rows), snli / "train-00000-of-00001.parquet")
     hub = data / "sentence-transformers"
     (hub / "stsb").mkdir(parents=True)
@@ -147,7 +161,9 @@ def workplace(tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch) -
     judged.mkdir(parents=True)
     texts = (folder / "sentences.txt").read_text(encoding="utf-8").splitlines()
     for name in ("corpus", "queries"):
-        lines = "".join(json.dumps({"_id": str(i), "text": text}) + "\n" for i, text in enumerate(texts))
+        lines = "".join(
+            json.dumps({"_id": str(i), "text": text}) + "\n" for i, text in enumerate(texts)
+        )
         (folder / f"scifact/{name}.jsonl").write_text(lines, encoding="utf-8")
     answers = "".join(f"{i}\t{i}\t1\n" for i in range(len(texts)))
     (judged / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + answers, encoding="utf-8")
@@ -182,10 +198,17 @@ def in_shell(line: str, folder: Path, address: str) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "HOME": str(folder), "SHELL": "/bin/bash"}
     environment |= {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
-    # With a second command bash stays the parent, as it is for a user: a single one would take its place.
+    # With a second command bash stays the parent, as it is for a user: a single one would take its
+    # place.
     command = ["bash", "-o", "pipefail", "-ec", f"{line}\n:"]
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 0, f"{line}\n{done.stderr}"
     if line.startswith("curl"):
@@ -216,7 +239,11 @@ def run_python(code: str, address: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("block", RUN, ids=lambda block: block.name)
 def test_it_runs(
-    block: Block, workplace: Path, run: Run, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    block: Block,
+    workplace: Path,
+    run: Run,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(server, "serve", print)
     asks_app = USUAL_APP in block.code
@@ -228,24 +255,39 @@ def test_it_runs(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not has_native_bfloat16("cpu"), reason="the guides have figures of bfloat16, the usual precision")
+@pytest.mark.skipif(
+    not has_native_bfloat16("cpu"),
+    reason="the guides have figures of bfloat16, the usual precision",
+)
 def test_the_figures_of_the_guides_are_those_of_their_example(workplace: Path, run: Run):
     tutorial, decision = (
-        " ".join((ROOT / f"docs/{name}.md").read_text(encoding="utf-8").split()) for name in ("tutorial", "decision")
+        " ".join((ROOT / f"docs/{name}.md").read_text(encoding="utf-8").split())
+        for name in ("tutorial", "decision")
     )
     example = "assets/examples/bulk-example.csv"
     measured = run("evaluate", "--data", example, "--json").json
     rho, low, high = (
-        100 * value for value in (measured["spearman"]["cosine"], *list(measured["interval"].values())[:2])
+        100 * value
+        for value in (measured["spearman"]["cosine"], *list(measured["interval"].values())[:2])
     )
-    assert f"Spearman's ρ ×100 = {rho:.1f}, with a 95% interval from {low:.0f} to {high:.0f}" in tutorial
+    assert (
+        f"Spearman's ρ ×100 = {rho:.1f}, with a 95% interval from {low:.0f} to {high:.0f}"
+        in tutorial
+    )
     assert f"reaches ρ ×100 = {rho:.1f} (95% interval {low:.0f} to {high:.0f})" in decision
-    matches = run("score", example, "scored.csv", "--threshold", "0.7", "--json").json["matches"]["matches"]
+    matches = run("score", example, "scored.csv", "--threshold", "0.7", "--json").json["matches"][
+        "matches"
+    ]
     assert f"{matches} pairs are matches" in tutorial and f"{matches} of 58 pairs match" in decision
-    measured = run("evaluate", example, "--threshold", "best-f1", "--match-from", "4", "--json").json
+    measured = run(
+        "evaluate", example, "--threshold", "best-f1", "--match-from", "4", "--json"
+    ).json
     [choice] = measured["choices"]
     precision, recall = choice["precision"], choice["recall"]
-    assert f"at a cosine of {choice['threshold']['value']:.3f}, chosen on {choice['chosen_on']} pairs" in decision
+    assert (
+        f"at a cosine of {choice['threshold']['value']:.3f}, chosen on {choice['chosen_on']} pairs"
+        in decision
+    )
     share, low, high = (100 * precision[name] for name in ("value", "low", "high"))
     assert f"{share:.0f}% of what it calls a match is one ({low:.0f} to {high:.0f}%)" in decision
     assert f"it finds {100 * recall['value']:.0f}% of the matches" in decision

@@ -27,7 +27,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_an_answer_is_one_line_of_json_or_words_and_prints_go_to_stderr(capsys: pytest.CaptureFixture[str]):
+def test_an_answer_is_one_line_of_json_or_words_and_prints_go_to_stderr(
+    capsys: pytest.CaptureFixture[str],
+):
     print_result({"ρ": 0.5}, True, "half")
     print_result({"ρ": 0.5}, False, "half")
     first, second = capsys.readouterr().out.splitlines()
@@ -44,7 +46,11 @@ ERASE_LINE = "\x1b[2K"
 
 def visible(written: str) -> list[str]:
     """What a terminal showed, line by line, without control sequences."""
-    return [line.strip() for line in re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "\n", written).split("\n") if line.strip()]
+    return [
+        line.strip()
+        for line in re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "\n", written).split("\n")
+        if line.strip()
+    ]
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +60,9 @@ def capable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
 
 
-def test_a_terminal_shows_a_bar_in_one_line_and_removes_it_even_if_it_is_interrupted(clock: list[float]):
+def test_a_terminal_shows_a_bar_in_one_line_and_removes_it_even_if_it_is_interrupted(
+    clock: list[float],
+):
     stream = Terminal()
 
     def interrupted() -> None:
@@ -105,7 +113,11 @@ def test_log_lines_are_printed_above_the_bar(clock: list[float], monkeypatch: py
         bar(1, 10)
         clock[0] += 1
         bar(2, 10)
-        StderrHandler().handle(logging.LogRecord("x", logging.WARNING, "", 0, "3 were [cut]", (), None))
+        StderrHandler().handle(
+            logging.LogRecord("x", logging.WARNING, "", 0, "3 were [cut]", (), None)
+        )
     lines = visible(stream.getvalue())
     assert "3 were [cut]" in lines
-    assert any("2 of 10" in line for line in lines[lines.index("3 were [cut]") :]), "the bar is drawn again below"
+    assert any("2 of 10" in line for line in lines[lines.index("3 were [cut]") :]), (
+        "the bar is drawn again below"
+    )

@@ -4,7 +4,15 @@ import ast
 
 import pytest
 
-from scripts.outside import ALLOWED, MOST_GRADIO_CLASSES, MOST_IMPORTANT, ROOT, faults, script_faults, style_faults
+from scripts.outside import (
+    ALLOWED,
+    MOST_GRADIO_CLASSES,
+    MOST_IMPORTANT,
+    ROOT,
+    faults,
+    script_faults,
+    style_faults,
+)
 
 INSIDE = """
 import gradio as gr
@@ -34,18 +42,30 @@ def test_each_use_of_a_private_name_and_each_change_of_a_library_is_found():
 
 
 def test_a_private_name_of_the_files_own_is_no_fault():
-    assert lines("class Own:\n    def _size(self): ...\n    def total(self, other): return other._size()") == []
+    assert (
+        lines(
+            "class Own:\n    def _size(self): ...\n    def total(self, other): return other._size()"
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize(
     "code",
-    ["kind.__mro__[2]", "getattr(kind, '__bases__')", "hasattr(model, '_backbone')", "question.__dataclass_fields__"],
+    [
+        "kind.__mro__[2]",
+        "getattr(kind, '__bases__')",
+        "hasattr(model, '_backbone')",
+        "question.__dataclass_fields__",
+    ],
 )
 def test_names_with_underscores_in_attributes_and_in_strings_are_found(code: str):
     assert lines(code) == [1]
 
 
-@pytest.mark.parametrize("code", ["kind.__name__", "torch.__version__", "error.__cause__", "map(rows.__getitem__, [])"])
+@pytest.mark.parametrize(
+    "code", ["kind.__name__", "torch.__version__", "error.__cause__", "map(rows.__getitem__, [])"]
+)
 def test_what_python_documents_for_its_users_is_no_fault(code: str):
     assert lines(code) == []
 
@@ -53,7 +73,12 @@ def test_what_python_documents_for_its_users_is_no_fault(code: str):
 def test_an_import_from_a_module_that_its_library_does_not_document_is_found():
     assert lines("from transformers.models.bert.modeling_bert import BertModel") == [1]
     assert lines("import huggingface_hub.file_download") == [1]
-    assert lines("from scipy.sparse.csgraph import connected_components\nfrom transformers import AutoModel") == []
+    assert (
+        lines(
+            "from scipy.sparse.csgraph import connected_components\nfrom transformers import AutoModel"
+        )
+        == []
+    )
     assert lines("from training.models.encoder import Encoder\nfrom . import names") == []
 
 
@@ -91,7 +116,9 @@ def test_javascript_in_the_strings_of_python_is_read():
 
 def test_style_sheets_have_a_limit_of_foreign_classes_and_of_rules_that_nothing_overrides():
     assert [*style_faults(".own { color: red !important; } .wrap { color: red }")] == []
-    many = ".wrap { margin: 0 } " * (MOST_GRADIO_CLASSES + 1) + ".own { color: red !important }" * (MOST_IMPORTANT + 1)
+    many = ".wrap { margin: 0 } " * (MOST_GRADIO_CLASSES + 1) + ".own { color: red !important }" * (
+        MOST_IMPORTANT + 1
+    )
     assert len([*style_faults(many)]) == 2
     assert [*style_faults("/* .wrap */" * 100)] == []
 

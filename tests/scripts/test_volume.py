@@ -9,7 +9,8 @@ from scripts.volume import Volume, folders_in, forms_of, row, total, volume_of
 def test_comments_docstrings_and_blank_lines_are_not_counted():
     bare = "def f(x):\n    return x + 1\n"
     explained = (
-        '"""A module."""\n\n# why\ndef f(x):\n    """One more.\n\n    At length."""\n\n    return x + 1  # a sum\n'
+        '"""A module."""\n\n# why\ndef f(x):\n    """One more.\n\n    At length."""\n\n'
+        "    return x + 1  # a sum\n"
     )
     assert volume_of(bare) == volume_of(explained) == Volume(tokens=10, lines=2)
 

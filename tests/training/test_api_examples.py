@@ -14,7 +14,9 @@ from tiny_models import make_model
 import training
 
 # The docstring of a function that is passed on belongs to its library.
-OWN = [name for name in training.__all__ if getattr(training, name).__module__.startswith("training")]
+OWN = [
+    name for name in training.__all__ if getattr(training, name).__module__.startswith("training")
+]
 # An example with a model that is not built in runs with a tiny model in its place.
 SPARSE_MODEL = "naver/splade-v3"
 MOST_LINES = 8

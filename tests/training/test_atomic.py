@@ -100,11 +100,14 @@ class TestFiles:
 
 
 class TestLeftovers:
-    def test_a_sweep_removes_what_dead_processes_left_and_spares_what_may_be_in_use_or_is_not_ours(self, tmp_path):
+    def test_a_sweep_removes_what_dead_processes_left_and_spares_what_may_be_in_use_or_is_not_ours(
+        self, tmp_path
+    ):
         leftover(tmp_path, "a.csv", dead_process())
         spared = [
             leftover(tmp_path, "running", os.getpid()),
-            leftover(tmp_path, "recent", dead_process(), age=60),  # perhaps of another machine on a shared disk
+            # Perhaps of another machine on a shared disk.
+            leftover(tmp_path, "recent", dead_process(), age=60),
             write(tmp_path / "folder", "file"),
         ]
         for name in (".download.part", ".a.12.part", "a.csv", f"a.{dead_process()}.0123abcd.part"):
@@ -144,7 +147,9 @@ class TestFolders:
         assert folder.stat().st_mode & 0o777 == 0o755
 
     @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
-    def test_a_save_that_fails_or_cannot_be_renamed_leaves_the_old_one(self, tmp_path, monkeypatch, error):
+    def test_a_save_that_fails_or_cannot_be_renamed_leaves_the_old_one(
+        self, tmp_path, monkeypatch, error
+    ):
         folder = write(tmp_path / "model", "old")
         with pytest.raises(error), replace_folder(folder) as fresh:
             (fresh / "old").write_text("half")
@@ -200,16 +205,22 @@ with replace_folder(Path(sys.argv[1])) as fresh:
         ("before the old one is removed", "new"),
     ],
 )
-def test_killed_at_any_moment_one_of_the_folders_is_complete(tmp_path: Path, moment: str, left: str):
+def test_killed_at_any_moment_one_of_the_folders_is_complete(
+    tmp_path: Path, moment: str, left: str
+):
     folder = write(tmp_path / "model", "old")
-    process = subprocess.run([sys.executable, "-c", KILLED, str(folder), moment], cwd=ROOT, check=False)
+    process = subprocess.run(
+        [sys.executable, "-c", KILLED, str(folder), moment], cwd=ROOT, check=False
+    )
     assert process.returncode == -signal.SIGKILL
     recover(folder)
     assert visible(tmp_path) == [f"model/{left}"]
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_the_size_of_a_folder_leaves_out_a_folder_that_is_removed_while_it_is_read(tmp_path, monkeypatch):
+def test_the_size_of_a_folder_leaves_out_a_folder_that_is_removed_while_it_is_read(
+    tmp_path, monkeypatch
+):
     """The client of the Hub creates one in its cache and removes it at once, while a download is watched."""
     (write(tmp_path, "kept", "probe/file") / "probe/file").unlink()
     scandir = os.scandir

@@ -7,14 +7,25 @@ from training.device import has_native_bfloat16, pick_device, pick_dtype
 from training.errors import InputError
 
 
-def test_auto_is_a_gpu_where_there_is_one_and_bfloat16_where_the_hardware_has_it(monkeypatch: pytest.MonkeyPatch):
+def test_auto_is_a_gpu_where_there_is_one_and_bfloat16_where_the_hardware_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+):
     assert pick_device("cpu") == torch.device("cpu")
-    expected = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    expected = (
+        "cuda"
+        if torch.cuda.is_available()
+        else "mps"
+        if torch.backends.mps.is_available()
+        else "cpu"
+    )
     assert pick_device("auto").type == expected
     cpu = torch.device("cpu")
-    assert pick_dtype("auto", cpu) == (torch.bfloat16 if has_native_bfloat16("cpu") else torch.float32)
+    assert pick_dtype("auto", cpu) == (
+        torch.bfloat16 if has_native_bfloat16("cpu") else torch.float32
+    )
     assert not has_native_bfloat16("mps")
-    # As with ATEN_CPU_CAPABILITY=avx2, where products in bfloat16 or of int8 to bfloat16 are a loop in C++.
+    # As with ATEN_CPU_CAPABILITY=avx2, where products in bfloat16 or of int8 to bfloat16 are a loop
+    # in C++.
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
     assert not has_native_bfloat16.__wrapped__("cpu")
 

@@ -26,14 +26,20 @@ def clouds(draw) -> np.ndarray:
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     centres = random.normal(size=(draw(st.integers(1, 12)), draw(st.sampled_from([2, 8, 64]))))
     chosen = random.integers(0, len(centres), draw(st.integers(0, 90)))
-    noise = random.normal(size=(len(chosen), centres.shape[1])) * draw(st.sampled_from([0, 1e-3, 0.03, 1]))
+    noise = random.normal(size=(len(chosen), centres.shape[1])) * draw(
+        st.sampled_from([0, 1e-3, 0.03, 1])
+    )
     return unit(centres[chosen] + noise).reshape(-1, centres.shape[1])
 
 
 def by_hand(vectors: np.ndarray) -> list[tuple[int, int, float]]:
     """Every pair, best first."""
     exact = vectors.astype(np.float64)
-    found = [(i, j, float(exact[i] @ exact[j])) for i in range(len(exact)) for j in range(i + 1, len(exact))]
+    found = [
+        (i, j, float(exact[i] @ exact[j]))
+        for i in range(len(exact))
+        for j in range(i + 1, len(exact))
+    ]
     return sorted(found, key=lambda pair: -pair[2])
 
 
@@ -49,7 +55,9 @@ class TestMostSimilarPairs:
     def test_they_are_those_of_brute_force(self, vectors, k):
         found = most_similar_pairs(vectors, k)
         best = by_hand(vectors)[:k]
-        assert [cosine for *_, cosine in found] == pytest.approx([cosine for *_, cosine in best], abs=1e-6)
+        assert [cosine for *_, cosine in found] == pytest.approx(
+            [cosine for *_, cosine in best], abs=1e-6
+        )
         exact = {(i, j): cosine for i, j, cosine in by_hand(vectors)}
         assert all(cosine == pytest.approx(exact[i, j], abs=1e-6) for i, j, cosine in found)
         assert len({pair[:2] for pair in found}) == len(found)
@@ -83,9 +91,13 @@ class TestMostSimilarPairs:
 
         encoder, data = Encoder.load("all-MiniLM-L6-v2", dtype="float32"), load_data("stsb:dev")
         sentences = list(dict.fromkeys(data.columns[0] + data.columns[1]))[:300]
-        mined = util.paraphrase_mining_embeddings(encoder.encode(sentences), max_pairs=10_000, top_k=100)[:100]
+        mined = util.paraphrase_mining_embeddings(
+            encoder.encode(sentences), max_pairs=10_000, top_k=100
+        )[:100]
         found = paraphrase_mining(encoder, sentences, max_pairs=100, batch_size=64)
-        assert [cosine for cosine, *_ in found] == pytest.approx([min(cosine, 1) for cosine, *_ in mined], abs=1e-5)
+        assert [cosine for cosine, *_ in found] == pytest.approx(
+            [min(cosine, 1) for cosine, *_ in mined], abs=1e-5
+        )
         assert {(i, j) for _, i, j in found[:90]} <= {(int(i), int(j)) for _, i, j in mined}
         above = paraphrase_mining(encoder, sentences, threshold=0.8)
         assert above[:50] == found[:50] and min(cosine for cosine, *_ in above) >= 0.8

@@ -11,7 +11,9 @@ from training.models.encoder import Encoder
 from training.names import BY_ROLE, DataName, Endpoint, ModelName, absolute_names, names_file
 from training.pooling import POOLINGS
 
-names = st.sampled_from(["all-MiniLM-L6-v2", "org/model", "run:20260101-x", "scratch:2x32", "/a/folder"])
+names = st.sampled_from(
+    ["all-MiniLM-L6-v2", "org/model", "run:20260101-x", "scratch:2x32", "/a/folder"]
+)
 dtypes = st.sampled_from([None, "float32", "bfloat16", "int8"])
 
 
@@ -31,7 +33,11 @@ def test_what_is_written_is_read_back(name, dimension, prompt, prompt_name, dtyp
 
 @pytest.mark.parametrize(
     ("text", "named"),
-    [("m?zork=1", "'zork' is no setting"), ("m?dim=many", "must be a whole number"), ("m?dim=-1", "whole number")],
+    [
+        ("m?zork=1", "'zork' is no setting"),
+        ("m?dim=many", "must be a whole number"),
+        ("m?dim=-1", "whole number"),
+    ],
 )
 def test_a_wrong_setting_is_named(text, named):
     with pytest.raises(InputError, match=named):
@@ -41,8 +47,13 @@ def test_a_wrong_setting_is_named(text, named):
 def test_an_encoder_takes_its_settings_from_its_name_and_says_them_in_words():
     assert ModelName.parse("m?dim=64&prompt_name=query").label == "m, 64 dimensions, prompt query"
     assert ModelName.parse("m?dtype=int8").label == "m, int8"
-    assert ModelName.parse("run:20261126-090307-reg60:cls").label == "reg60, CLS pooling", "without the time in its id"
-    assert ModelName.parse(str(ModelName("m", prompt_name=BY_ROLE))).label == "m, query and document prompts"
+    assert ModelName.parse("run:20261126-090307-reg60:cls").label == "reg60, CLS pooling", (
+        "without the time in its id"
+    )
+    assert (
+        ModelName.parse(str(ModelName("m", prompt_name=BY_ROLE))).label
+        == "m, query and document prompts"
+    )
     encoder = Encoder.load("scratch:2x32?dim=8&prompt=the+", device="cpu", dtype="float32")
     assert (encoder.dimension, encoder.prompt) == (8, "the ")
     assert encoder.name == "scratch:2x32?dim=8&prompt=the+"
@@ -68,9 +79,19 @@ def test_the_kinds_of_names_of_models_and_data():
     assert ModelName.parse("m").run_id is None
     assert DataName.parse("hf:org/name:config:dev").hub_parts == ["org/name", "config", "dev"]
     assert DataName.parse("mteb:STSBenchmark").mteb_task == "STSBenchmark"
-    assert [DataName.parse(name).is_set for name in ("stsb:dev", "hf:org/name", "stsb.csv")] == [True, True, False]
+    assert [DataName.parse(name).is_set for name in ("stsb:dev", "hf:org/name", "stsb.csv")] == [
+        True,
+        True,
+        False,
+    ]
     names = ("stsb:test", "snli:dev", "sickr", "a/b.csv", "hf:org")
-    assert [DataName.parse(name).label for name in names] == ["STSb", "SNLI dev", "SICK-R", "b.csv", "hf:org"]
+    assert [DataName.parse(name).label for name in names] == [
+        "STSb",
+        "SNLI dev",
+        "SICK-R",
+        "b.csv",
+        "hf:org",
+    ]
 
 
 def test_an_endpoint_is_an_address_and_a_model():
@@ -79,8 +100,13 @@ def test_an_endpoint_is_an_address_and_a_model():
     assert (name.dimension, name.prompt, name.pooling) == (64, "query: ", None)
     assert ModelName.parse(str(name)) == name
     # The space at the end of a prompt is part of it.
-    assert ModelName.parse("maxsim:m?dim=64&prompt=query: ") == ModelName.parse("maxsim:m?dim=64&prompt=query%3A+")
-    assert ModelName.parse("endpoint:https://api.example/v1#org/m").endpoint.url == "https://api.example:443/v1"
+    assert ModelName.parse("maxsim:m?dim=64&prompt=query: ") == ModelName.parse(
+        "maxsim:m?dim=64&prompt=query%3A+"
+    )
+    assert (
+        ModelName.parse("endpoint:https://api.example/v1#org/m").endpoint.url
+        == "https://api.example:443/v1"
+    )
     assert ModelName.parse("endpoint:http://[::1]:8080/v1#m").endpoint.address == "[::1]:8080"
     assert ModelName.parse("all-MiniLM-L6-v2").endpoint is None
 
@@ -88,13 +114,27 @@ def test_an_endpoint_is_an_address_and_a_model():
 @pytest.mark.parametrize(
     "text",
     [
-        *("localhost:11434/v1#m", "http://localhost/v1", "http://localhost/v1#", "file:///etc#m", "http:///v1#m"),
-        *("http://user:key@localhost/v1#m", "http://a\\@b/v1#m", "http://a/v1\nX: y#m", "http://a/v1#m#n"),
+        *(
+            "localhost:11434/v1#m",
+            "http://localhost/v1",
+            "http://localhost/v1#",
+            "file:///etc#m",
+            "http:///v1#m",
+        ),
+        *(
+            "http://user:key@localhost/v1#m",
+            "http://a\\@b/v1#m",
+            "http://a/v1\nX: y#m",
+            "http://a/v1#m#n",
+        ),
         *("http://a:1:2#m", "http://a//b#m", "http://a:123456/v1#m", "http://a/v1?key=secret#m"),
     ],
 )
 def test_what_is_no_endpoint_is_refused(text):
-    with pytest.raises(InputError, match="is no endpoint; write endpoint:http://HOST:PORT/v1#MODEL, without a user or"):
+    with pytest.raises(
+        InputError,
+        match="is no endpoint; write endpoint:http://HOST:PORT/v1#MODEL, without a user or",
+    ):
         ModelName.parse(f"endpoint:{text}")
 
 

@@ -16,7 +16,13 @@ from training.objectives.pairs import (
     CoSENT,
     Regression,
 )
-from training.objectives.ranking import MarginMSE, MeanSquaredError, MultipleNegativesRanking, Triplet, false_negatives
+from training.objectives.ranking import (
+    MarginMSE,
+    MeanSquaredError,
+    MultipleNegativesRanking,
+    Triplet,
+    false_negatives,
+)
 from training.similarities import DISTANCES
 from training.trainer.config import CHOICES, RunConfig
 from training.trainer.training_model import Loss, all_dims
@@ -60,7 +66,9 @@ def theirs(loss: nn.Module, columns: list[Tensor], labels: Tensor | None) -> Ten
         return loss(features, labels)
 
 
-def assert_same(ours: Tensor, other: Tensor, columns: list[Tensor], *weights: tuple[Tensor, Tensor]) -> None:
+def assert_same(
+    ours: Tensor, other: Tensor, columns: list[Tensor], *weights: tuple[Tensor, Tensor]
+) -> None:
     assert torch.allclose(ours, other, rtol=1e-6, atol=1e-7)
     inputs = [*columns, *(weight for pair in weights for weight in pair)]
     mine = torch.autograd.grad(ours, inputs, retain_graph=True, allow_unused=True)
@@ -92,7 +100,9 @@ def test_classification_is_their_softmax_loss(concatenation):
 def test_regression_and_mse_of_scores_are_their_cosine_similarity_loss():
     columns, gold = vectors(2), torch.linspace(0, 1, B)
     assert_same(
-        Regression()(columns, gold), theirs(losses.CosineSimilarityLoss(Lookup(columns)), columns, gold), columns
+        Regression()(columns, gold),
+        theirs(losses.CosineSimilarityLoss(Lookup(columns)), columns, gold),
+        columns,
     )
     columns = vectors(2)
     other = theirs(losses.CosineSimilarityLoss(Lookup(columns)), columns, GOLD)
@@ -103,7 +113,9 @@ def test_regression_and_mse_of_scores_are_their_cosine_similarity_loss():
 def test_triplet_is_their_triplet_loss(metric):
     columns, margin = vectors(3), 5.0
     theirs_metric = getattr(losses.TripletDistanceMetric, metric.upper())
-    other = losses.TripletLoss(Lookup(columns), distance_metric=theirs_metric, triplet_margin=margin)
+    other = losses.TripletLoss(
+        Lookup(columns), distance_metric=theirs_metric, triplet_margin=margin
+    )
     assert_same(Triplet(metric, margin)(columns), theirs(other, columns, None), columns)
 
 
@@ -112,7 +124,11 @@ def test_triplet_is_their_triplet_loss(metric):
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_mnrl_is_their_ranking_loss(columns, symmetric):
     given_vectors = vectors(columns)
-    kind = losses.MultipleNegativesSymmetricRankingLoss if symmetric else losses.MultipleNegativesRankingLoss
+    kind = (
+        losses.MultipleNegativesSymmetricRankingLoss
+        if symmetric
+        else losses.MultipleNegativesRankingLoss
+    )
     other = kind(Lookup(given_vectors), scale=20.0)
     different_texts = torch.arange(B * columns).view(B, columns)
     for texts in (None, different_texts):
@@ -127,14 +143,19 @@ def test_equal_texts_of_a_batch_are_no_negatives():
     texts = torch.tensor([[0, 1], [2, 1], [3, 4]])
     e = math.e
     from_anchors = -(math.log(e / (e + 1)) + math.log(1 / (1 + e)) + math.log(1 / (2 * e + 1))) / 3
-    from_positives = -(math.log(e / (e + e)) + math.log(1 / (1 + e)) + math.log(1 / (1 + e + 1))) / 3
-    assert MultipleNegativesRanking(1.0)([anchors, positives], texts).item() == pytest.approx(from_anchors)
+    from_positives = (
+        -(math.log(e / (e + e)) + math.log(1 / (1 + e)) + math.log(1 / (1 + e + 1))) / 3
+    )
+    assert MultipleNegativesRanking(1.0)([anchors, positives], texts).item() == pytest.approx(
+        from_anchors
+    )
     both = MultipleNegativesRanking(1.0, True)([anchors, positives], texts).item()
     assert both == pytest.approx((from_anchors + from_positives) / 2)
 
 
 def test_equal_texts_and_identical_vectors_have_nothing_to_learn():
-    # The anchor's own text, its positive's text, and the positives of its other rows; their negatives stay.
+    # The anchor's own text, its positive's text, and the positives of its other rows; their
+    # negatives stay.
     texts = torch.tensor([[0, 1, 2], [0, 3, 4], [5, 0, 1]])
     expected = [[0, 1, 1, 0, 0, 1], [1, 0, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0]]
     assert false_negatives(texts).int().tolist() == expected
@@ -169,7 +190,9 @@ def test_contrastive_is_their_contrastive_loss(margin):
 @pytest.mark.parametrize("columns", [1, 2])
 def test_mse_of_vectors_is_their_mse_loss(columns):
     student, teacher = vectors(columns), torch.stack(vectors(columns, seed=1), dim=1).detach()
-    other = losses.MSELoss(Lookup(student)).compute_loss_from_embeddings(student, list(teacher.unbind(1)))
+    other = losses.MSELoss(Lookup(student)).compute_loss_from_embeddings(
+        student, list(teacher.unbind(1))
+    )
     assert_same(MeanSquaredError()(student, teacher), other, student)
 
 
@@ -185,27 +208,44 @@ def test_margin_mse_is_their_margin_mse_loss(similarity):
 @pytest.mark.parametrize(
     ("ours", "name", "columns", "target"),
     [
-        (MultipleNegativesRanking(), "MultipleNegativesRankingLoss", 2, torch.arange(2 * B).view(B, 2)),
+        (
+            MultipleNegativesRanking(),
+            "MultipleNegativesRankingLoss",
+            2,
+            torch.arange(2 * B).view(B, 2),
+        ),
         (CoSENT(), "CoSENTLoss", 2, GOLD),
         (Triplet(margin=5.0), "TripletLoss", 3, torch.empty(0)),
         (MarginMSE(), "MarginMSELoss", 3, GOLD),
-        (MeanSquaredError(), "MSELoss", 2, torch.randn(B, 2, D, generator=torch.Generator().manual_seed(3))),
+        (
+            MeanSquaredError(),
+            "MSELoss",
+            2,
+            torch.randn(B, 2, D, generator=torch.Generator().manual_seed(3)),
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_matryoshka_is_their_matryoshka_loss(ours, name, columns, target):
     dims, given_vectors = [D, 6, 3], vectors(columns)
     model = Lookup(given_vectors)
-    other = theirs(losses.MatryoshkaLoss(model, getattr(losses, name)(model), dims), given_vectors, target)
+    other = theirs(
+        losses.MatryoshkaLoss(model, getattr(losses, name)(model), dims), given_vectors, target
+    )
     assert_same(Loss(ours, dims)(given_vectors, target), other, given_vectors)
 
 
 def test_matryoshka_classifies_truncated_vectors_by_the_first_weights_of_each_part():
-    columns, labels = [column.detach() for column in vectors(2)], torch.tensor([0, 1, 2, 0, 1, 2, 1])
+    columns, labels = (
+        [column.detach() for column in vectors(2)],
+        torch.tensor([0, 1, 2, 0, 1, 2, 1]),
+    )
     whole = Classification(D, K)
     short = Classification(4, K)
     with torch.no_grad():
-        short.classifier.weight.copy_(whole.classifier.weight.view(K, 3, D)[:, :, :4].reshape(K, 12))
+        short.classifier.weight.copy_(
+            whole.classifier.weight.view(K, 3, D)[:, :, :4].reshape(K, 12)
+        )
         short.classifier.bias.copy_(whole.classifier.bias)
     units = [[nn.functional.normalize(column[:, :d], dim=1) for column in columns] for d in (D, 4)]
     expected = whole(units[0], labels) + short(units[1], labels)
@@ -217,7 +257,9 @@ def test_all_dimensions_are_trained_and_a_missing_target_is_not_zero():
         Regression()(vectors(2), None)
     assert all_dims([4, 8], D) == [12, 8, 4]
     assert all_dims([], D) == []
-    with pytest.raises(InputError, match="matryoshka_dims has 13, but the base's vectors have 12 dimensions"):
+    with pytest.raises(
+        InputError, match="matryoshka_dims has 13, but the base's vectors have 12 dimensions"
+    ):
         all_dims([13], D)
 
 
@@ -225,7 +267,9 @@ def test_the_table_builds_what_the_config_says():
     assert tuple(OBJECTIVES) == CHOICES["objective"]
     assert CHOICES["triplet_metric"] == DISTANCES
     assert set(CONCATENATIONS) == set(CHOICES["concatenation"])
-    config = RunConfig("mnrl", concatenation="mul", triplet_metric="cosine", triplet_margin=2, mnrl_symmetric=True)
+    config = RunConfig(
+        "mnrl", concatenation="mul", triplet_metric="cosine", triplet_margin=2, mnrl_symmetric=True
+    )
     classification = OBJECTIVES["classification"].build(config, D, 4)
     assert classification.classifier.weight.shape == (4, D)
     assert OBJECTIVES["triplet"].build(config, D, 0).margin == 2

@@ -17,7 +17,9 @@ from training import parallel
 
 def test_results_come_in_order_and_a_single_piece_has_all_cores():
     assert list(parallel.imap(lambda x: x * x, range(100))) == [x * x for x in range(100)]
-    assert parallel.run_parallel([partial(pow, x, 2) for x in range(50)]) == [x * x for x in range(50)]
+    assert parallel.run_parallel([partial(pow, x, 2) for x in range(50)]) == [
+        x * x for x in range(50)
+    ]
     assert parallel.run_parallel([torch.get_num_threads]) == [torch.get_num_threads()]
 
 
@@ -78,7 +80,9 @@ def test_an_error_comes_out_at_its_place():
 
 def test_a_single_item_is_computed_by_the_caller_in_one_thread():
     before = torch.get_num_threads()
-    found = list(parallel.imap(lambda _: (threading.get_ident(), torch.get_num_threads()), ["only"]))
+    found = list(
+        parallel.imap(lambda _: (threading.get_ident(), torch.get_num_threads()), ["only"])
+    )
     assert found == [(threading.get_ident(), 1)]
     assert torch.get_num_threads() == before
     with pytest.raises(ZeroDivisionError):
@@ -134,7 +138,9 @@ def test_an_error_in_a_piece_comes_out_and_what_is_not_begun_is_dropped(wrong: i
 
 def test_nobody_waits_for_workers_that_are_busy_with_something_else():
     """Not even one of them: within a worker's own work there is nobody else to help, and it does all pieces."""
-    found = parallel.imap(lambda n: parallel.run_parallel([lambda: n, lambda: n + 1, lambda: n + 2]), range(20))
+    found = parallel.imap(
+        lambda n: parallel.run_parallel([lambda: n, lambda: n + 1, lambda: n + 2]), range(20)
+    )
     assert list(found) == [[n, n + 1, n + 2] for n in range(20)]
 
 
@@ -150,7 +156,9 @@ def test_single_threaded_ops_holds_for_its_thread_and_ends_with_the_block():
 def test_with_one_at_a_time_the_next_is_computed_while_the_caller_is_busy():
     items: list[int] = []
     computed = [threading.Event() for _ in range(100)]
-    results = parallel.imap(lambda i: computed[i].set() or i, (items.append(i) or i for i in range(100)), at_a_time=1)
+    results = parallel.imap(
+        lambda i: computed[i].set() or i, (items.append(i) or i for i in range(100)), at_a_time=1
+    )
     assert next(results) == 0
     assert computed[1].wait(timeout=60)
     assert items == [0, 1]

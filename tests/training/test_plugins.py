@@ -76,7 +76,16 @@ nobody = sbert_lab_nobody:OPENER
 def done(home: Path, tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
     """The program where the example is installed, and a package of which everything is broken."""
     packages = tmp_path_factory.mktemp("packages")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--target",
+    ]
     subprocess.run([*pip, str(packages), str(ROOT / "docs/examples/plugin")], check=True)
     (packages / "sbert_lab_broken.py").write_text(BROKEN)
     facts = packages / "sbert_lab_broken-1.dist-info"
@@ -86,7 +95,9 @@ def done(home: Path, tmp_path_factory: pytest.TempPathFactory) -> subprocess.Com
     own = linked_home(home, tmp_path_factory.mktemp("home"))
     environment = {"PYTHONPATH": f"{packages}:{ROOT}", "PATH": "", "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-c", PROGRAM, str(own)]
-    return subprocess.run(command, cwd=packages, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=packages, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.fixture(scope="module")

@@ -36,9 +36,12 @@ REFEREED = ("mean", "max", "cls", "lasttoken", "weightedmean", "mean_sqrt_len_to
 def test_the_table_holds_every_strategy_of_the_referee_and_means_are_summed_in_float32():
     assert set(Pooling.POOLING_MODES) == set(REFEREED) <= set(POOLINGS)
     assert tuple(POOLINGS)[:3] == PAPER_POOLINGS == ("mean", "max", "cls")
-    hidden = torch.ones(1, 512, DIMENSION, dtype=torch.bfloat16)  # a bfloat16 sum would stick at 256
+    # A bfloat16 sum would stick at 256.
+    hidden = torch.ones(1, 512, DIMENSION, dtype=torch.bfloat16)
     assert POOLINGS["mean"](hidden, None).tolist() == [[1.0] * DIMENSION]
-    assert POOLINGS["mean"](hidden, torch.ones(1, 512, dtype=torch.bool)).tolist() == [[1.0] * DIMENSION]
+    assert POOLINGS["mean"](hidden, torch.ones(1, 512, dtype=torch.bool)).tolist() == [
+        [1.0] * DIMENSION
+    ]
 
 
 @pytest.mark.parametrize("name", ["sum", "mean+", "", "mean+sum", "+"])
@@ -49,10 +52,14 @@ def test_an_unknown_name_is_refused(name: str):
 
 @every_pooling
 @given(batch=batches, rubbish=st.sampled_from([math.nan, math.inf, -math.inf, 1e30]))
-def test_what_stands_in_the_padding_changes_nothing(name: str, batch: tuple[Tensor, Tensor], rubbish: float):
+def test_what_stands_in_the_padding_changes_nothing(
+    name: str, batch: tuple[Tensor, Tensor], rubbish: float
+):
     hidden, mask = batch
     spoilt = hidden.masked_fill(~mask.unsqueeze(-1), rubbish)
-    torch.testing.assert_close(POOLINGS[name](spoilt, mask), POOLINGS[name](hidden, mask), rtol=0, atol=0)
+    torch.testing.assert_close(
+        POOLINGS[name](spoilt, mask), POOLINGS[name](hidden, mask), rtol=0, atol=0
+    )
 
 
 @every_pooling
@@ -102,7 +109,9 @@ def test_the_result_is_float32_whatever_comes_in(name: str, dtype: torch.dtype):
         ("mean_sqrt_len_tokens", [True, True, True]),
     ],
 )
-def test_gradients_reach_the_tokens_that_a_pooling_reads_and_never_padding(name: str, reached: list[bool]):
+def test_gradients_reach_the_tokens_that_a_pooling_reads_and_never_padding(
+    name: str, reached: list[bool]
+):
     hidden, mask = table([[[1.0, 2, 3, 4], [4, 3, 2, 1], [0, 0, 9, 0]], [[5.0, 6, 7, 8]]])
     hidden.requires_grad_(True)
     POOLINGS[name](hidden, mask).sum().backward()

@@ -25,7 +25,9 @@ def test_int8_and_bfloat16_are_those_of_the_libraries_in_stated_sizes(vectors):
     expected = torch.from_numpy(vectors).to(torch.bfloat16)
     codes = quantize(vectors, "bfloat16", ranges(vectors))
     np.testing.assert_array_equal(codes, expected.view(torch.uint16).numpy())
-    np.testing.assert_array_equal(restore(codes, "bfloat16", ranges(vectors)), expected.float().numpy())
+    np.testing.assert_array_equal(
+        restore(codes, "bfloat16", ranges(vectors)), expected.float().numpy()
+    )
     assert [bytes_per_vector(384, name) for name in PRECISIONS] == [1536, 768, 384, 48]
     with pytest.raises(InputError, match="calibrated on several vectors, not on 1"):
         ranges(vectors[:1])
@@ -43,12 +45,16 @@ def test_binary_is_their_ubinary(vectors, dimension):
 def test_int8_is_that_of_faiss(vectors):
     import faiss
 
-    index = faiss.IndexScalarQuantizer(40, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT)
+    index = faiss.IndexScalarQuantizer(
+        40, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
+    )
     index.train(vectors)
     index.add(vectors)
     restored = restore(quantize(vectors, "int8", ranges(vectors)), "int8", ranges(vectors))
     apart = np.abs(index.reconstruct_n(0, 300) - restored)
-    assert (apart > 1e-6).mean() < 1e-3, "but for values on the border of two steps, where rounding decides"
+    assert (apart > 1e-6).mean() < 1e-3, (
+        "but for values on the border of two steps, where rounding decides"
+    )
     assert apart.max() < 1.01 * np.ptp(vectors, axis=0).max() / 255
 
 
@@ -56,7 +62,10 @@ def test_fewer_bits_are_further_from_the_cosine_and_binary_counts_equal_bits(vec
     u, v = vectors[:150], vectors[150:]
     errors = []
     for precision in PRECISIONS:
-        a, b = (restore(quantize(each, precision, ranges(vectors)), precision, ranges(vectors)) for each in (u, v))
+        a, b = (
+            restore(quantize(each, precision, ranges(vectors)), precision, ranges(vectors))
+            for each in (u, v)
+        )
         errors.append(np.abs(cosine(a, b) - cosine(u, v)).mean())
     assert errors[0] == 0
     assert errors == sorted(errors)

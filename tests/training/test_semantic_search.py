@@ -12,7 +12,14 @@ import training.search as search_index
 from training.data.load import load_data
 from training.errors import InputError
 from training.models.encoder import Encoder
-from training.search import BITS, QuantizedIndex, SearchIndex, checked_index, semantic_search, similarity
+from training.search import (
+    BITS,
+    QuantizedIndex,
+    SearchIndex,
+    checked_index,
+    semantic_search,
+    similarity,
+)
 from training.similarities import SIMILARITIES
 
 DIMENSION = 96
@@ -27,13 +34,17 @@ def vectors() -> np.ndarray:
     """20,000 in 500 clusters, none of them around the origin, as sentence vectors are."""
     draw = np.random.default_rng(0)
     centres = draw.standard_normal((500, DIMENSION)) + 0.5 * draw.standard_normal(DIMENSION)
-    return unit(centres[draw.integers(0, 500, 20_000)] + 0.7 * draw.standard_normal((20_000, DIMENSION)))
+    return unit(
+        centres[draw.integers(0, 500, 20_000)] + 0.7 * draw.standard_normal((20_000, DIMENSION))
+    )
 
 
 @pytest.fixture(scope="module")
 def queries(vectors: np.ndarray) -> np.ndarray:
     draw = np.random.default_rng(1)
-    return unit(vectors[draw.integers(0, len(vectors), 50)] + 0.03 * draw.standard_normal((50, DIMENSION)))
+    return unit(
+        vectors[draw.integers(0, len(vectors), 50)] + 0.03 * draw.standard_normal((50, DIMENSION))
+    )
 
 
 THEIRS = {
@@ -66,28 +77,42 @@ def test_the_similarity_of_each_with_each(vectors, function):
 def test_search_finds_what_sentence_transformers_finds(real, function, monkeypatch):
     monkeypatch.setattr(search_index, "ROWS", 200)
     queries, corpus = real[:200], 2 * real[200:]
-    expected = util.semantic_search(queries, corpus, top_k=5, score_function=THEIRS.get(function, function))
+    expected = util.semantic_search(
+        queries, corpus, top_k=5, score_function=THEIRS.get(function, function)
+    )
     found = semantic_search(queries, corpus, top_k=5, score_function=function)
     for mine, theirs in zip(found, expected, strict=True):
-        assert [hit["score"] for hit in mine] == pytest.approx([hit["score"] for hit in theirs], abs=1e-5)
+        assert [hit["score"] for hit in mine] == pytest.approx(
+            [hit["score"] for hit in theirs], abs=1e-5
+        )
         apart = [a["corpus_id"] != b["corpus_id"] for a, b in zip(mine, theirs, strict=True)]
-        assert not any(apart) or len({round(hit["score"], 5) for hit in mine}) < 5, "but for equal scores"
+        assert not any(apart) or len({round(hit["score"], 5) for hit in mine}) < 5, (
+            "but for equal scores"
+        )
 
 
 @pytest.mark.parametrize("bits", BITS)
 def test_an_index_serves_any_number_of_searches(real, bits):
-    index, exact = QuantizedIndex(real, bits), semantic_search(real[:20], SearchIndex(real), top_k=3)
+    index, exact = (
+        QuantizedIndex(real, bits),
+        semantic_search(real[:20], SearchIndex(real), top_k=3),
+    )
     found = semantic_search(2 * real[:20], index, top_k=3)
     for mine, best in zip(found, exact, strict=True):
         assert [hit["corpus_id"] for hit in mine] == [hit["corpus_id"] for hit in best]
-        assert [hit["score"] for hit in mine] == pytest.approx([hit["score"] for hit in best], abs=1e-5)
+        assert [hit["score"] for hit in mine] == pytest.approx(
+            [hit["score"] for hit in best], abs=1e-5
+        )
 
 
 def test_a_query_alone_a_small_corpus_and_none(vectors):
     [hits] = semantic_search(vectors[0], vectors[:3], top_k=10)
     assert hits[0] == {"corpus_id": 0, "score": pytest.approx(1)} and len(hits) == 3
     assert semantic_search(vectors[:2], vectors[:0]) == [[], []]
-    assert [hit["corpus_id"] for hit in semantic_search(vectors[0], np.repeat(vectors[:1], 4, axis=0))[0]] == [
+    assert [
+        hit["corpus_id"]
+        for hit in semantic_search(vectors[0], np.repeat(vectors[:1], 4, axis=0))[0]
+    ] == [
         0,
         1,
         2,
@@ -100,18 +125,24 @@ def test_what_cannot_be_compared_is_one_sentence(vectors):
         similarity(vectors[:2], vectors[:2, :50])
     with pytest.raises(InputError, match="vectors of 50 and of 96 dimensions cannot be compared"):
         semantic_search(vectors[:2, :50], vectors)
-    with pytest.raises(InputError, match="similarity 'cosin' is unknown; choose cosine, dot, euclidean, manhattan"):
+    with pytest.raises(
+        InputError, match="similarity 'cosin' is unknown; choose cosine, dot, euclidean, manhattan"
+    ):
         similarity(vectors[:2], vectors[:2], "cosin")
     with pytest.raises(InputError, match="top_k is 0; it must be at least 1"):
         semantic_search(vectors[:2], vectors, top_k=0)
 
 
 @pytest.mark.parametrize("bits", BITS)
-def test_nearly_all_of_the_nearest_are_found_with_exact_cosines(vectors, queries, bits, monkeypatch):
+def test_nearly_all_of_the_nearest_are_found_with_exact_cosines(
+    vectors, queries, bits, monkeypatch
+):
     monkeypatch.setitem(search_index.CANDIDATES, bits, {1: 800, 8: 40}[bits])  # of 20,000
     cosines, rows = QuantizedIndex(vectors, bits).nearest(queries, 10)
     best = np.argsort(-(queries @ vectors.T), axis=1)[:, :10]
-    recall = np.mean([len(set(found) & set(true)) / 10 for found, true in zip(rows, best, strict=True)])
+    recall = np.mean(
+        [len(set(found) & set(true)) / 10 for found, true in zip(rows, best, strict=True)]
+    )
     assert recall >= 0.99
     np.testing.assert_allclose(cosines, np.take_along_axis(queries @ vectors.T, rows, 1), atol=1e-6)
     assert (np.diff(cosines, axis=1) <= 0).all()
@@ -149,12 +180,16 @@ def test_a_memory_map_is_searched_where_it_is(vectors, queries, tmp_path):
     np.save(tmp_path / "vectors.npy", vectors)
     mapped = np.load(tmp_path / "vectors.npy", mmap_mode="r")
     for mine, other in zip(
-        QuantizedIndex(mapped).nearest(queries, 3), QuantizedIndex(vectors).nearest(queries, 3), strict=True
+        QuantizedIndex(mapped).nearest(queries, 3),
+        QuantizedIndex(vectors).nearest(queries, 3),
+        strict=True,
     ):
         np.testing.assert_array_equal(mine, other)
 
 
-def test_one_bit_is_checked_and_a_byte_taken_where_the_variance_lies_in_few_dimensions(vectors, monkeypatch):
+def test_one_bit_is_checked_and_a_byte_taken_where_the_variance_lies_in_few_dimensions(
+    vectors, monkeypatch
+):
     monkeypatch.setitem(search_index.CANDIDATES, 1, 800)
     good = checked_index(vectors)
     assert (good.bits, "of their ten nearest." in good.note) == (1, True)

@@ -22,6 +22,10 @@ def test_the_functions_of_a_similarity_agree(name):
     similarity, random = SIMILARITIES[name], np.random.default_rng(0)
     u, v = (random.standard_normal((5, 8)).astype(np.float32) for _ in range(2))
     rows = similarity.rows(u, v)
-    assert similarity.tensor_rows(*map(torch.from_numpy, (u, v))).numpy() == pytest.approx(rows, abs=1e-5)
-    assert similarity.matrix(*map(torch.from_numpy, (u, v))).diag().numpy() == pytest.approx(rows, abs=1e-5)
+    assert similarity.tensor_rows(*map(torch.from_numpy, (u, v))).numpy() == pytest.approx(
+        rows, abs=1e-5
+    )
+    assert similarity.matrix(*map(torch.from_numpy, (u, v))).diag().numpy() == pytest.approx(
+        rows, abs=1e-5
+    )
     assert SIMILARITIES["cosine"].rows(np.zeros((1, 3)), np.ones((1, 3)))[0] == 0

@@ -2,9 +2,9 @@
 
     Dataset.from_pairs(["a cat", "a dog"], ["a kitten", "a car"], scores=[0.9, 0.1])
 
-Every source and every transform produces this type, in the same units: gold scores run from 0 to 5, labels are
-numbered from 0 and have names. Each decision on the way (a row left out, scores rescaled) is a sentence in
-``notes``, which the pages show.
+Every source and every transform produces this type, in the same units: gold scores run from 0 to 5,
+labels are numbered from 0 and have names. Each decision on the way (a row left out, scores
+rescaled) is a sentence in ``notes``, which the pages show.
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ Data = Any
 class Dataset:
     """Rows of one, two or three sentences each; every list has the same length.
 
-    ``columns`` holds one list per sentence of a row: (sentence,), (first, second) or (anchor, positive,
-    negative). ``scores`` are gold scores in 0–5, ``labels`` indices into ``label_names``. ``rows`` are the
-    1-based row numbers in the source, so that a message can name a row that the user can find.
+    ``columns`` holds one list per sentence of a row: (sentence,), (first, second) or (anchor,
+    positive, negative). ``scores`` are gold scores in 0–5, ``labels`` indices into ``label_names``.
+    ``rows`` are the 1-based row numbers in the source, so that a message can name a row that the
+    user can find.
 
     Example::
 
@@ -77,9 +78,11 @@ class Dataset:
     source: str = ""
     notes: tuple[str, ...] = ()
     rows: Sequence[int] = field(default=(), repr=False)
-    # The question that has to be answered before all pairs are taken for such that belong together; "" without one.
+    # The question that has to be answered before all pairs are taken for such that belong together;
+    # "" without one.
     question: str = field(default="", repr=False)
-    # The value of ``?labels=`` that reads the labels without a meaning, such as "maybe", as no match; "" without them.
+    # The value of ``?labels=`` that reads the labels without a meaning, such as "maybe", as no
+    # match; "" without them.
     unclear_as_no: str = field(default="", repr=False)
     # For each of the ``rows`` the further ones that judge the same pair.
     joined: Mapping[int, Sequence[int]] = field(default_factory=dict, repr=False)
@@ -113,11 +116,11 @@ class Dataset:
     ) -> Dataset:
         """Columns of cells by name: lists, arrays or series, which are read as the columns of a file.
 
-        Names are recognised (text_a is sentence1, similarity is score), rows with an empty sentence or score are left
-        out, scores are rescaled to 0–5 by the scale that they seem to have; the notes state all of this. ``columns``
-        names the columns as in `from_file`.
-        InputError if no form of data has these columns, they differ in length, or a score is not a number; and with a
-        question where several columns may be the judgement.
+        Names are recognised (text_a is sentence1, similarity is score), rows with an empty sentence
+        or score are left out, scores are rescaled to 0–5 by the scale that they seem to have; the
+        notes state all of this. ``columns`` names the columns as in `from_file`. InputError if no
+        form of data has these columns, they differ in length, or a score is not a number; and with
+        a question where several columns may be the judgement.
         """
         lists, reading = read_cells(cells, name, columns)
         used = {column: lists[column] for column in reading.used}
@@ -128,23 +131,32 @@ class Dataset:
 
     @classmethod
     def from_list(
-        cls, rows: Iterable[Mapping[str, Any] | Sequence[Any] | str], name: str = "list", columns: str | None = None
+        cls,
+        rows: Iterable[Mapping[str, Any] | Sequence[Any] | str],
+        name: str = "list",
+        columns: str | None = None,
     ) -> Dataset:
         """Rows as dictionaries by column, or as tuples; rules and errors as `from_columns`.
 
-        A tuple is (sentence1, sentence2), (sentence1, sentence2, gold score) or, of three texts, (anchor, positive,
-        negative); a text alone is a sentence.
+        A tuple is (sentence1, sentence2), (sentence1, sentence2, gold score) or, of three texts,
+        (anchor, positive, negative); a text alone is a sentence.
         """
         named = [_by_column(row, number) for number, row in enumerate(rows, start=1)]
         return cls.from_columns(rows_to_columns(named), name, columns)
 
     @classmethod
-    def from_pandas(cls, frame: Any, name: str = "DataFrame", columns: str | None = None) -> Dataset:
+    def from_pandas(
+        cls, frame: Any, name: str = "DataFrame", columns: str | None = None
+    ) -> Dataset:
         """The rows of a pandas DataFrame; rules and errors as `from_columns`."""
-        return cls.from_columns({str(column): frame[column] for column in frame.columns}, name, columns)
+        return cls.from_columns(
+            {str(column): frame[column] for column in frame.columns}, name, columns
+        )
 
     @classmethod
-    def from_datasets(cls, rows: Any, name: str = "datasets", columns: str | None = None) -> Dataset:
+    def from_datasets(
+        cls, rows: Any, name: str = "datasets", columns: str | None = None
+    ) -> Dataset:
         """One split of a data set of the datasets library, with its class names; rules and errors as `from_columns`.
 
         At most 1,000,000 rows are read.
@@ -158,7 +170,11 @@ class Dataset:
         reading = reading.with_columns(requested_columns(columns, reading))
         check_form(reading)
         # A column of objects is read if one of its fields is used.
-        used = [column for column in head if any(f"{part}.".startswith(f"{column}.") for part in reading.used)]
+        used = [
+            column
+            for column in head
+            if any(f"{part}.".startswith(f"{column}.") for part in reading.used)
+        ]
         cells, more = read_columns(rows, lambda names: used)
         data = parse_dataset(name, flat_columns(cells), "memory", reading=reading)
         return data.with_note(f"only the first {MOST_ROWS:,} rows are read") if more else data
@@ -179,13 +195,14 @@ class Dataset:
 
         Args:
             encoding: the encoding of its text, such as windows-1251; None to find out.
-            columns: the column of sentences, the two of pairs, or the three of triplets and of scored or labelled
-                pairs: "left,right,gold", "left,right,-" for pairs without a judgement; None to go by the evidence.
+            columns: the column of sentences, the two of pairs, or the three of triplets and of
+                scored or labelled pairs: "left,right,gold", "left,right,-" for pairs without a
+                judgement; None to go by the evidence.
             split: the split to read, of a file that has a column of splits; None for all rows.
             scale: the lowest and the highest gold score: "1-7"; None to find out.
             labels: the values of labels: "similar:1,different:0"; None to go by their names.
-            raters: the raters that count, of a file with a column of raters or a column for each: "r1,r2"; None for
-                all.
+            raters: the raters that count, of a file with a column of raters or a column for each:
+                "r1,r2"; None for all.
             sheet: the sheet of a workbook; None for the one with the most rows of sentences.
         """
         from training.data.tables.table import opened_file
@@ -208,7 +225,9 @@ class Dataset:
     ) -> Dataset:
         """The rows of an opened file, as `from_file`; ``name`` replaces the file's name."""
         name = name or table.path.name
-        reading = replace(table.reading.with_columns(requested_columns(columns, table.reading)), name=name)
+        reading = replace(
+            table.reading.with_columns(requested_columns(columns, table.reading)), name=name
+        )
         splits = reading.first(SPLIT)
         if split and splits is None:
             raise InputError(f"{name} has no column of splits; leave out ?split=")
@@ -217,7 +236,9 @@ class Dataset:
         notes = list(table.remarks)
         if faults:
             first = min(faults)
-            notes.append(f"{len(faults):,} rows are marked, the first is row {first:,}: {faults[first]}")
+            notes.append(
+                f"{len(faults):,} rows are marked, the first is row {first:,}: {faults[first]}"
+            )
         data = parse_dataset(name, cells, str(table.path), notes, reading, scale, labels, raters)
         if unread := _unread(reading, data):
             data = data.with_note(f"{NOT_READ}: {listed(unread)}; ?columns= says which columns are")
@@ -359,8 +380,12 @@ def join(parts: Sequence[Dataset]) -> Dataset:
     return Dataset(
         name="+".join(part.name for part in parts),
         columns=tuple(list(chain.from_iterable(column)) for column in columns),
-        scores=None if first.scores is None else [score for part in parts for score in part.scores or ()],
-        labels=None if first.labels is None else [label for part in parts for label in part.labels or ()],
+        scores=None
+        if first.scores is None
+        else [score for part in parts for score in part.scores or ()],
+        labels=None
+        if first.labels is None
+        else [label for part in parts for label in part.labels or ()],
         label_names=first.label_names,
         source="; ".join(dict.fromkeys(part.source for part in parts)),
         notes=tuple(notes),
@@ -394,10 +419,10 @@ def parse_dataset(
 ) -> Dataset:
     """The clean `Dataset` of cells by column, as the ``reading`` says, which is made of the names and cells if None.
 
-    Rows with an empty sentence, an empty score or an unknown label (-1, "-", empty) are left out, and counted
-    in the notes, after the notes on the source. ``scale``, ``labels`` and ``raters`` as in `Dataset.from_file`.
-    InputError if no form fits, a score is not a number, or nothing is left; and with a question where the reading is
-    in doubt.
+    Rows with an empty sentence, an empty score or an unknown label (-1, "-", empty) are left out,
+    and counted in the notes, after the notes on the source. ``scale``, ``labels`` and ``raters`` as
+    in `Dataset.from_file`. InputError if no form fits, a score is not a number, or nothing is left;
+    and with a question where the reading is in doubt.
     """
     reading = reading or _reading_of(name, cells)
     check_form(reading)
@@ -407,7 +432,9 @@ def parse_dataset(
         texts.append([(as_text(cell) or "").strip() for cell in cells[column]])
     rows = list(zip(*texts, strict=True))
     left_out = {
-        "equal to the header": {at for at, row in enumerate(rows) if len(row) > 1 and row == header},
+        "equal to the header": {
+            at for at, row in enumerate(rows) if len(row) > 1 and row == header
+        },
         "with an empty sentence": {at for at, row in enumerate(rows) if "" in row},
         "rejected, discarded or cancelled": rejected_rows(reading, cells),
     }
@@ -418,7 +445,9 @@ def parse_dataset(
     if judged is not None:
         left_out |= judged.left_out
     elif scale or labels:
-        raise InputError(f"{name} has no column of scores or labels; leave out ?scale= and ?labels=")
+        raise InputError(
+            f"{name} has no column of scores or labels; leave out ?scale= and ?labels="
+        )
 
     notes = [*notes, *reading.notes]
     remarks = []
@@ -429,9 +458,15 @@ def parse_dataset(
             remarks.append(f"{count:,} row{'s' * (count > 1)} {reason} left out")
         keep -= without
     if not keep:
-        nested = [column for column in cells if any(isinstance(cell, dict | list) for cell in cells[column])]
+        nested = [
+            column
+            for column in cells
+            if any(isinstance(cell, dict | list) for cell in cells[column])
+        ]
         if nested:
-            remarks.append(f"objects or lists are in {listed(nested)}: write one text or number into each cell")
+            remarks.append(
+                f"objects or lists are in {listed(nested)}: write one text or number into each cell"
+            )
         raise InputError("; ".join((f"{name} holds no usable row", *remarks, *notes)))
 
     question = next((reading.question(doubt) for doubt in reading.doubts), "")
@@ -453,7 +488,9 @@ def _with_judgements(data: Dataset, judged: Judged) -> Dataset:
     values = [judged.values[row - 1] for row in data.rows]
     notes = [] if gold.is_sure else [f"read as: {gold.read_as}"]
     if len(values) > 1 and len(set(values)) == 1:
-        notes.append(f"the judgement of all {len(values):,} rows is {values[0]}: is it the right column?")
+        notes.append(
+            f"the judgement of all {len(values):,} rows is {values[0]}: is it the right column?"
+        )
     joined = {row + 1: [other + 1 for other in others] for row, others in judged.joined.items()}
     data = replace(data, joined=joined).with_note(*notes, *judged.notes)
     if gold.kind == NUMBER:
@@ -489,7 +526,9 @@ def flat_columns(cells: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     parts: dict[str, list[Any]] = {}
     for column, values in cells.items():
         if any(isinstance(value, dict) for value in values):
-            parts |= rows_to_columns([{} if value is None else flat({column: value}) for value in values])
+            parts |= rows_to_columns(
+                [{} if value is None else flat({column: value}) for value in values]
+            )
         else:
             parts[column] = values
     return parts
@@ -501,11 +540,15 @@ def _of_split(data: Dataset, column: str, cells: Sequence[Any], split: str | Non
     counts = Counter(of_rows)
     if split is None:
         some = ", ".join(f"{count:,} {value}" for value, count in counts.items())
-        return data.with_note(f"the column {column} holds {some}: all rows are read; ?split= takes one")
+        return data.with_note(
+            f"the column {column} holds {some}: all rows are read; ?split= takes one"
+        )
     names = (split.lower(), *SPLIT_NAMES.get(split.lower(), ()))
     places = [at for at, value in enumerate(of_rows) if value in names]
     if not places:
-        raise InputError(f"{data.name} has no rows of the split {split!r}; it has {', '.join(counts)}")
+        raise InputError(
+            f"{data.name} has no rows of the split {split!r}; it has {', '.join(counts)}"
+        )
     return data.select(places, f"only the {len(places):,} rows of the split {split} are read")
 
 
@@ -523,12 +566,18 @@ def _unread(reading: TableReading, data: Dataset) -> list[str]:
 def _placeholders(columns: Sequence[Sequence[str]]) -> list[str]:
     """A remark on short texts that repeat where sentences should be, such as NS for a translation that is missing."""
     texts = list(chain.from_iterable(columns))
-    counts = Counter(text for text in texts if len(text) <= LONGEST_PLACEHOLDER and text.upper() == text)
-    repeated = [f"{text} ({count:,} times)" for text, count in counts.items() if count >= LEAST_REPEATED]
+    counts = Counter(
+        text for text in texts if len(text) <= LONGEST_PLACEHOLDER and text.upper() == text
+    )
+    repeated = [
+        f"{text} ({count:,} times)" for text, count in counts.items() if count >= LEAST_REPEATED
+    ]
     long = sum(len(text) > 4 * LONGEST_PLACEHOLDER for text in texts)
     if not repeated or 2 * long < len(texts):
         return []
-    return [f"a placeholder seems to stand for sentences: {', '.join(repeated[:3])}; leave these rows out"]
+    return [
+        f"a placeholder seems to stand for sentences: {', '.join(repeated[:3])}; leave these rows out"
+    ]
 
 
 def _at(values: Sequence[Any], places: Sequence[int]) -> list[Any]:
@@ -546,7 +595,9 @@ def _by_column(row: Mapping[str, Any] | Sequence[Any] | str, number: int) -> dic
     cells = (row,) if isinstance(row, str) else tuple(row)
     names = FORMS.get(len(cells), ())
     if not names:
-        raise InputError(f"row {number} has {len(cells)} cells; a row is a dictionary, a pair, or a pair and its score")
+        raise InputError(
+            f"row {number} has {len(cells)} cells; a row is a dictionary, a pair, or a pair and its score"
+        )
     if len(cells) == 3 and not isinstance(cells[2], str):
         names = (SENTENCE1, SENTENCE2, SCORE)
     return dict(zip(names, cells, strict=True))

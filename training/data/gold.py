@@ -1,9 +1,10 @@
 """Columns of gold scores and labels, and how their cells are read.
 
-One place decides for every page and command: `GoldColumn.of` looks at the name of a column, at the columns beside it
-and at all of its cells. Numbers are scores on the scale that they fit (`scale_of`), unless they are 0 and 1 or −1
-and 1 of a column of labels. Labels of inference are entailment, neutral and contradiction; other labels are matches by
-the words that say so in several languages (`side_of`). Where a file can be read otherwise, ``read_as`` says how.
+One place decides for every page and command: `GoldColumn.of` looks at the name of a column, at the
+columns beside it and at all of its cells. Numbers are scores on the scale that they fit
+(`scale_of`), unless they are 0 and 1 or −1 and 1 of a column of labels. Labels of inference are
+entailment, neutral and contradiction; other labels are matches by the words that say so in several
+languages (`side_of`). Where a file can be read otherwise, ``read_as`` says how.
 """
 
 from __future__ import annotations
@@ -17,8 +18,23 @@ from typing import Any
 import numpy as np
 
 from training.catalogue import NLI_LABELS
-from training.data.tables.cells import UNSURE, as_text, bad_number, parse_number, quoted, single_judgement
-from training.data.tables.columns import LABELS, NAMED_SCALE, NLI_PAIR, SCORES, PairColumns, normalize_name, side_of
+from training.data.tables.cells import (
+    UNSURE,
+    as_text,
+    bad_number,
+    parse_number,
+    quoted,
+    single_judgement,
+)
+from training.data.tables.columns import (
+    LABELS,
+    NAMED_SCALE,
+    NLI_PAIR,
+    SCORES,
+    PairColumns,
+    normalize_name,
+    side_of,
+)
 from training.data.tables.rows import OpenedTable
 from training.errors import InputError
 
@@ -39,7 +55,8 @@ LARGEST = 1e6
 MOST_LABELS = 1_000
 # The most different cells that are held at a time.
 MOST_DISTINCT = 20_000
-# A column of labels with this many different whole numbers, or a number this high, holds grades and not classes.
+# A column of labels with this many different whole numbers, or a number this high, holds grades and
+# not classes.
 GRADES = 4
 TOP_CLASS = 20
 # The highest grade of a scale that begins at 0 beside a query.
@@ -50,11 +67,17 @@ LABEL = "label"
 NUMBER = "number"
 NLI_VALUES = dict(zip(NLI_LABELS, (1.0, 0.0, -1.0), strict=True))
 NLI_NAMES = {str(number): name for number, name in enumerate(NLI_LABELS)}
-OTHER_NLI_NAMES = {"contradictory": "contradiction", "entails": "entailment", "contradicts": "contradiction"}
+OTHER_NLI_NAMES = {
+    "contradictory": "contradiction",
+    "entails": "entailment",
+    "contradicts": "contradiction",
+}
 # Months in short. Spreadsheets turn a score such as 4.5 into a date: 4-May, 4. Mai.
 _MONTH = r"jan|ene|gen|f[eé][bv]|m[aä]r|mrz|a[bpv]r|ma[giy]|ju[iln]|giu|lug|a[gou][gouû]|se[pt]|o[ckt]t|nov|d[eéi][ckz]"
 # A number before its words: "5 - the same", "1 (unrelated)".
-_WORDED = re.compile(rf"(?i:([+-]?\d+(?:[.,]\d+)?)\s*[-–—:=.)(]\s*(?!(?:{_MONTH})\w?\.?(?:\W\d+)?$)[^\d\s].*)")
+_WORDED = re.compile(
+    rf"(?i:([+-]?\d+(?:[.,]\d+)?)\s*[-–—:=.)(]\s*(?!(?:{_MONTH})\w?\.?(?:\W\d+)?$)[^\d\s].*)"
+)
 # A share of a highest score, such as 85%, 4/5 or 4 out of 5.
 _SHARE = re.compile(r"(\S+?)\s*(?:%|(?:/|(?:out )?of )\s*(\d+))")
 _SCALE = re.compile(r"([+-]?[\d.]+)\s*(?:-|–|\.\.|to)\s*([+-]?[\d.]+)")
@@ -79,7 +102,8 @@ def matching_labels(labels: Iterable[str]) -> tuple[frozenset[str], str]:
     for label in labels:
         side = side_of(label)
         if side is None and (parse_number(label) is not None or any(map(side_of, label.split()))):
-            # "very similar" is not a match by its name alone, and not the contrary either. The same is true of 2.
+            # "very similar" is not a match by its name alone, and not the contrary either. The same
+            # is true of 2.
             return frozenset(), ""
         (matches if side else rest).append(label)
     if not matches:
@@ -90,11 +114,13 @@ def matching_labels(labels: Iterable[str]) -> tuple[frozenset[str], str]:
     return frozenset(matches), text
 
 
-def scale_of(low: float, high: float, is_whole: bool = False, has_query: bool = False) -> tuple[float, float] | None:
+def scale_of(
+    low: float, high: float, is_whole: bool = False, has_query: bool = False
+) -> tuple[float, float] | None:
     """The scale of scores from ``low`` to ``high``; None if they are on none of the usual scales.
 
-    Whole numbers without a 0 are on a scale that begins at 1, if they go beyond 5. The scale of grades beside a query
-    ends with the highest grade.
+    Whole numbers without a 0 are on a scale that begins at 1, if they go beyond 5. The scale of
+    grades beside a query ends with the highest grade.
     """
     if low < 0:
         return (-1.0, 1.0) if low >= -1 and high <= 1 else None
@@ -128,7 +154,9 @@ def parse_labels(text: str) -> dict[str, float]:
         values[label_text(label)] = parse_number(value)
     labels = {label: value for label, value in values.items() if label and value is not None}
     if not labels or len(labels) < len(values):
-        raise InputError(f"{text[:60]!r} names no labels; write each with its value, such as similar:1,different:0")
+        raise InputError(
+            f"{text[:60]!r} names no labels; write each with its value, such as similar:1,different:0"
+        )
     return labels
 
 
@@ -184,8 +212,9 @@ class GoldColumn:
     ) -> GoldColumn:
         """The reading of a column by all of its ``cells``; ``pair`` names the two columns of sentences.
 
-        ``scale``, such as "1-7", and ``labels``, such as "similar:1,different:0", are named by the user.
-        InputError if they are malformed, there are more labels than classes can be, or the column holds distances.
+        ``scale``, such as "1-7", and ``labels``, such as "similar:1,different:0", are named by the
+        user. InputError if they are malformed, there are more labels than classes can be, or the
+        column holds distances.
         """
         texts = _distinct(cells)
         role = normalize_name(name)
@@ -202,7 +231,9 @@ class GoldColumn:
         ends = parse_scale(scale) if scale else None
         if top := _top_of_shares(texts):
             ends = ends or (0.0, top)
-            return cls(name, scale=ends, read_as=f"shares as scores {_stretched(*ends)}", are_shares=True)
+            return cls(
+                name, scale=ends, read_as=f"shares as scores {_stretched(*ends)}", are_shares=True
+            )
         if ends:
             missing = (*MISSING, "-1") if min(ends) >= 0 else MISSING
             return cls(name, scale=ends, missing=missing, read_as=f"scores {_stretched(*ends)}")
@@ -212,7 +243,11 @@ class GoldColumn:
 
     @classmethod
     def in_table(
-        cls, table: OpenedTable, columns: PairColumns, scale: str | None = None, labels: str | None = None
+        cls,
+        table: OpenedTable,
+        columns: PairColumns,
+        scale: str | None = None,
+        labels: str | None = None,
     ) -> GoldColumn | None:
         """The reading of a pair's gold column by all rows of a table; None if it has none. InputError as `of`."""
         name = columns.score or columns.label
@@ -231,10 +266,14 @@ class GoldColumn:
         return cls.of(name, cells(), sentences, scale, labels)
 
     @classmethod
-    def _by_evidence(cls, name: str, role: str, texts: set[str], pair: tuple[str, ...]) -> GoldColumn:
+    def _by_evidence(
+        cls, name: str, role: str, texts: set[str], pair: tuple[str, ...]
+    ) -> GoldColumn:
         """The reading by a normalized name, different cells, and the normalized names of the sentences beside them."""
         may_be_labels = role in LABELS
-        has_query = pair != () and (pair[0].startswith(("query", "search")) or pair[0] == "question")
+        has_query = pair != () and (
+            pair[0].startswith(("query", "search")) or pair[0] == "question"
+        )
         codes = _missing_codes(_numbers(texts), may_be_labels)
         missing = (*MISSING, *sorted(codes))
         texts = texts - codes
@@ -297,7 +336,9 @@ class GoldColumn:
         )
 
     @classmethod
-    def _labels(cls, name: str, texts: set[str], missing: tuple[str, ...], is_nli: bool) -> GoldColumn:
+    def _labels(
+        cls, name: str, texts: set[str], missing: tuple[str, ...], is_nli: bool
+    ) -> GoldColumn:
         """Labels that are matches by their names, or that have no order if their names do not say it."""
         labels = sorted(texts)
         if len(labels) > MOST_LABELS:
@@ -326,7 +367,9 @@ class GoldColumn:
         )
 
     @classmethod
-    def _scores(cls, name: str, numbers: set[float], missing: tuple[str, ...], has_query: bool) -> GoldColumn:
+    def _scores(
+        cls, name: str, numbers: set[float], missing: tuple[str, ...], has_query: bool
+    ) -> GoldColumn:
         """Scores on the scale that they fit; ``read_as`` names another one that is nearly as likely."""
         if not numbers:
             return cls(name, missing=missing)
@@ -336,7 +379,8 @@ class GoldColumn:
         scale = scale_of(low, high, is_whole, has_query)
         if scale is None:
             read_as = (
-                f"scores from {low:g} to {high:g}, which no usual scale has; ?scale={low:g}..{high:g} names theirs"
+                f"scores from {low:g} to {high:g}, which no usual scale has; "
+                f"?scale={low:g}..{high:g} names theirs"
             )
             return cls(name, missing=missing, read_as=read_as)
         other = _other_scale(scale, low, high) if is_whole else ""
@@ -363,7 +407,8 @@ class GoldColumn:
     def with_others_as_no(self, others: Sequence[str]) -> str:
         """The value of ``?labels=`` that reads further labels as no match.
 
-        It is empty without ``others``, and unless the labels are a match and no match, without a comma.
+        It is empty without ``others``, and unless the labels are a match and no match, without a
+        comma.
         """
         values = dict(self.values or {})
         if not others or self.kind != LABEL or sorted(values.values()) != [0.0, 1.0]:
@@ -405,7 +450,9 @@ class GoldColumn:
             elif value is None:
                 bad[row] = bad_number(self.name, cell)
             elif self.scale and not min(self.scale) <= value <= max(self.scale):
-                bad[row] = f"column {self.name}: {quoted(cell)} is not in {self.scale[0]:g} to {self.scale[1]:g}"
+                bad[row] = (
+                    f"column {self.name}: {quoted(cell)} is not in {self.scale[0]:g} to {self.scale[1]:g}"
+                )
             else:
                 values[row] = value
         return values, bad
@@ -422,8 +469,9 @@ class GoldColumn:
     def matches(self, values: np.ndarray) -> tuple[np.ndarray, str] | None:
         """The rows that are matches, bool (N,), and the definition of a match; None where the values do not tell.
 
-        ``values`` (N,) come from `read`, none of them NaN. A match is entailment against the rest; a label that
-        says so; 1 against 0; or a gold score of at least 4 on the scale 0 to 5, whatever scale the file has.
+        ``values`` (N,) come from `read`, none of them NaN. A match is entailment against the rest;
+        a label that says so; 1 against 0; or a gold score of at least 4 on the scale 0 to 5,
+        whatever scale the file has.
         """
         are_binary = self.scale == (0, 1) and set(values.tolist()) == {0.0, 1.0}
         if self.kind != NUMBER or are_binary:
@@ -485,7 +533,9 @@ def _missing_codes(numbers: Mapping[str, float], are_labels: bool) -> set[str]:
         if are_numbered or max(others) > 1:
             codes.add("-1")
     ratings = {number for text, number in numbers.items() if text not in codes} - MISSING_CODES
-    if len(ratings) > 2 and all(0 <= rating <= TOP_RATING and rating.is_integer() for rating in ratings):
+    if len(ratings) > 2 and all(
+        0 <= rating <= TOP_RATING and rating.is_integer() for rating in ratings
+    ):
         codes |= {text for text, number in numbers.items() if number in MISSING_CODES}
     return codes
 

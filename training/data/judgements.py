@@ -1,8 +1,9 @@
 """The judgements of pairs: the judgements of one pair by several people become one.
 
-A pair may be judged in columns rater_1, rater_2, …, in a list in one cell, or in a row for each rater. The score of a
-pair is the mean of its scores, and its label the label of the majority. A pair without a majority has no label.
-Rows that were rejected or discarded do not count. `Judged.notes` says how many people agreed how far.
+A pair may be judged in columns rater_1, rater_2, …, in a list in one cell, or in a row for each
+rater. The score of a pair is the mean of its scores, and its label the label of the majority. A
+pair without a majority has no label. Rows that were rejected or discarded do not count.
+`Judged.notes` says how many people agreed how far.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from training.data.tables.cells import REJECTED, as_text, judgement_of
 from training.data.tables.reading import LABEL, RATER, RATING, SCORE, STATUS, TableReading
 from training.errors import InputError
 
-# If more than this share of the pairs is judged in several rows, each row is the judgement of a rater.
+# If more than this share of the pairs is judged in several rows, each row is the judgement of a
+# rater.
 SEVERAL = 0.5
 # The fewest pairs on which this is decided.
 FEW_PAIRS = 3
@@ -78,8 +80,8 @@ def judge(
 ) -> Judged | None:
     """The judgements of pairs of sentences by the cells of a table; None if it has none.
 
-    ``left_out`` are rows that are not used anyway. ``raters`` are the raters, or their columns, that count, separated
-    by commas. InputError as `GoldColumn.of`, and if nobody has such a name.
+    ``left_out`` are rows that are not used anyway. ``raters`` are the raters, or their columns,
+    that count, separated by commas. InputError as `GoldColumn.of`, and if nobody has such a name.
     """
     columns = reading.all(RATING) or reading.all(SCORE, LABEL)
     if not columns:
@@ -114,7 +116,9 @@ def judge(
     if most > 1:
         rater = reading.first(RATER)
         people = len({str(cells[rater][at]) for rows in groups for at in rows}) if rater else most
-        notes.append(f"{len(values):,} pairs by {people:,} raters, {_agreement(gold, joined, most)}")
+        notes.append(
+            f"{len(values):,} pairs by {people:,} raters, {_agreement(gold, joined, most)}"
+        )
     return Judged(
         gold,
         values,
@@ -138,7 +142,9 @@ def _judgements(
     names = {name.strip() for name in (raters or "").split(",")} - {""}
     people = {str(cell) for cell in cells[rater]} if rater else set(columns)
     if unknown := names - people:
-        raise InputError(f"{reading.name} has no rater {min(unknown)!r}; it has {', '.join(sorted(people)[:10])}")
+        raise InputError(
+            f"{reading.name} has no rater {min(unknown)!r}; it has {', '.join(sorted(people)[:10])}"
+        )
     by_row: list[list[Any]] = [[] for _ in range(rows)]
     for column in columns:
         if names and not rater and column not in names:
@@ -174,7 +180,9 @@ def _why_missing(gold: GoldColumn, words: Counter[str]) -> str:
     return f"without a {what} ({some})" if some else f"without a {what}"
 
 
-def _groups(reading: TableReading, pairs: Sequence[tuple[str, ...]], unused: Collection[int]) -> list[list[int]]:
+def _groups(
+    reading: TableReading, pairs: Sequence[tuple[str, ...]], unused: Collection[int]
+) -> list[list[int]]:
     """The rows that judge the same pair. Only rows of raters are joined; equal rows of other data are not."""
     by_pair: dict[tuple[str, ...], list[int]] = {}
     for at, pair in enumerate(pairs):

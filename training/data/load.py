@@ -15,8 +15,8 @@
     load_retrieval("beir:stsb:dev")          a set of pairs: the first of two that belong together finds the second
     load_retrieval("nanobeir:SciFact")       a set of NanoBEIR, on the Hub: 50 queries, some thousand documents
 
-A document is its title and its text, with a space between. Layout: Thakur et al. 2021, "BEIR: A Heterogeneous
-Benchmark for Zero-shot Evaluation of Information Retrieval Models".
+A document is its title and its text, with a space between. Layout: Thakur et al. 2021, "BEIR: A
+Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval Models".
 """
 
 from __future__ import annotations
@@ -43,15 +43,18 @@ def load_data(name: Path | str, home: str | Path | None = None, split: str = "tr
     """Loads a named set, a file, or several of one form joined by "+".
 
     Args:
-        name: stsb:dev, a path, ``hf:<org>/<name>[:<config>][:<split>]``, …; docs/data.md describes all names.
-        split: the split if the name does not state one ("stsb" instead of "stsb:dev") and the set has several.
+        name: stsb:dev, a path, ``hf:<org>/<name>[:<config>][:<split>]``, …; docs/data.md describes
+            all names.
+        split: the split if the name does not state one ("stsb" instead of "stsb:dev") and the set
+            has several.
 
     Returns:
         The rows, with scores or labels if there are any.
 
     Raises:
-        InputError: the name, the configuration or the split is unknown, the set is gated or private, there is no
-            network, the file cannot be read, it has no columns of sentences, or the forms differ.
+        InputError: the name, the configuration or the split is unknown, the set is gated or
+            private, there is no network, the file cannot be read, it has no columns of sentences,
+            or the forms differ.
 
     Example::
 
@@ -70,7 +73,9 @@ def megabytes_to_fetch(name: DataName, home: str | Path | None = None) -> float 
     source = name.built_in
     if source is not None and source.repo:
         split = check_split(name, source) or next(iter(source.splits))
-        return hub_dataset.megabytes_to_fetch(source.repo, (source.config, source.splits[split].hub_name), home)
+        return hub_dataset.megabytes_to_fetch(
+            source.repo, (source.config, source.splits[split].hub_name), home
+        )
     if name.hub_parts is None:
         return 0.0
     repo_id, *selectors = name.hub_parts
@@ -92,21 +97,29 @@ def load_one(name: DataName | str, home: str | Path | None = None, split: str = 
     """Loads one named set or one file, without joining; see `load_data`."""
     file = DataName.parse(name)
     if file.objective is not None:
-        raise InputError(f"{name} states an objective, as only training data does; leave out ={file.objective}")
+        raise InputError(
+            f"{name} states an objective, as only training data does; leave out ={file.objective}"
+        )
     for key, value in zip(READ_AS[1:], file.read_as[1:], strict=True):
         if file.is_set and value:
-            raise InputError(f"{file.name} is a set and no file, whose {key} is known; leave out ?{key}=")
+            raise InputError(
+                f"{file.name} is a set and no file, whose {key} is known; leave out ?{key}="
+            )
     if file.built_in is not None:
         return _load_built_in(file, file.built_in, split, home)
     if file.hub_parts is not None:
         repo_id, *selectors = file.hub_parts
         return _load_from_hub(repo_id, selectors, split, home)
     if file.is_retrieval:
-        raise InputError(f"{file} holds queries, documents and judgements, which evaluate measures; name data of pairs")
+        raise InputError(
+            f"{file} holds queries, documents and judgements, which evaluate measures; name data of pairs"
+        )
     if is_saved(file.path):
         return _load_saved(file, split)
     if file.path.is_dir():
-        raise InputError(f"{file.path} is a folder; name a file in it, or beir:{file.path} to evaluate retrieval")
+        raise InputError(
+            f"{file.path} is a folder; name a file in it, or beir:{file.path} to evaluate retrieval"
+        )
     if not file.path.is_file():
         raise InputError(
             f"data {str(name)!r} is neither a file nor a known set; the sets are {', '.join(DATA_SETS)}, and "
@@ -164,7 +177,11 @@ def _load_stsb(split: str, home: str | Path | None) -> Dataset:
 
 
 def _load_from_hub(
-    repo_id: str, selectors: Sequence[str], split: str, home: str | Path | None, labels: Sequence[str] = ()
+    repo_id: str,
+    selectors: Sequence[str],
+    split: str,
+    home: str | Path | None,
+    labels: Sequence[str] = (),
 ) -> Dataset:
     """A data set of the Hub; ``labels`` are the names of 0, 1, … where its label column has numbers."""
     from training.sources.hub_dataset import read_dataset
@@ -179,7 +196,9 @@ def _load_from_hub(
     if labels and not any(isinstance(label, str) for label in columns["label"]):
         names = dict(enumerate(labels))
         columns["label"] = [names.get(label) for label in columns["label"]]
-    return parse_dataset(f"{HUB}{repo_id}:{rows.config}:{rows.split}", columns, rows.source, rows.notes)
+    return parse_dataset(
+        f"{HUB}{repo_id}:{rows.config}:{rows.split}", columns, rows.source, rows.notes
+    )
 
 
 def is_saved(folder: Path) -> bool:
@@ -198,7 +217,9 @@ def _load_saved(name: DataName, split: str) -> Dataset:
     try:
         data = datasets.load_from_disk(name.path)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{name.path.name} is a damaged folder of save_to_disk: {first_line(error)}") from error
+        raise InputError(
+            f"{name.path.name} is a damaged folder of save_to_disk: {first_line(error)}"
+        ) from error
     if isinstance(data, datasets.DatasetDict):
         part = name.rows or split
         if not name.rows and split not in data:
@@ -227,7 +248,8 @@ ABSENT = {"title": "", "relevance": 1.0}
 class RetrievalData:
     """Q queries, each with at least one relevant document, and the N documents to rank, in the order of their ids.
 
-    ``relevant`` holds for each query the positions of its relevant documents, and their grades above 0.
+    ``relevant`` holds for each query the positions of its relevant documents, and their grades
+    above 0.
 
     Example::
 
@@ -246,12 +268,17 @@ class RetrievalData:
 
     @classmethod
     def from_dicts(
-        cls, queries: Mapping[str, str], corpus: Mapping[str, str], relevant_docs: Judgements, name: str = "retrieval"
+        cls,
+        queries: Mapping[str, str],
+        corpus: Mapping[str, str],
+        relevant_docs: Judgements,
+        name: str = "retrieval",
     ) -> RetrievalData:
         """Retrieval data of texts by id, and for each query's id its documents, as in sentence-transformers.
 
-        Grades are optional; a document with a grade of 0 or less is not relevant. Queries without a relevant one are
-        left out, as a note says. InputError if a judgement names what is not there, or no query is left.
+        Grades are optional; a document with a grade of 0 or less is not relevant. Queries without a
+        relevant one are left out, as a note says. InputError if a judgement names what is not
+        there, or no query is left.
         """
         graded: dict[str, Mapping[str, float]] = {}
         for query, judged in relevant_docs.items():
@@ -271,7 +298,9 @@ class RetrievalData:
         if not texts:
             raise InputError(f"{name} has no query with a relevant document")
         left_out = len(queries) - len(texts)
-        notes = (f"{left_out:,} queries without a relevant document are left out",) if left_out else ()
+        notes = (
+            (f"{left_out:,} queries without a relevant document are left out",) if left_out else ()
+        )
         return cls(name, texts, [corpus[key] for key in ids], relevant, notes)
 
     def __repr__(self) -> str:
@@ -283,13 +312,16 @@ def _check_ids(name: str, what: str, ids: Iterable[str], texts: Mapping[str, str
     unknown = sorted(set(ids) - texts.keys())
     if unknown:
         more = f" and {len(unknown) - 1:,} more" if len(unknown) > 1 else ""
-        raise InputError(f"the judgements of {name} name the {what} {unknown[0]!r}{more}, which is not there")
+        raise InputError(
+            f"the judgements of {name} name the {what} {unknown[0]!r}{more}, which is not there"
+        )
 
 
 def load_retrieval(name: DataName | str, home: str | Path | None = None) -> RetrievalData:
     """Loads retrieval data by name, as above.
 
-    InputError if a file is missing, empty or damaged, a judgement names what is not there, or the Hub has no such set.
+    InputError if a file is missing, empty or damaged, a judgement names what is not there, or the
+    Hub has no such set.
     """
     name = DataName.parse(name)
     if name.name.startswith(NANOBEIR):
@@ -305,7 +337,9 @@ def load_retrieval(name: DataName | str, home: str | Path | None = None) -> Retr
     if is_file:
         columns = split_names(source.columns) or ("query", "document", "relevance")
         if len(columns) != 3:
-            raise InputError(f"{name} has to name three columns: the query, the document and the relevance")
+            raise InputError(
+                f"{name} has to name three columns: the query, the document and the relevance"
+            )
         judgements = _by_query(_judgements(source.path, columns, source.encoding))
     else:
         data = load_one(source, home, split="test")
@@ -354,7 +388,9 @@ def _texts(file: Path, *before: str) -> dict[str, str]:
     return texts
 
 
-def _judgements(file: Path, columns: tuple[str, ...], encoding: str | None = None) -> Iterator[tuple[Any, ...]]:
+def _judgements(
+    file: Path, columns: tuple[str, ...], encoding: str | None = None
+) -> Iterator[tuple[Any, ...]]:
     """Yields each query, document and grade of a file. InputError for a grade that is not a number."""
     for number, query, document, cell in _rows(file, columns, encoding=encoding):
         grade = parse_number(cell)
@@ -382,9 +418,14 @@ def _rows(
     columns = {name: by_key.get(normalize_name(name)) for name in (*keys, *others)}
     needed = [name for name, column in columns.items() if column is None and name not in ABSENT]
     if needed:
-        raise InputError(f"{file.name} has {listed(table.columns)}; it needs {', '.join(needed)} too")
+        raise InputError(
+            f"{file.name} has {listed(table.columns)}; it needs {', '.join(needed)} too"
+        )
     for batch in table.batches():
-        cells = [batch.rows[column] if column else repeat(ABSENT[name]) for name, column in columns.items()]
+        cells = [
+            batch.rows[column] if column else repeat(ABSENT[name])
+            for name, column in columns.items()
+        ]
         # A repeated value has no end.
         for at, row in enumerate(zip(*cells, strict=False)):
             number = batch.first_row + at

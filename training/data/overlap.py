@@ -1,8 +1,9 @@
 """The share of the evaluation data that is in the training data: on these rows a model's results are too good.
 
-Equal rows and shared sentences are counted by their text. The search for nearly equal rows has two steps, so that it
-takes seconds and not minutes: rows that have half of their rarer words in common, and of these the rows whose sentences
-have cosines above 0.95 under the default model. Rows that mean the same in other words are not among them.
+Equal rows and shared sentences are counted by their text. The search for nearly equal rows has two
+steps, so that it takes seconds and not minutes: rows that have half of their rarer words in common,
+and of these the rows whose sentences have cosines above 0.95 under the default model. Rows that
+mean the same in other words are not among them.
 """
 
 import re
@@ -19,7 +20,8 @@ from training.data.dataset import Dataset, folded_rows
 
 # The cosine above which two sentences are nearly equal.
 NEAR = 0.95
-# A word that is in more rows than this, and in a larger share of them, does not make two rows alike.
+# A word that is in more rows than this, and in a larger share of them, does not make two rows
+# alike.
 COMMON_ROWS = 50
 COMMON_SHARE = 0.05
 # Nearly equal rows are counted up to this many training rows, and pairs of rows to encode.
@@ -35,10 +37,11 @@ Encode = Callable[[list[str]], np.ndarray]
 class Overlap:
     """The numbers of rows of evaluation data that the training data has, case and white space aside.
 
-    ``data`` and ``kind`` are the name and the form of the evaluation data. The sentences of ``equal`` rows stand
-    together in a training row, in any order. ``shared`` rows have a sentence that is in the training data; the equal
-    rows are among them. ``near`` counts other rows whose sentences are nearly equal to different sentences of one
-    training row; None if they were not counted. ``read`` are the places of the equal and the nearly equal rows.
+    ``data`` and ``kind`` are the name and the form of the evaluation data. The sentences of
+    ``equal`` rows stand together in a training row, in any order. ``shared`` rows have a sentence
+    that is in the training data; the equal rows are among them. ``near`` counts other rows whose
+    sentences are nearly equal to different sentences of one training row; None if they were not
+    counted. ``read`` are the places of the equal and the nearly equal rows.
     """
 
     data: str
@@ -62,7 +65,11 @@ class Overlap:
         of = f"{self.rows:,} {self.kind} of {self.data}"
         if not self.shared and not self.near:
             return f"none of the {of} share a sentence with the training data"
-        near = "" if self.near is None else f"{self.near:,} more nearly (cosines above {NEAR} by {DEFAULT_MODEL}), "
+        near = (
+            ""
+            if self.near is None
+            else f"{self.near:,} more nearly (cosines above {NEAR} by {DEFAULT_MODEL}), "
+        )
         return f"{self.equal:,} of {of} are in the training data, {near}{self.shared:,} share a sentence with it"
 
 
@@ -95,7 +102,9 @@ def _near(training: list[Row], evaluated: list[Row], encode: Encode) -> set[int]
     """The places of ``evaluated`` rows that are nearly equal to a training row; None if that takes too long."""
     if len(training) > MOST_ROWS:
         return None
-    pairs = [(i, j) for i, j in _alike(training, evaluated) if len(training[j]) >= len(evaluated[i])]
+    pairs = [
+        (i, j) for i, j in _alike(training, evaluated) if len(training[j]) >= len(evaluated[i])
+    ]
     if len(pairs) > MOST_PAIRS:
         return None
     texts: dict[str, None] = {}

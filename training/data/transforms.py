@@ -2,9 +2,10 @@
 
     transform_for(load_data("stsb:train"), CLASS_ROWS, "classification")
 
-turns scored pairs into labelled ones (the thirds of the scale). The notes of the result state what was derived and
-how many rows there are. Data that cannot give such rows raises `InputError`, which names the nearest alternative. The
-class of an objective says which rows it takes (`training.objectives`).
+turns scored pairs into labelled ones (the thirds of the scale). The notes of the result state what
+was derived and how many rows there are. Data that cannot give such rows raises `InputError`, which
+names the nearest alternative. The class of an objective says which rows it takes
+(`training.objectives`).
 """
 
 import random
@@ -47,13 +48,16 @@ class Rows:
     def check(self, name: str, kind: str, learner: str) -> None:
         """Raises InputError, with the nearest alternative, if data ``name`` of this form cannot give such rows."""
         if kind not in self.of:
-            raise InputError(f"{learner} needs {self.needs}, but {name} holds {kind}; {NEAREST_FORM[kind]}")
+            raise InputError(
+                f"{learner} needs {self.needs}, but {name} holds {kind}; {NEAREST_FORM[kind]}"
+            )
 
 
 def transform_for(data: Dataset, rows: Rows, learner: str, seed: int = 0) -> Dataset:
     """Derives ``rows`` from the data; ``seed`` fixes random draws.
 
-    InputError, which names the ``learner``, if the form of the data does not give such rows, or the data gives none.
+    InputError, which names the ``learner``, if the form of the data does not give such rows, or the
+    data gives none.
     """
     rows.check(data.name, data.kind, learner)
     result = rows.of[data.kind](data, random.Random(seed))
@@ -141,7 +145,9 @@ def scores_from_labels(data: Dataset, draw: random.Random) -> Dataset:
     if data.label_names == NLI_LABELS:
         scores[NLI_LABELS.index("neutral")] = TOP_SCORE / 2
     keep = [i for i, label in enumerate(data.labels or ()) if label in scores]
-    named = ", ".join(f"{data.label_names[label]} {score:g}" for label, score in sorted(scores.items()))
+    named = ", ".join(
+        f"{data.label_names[label]} {score:g}" for label, score in sorted(scores.items())
+    )
     pairs = data.select(keep, f"scores are made of the labels: {named}")
     of_rows = [scores[label] for label in pairs.labels or ()]
     return replace(pairs, scores=of_rows, labels=None, label_names=())
@@ -195,7 +201,9 @@ def sentences_twice(data: Dataset, draw: random.Random) -> Dataset:
             row_of.setdefault(sentence, row)
     distinct = list(row_of)
     rows = list(row_of.values())
-    twice = Dataset(data.name, (distinct, distinct), source=data.source, notes=data.notes, rows=rows)
+    twice = Dataset(
+        data.name, (distinct, distinct), source=data.source, notes=data.notes, rows=rows
+    )
     return twice.with_note(f"{len(distinct):,} different sentences, without scores or labels")
 
 
@@ -217,7 +225,9 @@ def without_target(data: Dataset, draw: random.Random) -> Dataset:
     return sentences
 
 
-def _contrastive(data: Dataset, together: list[bool | None], positive: str, negative: str) -> Dataset:
+def _contrastive(
+    data: Dataset, together: list[bool | None], positive: str, negative: str
+) -> Dataset:
     """Labelled pairs of the rows where ``together`` is not None."""
     keep = [i for i, is_match in enumerate(together) if is_match is not None]
     labels = [int(is_match) for is_match in together if is_match is not None]
@@ -225,7 +235,9 @@ def _contrastive(data: Dataset, together: list[bool | None], positive: str, nega
         f"{labels.count(1):,} pairs belong together ({positive}), {labels.count(0):,} do not ({negative}); "
         f"{len(data) - len(keep):,} of {len(data):,} are left out"
     )
-    return replace(data.select(keep, note), scores=None, labels=labels, label_names=APART_AND_TOGETHER)
+    return replace(
+        data.select(keep, note), scores=None, labels=labels, label_names=APART_AND_TOGETHER
+    )
 
 
 def positive_and_negative(data: Dataset) -> tuple[int, int]:
@@ -246,11 +258,11 @@ def _unclear(data: Dataset) -> InputError:
 def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.ndarray, str]:
     """The pairs of a data set that are matches, bool (N,), and a sentence that defines a match.
 
-    A labelled pair is a match by a label that says so (1, yes, duplicate, entailment, …), a scored pair by a gold score
-    of at least ``match_from`` on the scale from 0 to 5.
+    A labelled pair is a match by a label that says so (1, yes, duplicate, entailment, …), a scored
+    pair by a gold score of at least ``match_from`` on the scale from 0 to 5.
 
-    InputError if the data is of another form, no label says that a pair belongs together, or all pairs are matches, or
-    none.
+    InputError if the data is of another form, no label says that a pair belongs together, or all
+    pairs are matches, or none.
     """
     if data.kind == LABELLED:
         names, note = matching_labels(data.label_names)
@@ -259,13 +271,17 @@ def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.n
         matches = np.array([data.label_names[label] in names for label in data.labels or ()])
     elif data.kind == SCORED:
         if not 0 < match_from <= TOP_SCORE:
-            raise InputError(f"a match is to begin at the gold score {match_from:g}; it must be above 0, up to 5")
+            raise InputError(
+                f"a match is to begin at the gold score {match_from:g}; it must be above 0, up to 5"
+            )
         matches = np.asarray(data.scores) >= match_from
         note = f"a gold score of at least {match_from:g} (of 5) is a match"
     elif data.question:
         raise InputError(data.question)
     else:
-        raise InputError(f"{data.name} holds {data.kind}; a threshold needs pairs with labels or gold scores")
+        raise InputError(
+            f"{data.name} holds {data.kind}; a threshold needs pairs with labels or gold scores"
+        )
     if matches.all():
         raise InputError(f"{data.name} has only matches ({note}); a threshold needs both")
     if not matches.any():
@@ -273,7 +289,9 @@ def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.n
     return matches, note
 
 
-def _triplets(positives: Dataset, negatives: dict[str, list[str]], pool: list[str], draw: random.Random) -> Dataset:
+def _triplets(
+    positives: Dataset, negatives: dict[str, list[str]], pool: list[str], draw: random.Random
+) -> Dataset:
     """Adds a negative to positive pairs: one of the anchor's ``negatives``, else one of ``pool`` but its positives."""
     positives_of: dict[str, set[str]] = defaultdict(set)
     for anchor, positive in zip(*positives.columns, strict=True):
@@ -289,25 +307,35 @@ def _triplets(positives: Dataset, negatives: dict[str, list[str]], pool: list[st
             continue
         forbidden = positives_of[anchor] | {anchor}
         if len(candidates) <= len(forbidden) and forbidden.issuperset(candidates):
-            raise InputError("there are too few different sentences to draw a negative from; add more pairs")
+            raise InputError(
+                "there are too few different sentences to draw a negative from; add more pairs"
+            )
         negative = draw.choice(candidates)
         while negative in forbidden:
             negative = draw.choice(candidates)
         third.append(negative)
     source = f"{hard:,} with a gold score of at most {NEGATIVE_TO:g}, " if negatives else ""
     triplets = replace(positives, columns=(*positives.columns, third))
-    return triplets.with_note(f"{len(third):,} triplets; negatives: {source}{len(third) - hard:,} drawn at random")
+    return triplets.with_note(
+        f"{len(third):,} triplets; negatives: {source}{len(third) - hard:,} drawn at random"
+    )
 
 
 CLASS_ROWS = Rows("Pairs", "pairs with a label or a score", {LABELLED: as_it_is, SCORED: thirds})
 SCORED_ROWS = Rows("Pairs", "pairs with a score", {SCORED: as_it_is})
 RANKED_ROWS = Rows(
-    "Pairs", "pairs with a score, or labels that have an order", {SCORED: as_it_is, LABELLED: scores_from_labels}
+    "Pairs",
+    "pairs with a score, or labels that have an order",
+    {SCORED: as_it_is, LABELLED: scores_from_labels},
 )
 TOGETHER_ROWS = Rows(
     "Pairs",
     "pairs with a label or a score, or triplets",
-    {LABELLED: contrastive_from_labels, SCORED: contrastive_from_scores, TRIPLETS: contrastive_from_triplets},
+    {
+        LABELLED: contrastive_from_labels,
+        SCORED: contrastive_from_scores,
+        TRIPLETS: contrastive_from_triplets,
+    },
 )
 JUDGED_ROWS = Rows(
     "Pairs",
@@ -323,12 +351,22 @@ JUDGED_ROWS = Rows(
 TRIPLET_ROWS = Rows(
     "Triplets",
     "triplets, or pairs from which they can be made",
-    {TRIPLETS: as_it_is, LABELLED: triplets_from_labels, SCORED: triplets_from_scores, PAIRS: triplets_from_pairs},
+    {
+        TRIPLETS: as_it_is,
+        LABELLED: triplets_from_labels,
+        SCORED: triplets_from_scores,
+        PAIRS: triplets_from_pairs,
+    },
 )
 POSITIVE_ROWS = Rows(
     "Pairs",
     "pairs that belong together, or triplets",
-    {TRIPLETS: as_it_is, LABELLED: positives_from_labels, SCORED: positives_from_scores, PAIRS: together},
+    {
+        TRIPLETS: as_it_is,
+        LABELLED: positives_from_labels,
+        SCORED: positives_from_scores,
+        PAIRS: together,
+    },
 )
 SAME_SENTENCE_ROWS = Rows("Sentences", "sentences", dict.fromkeys(FORMS, sentences_twice))
 DISTINCT_ROWS = Rows("Sentences", "sentences", dict.fromkeys(FORMS, distinct_sentences))
@@ -342,7 +380,8 @@ NEAREST_FORM = {
     SCORED: "regression learns from scores as they are",
 }
 
-# Three rows of each form: a positive pair, a neutral one, and a negative one with the first's anchor.
+# Three rows of each form: a positive pair, a neutral one, and a negative one with the first's
+# anchor.
 _ONE = ["a", "e", "a"]
 _OTHER = ["b", "c", "d"]
 EXAMPLES = {
@@ -354,7 +393,9 @@ EXAMPLES = {
 }
 
 
-def sentence_groups(columns: Sequence[Sequence[str]], related: Iterable[tuple[int, int]] = ()) -> np.ndarray:
+def sentence_groups(
+    columns: Sequence[Sequence[str]], related: Iterable[tuple[int, int]] = ()
+) -> np.ndarray:
     """The group of each row, int (N,): rows that share a sentence, or are ``related``, are in the same group.
 
     ``columns`` are K lists of N sentences, ``related`` further pairs of rows that belong together.

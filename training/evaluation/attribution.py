@@ -2,21 +2,25 @@
 
 **Exact**, for mean and max pooling: the cosine as a sum over pairs of words.
 
-*Mean pooling.* u is the mean of its token vectors h_i and v of its h_j, so the cosine is a sum over pairs:
+*Mean pooling.* u is the mean of its token vectors h_i and v of its h_j, so the cosine is a sum over
+pairs:
 
     cos(u, v) = Σij  h_i·h_j / (T_u T_v |u| |v|)
 
-This is exact: each cell is the share of a token pair, and all cells sum to the cosine. The same holds for every pooling
-that is a weighted sum of tokens, and after linear modules (Dense without activation), which map a sum to a sum. A bias
-is distributed equally over the tokens. Cutting the vector to its first dimensions cuts every h_i.
+This is exact: each cell is the share of a token pair, and all cells sum to the cosine. The same
+holds for every pooling that is a weighted sum of tokens, and after linear modules (Dense without
+activation), which map a sum to a sum. A bias is distributed equally over the tokens. Cutting the
+vector to its first dimensions cuts every h_i.
 
-*Max pooling.* Each dimension d of u is the value of one token, and the same holds for v, so u_d v_d / (|u| |v|) belongs
-to the pair of tokens with the largest values. This map sums to the cosine too.
+*Max pooling.* Each dimension d of u is the value of one token, and the same holds for v, so u_d v_d
+/ (|u| |v|) belongs to the pair of tokens with the largest values. This map sums to the cosine too.
 
-**Leave-one-out** (Li et al. 2016), for every other encoder and for cross-encoders: the decrease of the score if a word
-is left out. The word is not replaced by a mask, because the model would guess what the mask stands for.
+**Leave-one-out** (Li et al. 2016), for every other encoder and for cross-encoders: the decrease of
+the score if a word is left out. The word is not replaced by a mask, because the model would guess
+what the mask stands for.
 
-Sub-words are summed to words. In an exact map [CLS] and [SEP] have their own rows, as they are pooled too.
+Sub-words are summed to words. In an exact map [CLS] and [SEP] have their own rows, as they are
+pooled too.
 """
 
 from __future__ import annotations
@@ -72,7 +76,9 @@ class Attribution:
         return f"Attribution(cosine {self.cosine:.4f} of {len(self.words_a)} × {len(self.words_b)} words)"
 
     def _repr_html_(self) -> str:
-        return heat_map(self.words_a, self.words_b, self.matrix, f"cosine {self.cosine:.4f}, as a sum")
+        return heat_map(
+            self.words_a, self.words_b, self.matrix, f"cosine {self.cosine:.4f}, as a sum"
+        )
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,9 @@ class WordAttribution:
         return f"WordAttribution({self.kind}, of {len(self.words_a)} and {len(self.words_b)} words, {self.score:.4f})"
 
     def _repr_html_(self) -> str:
-        first = heat_map(["first"], self.words_a, self.added_a[None], f"score {self.score:.4f}; {self.kind}")
+        first = heat_map(
+            ["first"], self.words_a, self.added_a[None], f"score {self.score:.4f}; {self.kind}"
+        )
         return first + heat_map(["second"], self.words_b, self.added_b[None], "")
 
 
@@ -103,8 +111,10 @@ def attribute(encoder: Model, a: str, b: str) -> Attribution | WordAttribution:
         b: a sentence of B words.
 
     Returns:
-        For an encoder with mean or max pooling and linear modules, an `Attribution`: a matrix (A, B) of word pairs that
-        sums to the cosine exactly. For other models a `WordAttribution`: the decrease of the score without each word,
+        For an encoder with mean or max pooling and linear modules, an `Attribution`: a matrix (A,
+            B) of word pairs that
+        sums to the cosine exactly. For other models a `WordAttribution`: the decrease of the score
+            without each word,
         (A,) and (B,). ``kind`` names the method.
 
     Raises:
@@ -132,7 +142,9 @@ def attribute(encoder: Model, a: str, b: str) -> Attribution | WordAttribution:
     return leave_one_out(encoder, a, b, words_of(a, first), words_of(b, second))
 
 
-def attribute_tokens(encoder: Encoder, a: str, b: str, first: TokenVectors, second: TokenVectors) -> Attribution:
+def attribute_tokens(
+    encoder: Encoder, a: str, b: str, first: TokenVectors, second: TokenVectors
+) -> Attribution:
     """Computes the exact map from the token vectors. The encoder must have one, see `has_exact_map`."""
     if encoder.pooling == "max":
         tokens = _max_map(encoder, first, second)  # (T of a, T of b)
@@ -173,7 +185,14 @@ def words_of(sentence: str, vectors: TokenVectors) -> list[Word]:
             spaces = len(text) - len(text.lstrip())
             place = max(0, start + spaces - prompt_length)
             length = len(stripped)
-        words.append(Word(stripped or vectors.tokens[first], place, place + length, tuple(range(first, next_first))))
+        words.append(
+            Word(
+                stripped or vectors.tokens[first],
+                place,
+                place + length,
+                tuple(range(first, next_first)),
+            )
+        )
     return words
 
 
@@ -201,7 +220,10 @@ def _terms(encoder: Encoder, side: TokenVectors) -> np.ndarray:
         elif isinstance(module, Dense):
             terms = terms @ module.linear.weight.detach().double().cpu().numpy().T
             if module.linear.bias is not None:
-                terms += module.linear.bias.detach().double().cpu().numpy() * (is_pooled / is_pooled.sum())[:, None]
+                terms += (
+                    module.linear.bias.detach().double().cpu().numpy()
+                    * (is_pooled / is_pooled.sum())[:, None]
+                )
     return terms[:, : encoder.dimension]
 
 
@@ -226,7 +248,9 @@ def _max_map(encoder: Encoder, first: TokenVectors, second: TokenVectors) -> np.
     return tokens
 
 
-def leave_one_out(model: Model, a: str, b: str, words_a: Sequence[Word], words_b: Sequence[Word]) -> WordAttribution:
+def leave_one_out(
+    model: Model, a: str, b: str, words_a: Sequence[Word], words_b: Sequence[Word]
+) -> WordAttribution:
     """Computes the decrease of the score without each word, with all pairs in one batch."""
     words_a = words_in_text(words_a)
     words_b = words_in_text(words_b)
@@ -241,7 +265,9 @@ def words_in_text(words: Sequence[Word]) -> list[Word]:
     return [word for word in words if word.end > word.start]
 
 
-def pairs_without(a: str, b: str, words_a: Sequence[Word], words_b: Sequence[Word]) -> list[tuple[str, str]]:
+def pairs_without(
+    a: str, b: str, words_a: Sequence[Word], words_b: Sequence[Word]
+) -> list[tuple[str, str]]:
     """Returns the pair without each word of ``a``, and then without each word of ``b``."""
     pairs = [(_without(a, word), b) for word in words_a]
     return pairs + [(a, _without(b, word)) for word in words_b]

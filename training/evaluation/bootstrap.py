@@ -1,14 +1,16 @@
 """Resampling and confidence intervals: the one place where the uncertainty of a figure is computed.
 
-A `Statistic` is a figure of N rows with its bootstrap replicates. Resamples draw the same pairs for every model that is
-scored on the same data, so that the difference of two statistics is a paired bootstrap (`Difference`). Sorting each
-resample would take most of the time. Instead, a resample is a weight for each pair (how often it was drawn). The ranks
-of weighted values follow from one sort of the original values and a cumulative sum.
+A `Statistic` is a figure of N rows with its bootstrap replicates. Resamples draw the same pairs for
+every model that is scored on the same data, so that the difference of two statistics is a paired
+bootstrap (`Difference`). Sorting each resample would take most of the time. Instead, a resample is
+a weight for each pair (how often it was drawn). The ranks of weighted values follow from one sort
+of the original values and a cumulative sum.
 
-Pairs that share a sentence are not independent, so the intervals of the bootstrap over pairs are too narrow. They are
-widened by `dependence`, the ratio of two standard errors: one that allows for shared sentences (Aronow, Samii &
-Assenova 2015, "Cluster-Robust Variance Estimation for Dyadic Data"), and one for independent pairs. It includes the two
-usual corrections for few clusters (Cameron & Miller 2015, "A Practitioner's Guide to Cluster-Robust Inference").
+Pairs that share a sentence are not independent, so the intervals of the bootstrap over pairs are
+too narrow. They are widened by `dependence`, the ratio of two standard errors: one that allows for
+shared sentences (Aronow, Samii & Assenova 2015, "Cluster-Robust Variance Estimation for Dyadic
+Data"), and one for independent pairs. It includes the two usual corrections for few clusters
+(Cameron & Miller 2015, "A Practitioner's Guide to Cluster-Robust Inference").
 """
 
 from __future__ import annotations
@@ -67,8 +69,8 @@ class Interval(NamedTuple):
 def sentence_keys(columns: Sequence[Sequence[Hashable]]) -> np.ndarray:
     """Numbers the first sentence, the second sentence and the pair of each row, int (N, 3).
 
-    Equal sentences have equal numbers in both columns, and equal pairs have equal numbers in either order. If both
-    sentences of a row are equal, the second one gets another number.
+    Equal sentences have equal numbers in both columns, and equal pairs have equal numbers in either
+    order. If both sentences of a row are equal, the second one gets another number.
     """
     numbers: dict[Hashable, int] = {}
     first = np.array([numbers.setdefault(text, len(numbers)) for text in columns[0]])
@@ -91,10 +93,12 @@ def dependence(influence: np.ndarray, keys: Keys) -> float:
     rows = np.bincount(keys[:, :2].ravel())
     if rows.max() < 2:
         return 1.0
-    # The more rows a sentence has, the closer the figure follows them. As in the jackknife, their influence is enlarged
-    # by their share. The share is limited, because a sentence in all rows would have no influence left.
+    # The more rows a sentence has, the closer the figure follows them. As in the jackknife, their
+    # influence is enlarged by their share. The share is limited, because a sentence in all rows
+    # would have no influence left.
     enlarged = 1 / (1 - np.minimum(rows / len(keys), MOST_OF_ROWS))
-    # The products of the influences of all rows that share a sentence. Equal pairs share two sentences and count once.
+    # The products of the influences of all rows that share a sentence. Equal pairs share two
+    # sentences and count once.
     by_sentence = enlarged * np.bincount(keys[:, :2].ravel(), np.repeat(influence, 2))
     by_pair = np.bincount(keys[:, 2], influence)
     shared = (by_sentence**2).sum() - (by_pair**2).sum()
@@ -107,8 +111,8 @@ def dependence(influence: np.ndarray, keys: Keys) -> float:
 class Statistic:
     """A figure of N rows, its values (R,) in bootstrap resamples, and how far each row moves it, (N,).
 
-    The intervals allow for ``keys``. ``limits`` are the least and the greatest possible value of the figure.
-    Statistics of the same rows can be subtracted.
+    The intervals allow for ``keys``. ``limits`` are the least and the greatest possible value of
+    the figure. Statistics of the same rows can be subtracted.
     """
 
     value: float
@@ -154,12 +158,18 @@ class Statistic:
 
 
 def correlation(
-    x: np.ndarray, y: np.ndarray, statistic: str = "spearman", resamples: int = RESAMPLES, keys: Keys = None
+    x: np.ndarray,
+    y: np.ndarray,
+    statistic: str = "spearman",
+    resamples: int = RESAMPLES,
+    keys: Keys = None,
 ) -> Statistic:
     """Computes Spearman's or Pearson's correlation of x (N,) and y (N,); NaN if either is constant."""
     value = spearman(x, y) if statistic == "spearman" else pearson(x, y)
     influence = np.zeros(len(x)) if np.isnan(value) else _influence(x, y, statistic) / len(x)
-    return Statistic(value, bootstrap_replicates(x, y, statistic, resamples), influence, keys, (-1.0, 1.0))
+    return Statistic(
+        value, bootstrap_replicates(x, y, statistic, resamples), influence, keys, (-1.0, 1.0)
+    )
 
 
 def ratio(numerators: np.ndarray, denominators: np.ndarray) -> tuple[float, np.ndarray]:
@@ -175,15 +185,20 @@ def ratio(numerators: np.ndarray, denominators: np.ndarray) -> tuple[float, np.n
 
 
 def bootstrap_interval(
-    x: np.ndarray, y: np.ndarray, statistic: str = "spearman", resamples: int = RESAMPLES, keys: Keys = None
+    x: np.ndarray,
+    y: np.ndarray,
+    statistic: str = "spearman",
+    resamples: int = RESAMPLES,
+    keys: Keys = None,
 ) -> Interval:
     """Computes a 95% bootstrap interval of the correlation of scores ``x`` and gold scores ``y``.
 
-    Spearman's is the percentile interval. Pearson's is studentised on Fisher's z scale (Efron & Tibshirani 1993,
-    chapter 12), as the percentile interval of few pairs covers too little. From 20,000 pairs on, both use a normal
-    distribution on that scale, with the variance of the correlation's influence function, which is also correct for
-    rare labels, unlike Fisher's 1/(N - 3). With ``keys`` (`sentence_keys`) they allow for shared sentences. NaN for
-    fewer than four pairs and for constant values.
+    Spearman's is the percentile interval. Pearson's is studentised on Fisher's z scale (Efron &
+    Tibshirani 1993, chapter 12), as the percentile interval of few pairs covers too little. From
+    20,000 pairs on, both use a normal distribution on that scale, with the variance of the
+    correlation's influence function, which is also correct for rare labels, unlike Fisher's 1/(N -
+    3). With ``keys`` (`sentence_keys`) they allow for shared sentences. NaN for fewer than four
+    pairs and for constant values.
     """
     value = spearman(x, y) if statistic == "spearman" else pearson(x, y)
     if np.isnan(value) or len(x) < 4:
@@ -215,13 +230,18 @@ def bootstrap_interval(
     studentised = np.concatenate(deviations)
     quantiles = np.percentile(studentised[np.isfinite(studentised)], [97.5, 2.5])
     low, high = np.tanh(z - factor * error * quantiles)
-    return Interval(float(low), float(high), f"studentised bootstrap, {resamples:,} resamples{allows}")
+    return Interval(
+        float(low), float(high), f"studentised bootstrap, {resamples:,} resamples{allows}"
+    )
 
 
-def _z_and_error(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _z_and_error(
+    x: np.ndarray, y: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Computes weighted Pearson correlations on Fisher's z scale, and the errors by the influence function.
 
-    x (N,), y (N,) and weights (R, N) -> (R,), (R,); not finite if the drawn values are constant or on one line.
+    x (N,), y (N,) and weights (R, N) -> (R,), (R,); not finite if the drawn values are constant or
+    on one line.
     """
     total = weights.sum(axis=1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -242,7 +262,8 @@ def _standardized(values: np.ndarray, weights: np.ndarray, total: np.ndarray) ->
 def _influence(x: np.ndarray, y: np.ndarray, statistic: str) -> np.ndarray:
     """Computes the influence function of a correlation at each pair, (N,), with mean 0.
 
-    Ranks are estimated too: a pair moves its own product of ranks, and the ranks of all pairs above it.
+    Ranks are estimated too: a pair moves its own product of ranks, and the ranks of all pairs above
+    it.
     """
     if statistic == "spearman":
         x = scipy.stats.rankdata(x)
@@ -279,7 +300,11 @@ def wilson_interval(successes: float, n: float) -> Interval:
 
 
 def bootstrap_replicates(
-    x: np.ndarray, y: np.ndarray, statistic: str = "spearman", resamples: int = RESAMPLES, seed: int = 0
+    x: np.ndarray,
+    y: np.ndarray,
+    statistic: str = "spearman",
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> np.ndarray:
     """Computes the correlation of x (N,) and y (N,) in each resample: float64 (resamples,), NaN for constant values.
 
@@ -345,7 +370,9 @@ def _weighted_correlations(x: np.ndarray, y: np.ndarray, weights: np.ndarray) ->
     varies_b = variance_b > ROUNDING * (weights * y * y).sum(axis=1)
     correlations = np.full(len(weights), np.nan)
     covariance = (weights * a * b).sum(axis=1)
-    np.divide(covariance, np.sqrt(variance_a * variance_b), out=correlations, where=varies_a & varies_b)
+    np.divide(
+        covariance, np.sqrt(variance_a * variance_b), out=correlations, where=varies_a & varies_b
+    )
     return correlations
 
 
@@ -366,8 +393,9 @@ class Difference(NamedTuple):
     def p_value(self) -> float:
         """The two-sided p-value, below 0.05 if 0 lies outside the interval.
 
-        It comes from a normal distribution, with the error implied by the end of the interval on the side of 0, because
-        1,000 resamples cannot show a value below 0.002, and tests of many models need smaller ones.
+        It comes from a normal distribution, with the error implied by the end of the interval on
+        the side of 0, because 1,000 resamples cannot show a value below 0.002, and tests of many
+        models need smaller ones.
         """
         if self.points == 0:
             return 1.0
@@ -386,7 +414,9 @@ class Difference(NamedTuple):
         p = self.p_value if p_value is None else p_value
         corrected = "" if p_value is None else ", corrected"
         size = f"= {p:.3f}" if p >= 0.001 else "< 0.001"
-        interval = f"95% {self.low:+.1f} to {self.high:+.1f}; paired bootstrap{corrected}, p {size}".replace("-", "−")
+        interval = f"95% {self.low:+.1f} to {self.high:+.1f}; paired bootstrap{corrected}, p {size}".replace(
+            "-", "−"
+        )
         if p >= ALPHA:
             return f"{a} and {b} do not differ significantly {data}: {self.points:+.1f} points ({interval})"
         return f"{a} is {self.points:.1f} points better than {b} {data} ({interval})"

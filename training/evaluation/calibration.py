@@ -4,9 +4,9 @@
     curve.gold_score(0.7), curve.band(0.7)          3.1, (2.0, 4.2)
     reliability(curve, pairs, cosines).describe     its errors on other pairs
 
-The same cosine means different things for different models and poolings. Isotonic regression on pairs with gold scores
-finds the monotone curve from cosine to gold score with the least squared error. The definitions of the scale (Cer et
-al. 2017, Table 1) describe the score in words.
+The same cosine means different things for different models and poolings. Isotonic regression on
+pairs with gold scores finds the monotone curve from cosine to gold score with the least squared
+error. The definitions of the scale (Cer et al. 2017, Table 1) describe the score in words.
 """
 
 import hashlib
@@ -60,7 +60,8 @@ class Calibration:
         low, high: the 10th and the 90th percentile of the gold scores at the knots.
         fitted_on: the name of a data set or file.
         pairs: the number of its pairs.
-        keys, weights: identify a user's own pairs, and the model, in curves that the app stores; else empty.
+        keys, weights: identify a user's own pairs, and the model, in curves that the app stores;
+            else empty.
     """
 
     cosines: tuple[float, ...]
@@ -88,7 +89,9 @@ class Calibration:
     def _at(self, cosine: float, values: tuple[float, ...]) -> float:
         # Equal sentences have the score 5, whatever their gold scores are.
         below = sum(knot < 1 for knot in self.cosines)
-        return float(np.interp(cosine, (*self.cosines[:below], EQUAL), (*values[:below], TOP_SCORE)))
+        return float(
+            np.interp(cosine, (*self.cosines[:below], EQUAL), (*values[:below], TOP_SCORE))
+        )
 
 
 def meaning(gold: float) -> str:
@@ -124,7 +127,9 @@ def calibrate(
     """
     pairs = load_data(data, home) if isinstance(data, str) else as_dataset(data, "data")
     check_scores(pairs)
-    [by_similarity] = row_scores(scorer, pairs.columns, on_progress=on_progress, should_stop=should_stop)
+    [by_similarity] = row_scores(
+        scorer, pairs.columns, on_progress=on_progress, should_stop=should_stop
+    )
     is_left_out, note = without_score(scorer, pairs.columns, [by_similarity])
     if note:
         pairs = pairs.select(np.flatnonzero(~is_left_out).tolist(), note)
@@ -135,26 +140,34 @@ def calibrate(
 def fit_pairs(data: Dataset, cosines: np.ndarray) -> Calibration:
     """Fits the curve of N pairs with these cosines (N,). InputError as in `calibrate`."""
     check_scores(data)
-    return replace(fit_isotonic(cosines, np.asarray(data.scores)), fitted_on=data.name, pairs=len(data))
+    return replace(
+        fit_isotonic(cosines, np.asarray(data.scores)), fitted_on=data.name, pairs=len(data)
+    )
 
 
 def check_scores(data: Dataset) -> None:
     """Raises InputError if there are too few pairs, or too few different gold scores, to fit a curve."""
     if data.scores is None:
-        raise InputError(f"{data.name} holds {data.kind}; a calibration takes pairs with gold scores")
+        raise InputError(
+            f"{data.name} holds {data.kind}; a calibration takes pairs with gold scores"
+        )
     if len(data) < LEAST_PAIRS:
-        raise InputError(f"{data.name} has {len(data)} pairs with scores; a calibration takes at least {LEAST_PAIRS}")
+        raise InputError(
+            f"{data.name} has {len(data)} pairs with scores; a calibration takes at least {LEAST_PAIRS}"
+        )
     distinct = len(set(data.scores))
     if distinct < 3:
-        raise InputError(f"the pairs of {data.name} have {distinct} different scores; a calibration takes a scale")
+        raise InputError(
+            f"the pairs of {data.name} have {distinct} different scores; a calibration takes a scale"
+        )
 
 
 def fit_isotonic(cosines: np.ndarray, gold: np.ndarray) -> Calibration:
     """Fits gold scores to cosines by isotonic regression, reduced to at most 40 knots, with an 80% band.
 
-    The knots have equal numbers of pairs. The band of a knot contains 80% of the distances from the curve, by Weibull's
-    percentiles of its own pairs and its neighbours'. In simulation it contains 75 to 80% of new pairs, from 60 pairs
-    on.
+    The knots have equal numbers of pairs. The band of a knot contains 80% of the distances from the
+    curve, by Weibull's percentiles of its own pairs and its neighbours'. In simulation it contains
+    75 to 80% of new pairs, from 60 pairs on.
     """
     order = np.argsort(cosines, kind="stable")
     x = np.asarray(cosines, dtype=np.float64)[order]
@@ -219,7 +232,9 @@ class Reliability:
         return text
 
 
-def reliability(curve: Calibration, data: Dataset, cosines: np.ndarray, home: str | Path | None = None) -> Reliability:
+def reliability(
+    curve: Calibration, data: Dataset, cosines: np.ndarray, home: str | Path | None = None
+) -> Reliability:
     """Measures a curve on the pairs, with cosines (N,), that it was not fitted on. InputError for fewer than 20."""
     fitted_keys = set(curve.keys or pair_keys(load_data(FITTED_ON, home)))
     rows = [row for row, key in enumerate(pair_keys(data)) if key not in fitted_keys]

@@ -1,8 +1,9 @@
 """The distribution of sentence vectors on the unit sphere, and whether they have collapsed.
 
-A run can look perfect on its own data while all other pairs of sentences drift to a cosine of 0.99: regression only
-constrains the pairs that it sees. Each evaluation therefore also measures sentences drawn at random from the training
-data and from ``assets/plain-sentences.txt``, sentences of other domains that no run is trained on:
+A run can look perfect on its own data while all other pairs of sentences drift to a cosine of 0.99:
+regression only constrains the pairs that it sees. Each evaluation therefore also measures sentences
+drawn at random from the training data and from ``assets/plain-sentences.txt``, sentences of other
+domains that no run is trained on:
 
     random cosine     mean and standard deviation over all pairs of different sentences; near 0 is healthy
     uniformity        log E exp(-2 |x - y|²) over the same pairs; lower is more uniform (Wang & Isola 2020)
@@ -10,7 +11,8 @@ data and from ``assets/plain-sentences.txt``, sentences of other domains that no
     effective rank    exp of the entropy of the singular values: the number of dimensions in use,
                       1 to D (Roy & Vetterli 2007)
 
-Vectors are float32 (N, D) and are scaled to length 1 here. `collapsed` gives the reason if a mean is above 0.9.
+Vectors are float32 (N, D) and are scaled to length 1 here. `collapsed` gives the reason if a mean
+is above 0.9.
 """
 
 from collections.abc import Mapping
@@ -70,7 +72,10 @@ def diagnose(training: np.ndarray, plain: np.ndarray) -> dict[str, float]:
 
 def collapsed(figures: Mapping[str, float]) -> str | None:
     """Returns the reason in words if the mean cosine of random pairs is above 0.9, else None."""
-    sources = {"random_cosine": "of the training data", "plain_cosine": "of plain sentences from other domains"}
+    sources = {
+        "random_cosine": "of the training data",
+        "plain_cosine": "of plain sentences from other domains",
+    }
     reasons = []
     for key, source in sources.items():
         mean = figures.get(key, 0.0)

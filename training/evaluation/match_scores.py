@@ -39,13 +39,15 @@ FIXED = "fixed"
 TEST_ERROR = 0.08
 # Each tested threshold has this many times the pairs of the one before.
 NEXT_TESTED = 1.05
-# A precision is only estimated for thresholds with this many pairs, or as many as there are matches.
+# A precision is only estimated for thresholds with this many pairs, or as many as there are
+# matches.
 LEAST_ABOVE = 20
 # The quantiles of the test's error, and of its success in nine of ten samples.
 ERROR_QUANTILE = NORMAL.inv_cdf(1 - TEST_ERROR)
 POWER_QUANTILE = NORMAL.inv_cdf(0.9)
-# `more_pairs` adds this many times the fewest pairs that can show a precision, as small samples look better than they
-# are, and doubles its result, so that it suffices in nine of ten samples (`scripts.measure_thresholds`).
+# `more_pairs` adds this many times the fewest pairs that can show a precision, as small samples
+# look better than they are, and doubles its result, so that it suffices in nine of ten samples
+# (`scripts.measure_thresholds`).
 CAUTION = 2
 MARGIN = 2
 # If more than this multiple of the pairs would be needed, a precision counts as out of reach.
@@ -78,7 +80,9 @@ class Criterion(NamedTuple):
             return cls(PRECISION, value)
         if name != PRECISION and np.isfinite(value):
             return cls(FIXED, value)
-        raise InputError(f"threshold {text[:80]!r} must be {BEST_F1}, {PRECISION}=0.95 (above 0, below 1) or a number")
+        raise InputError(
+            f"threshold {text[:80]!r} must be {BEST_F1}, {PRECISION}=0.95 (above 0, below 1) or a number"
+        )
 
     def __str__(self) -> str:
         if self.kind == BEST_F1:
@@ -116,30 +120,40 @@ class MatchScores:
     def average_precision(self) -> Statistic:
         """Computes average precision. It is undefined for resamples without a match.
 
-        Which pairs are drawn depends only on their number, so models can be compared replicate by replicate.
+        Which pairs are drawn depends only on their number, so models can be compared replicate by
+        replicate.
         """
         curve = self.curve
         replicates = []
         for hits, predicted in self._resampled_counts(seed=0):
             gained = np.diff(hits, axis=1, prepend=0)
             with np.errstate(invalid="ignore"):
-                replicates.append((gained * hits / np.maximum(predicted, 1)).sum(axis=1) / hits[:, -1])
-        # A matching pair adds its own precision, and changes the precision of all matches with equal or lower scores.
+                replicates.append(
+                    (gained * hits / np.maximum(predicted, 1)).sum(axis=1) / hits[:, -1]
+                )
+        # A matching pair adds its own precision, and changes the precision of all matches with
+        # equal or lower scores.
         place = np.searchsorted(-curve.threshold, -self.scores)
         share = np.diff(curve.hits, prepend=0) / curve.predicted
         moves = _sums_from(share)[place]
         lost = _sums_from(share * curve.precision)[place]
         own = self.matches * (curve.precision[place] + moves - curve.average_precision) - lost
-        return Statistic(curve.average_precision, np.concatenate(replicates), own / curve.hits[-1], self.keys, SHARE)
+        return Statistic(
+            curve.average_precision,
+            np.concatenate(replicates),
+            own / curve.hits[-1],
+            self.keys,
+            SHARE,
+        )
 
     def estimate_average_precision(self) -> Estimate:
         """Returns average precision with its bootstrap interval, or Wilson's below `AVERAGE_FROM` pairs."""
         estimate = self.average_precision().estimate()
         if len(self.scores) >= AVERAGE_FROM:
             return estimate
-        # Wilson's interval of a share of the matches (Boyd, Eng & Page 2013 use a binomial one). The percentile
-        # interval contains the true figure in 56 to 84% of samples of 20 pairs, and Wilson's in 92 to 93% of samples of
-        # 1,000 pairs and more.
+        # Wilson's interval of a share of the matches (Boyd, Eng & Page 2013 use a binomial one).
+        # The percentile interval contains the true figure in 56 to 84% of samples of 20 pairs, and
+        # Wilson's in 92 to 93% of samples of 1,000 pairs and more.
         effective = int(self.matches.sum()) / self.effect
         low, high, _ = wilson_interval(estimate.value * effective, effective)
         return Estimate(estimate.value, low, high)
@@ -154,7 +168,11 @@ class MatchScores:
             return Estimate(criterion.value, criterion.value, criterion.value)
         if criterion.kind == PRECISION:
             place = self._most_recall(criterion.value)
-            return NO_ESTIMATE if place is None else NO_ESTIMATE._replace(value=float(curve.threshold[place]))
+            return (
+                NO_ESTIMATE
+                if place is None
+                else NO_ESTIMATE._replace(value=float(curve.threshold[place]))
+            )
         threshold = float(curve.threshold[int(curve.f1.argmax())])
         if len(self.scores) < INTERVAL_FROM:
             return NO_ESTIMATE._replace(value=threshold)
@@ -169,14 +187,16 @@ class MatchScores:
     def _most_recall(self, precision: float) -> int | None:
         """Finds the place in the curve of the lowest threshold that passes the test of a precision; None if none does.
 
-        Thresholds are tested from high to low, each with 5% more pairs above it than the one before, until one fails
-        after one has passed. The test is an exact binomial test (Clopper-Pearson's bound; Wilson's is too lenient near
-        1). Given the scores, matches among the pairs above a threshold are independent.
+        Thresholds are tested from high to low, each with 5% more pairs above it than the one
+        before, until one fails after one has passed. The test is an exact binomial test
+        (Clopper-Pearson's bound; Wilson's is too lenient near 1). Given the scores, matches among
+        the pairs above a threshold are independent.
 
-        Tests in a fixed order need no correction if they end at the first failure (Angelopoulos et al. 2021, "Learn
-        then Test"). Here the search starts at the first success, because no fixed start suits all scores: the highest
-        thresholds have too few pairs, and a lower start misses thresholds if few pairs match.
-        `scripts.measure_thresholds` measures what that costs and gains.
+        Tests in a fixed order need no correction if they end at the first failure (Angelopoulos et
+        al. 2021, "Learn then Test"). Here the search starts at the first success, because no fixed
+        start suits all scores: the highest thresholds have too few pairs, and a lower start misses
+        thresholds if few pairs match. `scripts.measure_thresholds` measures what that costs and
+        gains.
         """
         predicted = self.curve.predicted
         best = None
@@ -186,7 +206,8 @@ class MatchScores:
             effect = self._effect_above(int(predicted[place]))
             hits = self.curve.hits[place] / effect
             misses = predicted[place] / effect - hits
-            # betainc(k, n - k + 1, p) is P(X >= k) of a binomial distribution, also for fractions of pairs.
+            # betainc(k, n - k + 1, p) is P(X >= k) of a binomial distribution, also for fractions
+            # of pairs.
             if hits and scipy.special.betainc(hits, misses + 1, precision) <= TEST_ERROR:
                 best = place
             elif best is not None:
@@ -218,7 +239,9 @@ class MatchScores:
 
     def reached(self, precision: float) -> Estimate:
         """Finds the lowest threshold of at least 20 pairs with this precision on these pairs, or `NO_ESTIMATE`."""
-        places = np.flatnonzero((self.curve.precision >= precision) & (self.curve.predicted >= self.least_above))
+        places = np.flatnonzero(
+            (self.curve.precision >= precision) & (self.curve.predicted >= self.least_above)
+        )
         if not len(places):
             return NO_ESTIMATE
         return NO_ESTIMATE._replace(value=float(self.curve.threshold[places[-1]]))
@@ -226,9 +249,10 @@ class MatchScores:
     def more_pairs(self, precision: float) -> int:
         """Estimates how many more pairs are needed for a threshold that passes the test of a precision.
 
-        A threshold of a small sample looks better than it is. Therefore more pairs with just the required precision are
-        added to each threshold. The result is the number that makes the test of the best threshold succeed in nine of
-        ten samples. It is 0 if that is more than 20 times as many pairs as there are, as the precision is out of reach.
+        A threshold of a small sample looks better than it is. Therefore more pairs with just the
+        required precision are added to each threshold. The result is the number that makes the test
+        of the best threshold succeed in nine of ten samples. It is 0 if that is more than 20 times
+        as many pairs as there are, as the precision is out of reach.
         """
         fewest = _fewest(precision)
         above = self.curve.predicted / self.effect
@@ -240,7 +264,9 @@ class MatchScores:
             return 0
         above = above[is_better]
         shares = shares[is_better]
-        errors = ERROR_QUANTILE * np.sqrt(precision * (1 - precision)) + POWER_QUANTILE * np.sqrt(shares * (1 - shares))
+        errors = ERROR_QUANTILE * np.sqrt(precision * (1 - precision)) + POWER_QUANTILE * np.sqrt(
+            shares * (1 - shares)
+        )
         enough = np.maximum((errors / (shares - precision)) ** 2, fewest)
         factor = float((enough / above).min())
         if factor > OUT_OF_REACH:

@@ -1,16 +1,18 @@
 """Correlations with gold scores, and pair classification.
 
-The paper scores STS by Spearman's rank correlation between cosine and gold score (section 4.1). Pearson's correlation,
-"badly suited" for this (Reimers et al. 2016), is reported for completeness.
+The paper scores STS by Spearman's rank correlation between cosine and gold score (section 4.1).
+Pearson's correlation, "badly suited" for this (Reimers et al. 2016), is reported for completeness.
 
-Pair classification measures how well a similarity separates pairs that belong together from other pairs:
+Pair classification measures how well a similarity separates pairs that belong together from other
+pairs:
 
     average precision   Σ (R_n - R_{n-1}) P_n over the thresholds n, from the highest: 0 to 1, needs no threshold
     F1                  the highest F1 of all thresholds
 
-Pairs with the same score are on the same side of every threshold. Scores [.5, .5] with labels [1, 0] give an average
-precision of 1/2 and an F1 of 2/3, in either order. Average precision equals scikit-learn's
-``average_precision_score``. mteb's and sentence-transformers' F1 may separate equal scores by the order of the rows.
+Pairs with the same score are on the same side of every threshold. Scores [.5, .5] with labels [1,
+0] give an average precision of 1/2 and an F1 of 2/3, in either order. Average precision equals
+scikit-learn's ``average_precision_score``. mteb's and sentence-transformers' F1 may separate equal
+scores by the order of the rows.
 """
 
 from typing import NamedTuple
@@ -77,7 +79,8 @@ class PairClassification(NamedTuple):
 class PrecisionRecall(NamedTuple):
     """Precision and recall at every threshold that separates different scores, from the highest threshold: (T,) each.
 
-    ``predicted`` counts the pairs above the threshold, and ``hits`` the pairs among them that belong together.
+    ``predicted`` counts the pairs above the threshold, and ``hits`` the pairs among them that
+    belong together.
     """
 
     threshold: np.ndarray
@@ -100,8 +103,9 @@ class PrecisionRecall(NamedTuple):
 def precision_recall(scores: np.ndarray, labels: np.ndarray) -> PrecisionRecall:
     """Computes the curve of scores (N,) and labels (N,), 1 for together and 0 for apart. It has at most N thresholds.
 
-    A threshold lies half-way between the lowest score above it and the highest score below it. If rounding would move
-    it to the lower score, it is the upper one. The last threshold is the lowest score.
+    A threshold lies half-way between the lowest score above it and the highest score below it. If
+    rounding would move it to the lower score, it is the upper one. The last threshold is the lowest
+    score.
 
     ValueError if all labels are equal, or a score is not a number.
     """

@@ -1,9 +1,10 @@
 """Runs tasks of the mteb library, the Massive Text Embedding Benchmark, on our encoders: ``mteb:STSBenchmark``.
 
-mteb is an optional package (the extra ``mteb``). It provides the data and the metrics of its tasks, and calls a model
-through an adapter that derives from its ``AbsEncoder``. Data comes from the Hub, through the cache of the `datasets`
-library. If the Hub cannot be reached, the sets of `LOCAL_DATA` come from the home folder.
-Source: Muennighoff et al. 2023, "MTEB: Massive Text Embedding Benchmark".
+mteb is an optional package (the extra ``mteb``). It provides the data and the metrics of its tasks,
+and calls a model through an adapter that derives from its ``AbsEncoder``. Data comes from the Hub,
+through the cache of the `datasets` library. If the Hub cannot be reached, the sets of `LOCAL_DATA`
+come from the home folder. Source: Muennighoff et al. 2023, "MTEB: Massive Text Embedding
+Benchmark".
 """
 
 import logging
@@ -25,7 +26,11 @@ from training.names import MTEB
 from training.progress import Progress, ShouldStop
 
 # Tasks whose test split is one of our data sets.
-LOCAL_DATA = {"STSBenchmark": "stsb:test", "SICK-R": "sickr", **{f"STS{year}": f"sts{year}" for year in range(12, 17)}}
+LOCAL_DATA = {
+    "STSBenchmark": "stsb:test",
+    "SICK-R": "sickr",
+    **{f"STS{year}": f"sts{year}" for year in range(12, 17)},
+}
 
 log = logging.getLogger("sbert_lab.evaluation")
 
@@ -39,17 +44,22 @@ def find_task(name: str) -> Any:
         raise InputError(f"mteb has no task {name!r}: {error.args[0]}") from error
 
 
-def evaluate_task(model: Model, task: Any, home: str | Path | None = None, **watch: Any) -> dict[str, Any]:
+def evaluate_task(
+    model: Model, task: Any, home: str | Path | None = None, **watch: Any
+) -> dict[str, Any]:
     """Runs a task of `find_task` on a model of sentence vectors, which may be sparse.
 
     Args:
         model: a bi-encoder or a sparse model.
-        task: a task of mteb. Data that it already holds (``task.dataset``, ``task.data_loaded``) is used.
+        task: a task of mteb. Data that it already holds (``task.dataset``, ``task.data_loaded``) is
+            used.
         watch: should_stop, and on_progress, which is called with (sentences encoded, None).
 
     Returns:
-        ``{"model", "pooling", "data", "type", "main_score", "scores", "seconds"}``. ``main_score`` is the task's main
-        metric by name and value, ``scores`` are all metrics as mteb reports them, by split and subset.
+        ``{"model", "pooling", "data", "type", "main_score", "scores", "seconds"}``. ``main_score``
+            is the task's main
+        metric by name and value, ``scores`` are all metrics as mteb reports them, by split and
+            subset.
 
     Raises:
         InputError: the model does not give vectors, or the data cannot be fetched.
@@ -57,7 +67,9 @@ def evaluate_task(model: Model, task: Any, home: str | Path | None = None, **wat
     mteb = import_module("mteb")
     started = time.perf_counter()
     if not isinstance(model, VectorModel | SparseModel):
-        raise InputError(f"{model.name} is a {model.kind}; the tasks of mteb need the vectors of a bi-encoder")
+        raise InputError(
+            f"{model.name} is a {model.kind}; the tasks of mteb need the vectors of a bi-encoder"
+        )
     name = task.metadata.name
     _load_data(task, name, home)
     results = mteb.evaluate(
@@ -113,7 +125,9 @@ def give_data(task: Any, data: Dataset) -> None:
 
 
 def _adapter(
-    encoder: VectorModel | SparseModel, on_progress: Progress | None = None, should_stop: ShouldStop | None = None
+    encoder: VectorModel | SparseModel,
+    on_progress: Progress | None = None,
+    should_stop: ShouldStop | None = None,
 ) -> Any:
     base: Any = import_module("mteb.models.abs_encoder").AbsEncoder
     slug = re.sub(r"[^\w.-]+", "-", encoder.name).strip("-") or "model"
@@ -123,7 +137,9 @@ def _adapter(
         """Encodes mteb's batches with the folder's prompt for their side. mteb computes the similarities."""
 
         model = encoder
-        mteb_model_meta = import_module("mteb.models").ModelMeta.create_empty({"name": f"sbert-lab/{slug}"})
+        mteb_model_meta = import_module("mteb.models").ModelMeta.create_empty(
+            {"name": f"sbert-lab/{slug}"}
+        )
 
         def __init__(self) -> None:
             pass

@@ -9,14 +9,15 @@
                 divided by the number of all relevant documents
     recall@k    the share of the relevant documents that are among the best k
 
-Each is a mean over queries, in 0 to 1, as in trec_eval, which BEIR's leaderboard uses. nDCG counts a document by its
-grade. The others count every document with a grade above 0, or of at least ``relevant_from``. Without grades the
-figures equal the ones of sentence-transformers' InformationRetrievalEvaluator, except that its MAP divides by k if more
-than k documents are relevant. Among equal scores the document with the lower id comes first; in trec_eval it is the
+Each is a mean over queries, in 0 to 1, as in trec_eval, which BEIR's leaderboard uses. nDCG counts
+a document by its grade. The others count every document with a grade above 0, or of at least
+``relevant_from``. Without grades the figures equal the ones of sentence-transformers'
+InformationRetrievalEvaluator, except that its MAP divides by k if more than k documents are
+relevant. Among equal scores the document with the lower id comes first; in trec_eval it is the
 higher id. Documents with the id of the query are kept; BEIR removes them in ArguAna and Quora.
 
-Intervals come from the bootstrap over queries. For few queries they cover too little: if 85% of the nDCG are 1, they
-contain the true mean in 86% of samples of 20 queries and in 93% of samples of 50.
+Intervals come from the bootstrap over queries. For few queries they cover too little: if 85% of the
+nDCG are 1, they contain the true mean in 86% of samples of 20 queries and in 93% of samples of 50.
 """
 
 from __future__ import annotations
@@ -33,7 +34,14 @@ import numpy as np
 from training.data.dataset import Dataset
 from training.data.load import RetrievalData, load_retrieval
 from training.errors import InputError
-from training.evaluation.bootstrap import RESAMPLES, SHARE, Difference, Estimate, Statistic, resample_weights
+from training.evaluation.bootstrap import (
+    RESAMPLES,
+    SHARE,
+    Difference,
+    Estimate,
+    Statistic,
+    resample_weights,
+)
 from training.models.model import Model, Retriever
 from training.models.retrievers import as_retriever
 
@@ -41,11 +49,13 @@ CUTOFFS = (10, 100)
 # With fewer queries an interval covers too little.
 FEW_QUERIES = 50
 
-# Functions of three arguments: whether the document at each rank is relevant (Q, k), the ranks 1 to k, and the number
-# of relevant documents (Q,). They return (Q,).
+# Functions of three arguments: whether the document at each rank is relevant (Q, k), the ranks 1 to
+# k, and the number of relevant documents (Q,). They return (Q,).
 METRICS: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]] = {
     "mrr": lambda hits, ranks, relevant: (hits / ranks).max(axis=1),
-    "map": lambda hits, ranks, relevant: (hits * np.cumsum(hits, axis=1) / ranks).sum(axis=1) / relevant,
+    "map": lambda hits, ranks, relevant: (
+        (hits * np.cumsum(hits, axis=1) / ranks).sum(axis=1) / relevant
+    ),
     "recall": lambda hits, ranks, relevant: hits.sum(axis=1) / relevant,
 }
 
@@ -64,11 +74,15 @@ class RetrievalResult:
         """The mean of each figure over the queries, with 1,000 bootstrap resamples, the same for every model."""
         columns = np.stack(list(self.values.values()), axis=1)  # (Q, figures)
         n = len(columns)
-        means = np.concatenate([weights @ columns for weights in resample_weights(n, RESAMPLES)]) / n
+        means = (
+            np.concatenate([weights @ columns for weights in resample_weights(n, RESAMPLES)]) / n
+        )
         statistics = {}
         for column, (figure, values) in enumerate(self.values.items()):
             influence = (values - values.mean()) / n
-            statistics[figure] = Statistic(float(values.mean()), means[:, column], influence, None, SHARE)
+            statistics[figure] = Statistic(
+                float(values.mean()), means[:, column], influence, None, SHARE
+            )
         return statistics
 
     def estimate(self, figure: str) -> Estimate:
@@ -91,7 +105,9 @@ class RetrievalResult:
             "queries": len(self.data.queries),
             "documents": len(self.data.documents),
             **{figure: estimate.value for figure, estimate in estimates.items()},
-            "intervals": {figure: {"low": low, "high": high} for figure, (_, low, high) in estimates.items()},
+            "intervals": {
+                figure: {"low": low, "high": high} for figure, (_, low, high) in estimates.items()
+            },
             "method": method,
             "seconds": round(self.seconds, 3),
         }
@@ -100,8 +116,9 @@ class RetrievalResult:
 def find_partners(pairs: Dataset, vectors: Sequence[np.ndarray]) -> dict[str, float]:
     """Measures how well the first sentence of each pair finds one of its partners among all second sentences.
 
-    ``vectors`` are the vectors of both columns, (N, D) each, compared by cosine. Returns accuracy@1, the share of first
-    sentences whose nearest sentence is a partner; mrr@10; and ``queries``, the number of pairs.
+    ``vectors`` are the vectors of both columns, (N, D) each, compared by cosine. Returns
+    accuracy@1, the share of first sentences whose nearest sentence is a partner; mrr@10; and
+    ``queries``, the number of pairs.
     """
     # training.search imports torch, which takes seconds.
     from training.search import SearchIndex
@@ -113,7 +130,11 @@ def find_partners(pairs: Dataset, vectors: Sequence[np.ndarray]) -> dict[str, fl
     for query, sentence in enumerate(first):
         hits[query] = [(sentence, second[row]) in partners for row in rankings[query]]
     reciprocal = (hits / np.arange(1, rankings.shape[1] + 1)).max(axis=1)
-    return {"accuracy@1": float(hits[:, 0].mean()), "mrr@10": float(reciprocal.mean()), "queries": len(hits)}
+    return {
+        "accuracy@1": float(hits[:, 0].mean()),
+        "mrr@10": float(reciprocal.mean()),
+        "queries": len(hits),
+    }
 
 
 def evaluate_retrieval(
@@ -130,11 +151,13 @@ def evaluate_retrieval(
         model: a retriever or a bi-encoder.
         data: queries and documents, or a name for `load_retrieval`.
         cutoffs: the values of k.
-        relevant_from: the least grade of a relevant document, in all figures but nDCG, which counts the grades.
+        relevant_from: the least grade of a relevant document, in all figures but nDCG, which counts
+            the grades.
         watch: on_progress, which is called with (done, all) of each stage, and should_stop.
 
     Raises:
-        InputError: the data cannot be read, the model is a cross-encoder, or a cutoff is less than 1.
+        InputError: the data cannot be read, the model is a cross-encoder, or a cutoff is less than
+            1.
     """
     if not cutoffs or min(cutoffs) < 1:
         raise InputError(f"the cutoffs are {tuple(cutoffs)}; each must be at least 1")

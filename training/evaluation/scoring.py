@@ -4,8 +4,8 @@
     row_scores(model, [first, second])                   [{"cosine": (N,), "dot": …, "euclidean": …, "manhattan": …}]
     evaluate(model, "stsb:test")["spearman"]["cosine"]
 
-The vectors of a bi-encoder are compared by four similarities. Cross-encoders and late interaction do not give sentence
-vectors: their only similarity is the ``score`` of a pair.
+The vectors of a bi-encoder are compared by four similarities. Cross-encoders and late interaction
+do not give sentence vectors: their only similarity is the ``score`` of a pair.
 """
 
 from __future__ import annotations
@@ -27,7 +27,13 @@ from training.data.tables.columns import free_name
 from training.data.transforms import TOGETHER_ROWS, transform_for
 from training.errors import InputError, QuestionError
 from training.evaluation.bootstrap import bootstrap_interval, sentence_keys, wilson_interval
-from training.evaluation.metrics import PairClassification, classify_pairs, pearson, remarks_on_correlation, spearman
+from training.evaluation.metrics import (
+    PairClassification,
+    classify_pairs,
+    pearson,
+    remarks_on_correlation,
+    spearman,
+)
 from training.evaluation.mteb_tasks import evaluate_task, find_task
 from training.evaluation.retrieval import evaluate_retrieval
 from training.models.lexical import SparseModel
@@ -47,15 +53,17 @@ SCORE = "score"
 class ScoreReport:
     """Counts of a call of `row_scores`, which fills an empty report that is passed to it.
 
-    ``sentences`` are the distinct sentences, or two for each distinct pair of a cross-encoder. ``seconds`` is the time
-    of the model, without the comparison of vectors.
+    ``sentences`` are the distinct sentences, or two for each distinct pair of a cross-encoder.
+    ``seconds`` is the time of the model, without the comparison of vectors.
     """
 
     sentences: int = 0
     seconds: float = 0.0
 
 
-def sentence_vectors(model: VectorModel | SparseModel, sentences: Sequence[str], **watch: Any) -> Vectors:
+def sentence_vectors(
+    model: VectorModel | SparseModel, sentences: Sequence[str], **watch: Any
+) -> Vectors:
     """Computes the model's own output (N, D), normalised only if its folder says so; sparse for TF-IDF and SPLADE.
 
     ``watch``: on_progress and should_stop.
@@ -119,7 +127,8 @@ def score(
         keep_unknown: also score texts that consist only of unknown tokens.
 
     Returns:
-        A DataFrame with the same rows, columns and index, and a column ``score``, float32 (N,). If there is one
+        A DataFrame with the same rows, columns and index, and a column ``score``, float32 (N,). If
+            there is one
         already, the new column is score_2. Rows without two texts have NaN.
 
     Raises:
@@ -134,8 +143,12 @@ def score(
         print(score(frame, "all-MiniLM-L6-v2"))
     """
     if not hasattr(frame, "assign"):
-        raise InputError(f"score takes a DataFrame and then a model; its first argument is a {type(frame).__name__}")
-    cells, reading = read_cells({str(column): frame[column] for column in frame.columns}, "DataFrame", columns)
+        raise InputError(
+            f"score takes a DataFrame and then a model; its first argument is a {type(frame).__name__}"
+        )
+    cells, reading = read_cells(
+        {str(column): frame[column] for column in frame.columns}, "DataFrame", columns
+    )
     pair = reading.pair()
     opened = open_model(model, home=home) if isinstance(model, Path | str) else model
     first = map(as_text, cells[pair.sentence1])
@@ -155,12 +168,15 @@ def score(
 
 
 def without_score(
-    model: Model, columns: Sequence[Sequence[str]], scores: Sequence[dict[str, np.ndarray]], keep_unknown: bool = False
+    model: Model,
+    columns: Sequence[Sequence[str]],
+    scores: Sequence[dict[str, np.ndarray]],
+    keep_unknown: bool = False,
 ) -> tuple[np.ndarray, str]:
     """Finds rows with meaningless scores, bool (N,), and counts them in a sentence, "" if there are none.
 
-    The model knows no token of one of their texts, unless ``keep_unknown``, or a score is not finite. InputError if
-    that is true of all rows.
+    The model knows no token of one of their texts, unless ``keep_unknown``, or a score is not
+    finite. InputError if that is true of all rows.
     """
     n = len(columns[0])
     is_finite = np.ones(n, dtype=bool)
@@ -196,33 +212,40 @@ def evaluate(
 ) -> dict[str, Any]:
     """Evaluates any model: correlations on scored pairs, pair classification on labelled ones, accuracy on triplets.
 
-    The vectors are the model's own output, normalised only if its folder says so. The accuracy on triplets is how often
-    the anchor is closer to the positive than to the negative (section 4.4 of the paper). Labelled pairs match or not by
-    their label; neutral ones are left out.
+    The vectors are the model's own output, normalised only if its folder says so. The accuracy on
+    triplets is how often the anchor is closer to the positive than to the negative (section 4.4 of
+    the paper). Labelled pairs match or not by their label; neutral ones are left out.
 
     Args:
-        encoder: a model of ``open_model``, or its name; for retrieval data also a retriever of ``load_retriever``.
-        data: a `Dataset` or an object that `as_dataset` takes; the name of a data set; ``mteb:<task>`` (see
-            `training.evaluation.mteb_tasks`); `RetrievalData`, or its name (``beir:<folder>``).
+        encoder: a model of ``open_model``, or its name; for retrieval data also a retriever of
+            ``load_retriever``.
+        data: a `Dataset` or an object that `as_dataset` takes; the name of a data set;
+            ``mteb:<task>`` (see `training.evaluation.mteb_tasks`); `RetrievalData`, or its name
+            (``beir:<folder>``).
         relevant_from: the least grade of a relevant document, in all figures of retrieval but nDCG.
-        keep_unknown: also count texts that consist only of unknown tokens. Otherwise such rows are left out, as are
-            rows with scores that are not finite.
+        keep_unknown: also count texts that consist only of unknown tokens. Otherwise such rows are
+            left out, as are rows with scores that are not finite.
 
     Returns:
-        A dictionary with "model", "pooling", "data", "n", "notes", "seconds", and by the kind of data:
+        A dictionary with "model", "pooling", "data", "n", "notes", "seconds", and by the kind of
+            data:
 
-        - scored pairs: "spearman" and "pearson", in -1..1 by similarity (cosine, dot, euclidean, manhattan), and
-          "interval", with the low and high end for the first similarity's Spearman, and the method.
-        - labelled pairs: "average_precision", "f1", "threshold", "precision" and "recall" by similarity (see
-          `training.evaluation.metrics`), and "positives", the number of pairs that belong together.
-        - triplets: "accuracy" in 0..1 by similarity, "interval", and "ties", the triplets with equal similarities,
-          which count as wrong.
-        - retrieval data: other figures, such as "ndcg@10", with "intervals", see `training.evaluation.retrieval`.
+        - scored pairs: "spearman" and "pearson", in -1..1 by similarity (cosine, dot, euclidean,
+          manhattan), and "interval", with the low and high end for the first similarity's Spearman,
+          and the method.
+        - labelled pairs: "average_precision", "f1", "threshold", "precision" and "recall" by
+          similarity (see `training.evaluation.metrics`), and "positives", the number of pairs that
+          belong together.
+        - triplets: "accuracy" in 0..1 by similarity, "interval", and "ties", the triplets with
+          equal similarities, which count as wrong.
+        - retrieval data: other figures, such as "ndcg@10", with "intervals", see
+            `training.evaluation.retrieval`.
 
         Cross-encoders and late interaction have one similarity, ``score``.
 
     Raises:
-        InputError: the data has neither scores, nor triplets, nor labels that tell which pairs match.
+        InputError: the data has neither scores, nor triplets, nor labels that tell which pairs
+            match.
 
     Example::
 
@@ -241,7 +264,9 @@ def evaluate(
         )
     if isinstance(data, Path):
         data = str(data)
-    if isinstance(data, RetrievalData) or (isinstance(data, str) and DataName.parse(data).is_retrieval):
+    if isinstance(data, RetrievalData) or (
+        isinstance(data, str) and DataName.parse(data).is_retrieval
+    ):
         result = evaluate_retrieval(
             encoder,
             data,
@@ -252,17 +277,23 @@ def evaluate(
         )
         return result.to_dict()
     if not isinstance(encoder, Model):
-        raise InputError("a retriever ranks documents for queries; on other data evaluate what open_model returns")
+        raise InputError(
+            "a retriever ranks documents for queries; on other data evaluate what open_model returns"
+        )
     if isinstance(data, str):
         task = DataName.parse(data).mteb_task
         if task is not None:
-            return evaluate_task(encoder, find_task(task), home, on_progress=on_progress, should_stop=should_stop)
+            return evaluate_task(
+                encoder, find_task(task), home, on_progress=on_progress, should_stop=should_stop
+            )
         data = load_data(data, home, split="test")
     data = as_dataset(data, "data")
     if data.kind not in MEASURES and data.question:
         raise QuestionError(data.question)
     if data.kind not in MEASURES:
-        raise InputError(f"{data.name} holds {data.kind}; an evaluation needs scored pairs, labelled pairs or triplets")
+        raise InputError(
+            f"{data.name} holds {data.kind}; an evaluation needs scored pairs, labelled pairs or triplets"
+        )
     notes = []
     if data.kind == LABELLED:
         total = len(data)
@@ -293,7 +324,9 @@ def evaluate(
 def _correlate(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, Any]:
     gold = np.asarray(data.scores, dtype=np.float64)
     [by_similarity] = scores
-    interval = bootstrap_interval(next(iter(by_similarity.values())), gold, keys=sentence_keys(data.columns))
+    interval = bootstrap_interval(
+        next(iter(by_similarity.values())), gold, keys=sentence_keys(data.columns)
+    )
     return {
         "spearman": {name: spearman(values, gold) for name, values in by_similarity.items()},
         "pearson": {name: pearson(values, gold) for name, values in by_similarity.items()},
@@ -305,7 +338,9 @@ def _classify(scores: list[dict[str, np.ndarray]], data: Dataset) -> dict[str, A
     together = np.asarray(data.labels)
     if together.all() or not together.any():
         missing = "do not" if together.all() else "do"
-        raise InputError(f"{data.name} has no pairs that {missing} belong together; pair classification needs both")
+        raise InputError(
+            f"{data.name} has no pairs that {missing} belong together; pair classification needs both"
+        )
     [by_similarity] = scores
     results: dict[str, Any] = {figure: {} for figure in PairClassification._fields}
     for similarity, values in by_similarity.items():

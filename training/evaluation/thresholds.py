@@ -5,19 +5,22 @@
     decision.choices[0].precision                         on the pairs that the threshold was not chosen on
     choose_threshold(scores, matches, precision=0.95)     0.74, or InputError: too few pairs: about 120 more needed
 
-A criterion names a threshold: ``best-f1``; ``precision=0.95``, the threshold with the highest recall that passes a test
-of this precision, so that it holds beyond the sample (`MatchScores.choose`); or the threshold itself, a number.
+A criterion names a threshold: ``best-f1``; ``precision=0.95``, the threshold with the highest
+recall that passes a test of this precision, so that it holds beyond the sample
+(`MatchScores.choose`); or the threshold itself, a number.
 
-A threshold for a precision is tested, so it is chosen and measured on all pairs. The threshold of the best F1 is chosen
-on one half of the pairs, and its precision, recall and F1 are measured on the other half, which has the same share of
-matches. If no threshold passes the test of a precision, the threshold that reached it on the first half is a second
-choice. Average precision needs no threshold and is measured on all pairs. Equal scores are on the same side of every
-threshold (`training.evaluation.metrics`).
+A threshold for a precision is tested, so it is chosen and measured on all pairs. The threshold of
+the best F1 is chosen on one half of the pairs, and its precision, recall and F1 are measured on the
+other half, which has the same share of matches. If no threshold passes the test of a precision, the
+threshold that reached it on the first half is a second choice. Average precision needs no threshold
+and is measured on all pairs. Equal scores are on the same side of every threshold
+(`training.evaluation.metrics`).
 
-Intervals are 95% percentile bootstrap intervals. Wilson's are used if a precision or recall is 0 or 1, as resamples
-cannot differ, and for average precision below 300 pairs. The threshold of the best F1 has an interval if its half has
-at least 150 pairs; with fewer it would cover too little. The threshold of a precision does not have one, as its
-precision is tested instead. If the sentences are given, all intervals and tests allow for sentences that pairs share
+Intervals are 95% percentile bootstrap intervals. Wilson's are used if a precision or recall is 0 or
+1, as resamples cannot differ, and for average precision below 300 pairs. The threshold of the best
+F1 has an interval if its half has at least 150 pairs; with fewer it would cover too little. The
+threshold of a precision does not have one, as its precision is tested instead. If the sentences are
+given, all intervals and tests allow for sentences that pairs share
 (`training.evaluation.bootstrap`).
 """
 
@@ -54,11 +57,13 @@ class Choice:
     measured_on: int = 0
     # Whether it was chosen and measured on different pairs.
     is_held_out: bool = False
-    # About how many more pairs are needed; 0 if a threshold exists, or the precision is out of reach.
+    # About how many more pairs are needed; 0 if a threshold exists, or the precision is out of
+    # reach.
     more_pairs: int = 0
     # Whether some threshold reaches the precision on these pairs, although none passes the test.
     is_reached: bool = False
-    # False for a threshold that reached the precision on the pairs that it was chosen on, without a test.
+    # False for a threshold that reached the precision on the pairs that it was chosen on, without a
+    # test.
     is_tested: bool = True
 
     @property
@@ -86,7 +91,8 @@ class Decision:
     average_precision: Estimate
     choices: tuple[Choice, ...]
     interval_method: str
-    curve: list[tuple[float, float, float]]  # (threshold, precision, recall) of all pairs, thinned out
+    # (threshold, precision, recall) of all pairs, thinned out
+    curve: list[tuple[float, float, float]]
 
     def choice(self, criterion: str) -> Choice:
         return next(choice for choice in self.choices if choice.criterion == criterion)
@@ -108,7 +114,9 @@ class Decision:
 def parse_criteria(texts: Sequence[str]) -> list[Criterion]:
     """Reads criteria. InputError if one is not valid, or there are too many."""
     if len(texts) > MOST_CRITERIA:
-        raise InputError(f"{len(texts):,} thresholds are asked for; at most {MOST_CRITERIA} are measured at once")
+        raise InputError(
+            f"{len(texts):,} thresholds are asked for; at most {MOST_CRITERIA} are measured at once"
+        )
     return [Criterion.parse(text) for text in texts]
 
 
@@ -124,7 +132,11 @@ class DataDecision(NamedTuple):
 
 
 def decide(
-    scores: np.ndarray, matches: np.ndarray, criteria: Sequence[str] = CRITERIA, seed: int = 0, keys: Keys = None
+    scores: np.ndarray,
+    matches: np.ndarray,
+    criteria: Sequence[str] = CRITERIA,
+    seed: int = 0,
+    keys: Keys = None,
 ) -> Decision:
     """Chooses a threshold for each criterion, and measures it. The best F1 is measured on other pairs.
 
@@ -155,7 +167,9 @@ def decide(
         if criterion.kind == FIXED:
             choices.append(_choice(criterion, pairs.choose(criterion), None, pairs, seed))
         elif criterion.kind == BEST_F1:
-            choices.append(_choice(criterion, inside.choose(criterion, seed), inside, outside, seed))
+            choices.append(
+                _choice(criterion, inside.choose(criterion, seed), inside, outside, seed)
+            )
         else:
             choice = _choice(criterion, pairs.choose(criterion, seed), pairs, pairs, seed)
             if choice.exists:
@@ -164,7 +178,9 @@ def decide(
             choices.append(_missing(choice, pairs, criterion.value))
             reached = inside.reached(criterion.value)
             if not np.isnan(reached.value):
-                choices.append(replace(_choice(criterion, reached, inside, outside, seed), is_tested=False))
+                choices.append(
+                    replace(_choice(criterion, reached, inside, outside, seed), is_tested=False)
+                )
     # If there are too many points to draw, they are evenly spaced in rank.
     last = len(whole.threshold) - 1
     places = np.unique(np.linspace(0, last, min(last + 1, CURVE_POINTS)).round()).astype(int)
@@ -183,7 +199,11 @@ def decide(
 
 
 def _choice(
-    criterion: Criterion, threshold: Estimate, inside: MatchScores | None, outside: MatchScores, seed: int
+    criterion: Criterion,
+    threshold: Estimate,
+    inside: MatchScores | None,
+    outside: MatchScores,
+    seed: int,
 ) -> Choice:
     """Measures a threshold, which was chosen on the pairs ``inside``, on the pairs ``outside``."""
     precision, recall, f1 = outside.measure(threshold, seed)
@@ -212,7 +232,8 @@ class CarriedThreshold:
     # The share of the pairs above the earlier threshold, and their precision.
     accepted: float
     precision: Estimate
-    # The threshold that accepts the same share, and the lowest one with this precision on these pairs; NaN for none.
+    # The threshold that accepts the same share, and the lowest one with this precision on these
+    # pairs; NaN for none.
     same_share: float
     same_precision: float
 
@@ -221,11 +242,16 @@ class CarriedThreshold:
 
 
 def carry_threshold(
-    scores: np.ndarray, matches: np.ndarray, was_scores: np.ndarray, was_threshold: float, keys: Keys = None
+    scores: np.ndarray,
+    matches: np.ndarray,
+    was_scores: np.ndarray,
+    was_threshold: float,
+    keys: Keys = None,
 ) -> CarriedThreshold:
     """Transfers ``was_threshold`` of ``was_scores`` (N,) to ``scores`` (N,) of the same pairs.
 
-    The other arguments are as in `decide`. Nothing is tested: the thresholds have the same effect on these pairs.
+    The other arguments are as in `decide`. Nothing is tested: the thresholds have the same effect
+    on these pairs.
     """
     pairs = MatchScores(scores, matches, keys)
     before = MatchScores(was_scores, matches, keys)
@@ -244,7 +270,9 @@ def halves(matches: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(seed)
     first, second = np.array_split(random.permutation(np.flatnonzero(matches)), 2)
     first_others, second_others = np.array_split(random.permutation(np.flatnonzero(~matches)), 2)
-    return np.sort(np.concatenate([first, first_others])), np.sort(np.concatenate([second, second_others]))
+    return np.sort(np.concatenate([first, first_others])), np.sort(
+        np.concatenate([second, second_others])
+    )
 
 
 def choose_threshold(
@@ -259,16 +287,17 @@ def choose_threshold(
     Args:
         scores: (N,), larger = more similar.
         labels: (N,), 1 for pairs that belong together, 0 for others.
-        precision: the precision on all pairs of this kind, above 0 and below 1. In this sample it will be higher.
-        was: the scores (N,) of an earlier model, and its threshold. The result is then the lowest threshold with the
-            same precision on these pairs, without a test.
+        precision: the precision on all pairs of this kind, above 0 and below 1. In this sample it
+            will be higher.
+        was: the scores (N,) of an earlier model, and its threshold. The result is then the lowest
+            threshold with the same precision on these pairs, without a test.
 
     Returns:
         The threshold in units of the scores. Pairs with at least this score match.
 
     Raises:
-        InputError: there are too few pairs (the message says how many more are needed), or the precision is out of
-            reach.
+        InputError: there are too few pairs (the message says how many more are needed), or the
+            precision is out of reach.
         ValueError: all pairs match, or none, or a score is not a number.
 
     Example::
@@ -283,7 +312,9 @@ def choose_threshold(
     if was is not None:
         carried = carry_threshold(scores, labels, *was)
         if np.isnan(carried.same_precision):
-            raise InputError(f"no threshold of these scores has the precision that {was[1]:g} had on these pairs")
+            raise InputError(
+                f"no threshold of these scores has the precision that {was[1]:g} had on these pairs"
+            )
         return carried.same_precision
     criterion = Criterion.parse(f"{PRECISION}={precision}")
     pairs = MatchScores(scores, labels)

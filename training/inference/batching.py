@@ -1,17 +1,19 @@
 """Batches of token ids for the transformer: padded, packed, or unpadded in a single row.
 
-Smart batching: the paper (section 7) groups sentences of similar length and pads each batch only to its own longest
-sentence, which gained 89% on a CPU and 48% on a GPU. Here batches are limited by tokens, not by sentences: a matrix
-product is as fast for 8 sentences of 128 tokens as for 64 of 16, and the activations of about a thousand tokens fit
-into a CPU's cache. ``plan`` groups sentences, ``pad`` makes the tensors.
+Smart batching: the paper (section 7) groups sentences of similar length and pads each batch only to
+its own longest sentence, which gained 89% on a CPU and 48% on a GPU. Here batches are limited by
+tokens, not by sentences: a matrix product is as fast for 8 sentences of 128 tokens as for 64 of 16,
+and the activations of about a thousand tokens fit into a CPU's cache. ``plan`` groups sentences,
+``pad`` makes the tensors.
 
-Packing: a row of 32 tokens holds, for example, sentences of 19 and 13 tokens, and a mask separates them in attention.
-Less than 1% of the tokens is padding, and nearly all batches have one of two widths, which suits the kernels: attention
-in a row is a product of 32 x 32, not of 13 x 13, and oneDNN does not compile a kernel for each new shape. ``plan_rows``
-decides which sentences share a row, ``collate`` makes the tensors of a batch of rows.
+Packing: a row of 32 tokens holds, for example, sentences of 19 and 13 tokens, and a mask separates
+them in attention. Less than 1% of the tokens is padding, and nearly all batches have one of two
+widths, which suits the kernels: attention in a row is a product of 32 x 32, not of 13 x 13, and
+oneDNN does not compile a kernel for each new shape. ``plan_rows`` decides which sentences share a
+row, ``collate`` makes the tensors of a batch of rows.
 
-Unpadded batches, for NVIDIA GPUs: the sentences follow each other in a single row, and ``boundaries`` returns where
-each begins.
+Unpadded batches, for NVIDIA GPUs: the sentences follow each other in a single row, and
+``boundaries`` returns where each begins.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from training.device import to_device
 
 # Widths are multiples of this: PyTorch's bfloat16 softmax is three times slower between them.
 TOKEN_MULTIPLE = 32
-# Tokens that may stay empty at the end of a row. If there are more, the row is widened once and filled further.
+# Tokens that may stay empty at the end of a row. If there are more, the row is widened once and
+# filled further.
 GAP = 2
 
 Row = list[int]  # the indices of the sentences that share a row
@@ -45,8 +48,8 @@ class Batch(NamedTuple):
 def plan(lengths: Sequence[int], token_budget: int) -> Iterator[np.ndarray]:
     """Yields batches of indices into ``lengths``, longest first, each of at most ``token_budget`` tokens with padding.
 
-    A row longer than the budget gets its own batch. With the longest rows first, memory peaks at the start, and the
-    first batches do not lead to an underestimate of the remaining time.
+    A row longer than the budget gets its own batch. With the longest rows first, memory peaks at
+    the start, and the first batches do not lead to an underestimate of the remaining time.
     """
     order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
     start = 0
@@ -60,8 +63,8 @@ def plan(lengths: Sequence[int], token_budget: int) -> Iterator[np.ndarray]:
 def plan_alike(lengths: Sequence[int], token_budget: int, most: int | None = None) -> Iterator[Row]:
     """Yields batches of texts of one length. All batches of a length have the same number of texts, at most ``most``.
 
-    The last text is repeated to fill a batch. So a text is always computed in the same shapes, whatever texts are
-    beside it, and its vector has the same bits.
+    The last text is repeated to fill a batch. So a text is always computed in the same shapes,
+    whatever texts are beside it, and its vector has the same bits.
     """
     by_length: dict[int, Row] = {}
     for text, length in enumerate(lengths):
@@ -94,7 +97,8 @@ class PackedBatch(NamedTuple):
 
     ids: Tensor  # (R, W) int64
     positions: Tensor  # (R, W) int64, the position of each token in its own sentence
-    sequence_ids: Tensor  # (R, W) int64, the sentence that each token belongs to, counted from 1; 0 = padding
+    # (R, W) int64, the sentence that each token belongs to, counted from 1; 0 = padding
+    sequence_ids: Tensor
     token_index: Tensor  # (n, T) int64, the index of each sentence's tokens in the flattened rows
     mask: Tensor | None  # (n, T) bool, False for padding of ``token_index``; None = no padding
 
@@ -124,9 +128,10 @@ class PackedBatch(NamedTuple):
 def plan_rows(lengths: Sequence[int], token_budget: int) -> Iterator[list[Row]]:
     """Yields batches of rows of equal width, each of at most ``token_budget`` tokens or a single row.
 
-    Best fit decreasing: the longest remaining sentence opens a row, whose width is the next multiple of
-    ``TOKEN_MULTIPLE``. Then the longest sentence that still fits is added until none does. If more than ``GAP`` tokens
-    stay empty, the row is widened by one multiple and filled once more. This takes a microsecond per sentence.
+    Best fit decreasing: the longest remaining sentence opens a row, whose width is the next
+    multiple of ``TOKEN_MULTIPLE``. Then the longest sentence that still fits is added until none
+    does. If more than ``GAP`` tokens stay empty, the row is widened by one multiple and filled once
+    more. This takes a microsecond per sentence.
     """
     # At position n are the sentences of n tokens.
     by_length: list[Row] = [[] for _ in range(max(lengths, default=0) + 1)]
@@ -212,9 +217,11 @@ def round_up(number: int, step: int) -> int:
 class Boundaries(NamedTuple):
     """The boundaries of the n sentences in a single row, used instead of a bias on the attention's logits."""
 
-    starts: Tensor  # (n + 1,) int32: sentence i consists of the tokens from starts[i] to starts[i + 1]
+    # (n + 1,) int32: sentence i consists of the tokens from starts[i] to starts[i + 1]
+    starts: Tensor
     longest: int  # tokens
-    window: int | None = None  # tokens to either side that a token attends to; None = its whole sentence
+    # Tokens to either side that a token attends to; None = its whole sentence.
+    window: int | None = None
 
 
 def boundaries(packed: PackedBatch) -> Boundaries:

@@ -1,13 +1,14 @@
 """FusedBert and FusedModernBert: transformers in inference, with fewer and larger operations.
 
-They compute the same as the modules of the transformers library. Query, key and value are one product. The bias, GELU
-and the residual are added within the products (`training.inference.layers`). The weights are copied once into the
-layout that multiplies fastest.
+They compute the same as the modules of the transformers library. Query, key and value are one
+product. The bias, GELU and the residual are added within the products
+(`training.inference.layers`). The weights are copied once into the layout that multiplies fastest.
 
-``ARCHITECTURES`` lists the names of the weights in each architecture of BERT's family. ModernBERT (Warner et al. 2024)
-differs in each part: norms come before attention and the feed-forward network, positions are rotations of queries and
-keys, most layers attend only to nearby tokens, and the feed-forward network is gated (GeGLU). Any other architecture
-runs as its own module (`training.inference.runner`).
+``ARCHITECTURES`` lists the names of the weights in each architecture of BERT's family. ModernBERT
+(Warner et al. 2024) differs in each part: norms come before attention and the feed-forward network,
+positions are rotations of queries and keys, most layers attend only to nearby tokens, and the
+feed-forward network is gated (GeGLU). Any other architecture runs as its own module
+(`training.inference.runner`).
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +21,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training.inference.batching import Boundaries
-from training.inference.layers import Int8Linear, ObservedLinear, attention, fused_linear, has_varlen, layer_norm
+from training.inference.layers import (
+    Int8Linear,
+    ObservedLinear,
+    attention,
+    fused_linear,
+    has_varlen,
+    layer_norm,
+)
 from training.parallel import run_parallel
 
 
@@ -94,7 +102,8 @@ def position_offset(backbone: Any) -> int:
 class FusedBert:
     """A copy of a backbone's weights in ``dtype``, for inference. The backbone must pass ``supports_fused``.
 
-    With int8 it computes in float32 and records the ranges of the inputs of products, until ``to_int8`` is called.
+    With int8 it computes in float32 and records the ranges of the inputs of products, until
+    ``to_int8`` is called.
     """
 
     def __init__(self, backbone: Any, dtype: torch.dtype) -> None:
@@ -120,10 +129,14 @@ class FusedBert:
         self.position_embeddings = positions.to(dtype, copy=True)
         self.norm = layer_norm(embeddings.LayerNorm, dtype)
         layers = backbone.get_submodule(names.layers)
-        self.layers = run_parallel([partial(FusedLayer, layer, names, self.heads, dtype, linear) for layer in layers])
+        self.layers = run_parallel(
+            [partial(FusedLayer, layer, names, self.heads, dtype, linear) for layer in layers]
+        )
         head_size = int(config.hidden_size) // self.heads
         # Whether ``bias`` may be `Boundaries`. MPNet has a bias between any two positions.
-        self.unpadded = config.model_type != "mpnet" and has_varlen(self.token_embeddings.device, dtype, head_size)
+        self.unpadded = config.model_type != "mpnet" and has_varlen(
+            self.token_embeddings.device, dtype, head_size
+        )
         # (2 * max_length - 1, H), by distance, from 1 - max_length.
         self.relative_bias: Tensor | None = None
         if config.model_type == "mpnet":
@@ -152,8 +165,9 @@ class FusedBert:
         Args:
             ids: token ids, (R, W) int64.
             positions: the position of each token in its own text, from 0, (R, W) int64.
-            bias: what is added to the attention's logits, broadcast to (R, H, W, W), such as a mask; or a bias for each
-                layer; or, if ``unpadded``, the boundaries of the texts in a single row.
+            bias: what is added to the attention's logits, broadcast to (R, H, W, W), such as a
+                mask; or a bias for each layer; or, if ``unpadded``, the boundaries of the texts in
+                a single row.
             token_types: (R, W) int64; None = all 0.
         """
         rows, width = ids.shape
@@ -189,7 +203,12 @@ class FusedLayer:
     """Self-attention and the feed-forward network, each with its residual and norm."""
 
     def __init__(
-        self, layer: nn.Module, names: WeightNames, heads: int, dtype: torch.dtype, linear: Callable[..., Any]
+        self,
+        layer: nn.Module,
+        names: WeightNames,
+        heads: int,
+        dtype: torch.dtype,
+        linear: Callable[..., Any],
     ) -> None:
         part: Any = layer.get_submodule
         query = part(names.query)
@@ -250,16 +269,22 @@ class FusedModernBert:
         self.heads = int(config.num_attention_heads)
         # Tokens to either side that a token of a local layer attends to.
         self.window = int(config.sliding_window)
-        self.token_embeddings = backbone.embeddings.tok_embeddings.weight.detach().to(dtype, copy=True)
+        self.token_embeddings = backbone.embeddings.tok_embeddings.weight.detach().to(
+            dtype, copy=True
+        )
         head_size = int(config.hidden_size) // self.heads
         self.unpadded = has_varlen(self.token_embeddings.device, dtype, head_size, self.window)
         self.norm = layer_norm(backbone.embeddings.norm, dtype)
         self.final_norm = layer_norm(backbone.final_norm, dtype)
-        self.layers = run_parallel([partial(FusedModernBertLayer, layer, dtype) for layer in backbone.layers])
+        self.layers = run_parallel(
+            [partial(FusedModernBertLayer, layer, dtype) for layer in backbone.layers]
+        )
         self.is_local = [kind == LOCAL for kind in config.layer_types]
         self.frequencies = {}
         for kind in set(config.layer_types):
-            self.frequencies[kind] = getattr(backbone.rotary_emb, f"{kind}_inv_freq").detach().float()
+            self.frequencies[kind] = (
+                getattr(backbone.rotary_emb, f"{kind}_inv_freq").detach().float()
+            )
 
     def __call__(self, ids: Tensor, positions: Tensor, bias: Bias = None) -> Tensor:
         """Computes hidden states (R, W, D). The arguments are as in `FusedBert`, with one bias for all layers."""
@@ -303,7 +328,8 @@ class FusedModernBertLayer:
         self.projection = fused_linear(layer.attn.Wqkv.weight, layer.attn.Wqkv.bias, dtype)
         self.output = fused_linear(layer.attn.Wo.weight, layer.attn.Wo.bias, dtype)
         self.mlp_norm = layer_norm(layer.mlp_norm, dtype)
-        # One linear module computes the feed-forward network's input and its gate. Here they are separate products.
+        # One linear module computes the feed-forward network's input and its gate. Here they are
+        # separate products.
         up, gate = layer.mlp.Wi.weight.chunk(2)
         up_bias, gate_bias = None, None
         if layer.mlp.Wi.bias is not None:
@@ -312,7 +338,9 @@ class FusedModernBertLayer:
         self.gate = fused_linear(gate, gate_bias, dtype)
         self.down = fused_linear(layer.mlp.Wo.weight, layer.mlp.Wo.bias, dtype)
 
-    def __call__(self, hidden: Tensor, rows: int, heads: int, cos: Tensor, sin: Tensor, bias: Bias) -> Tensor:
+    def __call__(
+        self, hidden: Tensor, rows: int, heads: int, cos: Tensor, sin: Tensor, bias: Bias
+    ) -> Tensor:
         """Computes hidden states (R*W, D) from (R*W, D)."""
         normed = hidden if self.attention_norm is None else self.attention_norm(hidden)
         projected = self._rotate(self.projection(normed), heads, cos, sin)

@@ -1,21 +1,24 @@
 """The layers of a transformer in inference: matrix products, LayerNorm and attention, with fewer and larger operations.
 
-The bias, GELU and the residual are added within the matrix product. `OneDnnLinear` uses private operators of PyTorch,
-the ones that torch.compile replaces Linear by.
+The bias, GELU and the residual are added within the matrix product. `OneDnnLinear` uses private
+operators of PyTorch, the ones that torch.compile replaces Linear by.
 
-`Int8Linear` multiplies 8-bit integers, 1.6 to 2 times as fast as bfloat16 on a CPU with VNNI. Weights are rounded once,
-with a scale for each output channel. Inputs are rounded with one scale and zero point for each product, which are fixed
-beforehand: an `ObservedLinear` computes in float32 and records the ranges of its inputs while some texts pass through
-(static quantisation: Jacob et al. 2018, section 3). Later inputs beyond that range are clipped. GELU writes integers
-for the next product. Residuals and norms stay in float32. The output of a norm has a few channels with large values,
-which would leave only a few integers for all other channels. So if a product follows a norm, each input channel is
-divided by a factor that its weights are multiplied by (SmoothQuant: Xiao et al. 2023, section 4).
+`Int8Linear` multiplies 8-bit integers, 1.6 to 2 times as fast as bfloat16 on a CPU with VNNI.
+Weights are rounded once, with a scale for each output channel. Inputs are rounded with one scale
+and zero point for each product, which are fixed beforehand: an `ObservedLinear` computes in float32
+and records the ranges of its inputs while some texts pass through (static quantisation: Jacob et
+al. 2018, section 3). Later inputs beyond that range are clipped. GELU writes integers for the next
+product. Residuals and norms stay in float32. The output of a norm has a few channels with large
+values, which would leave only a few integers for all other channels. So if a product follows a
+norm, each input channel is divided by a factor that its weights are multiplied by (SmoothQuant:
+Xiao et al. 2023, section 4).
 
-On NVIDIA GPUs attention gets the sentences of a batch one after the other in a single row, without padding, and the
-position where each begins (`torch.nn.attention.varlen`, which is FlashAttention).
+On NVIDIA GPUs attention gets the sentences of a batch one after the other in a single row, without
+padding, and the position where each begins (`torch.nn.attention.varlen`, which is FlashAttention).
 
-`has_onednn`, `has_int8` and `has_varlen` try these operators once on small numbers. If one is missing, for example in
-an older PyTorch or on an older GPU, or gives other results, public functions are used instead.
+`has_onednn`, `has_int8` and `has_varlen` try these operators once on small numbers. If one is
+missing, for example in an older PyTorch or on an older GPU, or gives other results, public
+functions are used instead.
 """
 
 import copy
@@ -37,7 +40,8 @@ log = logging.getLogger("sbert_lab.inference")
 
 # Raised if an operator is missing, takes other arguments, or does not support this device.
 UNUSABLE = (AttributeError, ImportError, NotImplementedError, RuntimeError, TypeError, ValueError)
-REORDER_ROWS = 1_024  # a weight's layout is optimised for inputs with this many rows, the tokens of a batch
+# A weight's layout is optimised for inputs with this many rows, the tokens of a batch.
+REORDER_ROWS = 1_024
 
 
 class FusedLinear:
@@ -131,7 +135,9 @@ TRIED_SIZE = 64  # the size of the product that is tried
 class ObservedLinear(FusedLinear):
     """A float32 product that records the range of its inputs. Thread-safe."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype = torch.float32
+    ) -> None:
         super().__init__(weight, bias, dtype)
         # For each input channel. Every range contains 0.
         self.low = self.high = torch.zeros(self.weight.shape[1])
@@ -205,7 +211,9 @@ class Int8Linear(FusedLinear):
         added = (1.0, 0, "add", 1.0)
         return multiply(*self._product(x), residual, self.bias, *result, *added, "none", [], "none")
 
-    def _pointwise(self, x: Tensor, then: str, quantization: tuple[float, int], output: torch.dtype) -> Tensor:
+    def _pointwise(
+        self, x: Tensor, then: str, quantization: tuple[float, int], output: torch.dtype
+    ) -> Tensor:
         multiply = torch.ops.onednn.qlinear_pointwise
         return multiply(*self._product(x), self.bias, *quantization, output, then, [], "none")
 
@@ -218,7 +226,8 @@ class Int8Linear(FusedLinear):
             return x
         scaled = torch.addcmul(self._offset, x.float(), self._factors)
         signed = scaled.round_().clamp_(-SIGN_BIT, SIGN_BIT - 1)
-        # PyTorch converts to int8 five times as fast as to uint8. The two differ by 128, which is the first bit.
+        # PyTorch converts to int8 five times as fast as to uint8. The two differ by 128, which is
+        # the first bit.
         return signed.to(torch.int8).view(torch.uint8).bitwise_xor_(SIGN_BIT)
 
 
@@ -226,7 +235,8 @@ class Int8Linear(FusedLinear):
 def weight_max() -> int:
     """Returns the largest integer for a weight: 127, or 63 if the processor adds two products in 16 bits.
 
-    On such processors (AVX2 without VNNI) 2 * 255 * 127 silently overflows, and 2 * 255 * 63 does not.
+    On such processors (AVX2 without VNNI) 2 * 255 * 127 silently overflows, and 2 * 255 * 63 does
+    not.
     """
     overflows = _smallest_product(INPUT_MAX) != INPUT_MAX * WEIGHT_MAX * TRIED_SIZE
     return WEIGHT_MAX // 2 if overflows else WEIGHT_MAX
@@ -250,7 +260,9 @@ def _smallest_product(value: int) -> float:
     weight = torch.full(shape, WEIGHT_MAX, dtype=torch.int8)
     packed = torch.ops.onednn.qlinear_prepack(weight, shape)
     product: tuple[Any, ...] = (x, 1.0, 0, packed, ones, zeros.long())
-    result = torch.ops.onednn.qlinear_pointwise(*product, zeros, 1.0, 0, torch.float32, "none", [], "none")
+    result = torch.ops.onednn.qlinear_pointwise(
+        *product, zeros, 1.0, 0, torch.float32, "none", [], "none"
+    )
     return float(result.min())
 
 
@@ -266,8 +278,9 @@ def layer_norm(norm: nn.LayerNorm, dtype: torch.dtype) -> nn.Module:
 def attention(projected: Tensor, rows: int, heads: int, bias: Tensor | Boundaries | None) -> Tensor:
     """Computes the context (R*W, D) from query (scaled), key and value of R rows of W tokens (R*W, 3D).
 
-    ``bias`` is added to the logits (R, H, W, W), or contains the boundaries of the texts in a single row. On a CPU, two
-    batched products and a softmax take half the time of the kernels made for long texts.
+    ``bias`` is added to the logits (R, H, W, W), or contains the boundaries of the texts in a
+    single row. On a CPU, two batched products and a softmax take half the time of the kernels made
+    for long texts.
     """
     if isinstance(bias, Boundaries):
         return varlen_attention(projected, heads, bias)
@@ -311,7 +324,9 @@ def varlen_attention(projected: Tensor, heads: int, where: Boundaries) -> Tensor
 
 
 @cache
-def has_varlen(device: torch.device, dtype: torch.dtype, head_size: int, window: int | None = None) -> bool:
+def has_varlen(
+    device: torch.device, dtype: torch.dtype, head_size: int, window: int | None = None
+) -> bool:
     """Tells whether `varlen_attention` works on this device, with the results of PyTorch's usual attention."""
     is_half = dtype in (torch.float16, torch.bfloat16)
     if device.type != "cuda" or not is_half or head_size not in HEAD_SIZES:
@@ -319,12 +334,16 @@ def has_varlen(device: torch.device, dtype: torch.dtype, head_size: int, window:
     try:
         return varlen_agrees(device, dtype, head_size, window)
     except UNUSABLE as error:
-        log.info("batches are packed and masked, as unpadded attention does not run here: %s", error)
+        log.info(
+            "batches are packed and masked, as unpadded attention does not run here: %s", error
+        )
         return False
 
 
 @torch.inference_mode()
-def varlen_agrees(device: torch.device, dtype: torch.dtype, head_size: int, window: int | None = None) -> bool:
+def varlen_agrees(
+    device: torch.device, dtype: torch.dtype, head_size: int, window: int | None = None
+) -> bool:
     """Tells whether `varlen_attention` gives the same results for sentences of 3, 1 and 12 tokens together and alone.
 
     If there is a window, one of 2 tokens is tried.
@@ -340,7 +359,9 @@ def varlen_agrees(device: torch.device, dtype: torch.dtype, head_size: int, wind
     return torch.allclose(actual.float(), expected, rtol=0, atol=0.05)
 
 
-def attention_alone(projected: Tensor, heads: int, lengths: Sequence[int], window: int | None = None) -> Tensor:
+def attention_alone(
+    projected: Tensor, heads: int, lengths: Sequence[int], window: int | None = None
+) -> Tensor:
     """Computes the result of `varlen_attention` with PyTorch's usual attention, one sentence after the other."""
     contexts = []
     for part in projected.split(list(lengths)):

@@ -1,9 +1,9 @@
 """Runs a transformer in inference: without dropout and gradients, in the chosen precision, on all cores.
 
-An ``InferenceRunner`` holds a copy of a backbone's weights. Architectures of BERT's family and ModernBERT run as
-``FusedBert`` and ``FusedModernBert`` on packed rows, all others as their own modules on padded batches. ``map`` plans
-the batches, computes one per core at a time, and passes the hidden states of each to a function that reduces them, for
-example to sentence vectors.
+An ``InferenceRunner`` holds a copy of a backbone's weights. Architectures of BERT's family and
+ModernBERT run as ``FusedBert`` and ``FusedModernBert`` on packed rows, all others as their own
+modules on padded batches. ``map`` plans the batches, computes one per core at a time, and passes
+the hidden states of each to a function that reduces them, for example to sentence vectors.
 """
 
 import copy
@@ -22,7 +22,12 @@ from training.device import pick_dtype, to_device
 from training.errors import InputError, StoppedError
 from training.inference import batching
 from training.inference.batching import Boundaries, PackedBatch, Row
-from training.inference.fused_bert import FusedBert, FusedModernBert, supports_fused, supports_fused_modernbert
+from training.inference.fused_bert import (
+    FusedBert,
+    FusedModernBert,
+    supports_fused,
+    supports_fused_modernbert,
+)
 from training.inference.layers import has_int8
 from training.pooling import is_finite
 
@@ -34,7 +39,8 @@ Result = TypeVar("Result")
 # A text as token ids, never empty. Its length is the number of tokens.
 Text = TypeVar("Text", bound=Sized)
 Ids = Sequence[int]
-Hidden = tuple[Tensor, Tensor | None]  # hidden states (n, T, D) of n texts, and their mask (n, T); None = no padding
+# Hidden states (n, T, D) of n texts, and their mask (n, T); None = no padding.
+Hidden = tuple[Tensor, Tensor | None]
 Reduce = Callable[[Tensor, Tensor | None], Result]
 
 
@@ -42,7 +48,8 @@ class InferenceRunner(ABC, Generic[Text]):
     """A copy of a backbone's weights, which later training does not change. Thread-safe."""
 
     device: torch.device
-    batch_size: int | None = None  # the most texts in a batch; None for as many as the token budget allows
+    # The most texts in a batch; None for as many as the token budget allows.
+    batch_size: int | None = None
     deterministic = False  # whether a text's vector has the same bits whatever texts are beside it
 
     def with_batch_size(self, batch_size: int) -> Self:
@@ -60,12 +67,16 @@ class InferenceRunner(ABC, Generic[Text]):
         return runner
 
     def map(
-        self, texts: Sequence[Text], reduce: Reduce[Result], should_stop: Callable[[], bool] | None = None
+        self,
+        texts: Sequence[Text],
+        reduce: Reduce[Result],
+        should_stop: Callable[[], bool] | None = None,
     ) -> Iterator[tuple[list[int], Result]]:
         """Yields for each batch the indices of its texts, and ``reduce`` of their hidden states and mask.
 
-        ``reduce`` runs in a worker thread, in inference mode. ``should_stop`` is called before each batch; once it
-        returns True, the batches that are already running are yielded and ``StoppedError`` is raised.
+        ``reduce`` runs in a worker thread, in inference mode. ``should_stop`` is called before each
+        batch; once it returns True, the batches that are already running are yielded and
+        ``StoppedError`` is raised.
         """
         stopped = False
 
@@ -96,8 +107,9 @@ class InferenceRunner(ABC, Generic[Text]):
     ) -> np.ndarray:
         """Returns the results of `map` as one array (N, *shape) float32, in the order of the texts.
 
-        ``on_progress`` is called with the number of texts that are done, after each batch. A text without a finite
-        result is computed again alone: NaN of one text reaches the other texts in a row, as 0 · NaN is NaN.
+        ``on_progress`` is called with the number of texts that are done, after each batch. A text
+        without a finite result is computed again alone: NaN of one text reaches the other texts in
+        a row, as 0 · NaN is NaN.
         """
         results = np.empty((len(texts), *shape), dtype=np.float32)
         done = 0
@@ -129,7 +141,9 @@ class InferenceRunner(ABC, Generic[Text]):
         total = sum(lengths)
         threads = parallel.num_threads() if self.device.type == "cpu" else 1
         per_thread = max(1, math.ceil(total / (threads * most)))
-        budget = batching.round_up(math.ceil(total / (threads * per_thread)), batching.TOKEN_MULTIPLE)
+        budget = batching.round_up(
+            math.ceil(total / (threads * per_thread)), batching.TOKEN_MULTIPLE
+        )
         for rows in self.batches(lengths, budget):
             if self.batch_size is None:
                 yield rows
@@ -164,7 +178,11 @@ class PackedRunner(InferenceRunner[Text]):
 
     def __init__(self, backbone: nn.Module, dtype: torch.dtype) -> None:
         self.device = next(backbone.parameters()).device
-        self.transformer = FusedBert(backbone, dtype) if supports_fused(backbone) else FusedModernBert(backbone, dtype)
+        self.transformer = (
+            FusedBert(backbone, dtype)
+            if supports_fused(backbone)
+            else FusedModernBert(backbone, dtype)
+        )
         self.unpadded = self.transformer.unpadded
 
     def batches(self, lengths: list[int], token_budget: int) -> Iterator[list[Row]]:
@@ -174,12 +192,16 @@ class PackedRunner(InferenceRunner[Text]):
     def rows(self, batch: Row) -> list[Row]:
         return [batch] if self.unpadded else super().rows(batch)
 
-    def packed(self, texts: Sequence[Text], rows: list[Row]) -> tuple[PackedBatch, Tensor | Boundaries | None]:
+    def packed(
+        self, texts: Sequence[Text], rows: list[Row]
+    ) -> tuple[PackedBatch, Tensor | Boundaries | None]:
         """Makes a batch on the device, and the mask or boundaries that separate its sentences in attention."""
         batch = batching.collate(texts, rows)
         if self.unpadded:
             boundaries = batching.boundaries(batch)
-            return batch.to(self.device), boundaries._replace(starts=to_device(boundaries.starts, self.device))
+            return batch.to(self.device), boundaries._replace(
+                starts=to_device(boundaries.starts, self.device)
+            )
         batch = batch.to(self.device)
         return batch, batch.attention_bias(self.transformer.dtype)
 
@@ -205,14 +227,17 @@ class PaddedRunner(InferenceRunner[Ids]):
         self.transformer = copy.deepcopy(backbone).to(dtype).requires_grad_(False).eval()
         self.pad_id = pad_id
         token = 0 if self.pad_id else 1
-        # Some architectures read the padding, in convolutions or means of segments. They get texts of one length.
+        # Some architectures read the padding, in convolutions or means of segments. They get texts
+        # of one length.
         self.deterministic = self.reads_padding([[token] * 3, [token] * PROBED_LENGTH], dtype)
 
     def hidden(self, texts: Sequence[Ids], rows: list[Row]) -> Hidden:
         batch = batching.pad([texts[row[0]] for row in rows], self.pad_id)
         ids = to_device(batch.ids, self.device)
         mask = None if batch.mask is None else to_device(batch.mask, self.device)
-        outputs = self.transformer(input_ids=ids, attention_mask=None if mask is None else mask.long())
+        outputs = self.transformer(
+            input_ids=ids, attention_mask=None if mask is None else mask.long()
+        )
         return outputs.last_hidden_state, mask
 
 
@@ -220,10 +245,14 @@ def check_int8(name: str, backbone: nn.Module) -> None:
     """Raises InputError if a model cannot compute in int8 on the device that its weights are on."""
     device = next(backbone.parameters()).device
     if not has_int8(device.type):
-        raise InputError(f"int8 needs a CPU whose PyTorch has oneDNN's 8-bit products, not {device.type}; choose auto")
+        raise InputError(
+            f"int8 needs a CPU whose PyTorch has oneDNN's 8-bit products, not {device.type}; choose auto"
+        )
     if not supports_fused(backbone):
         kind = getattr(getattr(backbone, "config", None), "model_type", "its kind")
-        raise InputError(f"{name} cannot compute in int8: that is for BERT's family, not for {kind}; choose auto")
+        raise InputError(
+            f"{name} cannot compute in int8: that is for BERT's family, not for {kind}; choose auto"
+        )
 
 
 def build_runner(
@@ -231,7 +260,8 @@ def build_runner(
 ) -> InferenceRunner[Ids]:
     """Makes a runner for a copy of ``backbone`` in ``dtype``: packed if its architecture allows it, else padded.
 
-    ``calibration`` are texts to measure the ranges of int8 with. For int8 the backbone must pass ``check_int8``.
+    ``calibration`` are texts to measure the ranges of int8 with. For int8 the backbone must pass
+    ``check_int8``.
     """
     if not (supports_fused(backbone) or supports_fused_modernbert(backbone)):
         return PaddedRunner(backbone, dtype, pad_id)

@@ -35,13 +35,19 @@ class SentenceTransformerNames(VectorModel):
         self.save(path)
 
     def push_to_hub(
-        self, repo_id: str, token: str | None = None, private: bool = True, commit_message: str = "A model of SBERT Lab"
+        self,
+        repo_id: str,
+        token: str | None = None,
+        private: bool = True,
+        commit_message: str = "A model of SBERT Lab",
     ) -> str:
         """Uploads the folder that ``save`` writes, with a model card, to org/name (`training.sources.hub`)."""
 
         def write(folder: Path) -> None:
             self.save(folder)
-            card = read_asset("model-card.md").format(name=repo_id.strip(), dimension=self.dimension)
+            card = read_asset("model-card.md").format(
+                name=repo_id.strip(), dimension=self.dimension
+            )
             (folder / "README.md").write_text(card, encoding="utf-8")
 
         return push_folder(write, repo_id, token, private, commit_message)
@@ -97,7 +103,11 @@ class SentenceTransformerNames(VectorModel):
 
 
 def converted(
-    vectors: np.ndarray, precision: str | None, to_numpy: bool, to_tensor: bool, device: torch.device
+    vectors: np.ndarray,
+    precision: str | None,
+    to_numpy: bool,
+    to_tensor: bool,
+    device: torch.device,
 ) -> np.ndarray | torch.Tensor | list[torch.Tensor]:
     """Converts vectors (N, D) to a precision, as an array, a tensor or a list. InputError for an unknown precision."""
     if precision is not None:

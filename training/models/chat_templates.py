@@ -1,7 +1,8 @@
 """Chat templates in a model's folder are programs. They are tried before a model is opened.
 
-transformers renders them in a sandbox of jinja2, which limits neither time nor memory. A template that does not end
-would block everybody who opens a model. So each is first rendered in a separate process, which can be killed.
+transformers renders them in a sandbox of jinja2, which limits neither time nor memory. A template
+that does not end would block everybody who opens a model. So each is first rendered in a separate
+process, which can be killed.
 """
 
 import subprocess
@@ -15,7 +16,8 @@ from training.models.files import read_object
 # A template takes a few milliseconds. Python takes seconds to start on a busy machine.
 SECONDS = 20.0
 FILES = ("tokenizer_config.json", "chat_template.json", "*.jinja")
-# Renders a template. The exit code is 1 if it fills the memory. transformers reports other mistakes itself.
+# Renders a template. The exit code is 1 if it fills the memory. transformers reports other mistakes
+# itself.
 PROBE = """
 import sys
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -43,9 +45,13 @@ def check_chat_templates(folder: Path) -> None:
     for template in sorted(set(_templates(folder))):
         command = [sys.executable, "-I", "-c", PROBE]
         try:
-            code = subprocess.run(command, input=template.encode(), timeout=SECONDS, check=False).returncode
+            code = subprocess.run(
+                command, input=template.encode(), timeout=SECONDS, check=False
+            ).returncode
         except subprocess.TimeoutExpired:
-            raise InputError(f"the chat template of {folder} does not end within {SECONDS:g} s; remove it") from None
+            raise InputError(
+                f"the chat template of {folder} does not end within {SECONDS:g} s; remove it"
+            ) from None
         if code != 0:
             raise InputError(f"the chat template of {folder} fills the memory; remove it")
 

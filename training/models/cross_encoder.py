@@ -1,18 +1,20 @@
 """CrossEncoder: two sentences pass through the transformer together and get one score (section 1 of the paper).
 
-It is more accurate than a bi-encoder, because the words of each sentence attend to the words of the other. It is far
-slower for many sentences, because each pair needs its own forward pass: 10,000 sentences make 49,995,000 pairs.
+It is more accurate than a bi-encoder, because the words of each sentence attend to the words of the
+other. It is far slower for many sentences, because each pair needs its own forward pass: 10,000
+sentences make 49,995,000 pairs.
 
 Names:
-- ``minilm-stsb``, the default, is an adapter (a few MB) of the default encoder's weights, which ships with the package;
+- ``minilm-stsb``, the default, is an adapter (a few MB) of the default encoder's weights, which
+  ships with the package;
 - ``mpnet-stsb``, more accurate, is an adapter of all-mpnet-base-v2, which is fetched on demand;
 - any Hub id or folder of a sequence-classification model with one output, such as
   ``cross-encoder/stsb-roberta-base``, with the same scores as sentence-transformers' CrossEncoder;
 - a run that trained a cross-encoder.
 
-An adapter's folder holds LoRA factors as peft writes them, head.safetensors (see `joint_pair_model`) and card.json: the
-data that it was trained on and its figures, which are shown beside its score. The folder of a run holds the whole
-transformer.
+An adapter's folder holds LoRA factors as peft writes them, head.safetensors (see
+`joint_pair_model`) and card.json: the data that it was trained on and its figures, which are shown
+beside its score. The folder of a run holds the whole transformer.
 """
 
 import copy
@@ -36,7 +38,12 @@ from training.inference.runner import InferenceRunner, check_int8
 from training.models.encoder import Encoder
 from training.models.files import check_replaceable, read_object, read_tensors
 from training.models.folder import JOINT_HEAD, ModelFolder, ModelFormat
-from training.models.joint_pair_model import JointPairModel, Scorer, SequenceClassifier, build_pair_runner
+from training.models.joint_pair_model import (
+    JointPairModel,
+    Scorer,
+    SequenceClassifier,
+    build_pair_runner,
+)
 from training.models.loading import (
     CLASSIFIER,
     max_input_length,
@@ -91,7 +98,8 @@ class CrossEncoder(PairModel):
     ) -> None:
         """Opens a model by name, or builds one from ``parts``. InputError if that fails.
 
-        ``inference`` computes the scorer of ``parts`` in ``dtype``. ``folder`` has the model's files.
+        ``inference`` computes the scorer of ``parts`` in ``dtype``. ``folder`` has the model's
+        files.
         """
         if parts is None or inference is None:
             vars(self).update(vars(self.load(name, dtype=dtype, **options)))
@@ -121,14 +129,19 @@ class CrossEncoder(PairModel):
             folder: the model's folder, if it has been read already.
 
         Raises:
-            InputError: it cannot be found, has no safetensors weights, or does not return one score.
+            InputError: it cannot be found, has no safetensors weights, or does not return one
+                score.
         """
         parsed = ModelName.parse(name)
         cls.check_settings(parsed)
         torch_device = pick_device(device)
         torch_dtype = pick_dtype(parsed.dtype or dtype, torch_device)
         folder = folder or ModelFolder.of(parsed.name, home)
-        parts = _open_joint(folder, home) if folder.has_joint_head else _open_scorer(parsed.name, folder)
+        parts = (
+            _open_joint(folder, home)
+            if folder.has_joint_head
+            else _open_scorer(parsed.name, folder)
+        )
         scorer = parts.scorer
         tokenizer = parts.tokenizer
         scorer.requires_grad_(False).eval().to(torch_device)
@@ -143,7 +156,9 @@ class CrossEncoder(PairModel):
         card = None
         if folder.has_joint_head and folder.adapter:
             card = read_object(folder.path / "card.json")
-        return cls(parsed.weights, parts, runner, folder.path, torch_dtype, card).with_settings(parsed)
+        return cls(parsed.weights, parts, runner, folder.path, torch_dtype, card).with_settings(
+            parsed
+        )
 
     def with_settings(self, name: ModelName) -> Self:
         """Returns the same weights with the prompt that the name states. InputError if prompts are not supported."""
@@ -154,7 +169,9 @@ class CrossEncoder(PairModel):
             raise InputError(f"{name.name} reads no prompt; leave it out")
         model = copy.copy(self)
         model.tokenizer = self.tokenizer.with_prompt(name.prompt, name.prompt_name, self.name)
-        model.name = str(replace(ModelName.parse(self.name), prompt=name.prompt, prompt_name=name.prompt_name))
+        model.name = str(
+            replace(ModelName.parse(self.name), prompt=name.prompt, prompt_name=name.prompt_name)
+        )
         return model
 
     def __repr__(self) -> str:
@@ -211,8 +228,12 @@ class CrossEncoder(PairModel):
     def _compute_scores(
         self, rows: Rows, batch_size: int | None, should_stop: ShouldStop | None, forward: Forward
     ) -> np.ndarray:
-        runner = self.inference if batch_size is None else self.inference.with_batch_size(batch_size)
-        return runner.collect(rows, lambda logits, _: to_host(self.activation(logits)), (), should_stop, forward)
+        runner = (
+            self.inference if batch_size is None else self.inference.with_batch_size(batch_size)
+        )
+        return runner.collect(
+            rows, lambda logits, _: to_host(self.activation(logits)), (), should_stop, forward
+        )
 
 
 def _open_joint(folder: ModelFolder, home: str | Path | None) -> PairParts:
@@ -230,14 +251,18 @@ def _open_joint(folder: ModelFolder, home: str | Path | None) -> PairParts:
         source = folder.source
     scorer = JointPairModel(backbone)
     scorer.load_head_tensors(read_tensors(path, JOINT_HEAD))
-    return PairParts(scorer, PairTokenizer(tokenizer, longest, separately=True), torch.sigmoid, source)
+    return PairParts(
+        scorer, PairTokenizer(tokenizer, longest, separately=True), torch.sigmoid, source
+    )
 
 
 def _open_scorer(name: str, folder: ModelFolder) -> PairParts:
     """Opens a sequence classifier of sentence-transformers."""
     # If the class is not named, the weights tell whether there is a head.
     if not folder.is_cross_encoder and folder.config.get("architectures"):
-        raise InputError(f"{name} is not a cross-encoder; choose one, such as minilm-stsb, or train one from it")
+        raise InputError(
+            f"{name} is not a cross-encoder; choose one, such as minilm-stsb, or train one from it"
+        )
     form: ModelFormat = own_form(name, folder)
     model, tokenizer = open_transformer(folder, CLASSIFIER)
     longest = max_input_length(tokenizer, model.base_model, form.max_length)
@@ -246,7 +271,8 @@ def _open_scorer(name: str, folder: ModelFolder) -> PairParts:
             f"{name} returns {model.config.num_labels} numbers for a pair; a cross-encoder for similarity returns one"
         )
     if model.config.pad_token_id is None:
-        # The score is computed from the last token. transformers refuses a batch without a padding token.
+        # The score is computed from the last token. transformers refuses a batch without a padding
+        # token.
         model.config.pad_token_id = -1
     scorer = SequenceClassifier(model, "token_type_ids" in tokenizer.model_input_names)
     pair_tokenizer = PairTokenizer(tokenizer, longest, form=form)
@@ -256,7 +282,8 @@ def _open_scorer(name: str, folder: ModelFolder) -> PairParts:
 def _activation_of(name: str, folder: ModelFolder) -> Callable[[Tensor], Tensor]:
     """Returns the function from logits (B,) to scores (B,): the activation that the folder names, else a sigmoid.
 
-    sentence-transformers writes it to config_sentence_transformers.json since version 5.4, to config.json before.
+    sentence-transformers writes it to config_sentence_transformers.json since version 5.4, to
+    config.json before.
     """
     older: Any = folder.config.get("sentence_transformers") or {}
     activation = str(
@@ -269,7 +296,11 @@ def _activation_of(name: str, folder: ModelFolder) -> Callable[[Tensor], Tensor]
         function = activation_named(activation)
         is_of_one = function(torch.zeros(1, 1)).shape == (1, 1)
     except (InputError, RuntimeError) as error:
-        raise InputError(f"{name} ends in {activation}, which is not supported: {first_line(error)}") from error
+        raise InputError(
+            f"{name} ends in {activation}, which is not supported: {first_line(error)}"
+        ) from error
     if not is_of_one:
-        raise InputError(f"{name} ends in {activation}, which is not supported; choose a model that ends in a sigmoid")
+        raise InputError(
+            f"{name} ends in {activation}, which is not supported; choose a model that ends in a sigmoid"
+        )
     return lambda logits: function(logits[:, None])[:, 0]

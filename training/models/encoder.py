@@ -1,11 +1,12 @@
 """Encoder: the bi-encoder of Sentence-BERT, with tokenizer, transformer, pooling and the modules after the pooling.
 
-Both sentences of a pair pass through the same weights (a siamese network, section 3 of the paper), so there is one
-``Encoder``. Pooling, prompt, dimension and the final Normalize are settings. The methods ``with_…`` return a copy with
-another setting, which shares the weights.
+Both sentences of a pair pass through the same weights (a siamese network, section 3 of the paper),
+so there is one ``Encoder``. Pooling, prompt, dimension and the final Normalize are settings. The
+methods ``with_…`` return a copy with another setting, which shares the weights.
 
-Training and saving use the float32 weights. ``encode`` computes with a copy of the backbone prepared for inference
-(`training.inference.runner`), in bfloat16 where the hardware supports it natively.
+Training and saving use the float32 weights. ``encode`` computes with a copy of the backbone
+prepared for inference (`training.inference.runner`), in bfloat16 where the hardware supports it
+natively.
 """
 
 import copy
@@ -83,8 +84,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
     ) -> None:
         """Opens a model by name, or builds one from ``parts``. InputError if that fails.
 
-        ``dtype`` is the precision of ``encode``. ``truncate_dim`` is sentence-transformers' name for the ``dimension``
-        of `load`.
+        ``dtype`` is the precision of ``encode``. ``truncate_dim`` is sentence-transformers' name
+        for the ``dimension`` of `load`.
         """
         if parts is None:
             if truncate_dim is not None:
@@ -118,31 +119,39 @@ class Encoder(SentenceTransformerNames, TokenModel):
     ) -> Self:
         """Load by name: a short name, Hub id, folder, ``run:<id>``, or ``scratch:`` and a shape for random weights.
 
-        ``scratch:<layers>x<dim>`` is a transformer with random weights; `training.models.random_weights` has others.
-        Dimension, prompt, dtype and pooling can be part of the name: ``all-mpnet-base-v2?dim=256:cls``.
+        ``scratch:<layers>x<dim>`` is a transformer with random weights;
+        `training.models.random_weights` has others. Dimension, prompt, dtype and pooling can be
+        part of the name: ``all-mpnet-base-v2?dim=256:cls``.
 
         Args:
             name: the name of the model.
-            pooling: one of `training.pooling.POOLINGS`, or several joined by +, such as mean+max. None follows the
-                folder; if it names no pooling, the mean, or the last token for a decoder.
-            dtype: the precision of ``encode``: auto, float32, bfloat16 or int8. ``backbone`` stays float32.
+            pooling: one of `training.pooling.POOLINGS`, or several joined by +, such as mean+max.
+                None follows the folder; if it names no pooling, the mean, or the last token for a
+                decoder.
+            dtype: the precision of ``encode``: auto, float32, bfloat16 or int8. ``backbone`` stays
+                float32.
             device: auto, cpu, cuda, cuda:1 or mps.
             seed: the seed of the random weights of ``scratch:``.
-            dimension: keep only the first ``dimension`` numbers of each vector (Matryoshka); None follows the folder.
+            dimension: keep only the first ``dimension`` numbers of each vector (Matryoshka); None
+                follows the folder.
             prompt: text put before every sentence; "" for none; None follows the folder.
             prompt_name: the name of a prompt of the folder, instead of its text.
-            vocabulary_of: sentences whose words are added to the vocabulary of ``scratch:bilstm`` and ``scratch:dan``.
+            vocabulary_of: sentences whose words are added to the vocabulary of ``scratch:bilstm``
+                and ``scratch:dan``.
             folder: the model's folder, if it has been read already.
 
         Returns:
             An encoder in evaluation mode.
 
         Raises:
-            InputError: the model cannot be found or opened, or the pooling, dimension or prompt does not fit it.
+            InputError: the model cannot be found or opened, or the pooling, dimension or prompt
+                does not fit it.
         """
         parsed = ModelName.parse(name).with_pooling(pooling)
         if parsed.maxsim:
-            raise InputError(f"{parsed} scores pairs by late interaction; for sentence vectors load {parsed.name}")
+            raise InputError(
+                f"{parsed} scores pairs by late interaction; for sentence vectors load {parsed.name}"
+            )
         if parsed.endpoint:
             raise InputError(f"{parsed} is an endpoint; open_model opens it")
         torch_device = pick_device(device)
@@ -162,7 +171,9 @@ class Encoder(SentenceTransformerNames, TokenModel):
 
     def __repr__(self) -> str:
         prompt = f", prompt {self.prompt!r}" if self.prompt else ""
-        kind = f"{self.pooling}, {self.dimension} dimensions, {str(self.dtype).removeprefix('torch.')}"
+        kind = (
+            f"{self.pooling}, {self.dimension} dimensions, {str(self.dtype).removeprefix('torch.')}"
+        )
         return f"Encoder({self.name!r}, {kind}, {self.device}{prompt})"
 
     @property
@@ -182,7 +193,9 @@ class Encoder(SentenceTransformerNames, TokenModel):
         if hasattr(self.backbone, "config"):
             most = max_input_length(self.tokenizer, self.backbone, tokens)
         if not FEWEST_TOKENS <= tokens <= most:
-            raise InputError(f"max_seq_length is {tokens}; {self.name} reads {FEWEST_TOKENS} to {most} tokens")
+            raise InputError(
+                f"max_seq_length is {tokens}; {self.name} reads {FEWEST_TOKENS} to {most} tokens"
+            )
         form = replace(self.model_format, max_length=tokens)
         self._text_tokenizer = text_tokenizer(self.tokenizer, form)
         self._apply(form)
@@ -231,7 +244,9 @@ class Encoder(SentenceTransformerNames, TokenModel):
         if dimension is None or dimension == self.dimension:
             return self
         if not 1 <= dimension <= self.full_dimension:
-            raise InputError(f"{self.name} has {self.full_dimension} dimensions; keep 1 to {self.full_dimension}")
+            raise InputError(
+                f"{self.name} has {self.full_dimension} dimensions; keep 1 to {self.full_dimension}"
+            )
         return self._copied(replace(self.model_format, dimension=dimension), dimension=dimension)
 
     def with_prompt(self, prompt: str | None = None, name: str | None = None) -> Self:
@@ -242,7 +257,9 @@ class Encoder(SentenceTransformerNames, TokenModel):
         return self._copied(form, prompt=prompt, prompt_name=name)
 
     def for_role(self, role: str) -> Self:
-        encoder = copy.copy(self.with_prompt(**role_prompt(role, self.prompts, self.model_format.default_prompt)))
+        encoder = copy.copy(
+            self.with_prompt(**role_prompt(role, self.prompts, self.model_format.default_prompt))
+        )
         # The advice is to use prompts, and that is what the caller does.
         encoder._is_advised = True
         return encoder
@@ -272,7 +289,8 @@ class Encoder(SentenceTransformerNames, TokenModel):
         if batch.mask is not None:
             mask = batch.mask.to(self.device, non_blocking=True)  # (B, T)
             attention_mask = mask.long()
-        hidden = self.backbone(input_ids, attention_mask=attention_mask).last_hidden_state  # (B, T, H)
+        # (B, T, H)
+        hidden = self.backbone(input_ids, attention_mask=attention_mask).last_hidden_state
         return self.pool(hidden, mask)
 
     def pool(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
@@ -304,21 +322,25 @@ class Encoder(SentenceTransformerNames, TokenModel):
         """Encodes sentences as vectors.
 
         Args:
-            sentences: one text or N texts, which may be empty. A text longer than ``max_length`` tokens is truncated;
-                the number of truncated texts is logged.
-            normalize: True scales vectors to length 1 (cosine = dot product); False leaves out the final Normalize of
-                the model; None follows the model's folder.
-            batch_size: the most sentences that are computed at a time, to save memory; None chooses a fast size.
+            sentences: one text or N texts, which may be empty. A text longer than ``max_length``
+                tokens is truncated; the number of truncated texts is logged.
+            normalize: True scales vectors to length 1 (cosine = dot product); False leaves out the
+                final Normalize of the model; None follows the model's folder.
+            batch_size: the most sentences that are computed at a time, to save memory; None chooses
+                a fast size.
             convert_to_tensor: return a tensor on the encoder's device, not a NumPy array.
-            normalize_embeddings: as in sentence-transformers: True scales to length 1, False is ``normalize=None``.
+            normalize_embeddings: as in sentence-transformers: True scales to length 1, False is
+                ``normalize=None``.
             prompt_name: the name of the folder's prompt to put before each sentence of this call.
             prompt: the text of a prompt, which takes precedence over ``prompt_name``; "" for none.
-            deterministic: make each vector independent, bit for bit, of the other sentences. This is slower.
+            deterministic: make each vector independent, bit for bit, of the other sentences. This
+                is slower.
             convert_to_numpy: False returns a list of tensors.
-            precision: float32, or codes in int8, uint8, binary or ubinary, as in sentence-transformers.
+            precision: float32, or codes in int8, uint8, binary or ubinary, as in
+                sentence-transformers.
             truncate_dim: keep only the first ``truncate_dim`` dimensions.
-            output_value: ``token_embeddings`` returns for each sentence a tensor (T, H) with a row for each token,
-                before pooling.
+            output_value: ``token_embeddings`` returns for each sentence a tensor (T, H) with a row
+                for each token, before pooling.
             device: move the weights to this device first, as `to` does.
             pool: must be None; pools of processes are not supported.
 
@@ -337,14 +359,18 @@ class Encoder(SentenceTransformerNames, TokenModel):
             print(embeddings.shape)  # (2, 128)
         """
         if isinstance(normalize, str):
-            raise InputError(f"normalize is {normalize!r}; the name of a prompt is given by prompt_name=")
+            raise InputError(
+                f"normalize is {normalize!r}; the name of a prompt is given by prompt_name="
+            )
         if normalize_embeddings is not None:
             normalize = normalize_embeddings or None
         if pool is not None:
             self.start_multi_process_pool()
         if device is not None and pick_device(device) != self.device:
             self.to(device)
-        encoder = self.with_prompt(prompt, None if prompt is not None else prompt_name).with_dimension(truncate_dim)
+        encoder = self.with_prompt(
+            prompt, None if prompt is not None else prompt_name
+        ).with_dimension(truncate_dim)
         if batch_size is not None:
             encoder = encoder.with_runner(encoder.inference.with_batch_size(batch_size))
         if deterministic:
@@ -353,11 +379,17 @@ class Encoder(SentenceTransformerNames, TokenModel):
         listed = [sentences] if isinstance(sentences, str) else sentences
         results: Any
         if output_value == TOKEN_EMBEDDINGS:
-            results = [torch.from_numpy(vectors.hidden) for vectors in encoder.token_vectors(texts(listed))]
+            results = [
+                torch.from_numpy(vectors.hidden) for vectors in encoder.token_vectors(texts(listed))
+            ]
         elif output_value == SENTENCE_EMBEDDING:
             with progress_bar(show_progress_bar, "Encoding", on_progress) as progress:
-                embeddings = VectorModel.encode(encoder, listed, normalize, progress, should_stop, report)
-            results = converted(embeddings, precision, convert_to_numpy, convert_to_tensor, self.device)
+                embeddings = VectorModel.encode(
+                    encoder, listed, normalize, progress, should_stop, report
+                )
+            results = converted(
+                embeddings, precision, convert_to_numpy, convert_to_tensor, self.device
+            )
         else:
             raise InputError(
                 f"output_value {output_value!r} is unknown; choose {SENTENCE_EMBEDDING} or {TOKEN_EMBEDDINGS}"
@@ -406,7 +438,9 @@ class Encoder(SentenceTransformerNames, TokenModel):
     def save(self, folder: str | Path) -> None:
         """Write a folder that sentence-transformers can open too. An existing model is replaced, but no other files."""
         with replace_folder(check_replaceable(folder)) as fresh:
-            save_parts(fresh, self.backbone, self.tokenizer, self.model_format, self.head, self._width)
+            save_parts(
+                fresh, self.backbone, self.tokenizer, self.model_format, self.head, self._width
+            )
 
     def _copied(self, form: ModelFormat, **settings: Any) -> Self:
         """Returns a copy in another format. The ``settings`` become part of its name."""
@@ -430,17 +464,22 @@ class Encoder(SentenceTransformerNames, TokenModel):
             self.full_dimension = module.output_dimension(self.full_dimension)
         self.dimension = form.dimension or self.full_dimension
         if self.dimension > self.full_dimension:
-            raise InputError(f"{self.name} keeps {self.dimension} dimensions of {self.full_dimension}")
+            raise InputError(
+                f"{self.name} keeps {self.dimension} dimensions of {self.full_dimension}"
+            )
         self.similarity_fn_name = form.similarity
         self.prompt = form.prompt
-        self.prompt_advice = "" if form.prompt else prompt_advice(self.name, form.transformer, form.prompts)
+        self.prompt_advice = (
+            "" if form.prompt else prompt_advice(self.name, form.transformer, form.prompts)
+        )
         self.settings = ""
         if self.prompt or self.dimension < self.full_dimension:
             self.settings = f"{self.pooling} {self.max_length} {self.dimension} {form.include_prompt} {self.prompt!r}"
 
     def _to_vectors(self, normalize: bool | None) -> Callable[[Tensor, Tensor | None], np.ndarray]:
         """Returns a function from hidden states (B, T, H) and a mask (B, T) to sentence vectors (B, D) on the host."""
-        # The model's own Normalize comes before truncation, as in sentence-transformers; the caller's comes after it.
+        # The model's own Normalize comes before truncation, as in sentence-transformers; the
+        # caller's comes after it.
         normalizes_first = normalize is None and self.normalizes
         truncates = self.dimension < self.full_dimension
 
@@ -463,9 +502,16 @@ class Encoder(SentenceTransformerNames, TokenModel):
         return parallel.imap(self._text_tokenizer.chunk, parts, at_a_time=1)
 
     def _vectors(
-        self, rows: Rows, normalize: bool | None, forward: Forward, should_stop: ShouldStop | None, report: ReadReport
+        self,
+        rows: Rows,
+        normalize: bool | None,
+        forward: Forward,
+        should_stop: ShouldStop | None,
+        report: ReadReport,
     ) -> np.ndarray:
         if self.prompt_advice and not self._is_advised:
             self._is_advised = True
             log.warning(self.prompt_advice)
-        return self.inference.collect(rows, self._to_vectors(normalize), (self.dimension,), should_stop, forward)
+        return self.inference.collect(
+            rows, self._to_vectors(normalize), (self.dimension,), should_stop, forward
+        )

@@ -1,8 +1,9 @@
 """EndpointModel: a model behind an OpenAI-compatible server: ``endpoint:http://localhost:11434/v1#nomic-embed-text``.
 
-The server returns only vectors, so word maps and training are not possible. Prompts and fewer dimensions are applied
-here, as for any model. Vectors are cached in memory by text. After the server has refused too many texts, requests get
-smaller. The caller decides which hosts may be asked (`sbert_app.services.access`).
+The server returns only vectors, so word maps and training are not possible. Prompts and fewer
+dimensions are applied here, as for any model. Vectors are cached in memory by text. After the
+server has refused too many texts, requests get smaller. The caller decides which hosts may be asked
+(`sbert_app.services.access`).
 """
 
 import copy
@@ -77,9 +78,13 @@ class EndpointModel(VectorModel):
         """Returns a copy with fewer dimensions, or with a prompt. InputError for any other setting."""
         self.check_settings(replace(name, dimension=None, prompt=None, prompt_name=None))
         if name.dimension is not None and not 1 <= name.dimension <= self.full_dimension:
-            raise InputError(f"{self.name} has {self.full_dimension} dimensions; keep 1 to {self.full_dimension}")
+            raise InputError(
+                f"{self.name} has {self.full_dimension} dimensions; keep 1 to {self.full_dimension}"
+            )
         if name.prompt_name is not None:
-            raise InputError(f"{self.name} has no prompt named {name.prompt_name!r}; give the prompt itself")
+            raise InputError(
+                f"{self.name} has no prompt named {name.prompt_name!r}; give the prompt itself"
+            )
         model = copy.copy(self)
         model.dimension = name.dimension or self.dimension
         model.prompt = self.prompt if name.prompt is None else name.prompt
@@ -89,7 +94,12 @@ class EndpointModel(VectorModel):
         return model
 
     def _vectors(
-        self, rows: Rows, normalize: bool | None, forward: Forward, should_stop: ShouldStop | None, report: ReadReport
+        self,
+        rows: Rows,
+        normalize: bool | None,
+        forward: Forward,
+        should_stop: ShouldStop | None,
+        report: ReadReport,
     ) -> np.ndarray:
         """Sends one request after the other."""
         # Servers refuse an empty text.
@@ -113,10 +123,13 @@ class EndpointModel(VectorModel):
                     refused[text] = refused[sent]
         return normalize_rows(vectors) if normalize else vectors
 
-    def _fetch(self, texts: list[str], should_stop: ShouldStop | None, refused: dict[str, str] | None) -> np.ndarray:
+    def _fetch(
+        self, texts: list[str], should_stop: ShouldStop | None, refused: dict[str, str] | None
+    ) -> np.ndarray:
         """Requests the vectors of texts, in smaller requests if the server refuses them together.
 
-        A refused text gets NaN, and the server's message is collected in ``refused``. InputError if that is None.
+        A refused text gets NaN, and the server's message is collected in ``refused``. InputError if
+        that is None.
         """
         if should_stop is not None and should_stop():
             raise StoppedError
@@ -130,7 +143,9 @@ class EndpointModel(VectorModel):
                 return np.full((1, self.full_dimension), np.nan, dtype=np.float32)
             # The server's message may name its limit.
             numbers = map(int, re.findall(r"\d{1,6}", error.words))
-            size = max((number for number in numbers if 1 <= number < len(texts)), default=len(texts) // 2)
+            size = max(
+                (number for number in numbers if 1 <= number < len(texts)), default=len(texts) // 2
+            )
             parts = []
             for start in range(0, len(texts), size):
                 parts.append(self._fetch(texts[start : start + size], should_stop, refused))

@@ -1,7 +1,8 @@
 """Reads and writes the files of a model's folder: JSON and safetensors.
 
-A folder may come from anybody. A file may be missing, damaged, a device, or larger than it claims to be. Each such
-mistake raises one sentence. Pickled weights are never read, as a pickle can run code.
+A folder may come from anybody. A file may be missing, damaged, a device, or larger than it claims
+to be. Each such mistake raises one sentence. Pickled weights are never read, as a pickle can run
+code.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def check_pointers(folder: Path) -> None:
             # An unreadable file may not belong to the model.
             with suppress(PermissionError), file.open("rb") as opened:
                 if opened.read(len(LFS)) == LFS:
-                    raise InputError(f"{file} is a Git LFS pointer and not the file: run git lfs pull")
+                    raise InputError(
+                        f"{file} is a Git LFS pointer and not the file: run git lfs pull"
+                    )
 
 
 def check_pickles(folder: Path) -> None:
@@ -50,7 +53,9 @@ def read_json(file: Path) -> Any:
     with file.open("rb") as opened:
         content = opened.read(MOST_JSON + 1)
     if len(content) > MOST_JSON:
-        raise InputError(f"{file} is larger than {MOST_JSON >> 20} MB: this is no settings file of a model")
+        raise InputError(
+            f"{file} is larger than {MOST_JSON >> 20} MB: this is no settings file of a model"
+        )
     try:
         return json.loads(content.decode("utf-8"))
     except RecursionError as error:
@@ -91,7 +96,9 @@ def read_tensors(folder: Path, name: str = WEIGHTS) -> dict[str, Tensor]:
     try:
         tensors = load_file(file)
     except (OSError, SafetensorError) as error:
-        raise InputError(f"{file} is damaged ({' '.join(str(error).split())}); fetch the model again") from error
+        raise InputError(
+            f"{file} is damaged ({' '.join(str(error).split())}); fetch the model again"
+        ) from error
     for key, tensor in tensors.items():
         if not tensor.sum(dtype=torch.float64).isfinite():
             raise InputError(
@@ -104,14 +111,18 @@ def write_tensors(folder: Path, tensors: dict[str, Tensor], name: str = WEIGHTS)
     """Writes a file that `read_tensors` reads."""
     from safetensors.torch import save_file
 
-    save_file({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}, folder / name)
+    save_file(
+        {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}, folder / name
+    )
 
 
 def load_weights(module: nn.Module, folder: Path) -> None:
     """Copies the tensors in ``folder`` into ``module``, as float32. InputError if they do not fit."""
     tensors = read_tensors(folder)
     if _shapes(tensors) != _shapes(module.state_dict()):
-        raise InputError(f"the weights in {folder} do not fit its configuration; fetch the model again")
+        raise InputError(
+            f"the weights in {folder} do not fit its configuration; fetch the model again"
+        )
     module.load_state_dict({name: value.float() for name, value in tensors.items()})
 
 

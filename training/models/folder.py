@@ -1,13 +1,15 @@
 """ModelFolder: the settings in a model's folder, read and checked once. ModelFormat: how its model is used.
 
-The format is sentence-transformers'. A folder holds the first module (a transformer: config.json, model.safetensors,
-tokenizer files) and a list of modules (modules.json) that turn its output into a sentence vector:
-``1_Pooling/config.json`` names the pooling, a Dense layer may change the dimension, ``2_Normalize`` scales to length 1.
-config_sentence_transformers.json has the prompts and the number of dimensions to keep. A folder without modules.json is
-a plain transformer. A folder with only adapter_config.json is an adapter of another model.
+The format is sentence-transformers'. A folder holds the first module (a transformer: config.json,
+model.safetensors, tokenizer files) and a list of modules (modules.json) that turn its output into a
+sentence vector: ``1_Pooling/config.json`` names the pooling, a Dense layer may change the
+dimension, ``2_Normalize`` scales to length 1. config_sentence_transformers.json has the prompts and
+the number of dimensions to keep. A folder without modules.json is a plain transformer. A folder
+with only adapter_config.json is an adapter of another model.
 
-`Encoder` and `CrossEncoder` open a folder if all of its modules and settings are listed here. sentence-transformers
-opens any other folder (`training.models.st_models`). Code that comes with a model is never run.
+`Encoder` and `CrossEncoder` open a folder if all of its modules and settings are listed here.
+sentence-transformers opens any other folder (`training.models.st_models`). Code that comes with a
+model is never run.
 """
 
 from __future__ import annotations
@@ -22,7 +24,14 @@ from typing import Any, NamedTuple
 
 from training.catalogue import CROSS_ENCODERS, asset
 from training.errors import InputError
-from training.models.files import check_pickles, check_pointers, read_json, read_object, read_tensors, write_json
+from training.models.files import (
+    check_pickles,
+    check_pointers,
+    read_json,
+    read_object,
+    read_tensors,
+    write_json,
+)
 from training.models.sizes import check_module_sizes, check_transformer
 from training.pooling import parse_pooling, poolings
 from training.similarities import SIMILARITIES
@@ -36,11 +45,14 @@ SENTENCE_TRANSFORMER = "SentenceTransformer"
 MULTI_VECTOR = "MultiVectorEncoder"
 SPARSE_ENCODER = "SparseEncoder"
 CROSS_ENCODER = "CrossEncoder"
-# Modules of sentence-transformers, and PyLate's Dense, which sentence-transformers replaces by its own.
+# Modules of sentence-transformers, and PyLate's Dense, which sentence-transformers replaces by its
+# own.
 _CLASS = re.compile(r"sentence_transformers(\.[A-Za-z_]\w*)+|pylate\.models\.Dense\.Dense")
-# The file for the head of a cross-encoder that started as a bi-encoder. Its transformer has files of its own.
+# The file for the head of a cross-encoder that started as a bi-encoder. Its transformer has files
+# of its own.
 JOINT_HEAD = "head.safetensors"
-# The names of prompts for each role, as in sentence-transformers. The first that a folder has is used.
+# The names of prompts for each role, as in sentence-transformers. The first that a folder has is
+# used.
 ROLES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 # Older folders name their pooling by flags.
@@ -75,7 +87,8 @@ def _transformer_settings(task: str, feature: str, output: str) -> dict[str, Any
     }
 
 
-# The settings of the models that are opened here, by file: names and allowed values. None allows any value.
+# The settings of the models that are opened here, by file: names and allowed values. None allows
+# any value.
 _ENCODER = _transformer_settings("feature-extraction", "token_embeddings", "last_hidden_state")
 _CLASSIFIER = _transformer_settings("sequence-classification", "scores", "logits")
 _GENERAL = {
@@ -94,15 +107,21 @@ _POOLING = {
     "word_embedding_dimension": None,
     "embedding_dimension": None,
 }
-_FEATURES = {"module_input_name": ["sentence_embedding"], "module_output_name": ["sentence_embedding"]}
-_DENSE = dict.fromkeys(("in_features", "out_features", "bias", "activation_function", "use_residual"))
+_FEATURES = {
+    "module_input_name": ["sentence_embedding"],
+    "module_output_name": ["sentence_embedding"],
+}
+_DENSE = dict.fromkeys(
+    ("in_features", "out_features", "bias", "activation_function", "use_residual")
+)
 _AFTER: dict[str, dict[str, Any]] = {
     "Dense": {**_DENSE, **_FEATURES},
     "LayerNorm": {"dimension": None},
     NORMALIZE: _FEATURES,
 }
 
-# The file with the settings of a Transformer. sentence-transformers used the names after the first before version 1.
+# The file with the settings of a Transformer. sentence-transformers used the names after the first
+# before version 1.
 _TRANSFORMER_FILES = tuple(
     f"sentence_{kind}_config.json"
     for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
@@ -165,7 +184,9 @@ class ModelFormat:
             prompts[default] = prompt
         return replace(self, prompts=prompts, default_prompt=default)
 
-    def write(self, folder: Path, width: int, before: Sequence[str], after: Sequence[Any]) -> list[Path]:
+    def write(
+        self, folder: Path, width: int, before: Sequence[str], after: Sequence[Any]
+    ) -> list[Path]:
         """Writes modules.json and the settings beside a first module, and returns the folders of all modules.
 
         Args:
@@ -182,7 +203,12 @@ class ModelFormat:
         for index, kind in enumerate(kinds):
             path = f"{index}_{kind}" if index else ""
             # Every version of sentence-transformers understands these names.
-            entry = {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            entry = {
+                "idx": index,
+                "name": str(index),
+                "path": path,
+                "type": f"sentence_transformers.models.{kind}",
+            }
             entries.append(entry)
             folders.append(folder / path)
             folders[index].mkdir(exist_ok=True)
@@ -264,14 +290,16 @@ class ModelFolder:
     path: Path
     source: str  # where it came from, in words
     first: Path  # the folder of the first module, with its settings and its tokenizer
-    weights: Path  # the folder of a transformer's config.json and weights: ``first``, or the base of an adapter
+    # The folder of a transformer's config.json and weights: ``first``, or the base of an adapter.
+    weights: Path
     modules: tuple[ModuleEntry, ...]  # as modules.json lists them; none in a plain transformer
     config: Mapping[str, Any]  # config.json of the transformer
     general: Mapping[str, Any]  # config_sentence_transformers.json
     transformer: Mapping[str, Any]  # sentence_bert_config.json of the first module
     adapter: Mapping[str, Any]  # adapter_config.json
     pooling: Mapping[str, Any]  # config.json of the first pooling
-    # How a model that is opened here is used; None if sentence-transformers opens it. Set by `checked`.
+    # How a model that is opened here is used; None if sentence-transformers opens it. Set by
+    # `checked`.
     form: ModelFormat | None = None
 
     @classmethod
@@ -325,7 +353,8 @@ class ModelFolder:
     def kind(self) -> str:
         """The class of sentence-transformers that opens the folder, even if the folder does not name it."""
         named = str(self.general.get("model_type") or SENTENCE_TRANSFORMER)
-        # Older folders of PyLate name "ColBERT" or no class, and the folders of ColBERT's authors name none.
+        # Older folders of PyLate name "ColBERT" or no class, and the folders of ColBERT's authors
+        # name none.
         is_pylate = named == "ColBERT" or "query_prefix" in self.general
         is_stanford = not self.modules and self._is_of("HF_ColBERT")
         if is_pylate or is_stanford:
@@ -351,7 +380,11 @@ class ModelFolder:
     @property
     def is_adapter(self) -> bool:
         """Whether it holds the weights of an adapter as peft writes them, without its base."""
-        return bool(self.base) and not self.has_joint_head and not any(self.first.glob("model*.safetensors"))
+        return (
+            bool(self.base)
+            and not self.has_joint_head
+            and not any(self.first.glob("model*.safetensors"))
+        )
 
     def over_base(self, home: str | Path | None = None, fetch: bool = True) -> ModelFolder:
         """Returns the folder with the config and weights of the base, found by name or beside it. InputError if not."""
@@ -361,11 +394,15 @@ class ModelFolder:
             # The adapter may have been moved together with its base, and name the old path.
             beside = self.path.absolute().parent / Path(self.base).name
             if not (beside / "config.json").is_file():
-                raise InputError(f"the base of the adapter {self.path.name} cannot be opened: {error}") from error
+                raise InputError(
+                    f"the base of the adapter {self.path.name} cannot be opened: {error}"
+                ) from error
             resolved = model_folder(str(beside), home, fetch)
         base = ModelFolder.read(resolved.path)
         if not base.config:
-            raise InputError(f"the base of the adapter {self.path.name}, {self.base}, is no transformer")
+            raise InputError(
+                f"the base of the adapter {self.path.name}, {self.base}, is no transformer"
+            )
         source = f"adapter over {self.base} ({resolved.source})"
         return replace(self, source=source, weights=base.first, config=base.config)
 
@@ -377,8 +414,8 @@ class ModelFolder:
     def checked(self) -> ModelFolder:
         """Checks that the folder is safe to open, and sets ``form``, which decides whether it is opened here.
 
-        InputError if it needs code that comes with it, has pickled weights, or announces sizes that its files do not
-        have.
+        InputError if it needs code that comes with it, has pickled weights, or announces sizes that
+        its files do not have.
         """
         if self.has_joint_head:
             if self.config:
@@ -454,7 +491,9 @@ class ModelFolder:
             lowercase=bool(self.transformer.get("do_lower_case")),
             sentence_modules=after[:-1] if normalizes else after,
             include_prompt=bool(self.pooling.get("include_prompt", True)),
-            prompts={str(name): text or "" for name, text in (self.general.get("prompts") or {}).items()},
+            prompts={
+                str(name): text or "" for name, text in (self.general.get("prompts") or {}).items()
+            },
             default_prompt=self.general.get("default_prompt_name"),
             dimension=self.general.get("truncate_dim"),
             similarity=self.general.get("similarity_fn_name") or "cosine",
@@ -468,7 +507,10 @@ class ModelFolder:
             return kinds in ([], [TRANSFORMER]) and (count == 1 or self.is_adapter)
         if self.kind != SENTENCE_TRANSFORMER:
             return False
-        is_decoder_too = self.config.get("is_encoder_decoder") and self.config.get("model_type") not in ENCODER_CLASSES
+        is_decoder_too = (
+            self.config.get("is_encoder_decoder")
+            and self.config.get("model_type") not in ENCODER_CLASSES
+        )
         has_pooling = kinds[:2] == [TRANSFORMER, POOLING] and {*kinds[2:]} <= {*_AFTER}
         return not is_decoder_too and (not kinds or has_pooling)
 
@@ -481,30 +523,44 @@ class ModelFolder:
         if settings.get("split_special_tokens"):
             return True
         names = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
-        has_template = any((self.first / name).exists() for name in names) or bool(settings.get("chat_template"))
+        has_template = any((self.first / name).exists() for name in names) or bool(
+            settings.get("chat_template")
+        )
         return has_template and not self.modules
 
     def _is_of(self, suffix: str) -> bool:
         architectures = self.config.get("architectures")
-        return isinstance(architectures, list) and any(str(name).endswith(suffix) for name in architectures)
+        return isinstance(architectures, list) and any(
+            str(name).endswith(suffix) for name in architectures
+        )
 
     def _check_general(self) -> None:
         """Raises InputError if the length, the prompts or the dimension are damaged."""
         name = self.path.name
         length = self.transformer.get("max_seq_length")
         if length is not None and not (isinstance(length, int) and length >= MIN_LENGTH):
-            raise InputError(f"{name} is cut at {length!r} tokens; max_seq_length must be {MIN_LENGTH} or more")
+            raise InputError(
+                f"{name} is cut at {length!r} tokens; max_seq_length must be {MIN_LENGTH} or more"
+            )
         prompts = self.general.get("prompts") or {}
         default = self.general.get("default_prompt_name")
-        if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
-            raise InputError(f"the prompts of the model {name} are not texts by name; fetch the model again")
+        if not isinstance(prompts, dict) or not all(
+            isinstance(text, str | None) for text in prompts.values()
+        ):
+            raise InputError(
+                f"the prompts of the model {name} are not texts by name; fetch the model again"
+            )
         # A list is searched, as a damaged default may not be hashable.
         if default is not None and default not in list(prompts):
-            raise InputError(f"the model {name} has no prompt named {default!r}, which is its default; fetch it again")
+            raise InputError(
+                f"the model {name} has no prompt named {default!r}, which is its default; fetch it again"
+            )
         dimension = self.general.get("truncate_dim")
         # bool is a subclass of int.
         if dimension is not None and not (type(dimension) is int and dimension >= 1):
-            raise InputError(f"the model {name} keeps {dimension!r} dimensions; truncate_dim must be 1 or more")
+            raise InputError(
+                f"the model {name} keeps {dimension!r} dimensions; truncate_dim must be 1 or more"
+            )
 
 
 def _is_known(settings: Mapping[str, Any], names: Mapping[str, Any]) -> bool:
@@ -522,9 +578,12 @@ def _is_known(settings: Mapping[str, Any], names: Mapping[str, Any]) -> bool:
 
 def _adapter_folder(name: str) -> Path | None:
     """Returns the folder of an adapter, None for any other model."""
-    # The name may be too long for a path, start with the home of a user who does not exist, or contain a NUL.
+    # The name may be too long for a path, start with the home of a user who does not exist, or
+    # contain a NUL.
     with suppress(OSError, RuntimeError, ValueError):
-        folder = asset("cross-encoder") / name if name in CROSS_ENCODERS else Path(name).expanduser()
+        folder = (
+            asset("cross-encoder") / name if name in CROSS_ENCODERS else Path(name).expanduser()
+        )
         if (folder / "adapter_config.json").is_file():
             return folder
     return None
@@ -534,7 +593,9 @@ def _read_modules(file: Path) -> tuple[ModuleEntry, ...]:
     if not file.exists():
         return ()
     try:
-        modules = tuple(_entry(file.parent, entry["path"], entry["type"]) for entry in read_json(file))
+        modules = tuple(
+            _entry(file.parent, entry["path"], entry["type"]) for entry in read_json(file)
+        )
     except (TypeError, KeyError, AttributeError) as error:
         raise InputError(f"{file} is not a list of modules; fetch the model again") from error
     if not modules:
@@ -544,6 +605,8 @@ def _read_modules(file: Path) -> tuple[ModuleEntry, ...]:
 
 def _entry(folder: Path, name: str, class_name: Any) -> ModuleEntry:
     if Path(name).is_absolute() or ".." in Path(name).parts:
-        raise InputError(f"{folder} has a module in {name[:80]!r}, which is outside of it; fetch the model again")
+        raise InputError(
+            f"{folder} has a module in {name[:80]!r}, which is outside of it; fetch the model again"
+        )
     package, _, kind = str(class_name).rpartition(".")
     return ModuleEntry(kind, folder / name, package)

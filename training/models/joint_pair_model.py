@@ -1,16 +1,20 @@
 """JointPairModel: a cross-encoder that starts as the bi-encoder it is made from.
 
-Both sentences pass through the transformer together, so each token of one can attend to every token of the other.
-Three choices preserve what the bi-encoder has learned, which matters when there are only 5,749 pairs to train on:
+Both sentences pass through the transformer together, so each token of one can attend to every token
+of the other. Three choices preserve what the bi-encoder has learned, which matters when there are
+only 5,749 pairs to train on:
 
 - Each sentence counts its positions from 0 and keeps its own special tokens, as if it were alone.
-- Attention from one sentence to the other gets a learned bias, one per layer and head ("cross"). At minus infinity
-  the sentences cannot attend to each other, and the hidden states are exactly the bi-encoder's.
-- The score is computed from the two sentence vectors u and v (means over each sentence's tokens, length 1):
-  a * cos(u, v) + b + w . (|u - v|, u * v), the features of the paper's section 3 and Table 6.
+- Attention from one sentence to the other gets a learned bias, one per layer and head ("cross"). At
+  minus infinity the sentences cannot attend to each other, and the hidden states are exactly the
+  bi-encoder's.
+- The score is computed from the two sentence vectors u and v (means over each sentence's tokens,
+  length 1): a * cos(u, v) + b + w . (|u - v|, u * v), the features of the paper's section 3 and
+  Table 6.
 
 The model treats both sentences alike, so the score is symmetric: predict(x, y) = predict(y, x).
-Only LoRA factors of the transformer, the cross biases and the head are trained: an adapter of a few MB.
+Only LoRA factors of the transformer, the cross biases and the head are trained: an adapter of a few
+MB.
 """
 
 from __future__ import annotations
@@ -53,22 +57,31 @@ class JointPairHead(nn.Module):
     def forward(self, vectors: Tensor) -> Tensor:
         u, v = (F.normalize(side, dim=1) for side in vectors.chunk(2, dim=1))
         features = torch.cat([(u - v).abs(), u * v], dim=1) * math.sqrt(u.shape[1])
-        return self.scale * (u * v).sum(1, keepdim=True) + self.shift + self.linear(self.dropout(features))
+        return (
+            self.scale * (u * v).sum(1, keepdim=True)
+            + self.shift
+            + self.linear(self.dropout(features))
+        )
 
 
 class JointPairModel(nn.Module):
     """A transformer of one of ``ARCHITECTURES``, cross biases and a head: PairBatch -> logits (B,) float32.
 
-    ``transformer`` may be in bfloat16. The rest stays float32, as it is small and the score is sensitive to it.
+    ``transformer`` may be in bfloat16. The rest stays float32, as it is small and the score is
+    sensitive to it.
     """
 
     def __init__(self, transformer: PreTrainedModel) -> None:
         super().__init__()
         config = transformer.config
         if config.model_type not in ARCHITECTURES:
-            raise InputError(f"a joint pair model needs a base of the architecture {' or '.join(ARCHITECTURES)}")
+            raise InputError(
+                f"a joint pair model needs a base of the architecture {' or '.join(ARCHITECTURES)}"
+            )
         self.transformer = transformer
-        self.cross = nn.Parameter(torch.full((config.num_hidden_layers, config.num_attention_heads), -2.0))
+        self.cross = nn.Parameter(
+            torch.full((config.num_hidden_layers, config.num_attention_heads), -2.0)
+        )
         self.head = JointPairHead(config.hidden_size)
 
     def forward(self, batch: PairBatch) -> Tensor:
@@ -84,13 +97,19 @@ class JointPairModel(nn.Module):
 
     def head_tensors(self) -> dict[str, Tensor]:
         """Returns the parameters outside of the transformer, float32: the cross biases and the head."""
-        return {key: value for key, value in self.state_dict().items() if not key.startswith("transformer.")}
+        return {
+            key: value
+            for key, value in self.state_dict().items()
+            if not key.startswith("transformer.")
+        }
 
     def load_head_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Loads the tensors of ``head_tensors``. InputError if one is missing or has another shape."""
         shapes = {key: value.shape for key, value in tensors.items()}
         if shapes != {key: value.shape for key, value in self.head_tensors().items()}:
-            raise InputError("head.safetensors does not fit the base of its adapter; fetch or train it again")
+            raise InputError(
+                "head.safetensors does not fit the base of its adapter; fetch or train it again"
+            )
         self.load_state_dict(tensors, strict=False)
 
     def hidden(self, batch: PairBatch, inputs: Tensor | None = None) -> Tensor:
@@ -103,7 +122,8 @@ class JointPairModel(nn.Module):
         )
         common = self._common_bias(batch).to(states.dtype)  # (B, 1 or H, T or 1, T)
         second = batch.second
-        between = (second[:, None, :, None] != second[:, None, None, :]).to(states.dtype)  # (B, 1, T, T)
+        # (B, 1, T, T)
+        between = (second[:, None, :, None] != second[:, None, None, :]).to(states.dtype)
         for layer, cross in zip(transformer.encoder.layer, self.cross, strict=True):
             bias = torch.addcmul(common, between, cross.to(states.dtype)[:, None, None])
             states = layer(states, bias)
@@ -135,8 +155,13 @@ def sentence_means(hidden: Tensor, batch: PairBatch) -> Tensor:
 # The classification head by architecture: hidden states (B, T, D) -> logits (B, 1).
 HEADS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "bert": lambda model, hidden: model.classifier(model.bert.pooler(hidden)),
-    "distilbert": lambda model, hidden: model.classifier(torch.relu(model.pre_classifier(hidden[:, 0]))),
-    **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "mpnet"), lambda model, hidden: model.classifier(hidden)),
+    "distilbert": lambda model, hidden: model.classifier(
+        torch.relu(model.pre_classifier(hidden[:, 0]))
+    ),
+    **dict.fromkeys(
+        ("roberta", "xlm-roberta", "camembert", "mpnet"),
+        lambda model, hidden: model.classifier(hidden),
+    ),
 }
 
 
@@ -151,7 +176,11 @@ class SequenceClassifier(nn.Module):
     def forward(self, batch: PairBatch) -> Tensor:
         mask = None if batch.mask is None else batch.mask.long()
         token_types = {"token_type_ids": batch.token_types} if self.has_token_types else {}
-        return self.transformer(input_ids=batch.ids, attention_mask=mask, **token_types).logits[:, 0].float()
+        return (
+            self.transformer(input_ids=batch.ids, attention_mask=mask, **token_types)
+            .logits[:, 0]
+            .float()
+        )
 
     def score(self, hidden: Tensor) -> Tensor:
         """Computes logits (B,) float32 from the hidden states (B, T, D), for architectures in ``HEADS``."""
@@ -163,9 +192,10 @@ class SequenceClassifier(nn.Module):
 Scorer: TypeAlias = SequenceClassifier | JointPairModel
 
 
-# As in encoding (`training.inference.runner`), architectures of BERT's family run as ``FusedBert`` on packed rows of
-# several pairs, and any other as its own module on padded batches. A bias on the attention's logits keeps pairs apart.
-# In a ``JointPairModel`` it includes the learned bias of each layer between the two sentences.
+# As in encoding (`training.inference.runner`), architectures of BERT's family run as ``FusedBert``
+# on packed rows of several pairs, and any other as its own module on padded batches. A bias on the
+# attention's logits keeps pairs apart. In a ``JointPairModel`` it includes the learned bias of each
+# layer between the two sentences.
 
 
 class PackedPairs(PackedRunner[PairRow]):
@@ -210,8 +240,11 @@ class PaddedPairs(InferenceRunner[PairRow]):
         self.scorer = scorer
         self.pad_id = pad_id
         self.device = scorer.transformer.device
-        # Some networks read the padding, such as XLNet, which scores the last token. They get pairs of one length.
-        self.deterministic = len(samples) > 1 and self.reads_padding(samples, scorer.transformer.dtype)
+        # Some networks read the padding, such as XLNet, which scores the last token. They get pairs
+        # of one length.
+        self.deterministic = len(samples) > 1 and self.reads_padding(
+            samples, scorer.transformer.dtype
+        )
 
     def hidden(self, texts: Sequence[PairRow], rows: list[Row]) -> Hidden:
         batch = pad_pairs([texts[row[0]] for row in rows], self.pad_id, self.device)
@@ -223,7 +256,8 @@ def build_pair_runner(
 ) -> InferenceRunner[PairRow]:
     """Makes a runner for ``scorer`` that computes in ``dtype``. The scorer must not change afterwards.
 
-    ``samples`` are pairs to measure the ranges of int8 with; otherwise `PROBES`, a short pair before a longer one.
+    ``samples`` are pairs to measure the ranges of int8 with; otherwise `PROBES`, a short pair
+    before a longer one.
     """
     kind = scorer.transformer.config.model_type
     can_pack = supports_fused(scorer.transformer.base_model)

@@ -1,7 +1,8 @@
 """TF-IDF and BM25, and SparseModel, the base class of models whose vectors are weights of words, most of them 0.
 
-BM25 is implemented here: scikit-learn counts the words, scipy multiplies, and a single formula does not justify another
-dependency. Unlike in Lucene, which the BEIR paper used, words are not stemmed, and stop words are kept.
+BM25 is implemented here: scikit-learn counts the words, scipy multiplies, and a single formula does
+not justify another dependency. Unlike in Lucene, which the BEIR paper used, words are not stemmed,
+and stop words are kept.
 """
 
 from __future__ import annotations
@@ -38,12 +39,17 @@ class SparseModel(Model, Retriever):
 
     @abstractmethod
     def encode_sparse(
-        self, sentences: Sequence[str], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
+        self,
+        sentences: Sequence[str],
+        on_progress: Progress | None = None,
+        should_stop: ShouldStop | None = None,
     ) -> csr_matrix:
         """Encodes sentences: sparse float32 (N, V), in their order."""
 
     @abstractmethod
-    def weigh(self, queries: Sequence[str], documents: Sequence[str], **watch: Any) -> tuple[csr_matrix, csr_matrix]:
+    def weigh(
+        self, queries: Sequence[str], documents: Sequence[str], **watch: Any
+    ) -> tuple[csr_matrix, csr_matrix]:
         """Computes weights (Q, V) and (N, V) float32 whose dot products rank the documents."""
 
     def encode(
@@ -65,7 +71,10 @@ class SparseModel(Model, Retriever):
         return normalize_rows(vectors) if normalize else vectors
 
     def score(
-        self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
+        self,
+        pairs: Sequence[Pair],
+        on_progress: Progress | None = None,
+        should_stop: ShouldStop | None = None,
     ) -> np.ndarray:
         """Computes the cosine of each pair, float32 (N,)."""
         sentences = [first for first, _ in pairs] + [second for _, second in pairs]
@@ -75,10 +84,14 @@ class SparseModel(Model, Retriever):
         lengths = np.sqrt(_row_products(u, u)) * np.sqrt(_row_products(v, v))
         return _row_products(u, v) / np.maximum(lengths, 1e-12)
 
-    def search(self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any) -> Ranking:
+    def search(
+        self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any
+    ) -> Ranking:
         """Finds the documents with the highest dot products with the query, among those above zero."""
         query_weights, document_weights = self.weigh(queries, documents, **watch)
-        return highest_products(query_weights, document_weights, k, should_stop=watch.get("should_stop"))
+        return highest_products(
+            query_weights, document_weights, k, should_stop=watch.get("should_stop")
+        )
 
 
 def _row_products(u: csr_matrix, v: csr_matrix) -> np.ndarray:
@@ -101,14 +114,17 @@ def highest_products(queries: csr_matrix, documents: csr_matrix, k: int, **watch
 class TfIdf(SparseModel):
     """Term frequency × inverse document frequency, each sentence scaled to length 1: scikit-learn's TfidfVectorizer.
 
-    The weight of a word that occurs in d of n sentences is ln((1 + n) / (1 + d)) + 1. It is fitted on the sentences
-    of a call, so vectors of two calls cannot be compared.
+    The weight of a word that occurs in d of n sentences is ln((1 + n) / (1 + d)) + 1. It is fitted
+    on the sentences of a call, so vectors of two calls cannot be compared.
     """
 
     name = TFIDF
 
     def encode_sparse(
-        self, sentences: Sequence[str], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
+        self,
+        sentences: Sequence[str],
+        on_progress: Progress | None = None,
+        should_stop: ShouldStop | None = None,
     ) -> csr_matrix:
         """Encodes sentences: float32 (N, V), with a column for each different word. A row without words is zero."""
         # scipy.sparse and scikit-learn take a second to import.
@@ -123,7 +139,9 @@ class TfIdf(SparseModel):
         matrix = TfidfVectorizer(token_pattern=WORD_PATTERN).fit_transform(watched)
         return csr_matrix(matrix, dtype=np.float32)
 
-    def weigh(self, queries: Sequence[str], documents: Sequence[str], **watch: Any) -> tuple[csr_matrix, csr_matrix]:
+    def weigh(
+        self, queries: Sequence[str], documents: Sequence[str], **watch: Any
+    ) -> tuple[csr_matrix, csr_matrix]:
         """Computes the weights of both, fitted on all of them."""
         matrix = self.encode_sparse([*queries, *documents], **watch)
         return matrix[: len(queries)], matrix[len(queries) :]
@@ -136,14 +154,19 @@ class Bm25(Model, Retriever):
     name = BM25
 
     def score(
-        self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
+        self,
+        pairs: Sequence[Pair],
+        on_progress: Progress | None = None,
+        should_stop: ShouldStop | None = None,
     ) -> np.ndarray:
         """Raises InputError, as BM25 measures which document answers a query, not how similar two texts are."""
         raise InputError(
             f"{BM25} ranks documents for queries: choose it for data such as beir:FOLDER, or another model"
         )
 
-    def search(self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any) -> Ranking:
+    def search(
+        self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any
+    ) -> Ranking:
         """Finds the documents with the highest weights of the query's words, among documents with such a word."""
         query_counts, document_weights = bm25_weights(queries, documents)
         return highest_products(query_counts, document_weights, k, **watch)
@@ -154,8 +177,8 @@ def bm25_weights(
 ) -> tuple[csr_matrix, csr_matrix]:
     """Counts each of V words in the queries, (Q, V), and computes its weight in the documents, (N, V) float32.
 
-    The weight of a word that occurs tf times in a document, and in n of N documents, is the same as in Lucene's BM25,
-    with the BEIR paper's k1 and b:
+    The weight of a word that occurs tf times in a document, and in n of N documents, is the same as
+    in Lucene's BM25, with the BEIR paper's k1 and b:
 
         ln(1 + (N - n + 0.5) / (n + 0.5)) · tf · (k1 + 1) / (tf + k1 · (1 - b + b · length / mean))
 

@@ -1,7 +1,8 @@
 """Opens the transformer of a model: its tokenizer and its weights from a folder.
 
-No code is executed: neither pickles nor code that comes with a model. Missing weights are an error. transformers would
-fill them with random numbers and only warn. Every damaged file raises one clear sentence.
+No code is executed: neither pickles nor code that comes with a model. Missing weights are an error.
+transformers would fill them with random numbers and only warn. Every damaged file raises one clear
+sentence.
 """
 
 from __future__ import annotations
@@ -39,10 +40,12 @@ DEFAULT_MAX_LENGTH = 512  # tokens, for a model that does not state a number of 
 NO_LIMIT = 1_000_000  # transformers gives a tokenizer without a limit the length 10**30
 # Never download, and never execute code from a model repository.
 HERE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-# Settings of config.json that change the type of the result or the memory. The code here relies on these values.
+# Settings of config.json that change the type of the result or the memory. The code here relies on
+# these values.
 _FORMS = {"return_dict": True, "chunk_size_feed_forward": 0}
 TOKENIZER = "tokenizer.json"
-# Two texts with upper case, accents, ligatures, Chinese, emoji, rare scripts, numbers and white space.
+# Two texts with upper case, accents, ligatures, Chinese, emoji, rare scripts, numbers and white
+# space.
 PROBE = (
     "The Quick brown FOX isn't here, WE'LL see: naïve ÀÉÎ cafe\u0301 İstanbul straße \ufb01 ½",
     "  北京あカ 한국 😀 \u1797\u17b6\u179f\u17b6 שלום 3,141.59 in 2023,   0123456789\tx_y\r\n\n\nEnd. ",
@@ -79,11 +82,15 @@ def open_parts(name: ModelName, folder: ModelFolder) -> EncoderParts:
     """Opens the parts of an encoder. InputError if the folder is not an encoder, or a part cannot be opened."""
     form = own_form(name, folder)
     if folder.is_cross_encoder and (folder.adapter or name.run_id):
-        raise InputError(f"{name} is a cross-encoder, which scores pairs and has no vectors; choose a bi-encoder")
+        raise InputError(
+            f"{name} is a cross-encoder, which scores pairs and has no vectors; choose a bi-encoder"
+        )
     backbone, tokenizer = open_transformer(folder)
     longest = max_input_length(tokenizer, backbone, form.max_length)
     architecture = (getattr(backbone.config, "architectures", None) or [""])[0]
-    is_decoder = architecture.endswith("ForCausalLM") and getattr(backbone.config, "is_causal", True)
+    is_decoder = architecture.endswith("ForCausalLM") and getattr(
+        backbone.config, "is_causal", True
+    )
     # Only the last token of a decoder has read the whole text.
     pooling = form.pooling or ("lasttoken" if is_decoder else "mean")
     form = replace(form, pooling=pooling, max_length=longest)
@@ -100,7 +107,9 @@ def own_form(name: ModelName | str, folder: ModelFolder) -> ModelFormat:
     return folder.form
 
 
-def save_parts(folder: Path, backbone: Any, tokenizer: Any, form: ModelFormat, head: nn.Sequential, width: int) -> None:
+def save_parts(
+    folder: Path, backbone: Any, tokenizer: Any, form: ModelFormat, head: nn.Sequential, width: int
+) -> None:
     """Writes an encoder into an empty folder, which sentence-transformers can open. ``width`` is a token's length."""
     if isinstance(backbone, WordBackbone):
         kinds = [type(module).__name__ for module in backbone.modules_before_pooling]
@@ -115,7 +124,9 @@ def save_parts(folder: Path, backbone: Any, tokenizer: Any, form: ModelFormat, h
     tokenizer.save_pretrained(folder)
 
 
-def open_transformer(folder: ModelFolder, auto_class: str = "AutoModel") -> tuple[Any, PreTrainedTokenizerFast]:
+def open_transformer(
+    folder: ModelFolder, auto_class: str = "AutoModel"
+) -> tuple[Any, PreTrainedTokenizerFast]:
     """Opens the transformer in a folder and its tokenizer. InputError, also if their sizes do not match."""
     backbone: Any = open_backbone(folder, auto_class)
     tokenizer = open_tokenizer(folder)
@@ -127,7 +138,9 @@ def check_tokens(folder: Path, tokenizer: Any, backbone: Any) -> None:
     """Raises InputError if the transformer lacks an embedding for a token."""
     rows = backbone.get_input_embeddings().weight.shape[0]
     # A special token of a template may be missing from the vocabulary.
-    greatest = max([*tokenizer.get_vocab().values(), *tokenizer.backend_tokenizer.encode("").ids], default=0)
+    greatest = max(
+        [*tokenizer.get_vocab().values(), *tokenizer.backend_tokenizer.encode("").ids], default=0
+    )
     if greatest >= rows:
         raise InputError(
             f"{folder} has a token number {greatest:,}, but its model knows {rows:,}: resize its embeddings for "
@@ -141,7 +154,9 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
         from transformers import AutoTokenizer, PreTrainedTokenizerFast
         from transformers.utils import is_sentencepiece_available
 
-    has_own = any((folder.first / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
+    has_own = any(
+        (folder.first / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")
+    )
     path = folder.first if has_own else folder.weights
     try:
         with tokenizing():
@@ -150,7 +165,8 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
                 if not tokenizer.is_fast:
                     raise ValueError(f"{type(tokenizer).__name__} has no fast form")  # noqa: TRY301
             except (AttributeError, ImportError, KeyError, OSError, TypeError, ValueError) as error:
-                # The class may not match the file, such as a class for Unigram and a file with word pieces.
+                # The class may not match the file, such as a class for Unigram and a file with word
+                # pieces.
                 if not (path / TOKENIZER).is_file():
                     raise
                 log.warning(_BY_FILE, folder.path.name, f"cannot read: {first_line(error)}")
@@ -168,11 +184,18 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
             reason = f"{pieces.name} needs the package sentencepiece; install it, or save the tokenizer as {TOKENIZER}"
         raise InputError(f"{path} has no tokenizer that can be opened: {reason}") from error
     if len({*tokenizer.get_vocab()} - {*tokenizer.all_special_tokens}) < 2:
-        raise InputError(f"{path} has no tokenizer: there is no {TOKENIZER}, and no vocabulary; fetch the model again")
+        raise InputError(
+            f"{path} has no tokenizer: there is no {TOKENIZER}, and no vocabulary; fetch the model again"
+        )
     # `PairBatch.token_types` computes the types of tokens from the split of a pair.
-    types = tokenizer.backend_tokenizer.encode("a").type_ids + tokenizer.backend_tokenizer.encode("a", "a").type_ids
+    types = (
+        tokenizer.backend_tokenizer.encode("a").type_ids
+        + tokenizer.backend_tokenizer.encode("a", "a").type_ids
+    )
     if "token_type_ids" in tokenizer.model_input_names and types != sorted(types):
-        raise InputError(f"{path} has types of tokens other than 0, and 1 for a second text, which are not supported")
+        raise InputError(
+            f"{path} has types of tokens other than 0, and 1 for a second text, which are not supported"
+        )
     longest = tokenizer.model_max_length
     # bool is a subclass of int.
     is_number = isinstance(longest, int | float) and not isinstance(longest, bool)
@@ -184,8 +207,9 @@ def open_tokenizer(folder: ModelFolder) -> PreTrainedTokenizerFast:
 def as_in_file(tokenizer: PreTrainedTokenizerFast, path: Path) -> PreTrainedTokenizerFast:
     """Returns a tokenizer that reads texts as the tokenizer.json in a folder, if there is one, defines it.
 
-    transformers builds tokenizers from their class and its defaults. If that gives other ids or token types for
-    `PROBE`, the tokenizer in the file is used, with the special tokens and the settings of the class.
+    transformers builds tokenizers from their class and its defaults. If that gives other ids or
+    token types for `PROBE`, the tokenizer in the file is used, with the special tokens and the
+    settings of the class.
     """
     from transformers import PreTrainedTokenizerFast
 
@@ -215,7 +239,8 @@ def as_in_file(tokenizer: PreTrainedTokenizerFast, path: Path) -> PreTrainedToke
 def _probed(tokenizer: Tokenizer) -> list[Any]:
     """Returns ids and token types of the texts of `PROBE`, as a pair and alone, and the pieces that they split into.
 
-    The ids of two tokenizers may be equal by chance if the pieces, such as the digits of a number, differ.
+    The ids of two tokenizers may be equal by chance if the pieces, such as the digits of a number,
+    differ.
     """
     pair = tokenizer.encode(*PROBE)
     results: list[Any] = [pair.ids, pair.type_ids]
@@ -230,7 +255,9 @@ def unopened(path: Path, manner: str, error: Exception) -> InputError:
     """Makes the error for a folder that transformers cannot open. ``manner`` says as what it was to be opened."""
     # transformers points to a report of the weights with other shapes, which is not shown.
     if "above report" in str(error):
-        return InputError(f"the weights in {path} do not fit its config.json; fetch the model again")
+        return InputError(
+            f"the weights in {path} do not fit its config.json; fetch the model again"
+        )
     return InputError(f"{path} cannot be opened {manner}: {first_line(error)}")
 
 
@@ -238,8 +265,9 @@ def unopened(path: Path, manner: str, error: Exception) -> InputError:
 def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Module:
     """Opens the transformer in ``folder``, float32, with PyTorch's fused attention if the architecture supports it.
 
-    ``auto_class`` is the class of transformers that opens it. A `CLASSIFIER` may have a decoder. InputError if the
-    files are damaged, lack weights of the transformer, or the architecture is not supported.
+    ``auto_class`` is the class of transformers that opens it. A `CLASSIFIER` may have a decoder.
+    InputError if the files are damaged, lack weights of the transformer, or the architecture is not
+    supported.
     """
     with importing:
         import transformers
@@ -255,11 +283,17 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
     names = folder.config.get("architectures") or [""]
     is_adapted_head = folder.is_adapter and has_head
     if is_adapted_head and not str(names[0]).endswith("ForSequenceClassification"):
-        # The adapter has the weights of the head. sentence-transformers opens it with one label too.
+        # The adapter has the weights of the head. sentence-transformers opens it with one label
+        # too.
         options["num_labels"] = 1
     try:
         backbone, report = opener.from_pretrained(
-            path, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **HERE, **options
+            path,
+            dtype=torch.float32,
+            use_safetensors=True,
+            output_loading_info=True,
+            **HERE,
+            **options,
         )
     except Exception as error:
         # transformers raises errors of many kinds about settings.
@@ -267,7 +301,8 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
     own = f"{backbone.base_model_prefix}."
     missing = sorted(report["missing_keys"])
     if not has_head:
-        # Many folders lack BERT's pooler, its head for next-sentence prediction, and nothing here uses it.
+        # Many folders lack BERT's pooler, its head for next-sentence prediction, and nothing here
+        # uses it.
         missing = [name for name in missing if not name.startswith("pooler.")]
     if auto_class == LANGUAGE_MODEL:
         # The head may have random weights, but not the transformer below it.
@@ -277,7 +312,9 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
         missing = [name for name in missing if name not in provided]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        advice = "it needs code of its own" if "auto_map" in folder.config else "fetch the model again"
+        advice = (
+            "it needs code of its own" if "auto_map" in folder.config else "fetch the model again"
+        )
         raise InputError(f"{path} lacks the weights {missing[0]}{more}; {advice}")
     layers = set()
     for name, _ in backbone.named_parameters():
@@ -286,7 +323,9 @@ def open_backbone(folder: ModelFolder, auto_class: str = "AutoModel") -> nn.Modu
     for name in report["unexpected_keys"]:
         # A layer computes something else without its bias, scale or adapter.
         if name.removeprefix(own).startswith(tuple(layers)):
-            raise InputError(f"{path} has the weights {name}, which that layer does not read: save the model merged")
+            raise InputError(
+                f"{path} has the weights {name}, which that layer does not read: save the model merged"
+            )
     check_backbone(path, backbone)
     # Only text generation needs the key/value cache.
     if hasattr(backbone.config, "use_cache"):
@@ -311,17 +350,23 @@ def merge_adapter(backbone: Any, path: Path) -> tuple[Any, set[str]]:
         expected = set(get_peft_model_state_dict(model, save_embedding_layers=False))
         if expected != set(tensors):
             name = min(expected ^ set(tensors))
-            raise InputError(f"the adapter {path.name} does not fit its base, because of {name}; train it again")  # noqa: TRY301
+            raise InputError(  # noqa: TRY301
+                f"the adapter {path.name} does not fit its base, because of {name}; train it again"
+            )
         merged = model.merge_and_unload(safe_merge=True)
     except InputError:
         raise
     except Exception as error:
         # peft raises errors of many kinds about settings and shapes.
-        raise InputError(f"the adapter {path.name} cannot be merged into its base: {first_line(error)}") from error
+        raise InputError(
+            f"the adapter {path.name} cannot be merged into its base: {first_line(error)}"
+        ) from error
     return merged, {name.removeprefix("base_model.model.") for name in tensors}
 
 
-def max_input_length(tokenizer: PreTrainedTokenizerFast, backbone: nn.Module, length: int | None = None) -> int:
+def max_input_length(
+    tokenizer: PreTrainedTokenizerFast, backbone: nn.Module, length: int | None = None
+) -> int:
     """Returns the most tokens, with special ones, that both the tokenizer and the positions of the backbone allow.
 
     ``length`` replaces the tokenizer's limit.

@@ -1,14 +1,16 @@
 """LateInteraction: a text is encoded as a vector for each token, and two texts are compared token by token (MaxSim).
 
-In ColBERT (Khattab & Zaharia 2020, section 3.3) each token of the query finds the token of the document with the
-largest cosine, and the score of the pair is the sum of these maxima. Documents can be encoded before a query is known,
-as with a bi-encoder, but scores depend on single words, as with a cross-encoder. The price is a vector for each token.
+In ColBERT (Khattab & Zaharia 2020, section 3.3) each token of the query finds the token of the
+document with the largest cosine, and the score of the pair is the sum of these maxima. Documents
+can be encoded before a query is known, as with a bi-encoder, but scores depend on single words, as
+with a cross-encoder. The price is a vector for each token.
 
-- `MaxSim`, ``maxsim:<encoder>``, compares the token vectors of any encoder, without special tokens. The score is the
-  **mean** of the maxima over one text's tokens, averaged over both texts: in -1..1 and **symmetric**.
-- `training.models.st_models.MultiVectorModel`, such as ColBERT, is used as it was trained. The score is the **sum**
-  over the tokens of the query, which is the first text of a pair (the mean, if the folder says meanmaxsim). It is **not
-  symmetric**.
+- `MaxSim`, ``maxsim:<encoder>``, compares the token vectors of any encoder, without special tokens.
+  The score is the **mean** of the maxima over one text's tokens, averaged over both texts: in -1..1
+  and **symmetric**.
+- `training.models.st_models.MultiVectorModel`, such as ColBERT, is used as it was trained. The
+  score is the **sum** over the tokens of the query, which is the first text of a pair (the mean, if
+  the folder says meanmaxsim). It is **not symmetric**.
 """
 
 from __future__ import annotations
@@ -23,7 +25,16 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from training.models.folder import ModelFolder
-from training.models.model import Pair, Ranking, Retriever, TokenModel, best_rows, find_opener, open_model, required
+from training.models.model import (
+    Pair,
+    Ranking,
+    Retriever,
+    TokenModel,
+    best_rows,
+    find_opener,
+    open_model,
+    required,
+)
 from training.models.tokenization import TokenVectors
 from training.names import ModelName
 from training.pooling import normalize_rows
@@ -37,7 +48,8 @@ class Matches(NamedTuple):
 
     score: float
     first: list[tuple[str, str, float]]  # the query's tokens
-    second: list[tuple[str, str, float]]  # the document's tokens; empty unless the score is symmetric
+    # The document's tokens; empty unless the score is symmetric.
+    second: list[tuple[str, str, float]]
 
 
 class LateInteraction(TokenModel, Retriever):
@@ -56,7 +68,8 @@ class LateInteraction(TokenModel, Retriever):
     kind = "late-interaction model"
     has_dtype = True
     takes_mean = True  # the mean over the tokens instead of the sum
-    is_symmetric = True  # whether the order of a pair does not matter; special tokens are left out then
+    # Whether the order of a pair does not matter; special tokens are left out then.
+    is_symmetric = True
 
     def __new__(cls, name: Any = None, *, home: str | Path | None = None, **_: Any) -> Any:
         """Makes an empty model of the kind that the name has; its ``__init__`` opens it."""
@@ -95,13 +108,18 @@ class LateInteraction(TokenModel, Retriever):
         """Encodes texts as documents: float32 (T, D) each."""
         return [text.hidden for text in self.token_vectors(sentences, "document")]
 
-    def search(self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any) -> Ranking:
+    def search(
+        self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any
+    ) -> Ranking:
         """Finds the documents with the highest MaxSim. All scores are in memory, (Q, N) float32."""
         scores = self.similarity(queries, documents, **watch)
         return [best_rows(np.arange(len(documents)), row, k) for row in scores]
 
     def score(
-        self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
+        self,
+        pairs: Sequence[Pair],
+        on_progress: Progress | None = None,
+        should_stop: ShouldStop | None = None,
     ) -> np.ndarray:
         """Scores pairs of texts: float32 (N,), in their order. For a ColBERT each is a query and a document."""
         scores = np.empty(len(pairs), dtype=np.float32)
@@ -113,7 +131,9 @@ class LateInteraction(TokenModel, Retriever):
             query_vectors = dict(zip(queries, self.encode_query(queries), strict=True))
             document_vectors = dict(zip(documents, self.encode_document(documents), strict=True))
             for row, (query, document) in enumerate(part, start):
-                scores[row] = self._scores([query_vectors[query]], [document_vectors[document]])[0, 0]
+                scores[row] = self._scores([query_vectors[query]], [document_vectors[document]])[
+                    0, 0
+                ]
         return scores
 
     predict = score
@@ -127,8 +147,8 @@ class LateInteraction(TokenModel, Retriever):
     ) -> np.ndarray:
         """Scores each of Q queries with each of N documents: float32 (Q, N), with few documents in memory at a time.
 
-        For every model the tokens of the query, special tokens included, are matched with the tokens of the document.
-        The result is not symmetric.
+        For every model the tokens of the query, special tokens included, are matched with the
+        tokens of the document. The result is not symmetric.
         """
         model = copy.copy(self)
         model.is_symmetric = False
@@ -201,8 +221,16 @@ class MaxSim(LateInteraction):
         vectors = []
         for text in self.encoder.token_vectors(sentences):
             # Special tokens belong to no word.
-            rows = [row for row, word in enumerate(text.words) if word is not None or not self.is_symmetric]
-            hidden = normalize_rows(text.hidden[rows]) if rows else np.zeros((1, text.hidden.shape[1]), np.float32)
+            rows = [
+                row
+                for row, word in enumerate(text.words)
+                if word is not None or not self.is_symmetric
+            ]
+            hidden = (
+                normalize_rows(text.hidden[rows])
+                if rows
+                else np.zeros((1, text.hidden.shape[1]), np.float32)
+            )
             vectors.append(TokenVectors([text.tokens[row] for row in rows] or [""], [], [], hidden))
         return vectors
 
@@ -210,4 +238,7 @@ class MaxSim(LateInteraction):
 def _best(text: TokenVectors, other: TokenVectors) -> list[tuple[str, str, float]]:
     """Finds the best token of the other text for each token."""
     cosines = text.hidden @ other.hidden.T  # (T, T of the other)
-    return [(text.tokens[i], other.tokens[j], float(cosines[i, j])) for i, j in enumerate(cosines.argmax(axis=1))]
+    return [
+        (text.tokens[i], other.tokens[j], float(cosines[i, j]))
+        for i, j in enumerate(cosines.argmax(axis=1))
+    ]

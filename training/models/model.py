@@ -10,9 +10,9 @@ Every model scores pairs of texts. What else it can do is asked by its type:
     TokenModel      encodes a text as one vector for each token: `Encoder`, ColBERT
     Retriever       ranks documents for queries: all of the above, and BM25
 
-`OPENERS` lists the kinds of models, each with the names and folders that it claims. The first kind that claims a name
-opens it. To add a kind, write a class with ``load`` and either `Model.score` or `VectorModel.encode_batch`, and add a
-line to `OPENERS`.
+`OPENERS` lists the kinds of models, each with the names and folders that it claims. The first kind
+that claims a name opens it. To add a kind, write a class with ``load`` and either `Model.score` or
+`VectorModel.encode_batch`, and add a line to `OPENERS`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,17 @@ import numpy as np
 from training.catalogue import BM25, DEFAULT_MODEL, GLOVE, TFIDF
 from training.errors import InputError
 from training.models.folder import MULTI_VECTOR, SPARSE_ENCODER, ModelFolder
-from training.models.texts import CHUNK, Chunk, Forward, ReadReport, Rows, chunks, compute_chunks, numbered, texts
+from training.models.texts import (
+    CHUNK,
+    Chunk,
+    Forward,
+    ReadReport,
+    Rows,
+    chunks,
+    compute_chunks,
+    numbered,
+    texts,
+)
 from training.names import ModelName
 from training.plugins import plugins, tried
 from training.pooling import NO_POOLING, normalize_rows
@@ -47,7 +57,8 @@ if TYPE_CHECKING:
     Vectors: TypeAlias = np.ndarray | csr_matrix  # (N, D)
 
 Pair = tuple[str, str]
-# For each query the rows of its best documents, int64 (≤ k,), best first; documents with equal scores by row.
+# For each query the rows of its best documents, int64 (≤ k,), best first; documents with equal
+# scores by row.
 Ranking = list[np.ndarray]
 M = TypeVar("M", bound="Model")
 
@@ -68,7 +79,8 @@ class Model(ABC):
     name: str
     pooling: str | None = None
     dimension: int | None = None  # the length of its vectors, if it has any
-    sent_to: str = ""  # host:port of the remote server that receives the texts, or "" for a local model
+    # host:port of the remote server that receives the texts, or "" for a local model
+    sent_to: str = ""
 
     @classmethod
     def load(cls, name: ModelName | str, *_: Any, **__: Any) -> Self:
@@ -94,19 +106,22 @@ class Model(ABC):
 
     @abstractmethod
     def score(
-        self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
+        self,
+        pairs: Sequence[Pair],
+        on_progress: Progress | None = None,
+        should_stop: ShouldStop | None = None,
     ) -> np.ndarray:
         """Scores pairs of texts: float32 (N,), larger for more similar texts.
 
-        ``on_progress`` is called with (done, all). ``should_stop`` is called before each batch; if it returns True,
-        ``StoppedError`` is raised.
+        ``on_progress`` is called with (done, all). ``should_stop`` is called before each batch; if
+        it returns True, ``StoppedError`` is raised.
         """
 
     def is_unknown(self, sentences: Sequence[str]) -> list[bool]:
         """Tells for each text whether the model knows none of its tokens, so that its scores are meaningless.
 
-        Examples are emoji, and scripts that the model was not trained on. Always False for models whose tokens are
-        bytes, and for models that do not give their tokens.
+        Examples are emoji, and scripts that the model was not trained on. Always False for models
+        whose tokens are bytes, and for models that do not give their tokens.
         """
         return [False] * len(sentences)
 
@@ -134,10 +149,18 @@ class Model(ABC):
     def check_settings(cls, name: ModelName) -> None:
         """InputError if the name states a setting that models of this kind do not have."""
         if name.pooling not in (None, cls.pooling):
-            pools = "pools nothing" if cls.pooling in (None, NO_POOLING) else f"always takes the {cls.pooling}"
-            raise InputError(f"{name.name} is {_with_article(cls.kind)}, which {pools}; leave the pooling out")
+            pools = (
+                "pools nothing"
+                if cls.pooling in (None, NO_POOLING)
+                else f"always takes the {cls.pooling}"
+            )
+            raise InputError(
+                f"{name.name} is {_with_article(cls.kind)}, which {pools}; leave the pooling out"
+            )
         if name.dimension is not None or name.states_prompt:
-            raise InputError(f"{name.name} has neither dimensions nor prompts to choose; leave them out")
+            raise InputError(
+                f"{name.name} has neither dimensions nor prompts to choose; leave them out"
+            )
         if name.dtype and not cls.has_dtype:
             raise InputError(f"{name.name} has no precision to choose; leave {name.dtype} out")
 
@@ -156,7 +179,9 @@ def check_pairs(pairs: Sequence[Pair], offset: int = 0) -> None:
     for number, pair in enumerate(pairs, offset + 1):
         has_two = not isinstance(pair, str) and len(pair) == 2
         if not has_two or not all(isinstance(text, str) for text in pair):
-            raise InputError(f"pair {number} is not two texts: give pairs such as (sentence1, sentence2)")
+            raise InputError(
+                f"pair {number} is not two texts: give pairs such as (sentence1, sentence2)"
+            )
 
 
 class Retriever(ABC):
@@ -165,7 +190,9 @@ class Retriever(ABC):
     name: str
 
     @abstractmethod
-    def search(self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any) -> Ranking:
+    def search(
+        self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any
+    ) -> Ranking:
         """Finds the best ``k`` documents for each query. ``watch``: on_progress and should_stop of `Model.score`."""
 
 
@@ -184,7 +211,8 @@ class PairModel(Model):
     input_noun = "pair"
     has_dtype = True
     mask: str = ""  # the mask token, which replaces a word that is left out
-    card: dict[str, Any] | None = None  # data, settings, Spearman ×100 on STSb dev and test; None if unknown
+    # Data, settings, Spearman ×100 on STSb dev and test; None if unknown
+    card: dict[str, Any] | None = None
 
     @classmethod
     def check_settings(cls, name: ModelName) -> None:
@@ -205,12 +233,14 @@ class PairModel(Model):
     ) -> Any:
         """Scores pairs of sentences, from 0 (nothing in common) to 1 (the same meaning).
 
-        A model whose configuration names the identity as its activation returns logits, as in sentence-transformers.
+        A model whose configuration names the identity as its activation returns logits, as in
+        sentence-transformers.
 
         Args:
-            pairs: N pairs of texts, which may be empty. A pair longer than ``max_length`` tokens is truncated; the
-                number of truncated pairs is logged.
-            batch_size: the most pairs that are computed at a time, to save memory; None chooses a fast size.
+            pairs: N pairs of texts, which may be empty. A pair longer than ``max_length`` tokens is
+                truncated; the number of truncated pairs is logged.
+            batch_size: the most pairs that are computed at a time, to save memory; None chooses a
+                fast size.
             convert_to_tensor: return a tensor, not a NumPy array.
             pool: must be None; pools of processes are not supported.
 
@@ -268,7 +298,10 @@ class PairModel(Model):
         """Computes the scores of the rows of a chunk, (n,). ``forward`` is called with the number of rows done."""
 
     def score(
-        self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
+        self,
+        pairs: Sequence[Pair],
+        on_progress: Progress | None = None,
+        should_stop: ShouldStop | None = None,
     ) -> np.ndarray:
         """Calls ``predict``."""
         return self.predict(pairs, on_progress, should_stop)
@@ -318,7 +351,8 @@ class VectorModel(Model, Retriever):
     pooling: str = NO_POOLING
     dimension: int  # D, the length of a sentence vector
     similarity_fn_name: str = "cosine"  # the similarity that retrieval uses
-    settings: str = ""  # the settings other than the weights that change its vectors, in one line; "" for the default
+    # The settings other than the weights that change its vectors, in one line; "" for the default.
+    settings: str = ""
     chunk_size: int = CHUNK  # sentences that are read and sorted by length together
     batch_size: ClassVar[int] = 256  # the most sentences in one call of `encode_batch`
     prompt: str = ""  # the text put before every sentence, "" for none
@@ -335,16 +369,23 @@ class VectorModel(Model, Retriever):
     ) -> np.ndarray:
         """Encodes sentences: float32 (N, D), in their order. Each distinct sentence is encoded once.
 
-        ``normalize`` scales vectors to length 1; None follows the model's folder. ``report`` is filled with counts.
-        The other arguments are as in `Model.score`. InputError if a sentence is not text.
+        ``normalize`` scales vectors to length 1; None follows the model's folder. ``report`` is
+        filled with counts. The other arguments are as in `Model.score`. InputError if a sentence is
+        not text.
         """
         distinct, inverse = numbered(texts(sentences))
         report = report or ReadReport()
         n = len(inverse)
-        progress = None if on_progress is None else lambda done, _: on_progress(n * done // len(distinct), n)
+        progress = (
+            None
+            if on_progress is None
+            else lambda done, _: on_progress(n * done // len(distinct), n)
+        )
         vectors = np.empty((len(distinct), self.dimension), dtype=np.float32)
         start = 0
-        for part in self.encode_stream(distinct, self.chunk_size, normalize, progress, should_stop, report):
+        for part in self.encode_stream(
+            distinct, self.chunk_size, normalize, progress, should_stop, report
+        ):
             vectors[start : start + len(part)] = part
             start += len(part)
         report.inputs += n - len(distinct)
@@ -361,8 +402,8 @@ class VectorModel(Model, Retriever):
     ) -> Iterator[np.ndarray]:
         """Encodes any iterable in constant memory: yields float32 (n, D) for ``chunk`` sentences at a time.
 
-        The other arguments are as in ``encode``. A sentence that occurs twice in a chunk is encoded once. While a GPU
-        encodes a chunk, the next one is read and tokenised.
+        The other arguments are as in ``encode``. A sentence that occurs twice in a chunk is encoded
+        once. While a GPU encodes a chunk, the next one is read and tokenised.
         """
         report = report or ReadReport()
         before = report.truncated
@@ -370,23 +411,32 @@ class VectorModel(Model, Retriever):
         def compute(rows: Rows, forward: Forward) -> np.ndarray:
             return self._vectors(rows, normalize, forward, should_stop, report)
 
-        yield from compute_chunks(self._read(chunks(sentences, chunk)), compute, report, on_progress)
+        yield from compute_chunks(
+            self._read(chunks(sentences, chunk)), compute, report, on_progress
+        )
         self.warn_of_truncation(report.truncated - before)
 
     def encode_batch(self, sentences: Sequence[str]) -> np.ndarray:
         """Encodes a batch of n distinct sentences: (n, D), not normalised."""
         raise NotImplementedError
 
-    def encode_query(self, sentences: Sequence[str], normalize: bool | None = True, **options: Any) -> np.ndarray:
+    def encode_query(
+        self, sentences: Sequence[str], normalize: bool | None = True, **options: Any
+    ) -> np.ndarray:
         """Calls ``encode`` with the folder's prompt for queries, if it has one."""
         return self.for_role("query").encode(sentences, normalize, **options)
 
-    def encode_document(self, sentences: Sequence[str], normalize: bool | None = True, **options: Any) -> np.ndarray:
+    def encode_document(
+        self, sentences: Sequence[str], normalize: bool | None = True, **options: Any
+    ) -> np.ndarray:
         """Calls ``encode`` with the folder's prompt for documents, if it has one."""
         return self.for_role("document").encode(sentences, normalize, **options)
 
     def score(
-        self, pairs: Sequence[Pair], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
+        self,
+        pairs: Sequence[Pair],
+        on_progress: Progress | None = None,
+        should_stop: ShouldStop | None = None,
     ) -> np.ndarray:
         """Computes the cosine of each pair, float32 (N,)."""
         check_pairs(pairs)
@@ -395,10 +445,13 @@ class VectorModel(Model, Retriever):
         u, v = np.split(self.encode(sentences, True, on_progress, should_stop), 2)
         return np.einsum("nd,nd->n", u, v)
 
-    def search(self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any) -> Ranking:
+    def search(
+        self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any
+    ) -> Ranking:
         """Finds the nearest documents by the model's similarity, with one chunk of vectors in memory at a time.
 
-        The folder's prompts for queries and documents are used, unless the model's name states a prompt.
+        The folder's prompts for queries and documents are used, unless the model's name states a
+        prompt.
         """
         # `training.search` imports this module.
         from training.search import SearchIndex
@@ -410,13 +463,17 @@ class VectorModel(Model, Retriever):
             document_model = self.for_role("document")
         on_progress = watch.get("on_progress")
         should_stop = watch.get("should_stop")
-        progress = None if on_progress is None else lambda done, _: on_progress(done, len(documents))
+        progress = (
+            None if on_progress is None else lambda done, _: on_progress(done, len(documents))
+        )
 
         query_vectors = query_model.encode(queries, None, should_stop=should_stop)
         best_scores = np.empty((len(queries), 0))  # (Q, up to k)
         best_rows = np.empty((len(queries), 0), np.int64)  # (Q, up to k)
         offset = 0
-        for chunk in document_model.encode_stream(documents, self.chunk_size, None, progress, should_stop):
+        for chunk in document_model.encode_stream(
+            documents, self.chunk_size, None, progress, should_stop
+        ):
             index = SearchIndex(chunk, self.similarity_fn_name)
             scores, rows = index.nearest(query_vectors, min(k, len(chunk)))
             # Merge with the best of the earlier chunks, and keep k of them.
@@ -449,11 +506,18 @@ class VectorModel(Model, Retriever):
         return (Chunk(*numbered(part)) for part in parts)
 
     def _vectors(
-        self, rows: Rows, normalize: bool | None, forward: Forward, should_stop: ShouldStop | None, report: ReadReport
+        self,
+        rows: Rows,
+        normalize: bool | None,
+        forward: Forward,
+        should_stop: ShouldStop | None,
+        report: ReadReport,
     ) -> np.ndarray:
         """Computes the vectors of the rows of a chunk, (n, D). ``forward`` is called with the number of rows done."""
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
-        for start in steps(range(0, len(rows), self.batch_size), lambda done, _: forward(done), should_stop):
+        for start in steps(
+            range(0, len(rows), self.batch_size), lambda done, _: forward(done), should_stop
+        ):
             part = slice(start, start + self.batch_size)
             vectors[part] = self.encode_batch(rows[part])
         return normalize_rows(vectors) if normalize else vectors
@@ -482,13 +546,16 @@ ModelClass: TypeAlias = type[Model]
 class Opener(NamedTuple):
     """A kind of model: which names and folders belong to it, and the class that opens them.
 
-    ``claims`` is first called with the name and None. If no kind claims the name, it is called with the folder too.
+    ``claims`` is first called with the name and None. If no kind claims the name, it is called with
+    the folder too.
     """
 
     group: str  # the group of the kind in figures
-    # "module:class", imported when a model is opened because torch takes seconds to import; a plug-in's class itself.
+    # "module:class", imported when a model is opened because torch takes seconds to import; a
+    # plug-in's class itself.
     place: str | type[Model]
-    claims: Callable[[ModelName, ModelFolder | None], Any]  # returns a truthy value for a model of this kind
+    # Returns a truthy value for a model of this kind.
+    claims: Callable[[ModelName, ModelFolder | None], Any]
     type: type[Model] = Model  # what is known about the class before it is imported
 
     @property
@@ -512,21 +579,47 @@ def _is_word_vectors(name: ModelName) -> bool:
 
 OPENERS = [
     Opener("late interaction", "maxsim:MaxSim", lambda name, _: name.maxsim),
-    Opener("encoder", "endpoint:EndpointModel", lambda name, _: name.endpoint is not None, VectorModel),
+    Opener(
+        "encoder", "endpoint:EndpointModel", lambda name, _: name.endpoint is not None, VectorModel
+    ),
     Opener("baseline", "lexical:TfIdf", lambda name, _: name.name == TFIDF),
     Opener("baseline", "lexical:Bm25", lambda name, _: name.name == BM25),
-    Opener("baseline", "word_vectors:WordVectors", lambda name, _: _is_word_vectors(name), VectorModel),
-    Opener("baseline", "saved_model:SavedModel", lambda name, _: name.name.startswith(SAVED_MODEL), VectorModel),
+    Opener(
+        "baseline", "word_vectors:WordVectors", lambda name, _: _is_word_vectors(name), VectorModel
+    ),
+    Opener(
+        "baseline",
+        "saved_model:SavedModel",
+        lambda name, _: name.name.startswith(SAVED_MODEL),
+        VectorModel,
+    ),
     Opener("encoder", "encoder:Encoder", lambda name, _: name.is_scratch, VectorModel),
-    Opener("late interaction", "st_models:MultiVectorModel", lambda _, folder: folder and folder.kind == MULTI_VECTOR),
-    Opener("sparse encoder", "st_models:SparseEncoder", lambda _, folder: folder and folder.kind == SPARSE_ENCODER),
+    Opener(
+        "late interaction",
+        "st_models:MultiVectorModel",
+        lambda _, folder: folder and folder.kind == MULTI_VECTOR,
+    ),
+    Opener(
+        "sparse encoder",
+        "st_models:SparseEncoder",
+        lambda _, folder: folder and folder.kind == SPARSE_ENCODER,
+    ),
     Opener(
         "cross-encoder",
         "cross_encoder:CrossEncoder",
         lambda _, folder: folder and folder.is_cross_encoder and folder.is_own,
     ),
-    Opener("cross-encoder", "st_models:STCrossEncoder", lambda _, folder: folder and folder.is_cross_encoder),
-    Opener("encoder", "st_models:STEncoder", lambda _, folder: folder and not folder.is_own, VectorModel),
+    Opener(
+        "cross-encoder",
+        "st_models:STCrossEncoder",
+        lambda _, folder: folder and folder.is_cross_encoder,
+    ),
+    Opener(
+        "encoder",
+        "st_models:STEncoder",
+        lambda _, folder: folder and not folder.is_own,
+        VectorModel,
+    ),
     Opener("encoder", "encoder:Encoder", lambda _, folder: folder, VectorModel),
 ]
 
@@ -536,7 +629,8 @@ def find_opener(
 ) -> tuple[Opener, ModelFolder | None]:
     """Finds the kind of a model, and its folder unless the name alone determines the kind.
 
-    InputError if the folder cannot be found or read, or if it would have to be downloaded and ``fetch`` is False.
+    InputError if the folder cannot be found or read, or if it would have to be downloaded and
+    ``fetch`` is False.
     """
     for opener in OPENERS:
         if opener.claims(name, None):
@@ -575,8 +669,10 @@ def open_model(
     """Open a model of any kind by name: an `Encoder`, a `CrossEncoder`, TF-IDF, an endpoint, …
 
     Args:
-        name: a name, a folder or a Hub id, which may state settings: ``all-mpnet-base-v2?dim=256:cls``.
-        pooling: the pooling of an encoder, as in `Encoder.load`; None follows the name and the folder.
+        name: a name, a folder or a Hub id, which may state settings:
+            ``all-mpnet-base-v2?dim=256:cls``.
+        pooling: the pooling of an encoder, as in `Encoder.load`; None follows the name and the
+            folder.
         dtype: auto, float32, bfloat16 or int8, for models whose precision can be set.
         device: auto, cpu, cuda, cuda:1 or mps.
 
@@ -605,7 +701,9 @@ def required(model: Model, type_: type[M]) -> M:
         return model
     if isinstance(model, VectorModel) and issubclass(type_, VectorModel | TokenModel):
         raise vectors_only(model)
-    raise InputError(f"{model.name} is {_with_article(model.kind)}; choose {_with_article(type_.kind)}")
+    raise InputError(
+        f"{model.name} is {_with_article(model.kind)}; choose {_with_article(type_.kind)}"
+    )
 
 
 def vectors_only(model: Model) -> InputError:

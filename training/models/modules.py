@@ -1,7 +1,7 @@
 """EncoderParts: the parts of an encoder. Dense, LayerNorm and Normalize: the modules after the pooling.
 
-Each module maps sentence vectors (B, D) to (B, D'), float32. It has the same name as in sentence-transformers'
-modules.json.
+Each module maps sentence vectors (B, D) to (B, D'), float32. It has the same name as in
+sentence-transformers' modules.json.
 """
 
 from __future__ import annotations
@@ -89,8 +89,17 @@ class Dense(SentenceModule):
         if not isinstance(before, int) or not isinstance(after, int) or min(before, after) < 1:
             raise InputError(f"{folder / 'config.json'} states no sizes; fetch the model again")
         # The default is Tanh; null stands for no activation.
-        activation = config.get("activation_function", f"{_ACTIVATIONS[0]}Tanh") or f"{_ACTIVATIONS[1]}Identity"
-        return cls(before, after, bool(config.get("bias", True)), str(activation), bool(config.get("use_residual")))
+        activation = (
+            config.get("activation_function", f"{_ACTIVATIONS[0]}Tanh")
+            or f"{_ACTIVATIONS[1]}Identity"
+        )
+        return cls(
+            before,
+            after,
+            bool(config.get("bias", True)),
+            str(activation),
+            bool(config.get("use_residual")),
+        )
 
     def config(self) -> dict[str, Any]:
         config = {
@@ -150,7 +159,11 @@ class Normalize(SentenceModule):
         return F.normalize(x, dim=-1)
 
 
-SENTENCE_MODULES: dict[str, type[SentenceModule]] = {"Dense": Dense, "LayerNorm": LayerNorm, "Normalize": Normalize}
+SENTENCE_MODULES: dict[str, type[SentenceModule]] = {
+    "Dense": Dense,
+    "LayerNorm": LayerNorm,
+    "Normalize": Normalize,
+}
 
 
 class EncoderParts(NamedTuple):
@@ -172,19 +185,23 @@ class EncoderParts(NamedTuple):
 def activation_named(name: str) -> nn.Module:
     """Makes the activation of torch.nn with this name, such as torch.nn.modules.activation.Tanh.
 
-    Nothing is imported from a path in a file: only the last part is looked up, among the activations of torch.nn.
-    InputError if there is no such activation, or it needs arguments.
+    Nothing is imported from a path in a file: only the last part is looked up, among the
+    activations of torch.nn. InputError if there is no such activation, or it needs arguments.
     """
     kind = name.rsplit(".", 1)[-1]
     activation = getattr(nn, kind, None)
     place = getattr(activation, "__module__", "")
     is_activation = activation is nn.Identity or place == "torch.nn.modules.activation"
     if activation is None or not is_activation or name.removesuffix(kind) not in _ACTIVATIONS:
-        raise InputError(f"the activation {name} is none of torch.nn's, which are the only ones loaded by name")
+        raise InputError(
+            f"the activation {name} is none of torch.nn's, which are the only ones loaded by name"
+        )
     try:
         return activation()
     except TypeError as error:
-        raise InputError(f"the activation {name} needs arguments, which a model's folder cannot state") from error
+        raise InputError(
+            f"the activation {name} needs arguments, which a model's folder cannot state"
+        ) from error
 
 
 def _check_input(what: str, takes: int, dimension: int) -> None:

@@ -64,19 +64,25 @@ class PairBatch(NamedTuple):
     @property
     def positions(self) -> Tensor:
         """(B, T) int64: the position of each token in its sentence, from 0; 0 for padding."""
-        positions = torch.arange(self.ids.shape[1], device=self.ids.device) - self.second * self.split
+        positions = (
+            torch.arange(self.ids.shape[1], device=self.ids.device) - self.second * self.split
+        )
         return positions if self.mask is None else positions * self.mask
 
 
 class PairTokenizer:
     """Tokenizes pairs of texts for one model, joined by the tokenizer's own template.
 
-    A pair is cut to ``max_length`` tokens, the longer text first. With ``separately`` each text is read as if it were
-    alone, and is cut to ``max_length`` tokens itself.
+    A pair is cut to ``max_length`` tokens, the longer text first. With ``separately`` each text is
+    read as if it were alone, and is cut to ``max_length`` tokens itself.
     """
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerFast, max_length: int, separately: bool = False, form: ModelFormat = PLAIN
+        self,
+        tokenizer: PreTrainedTokenizerFast,
+        max_length: int,
+        separately: bool = False,
+        form: ModelFormat = PLAIN,
     ) -> None:
         self.separately = separately
         self.max_length = max_length
@@ -86,7 +92,9 @@ class PairTokenizer:
         self._unknown_id = tokenizer.unk_token_id
         # This token replaces a word that is left out.
         self.mask = str(tokenizer.mask_token or tokenizer.unk_token or "")
-        self._rust = rust_copy(tokenizer.backend_tokenizer, form.lowercase, max_length, tokenizer.truncation_side)
+        self._rust = rust_copy(
+            tokenizer.backend_tokenizer, form.lowercase, max_length, tokenizer.truncation_side
+        )
 
     def with_prompt(self, prompt: str | None, name: str | None, model: str) -> PairTokenizer:
         """Returns a copy with another prompt, as in `ModelFormat.with_prompt`."""
@@ -101,15 +109,22 @@ class PairTokenizer:
             pairs = [(self.prompt + a, b) for a, b in pairs]
         rows = []
         if not self.separately:
-            encodings = self._rust.encode_batch_fast([(self._part(a), self._part(b)) for a, b in pairs])
+            encodings = self._rust.encode_batch_fast(
+                [(self._part(a), self._part(b)) for a, b in pairs]
+            )
             for encoding in encodings:
-                rows.append(PairRow(encoding.ids, encoding.type_ids.count(0), bool(encoding.overflowing)))
+                rows.append(
+                    PairRow(encoding.ids, encoding.type_ids.count(0), bool(encoding.overflowing))
+                )
             return rows
         texts = list(dict.fromkeys(chain.from_iterable(pairs)))
         encodings = self._rust.encode_batch_fast([self._part(text) for text in texts])
         # Reading a field of an encoding converts it to Python, so each is read once.
         ids = {text: encoding.ids for text, encoding in zip(texts, encodings, strict=True)}
-        is_cut = {text: bool(encoding.overflowing) for text, encoding in zip(texts, encodings, strict=True)}
+        is_cut = {
+            text: bool(encoding.overflowing)
+            for text, encoding in zip(texts, encodings, strict=True)
+        }
         for a, b in pairs:
             rows.append(PairRow(ids[a] + ids[b], len(ids[a]), is_cut[a] or is_cut[b]))
         return rows
@@ -123,7 +138,9 @@ class PairTokenizer:
     def tokens(self, text: str) -> TokenVectors:
         """Returns the tokens of a text alone, without vectors."""
         encoding = self._rust.encode(self._part(text))
-        return TokenVectors(encoding.tokens, encoding.word_ids, encoding.offsets, np.empty((len(encoding.ids), 0)))
+        return TokenVectors(
+            encoding.tokens, encoding.word_ids, encoding.offsets, np.empty((len(encoding.ids), 0))
+        )
 
     def _part(self, text: str) -> str:
         return replace_surrogates(read_part(text, self._rust))

@@ -5,11 +5,12 @@
     scratch:dan              Deep Averaging Network (Iyyer et al. 2015): the sum of the word vectors, divided by the
                              square root of their number -> two feed-forward layers
 
-Both networks over words are far smaller than the published ones (InferSent: GloVe with 300 dimensions, an LSTM with
-2,048 in each direction), so that they train in minutes on a CPU. As in the papers, the LSTM does not train GloVe's
-vectors; the averaging network trains its own, which start from GloVe's. The vocabulary consists of the words of a run's
-training data and GloVe's most frequent words. Without GloVe, word vectors are random and trained, and the vocabulary
-consists of the words of the data.
+Both networks over words are far smaller than the published ones (InferSent: GloVe with 300
+dimensions, an LSTM with 2,048 in each direction), so that they train in minutes on a CPU. As in the
+papers, the LSTM does not train GloVe's vectors; the averaging network trains its own, which start
+from GloVe's. The vocabulary consists of the words of a run's training data and GloVe's most
+frequent words. Without GloVe, word vectors are random and trained, and the vocabulary consists of
+the words of the data.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ RANDOM_DEVIATION = 0.4
 PADDING_TOKEN = "PADDING_TOKEN"  # noqa: S105 - the first row of sentence-transformers' tables: a zero vector
 
 
-def random_parts(name: ModelName, home: str | Path | None, seed: int, vocabulary_of: Iterable[str]) -> EncoderParts:
+def random_parts(
+    name: ModelName, home: str | Path | None, seed: int, vocabulary_of: Iterable[str]
+) -> EncoderParts:
     """Makes the parts of ``scratch:`` with random weights. A transformer uses the default model's tokenizer.
 
     InputError if there is no such network.
@@ -78,7 +81,12 @@ def random_parts(name: ModelName, home: str | Path | None, seed: int, vocabulary
 
 
 def random_backbone(
-    layers: int, dimension: int, vocabulary: int, seed: int, positions: int = DEFAULT_MAX_LENGTH, predicts: bool = False
+    layers: int,
+    dimension: int,
+    vocabulary: int,
+    seed: int,
+    positions: int = DEFAULT_MAX_LENGTH,
+    predicts: bool = False,
 ) -> nn.Module:
     """Makes a BERT with random weights. ``predicts`` adds the head for masked tokens.
 
@@ -109,14 +117,18 @@ def random_backbone(
 def train_vocabulary(sentences: Iterable[str], size: int | None = None) -> Tokenizer:
     """Trains a lower-casing tokenizer like BERT's, with at most ``size`` word pieces (8,192), on the sentences.
 
-    Source: Devlin et al. 2019, section 3. The pieces are chosen as in byte pair encoding (Sennrich et al. 2016).
+    Source: Devlin et al. 2019, section 3. The pieces are chosen as in byte pair encoding (Sennrich
+    et al. 2016).
     """
     sentences = list(sentences)
     normalizer = normalizers.BertNormalizer(lowercase=True)
     counts = Counter(chain.from_iterable(map(normalizer.normalize_str, sentences)))
-    letters = sorted(letter for letter, _ in counts.most_common(MOST_LETTERS) if not letter.isspace())
-    # The trainer numbers the letters inside of words in the order of a hash table, and orders equally frequent pairs by
-    # these numbers. Passing the letters as special tokens fixes the numbers, so the result is always the same.
+    letters = sorted(
+        letter for letter, _ in counts.most_common(MOST_LETTERS) if not letter.isspace()
+    )
+    # The trainer numbers the letters inside of words in the order of a hash table, and orders
+    # equally frequent pairs by these numbers. Passing the letters as special tokens fixes the
+    # numbers, so the result is always the same.
     inside = [f"##{letter}" for letter in letters]
     trainer = trainers.WordPieceTrainer(
         vocab_size=size or VOCABULARY_SIZE,
@@ -129,7 +141,9 @@ def train_vocabulary(sentences: Iterable[str], size: int | None = None) -> Token
     learner.normalizer = normalizer
     learner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     learner.train_from_iterator(sentences, trainer)
-    tokenizer: Any = Tokenizer(models.WordPiece(learner.get_vocab(), unk_token=SPECIAL["unk_token"]))
+    tokenizer: Any = Tokenizer(
+        models.WordPiece(learner.get_vocab(), unk_token=SPECIAL["unk_token"])
+    )
     tokenizer.normalizer = learner.normalizer
     tokenizer.pre_tokenizer = learner.pre_tokenizer
     sep = SPECIAL["sep_token"]
@@ -158,10 +172,13 @@ class Words(NamedTuple):
     are_random: bool
 
 
-def random_word_parts(name: str, sentences: Iterable[str], seed: int, home: str | Path | None) -> EncoderParts:
+def random_word_parts(
+    name: str, sentences: Iterable[str], seed: int, home: str | Path | None
+) -> EncoderParts:
     """Makes the network ``name``, one of `WORD_ENCODERS`, with random weights.
 
-    Its vocabulary contains the words of ``sentences``. InputError if there are neither sentences nor GloVe.
+    Its vocabulary contains the words of ``sentences``. InputError if there are neither sentences
+    nor GloVe.
     """
     with importing:
         from sentence_transformers.sentence_transformer.modules import LSTM, WordEmbeddings
@@ -173,7 +190,9 @@ def random_word_parts(name: str, sentences: Iterable[str], seed: int, home: str 
         words = _words(name, texts, home)
         dimension = words.vectors.shape[1]
         vectors = torch.cat([torch.zeros(1, dimension), words.vectors])
-        tokenizer = WhitespaceTokenizer([PADDING_TOKEN, *words.forms], stop_words=[], do_lower_case=True)
+        tokenizer = WhitespaceTokenizer(
+            [PADDING_TOKEN, *words.forms], stop_words=[], do_lower_case=True
+        )
         head = nn.Sequential()
         if name == BILSTM:
             # As in InferSent, GloVe's vectors are not trained.
@@ -182,7 +201,9 @@ def random_word_parts(name: str, sentences: Iterable[str], seed: int, home: str 
             pooling = "max"
         else:
             table = WordEmbeddings(tokenizer, vectors, update_embeddings=True)
-            head.extend([Dense(dimension, DENSE_DIMENSION), Dense(DENSE_DIMENSION, DENSE_DIMENSION)])
+            head.extend(
+                [Dense(dimension, DENSE_DIMENSION), Dense(DENSE_DIMENSION, DENSE_DIMENSION)]
+            )
             backbone = WordBackbone(table)
             pooling = "mean_sqrt_len_tokens"
     form = ModelFormat(pooling=pooling, max_length=NO_LIMIT)
@@ -201,7 +222,9 @@ def _words(name: str, texts: Sequence[str], home: str | Path | None) -> Words:
         return _of_glove(forms, table, occurring)
     except NotFoundError as error:
         if not occurring:
-            raise InputError(f"{name} has no words without GloVe or a run's training data: {error}") from error
+            raise InputError(
+                f"{name} has no words without GloVe or a run's training data: {error}"
+            ) from error
     vectors = torch.randn(len(occurring), RANDOM_DIMENSION) * RANDOM_DEVIATION
     source = f"random word vectors, as GloVe is not here: {len(occurring):,} words of the data"
     return Words(list(occurring), vectors, source, are_random=True)
@@ -215,7 +238,9 @@ def _of_glove(forms: Sequence[str], table: np.ndarray, occurring: Iterable[str])
         parts = [word] if word in row_of else TREEBANK.findall(word)
         if parts and all(part in row_of for part in parts):
             rows.setdefault(word, [row_of[part] for part in parts])
-    vectors = torch.stack([torch.from_numpy(table[numbers].mean(axis=0)) for numbers in rows.values()])
+    vectors = torch.stack(
+        [torch.from_numpy(table[numbers].mean(axis=0)) for numbers in rows.values()]
+    )
     source = f"{GLOVE} 6B, {table.shape[1]} dimensions: {len(rows):,} words"
     return Words(list(rows), vectors, source, are_random=False)
 

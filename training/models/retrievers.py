@@ -57,7 +57,9 @@ def load_retriever(name: str, load: Callable[[str], Model] | None = None) -> Ret
         return retriever
     reranker = load(cross_encoder)
     if isinstance(reranker, VectorModel):
-        raise InputError(f"{cross_encoder} is no cross-encoder; choose one such as minilm-stsb, or maxsim:NAME")
+        raise InputError(
+            f"{cross_encoder} is no cross-encoder; choose one such as minilm-stsb, or maxsim:NAME"
+        )
     return Reranked(retriever, reranker)
 
 
@@ -74,15 +76,17 @@ def as_retriever(model: Model | Retriever) -> Retriever:
 class Hybrid(Retriever):
     """Ranks documents by the sum of 1 / (60 + rank) over the rankings of several retrievers, with ranks from 1.
 
-    Source: Cormack, Clarke and Büttcher 2009, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank
-    Learning Methods".
+    Source: Cormack, Clarke and Büttcher 2009, "Reciprocal Rank Fusion outperforms Condorcet and
+    individual Rank Learning Methods".
     """
 
     def __init__(self, parts: Sequence[Retriever]) -> None:
         self.parts = parts
         self.name = "+".join(part.name for part in parts)
 
-    def search(self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any) -> Ranking:
+    def search(
+        self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any
+    ) -> Ranking:
         depth = max(k, DEPTH)
         rankings = [part.search(queries, documents, depth, **watch) for part in self.parts]
         fused = []
@@ -110,7 +114,9 @@ class Reranked(Retriever):
         """The name that `load_retriever` takes."""
         return f"{self.first.name}{RERANK}{self.model.name}"
 
-    def search(self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any) -> Ranking:
+    def search(
+        self, queries: Sequence[str], documents: Sequence[str], k: int, **watch: Any
+    ) -> Ranking:
         ranking = self.first.search(queries, documents, max(k, self.depth), **watch)
         for query in steps(range(len(queries)), **watch):
             head, rest = np.split(ranking[query], [self.depth])

@@ -1,6 +1,7 @@
 """SavedModel: ``use:<folder>``, an encoder of TensorFlow such as the Universal Sentence Encoder (Cer et al. 2018).
 
-A SavedModel is a program. It is refused before it is loaded if it has operations that access files or call Python.
+A SavedModel is a program. It is refused before it is loaded if it has operations that access files
+or call Python.
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,9 @@ class SavedModel(VectorModel):
         model.name = parsed.name
         folder = Path(parsed.name.removeprefix(SAVED_MODEL)).expanduser()
         if not (folder / "saved_model.pb").is_file():
-            raise InputError(f"{folder} holds no SavedModel: there is no saved_model.pb; unpack the model of TF Hub")
+            raise InputError(
+                f"{folder} holds no SavedModel: there is no saved_model.pb; unpack the model of TF Hub"
+            )
         try:
             tensorflow = import_module("tensorflow")
             saved = import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel()
@@ -47,12 +50,20 @@ class SavedModel(VectorModel):
                 raise ValueError(f"it holds {', '.join(refused)}")  # noqa: TRY301 - becomes one sentence below
             loaded = tensorflow.saved_model.load(str(folder))
             signatures = getattr(loaded, "signatures", {})
-            model.call = loaded if callable(loaded) else signatures.get("default") or signatures["serving_default"]
+            model.call = (
+                loaded
+                if callable(loaded)
+                else signatures.get("default") or signatures["serving_default"]
+            )
             model.dimension = model.encode_batch([""]).shape[1]
         except ImportError as error:
-            raise InputError(f"a SavedModel needs TensorFlow: {install_command('use')} installs it") from error
+            raise InputError(
+                f"a SavedModel needs TensorFlow: {install_command('use')} installs it"
+            ) from error
         except Exception as error:  # TensorFlow raises its own classes, protobuf others
-            raise InputError(f"{folder} cannot be opened as an encoder of sentences: {first_line(error)}") from error
+            raise InputError(
+                f"{folder} cannot be opened as an encoder of sentences: {first_line(error)}"
+            ) from error
         return model
 
     def encode_batch(self, sentences: Sequence[str]) -> np.ndarray:
@@ -62,5 +73,7 @@ class SavedModel(VectorModel):
             outputs = next(iter(outputs.values()))
         vectors = np.asarray(outputs)
         if vectors.ndim != 2 or len(vectors) != len(sentences):
-            raise InputError(f"the model maps {len(sentences)} sentences to an array of the shape {vectors.shape}")
+            raise InputError(
+                f"the model maps {len(sentences)} sentences to an array of the shape {vectors.shape}"
+            )
         return vectors

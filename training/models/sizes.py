@@ -1,8 +1,9 @@
 """Checks that the sizes in a model's settings match its weights, before and after the model is built.
 
-A config.json may announce a billion layers, name code on the Hub, or contain text instead of numbers. transformers
-would take minutes and gigabytes to find out. Here the announced sizes are compared with the shapes in the header of
-each .safetensors file, so that no model is built that is larger than its files. Each mistake raises one sentence.
+A config.json may announce a billion layers, name code on the Hub, or contain text instead of
+numbers. transformers would take minutes and gigabytes to find out. Here the announced sizes are
+compared with the shapes in the header of each .safetensors file, so that no model is built that is
+larger than its files. Each mistake raises one sentence.
 """
 
 import math
@@ -18,7 +19,8 @@ from training.models.files import WEIGHTS, read_object, read_tensors
 INDEX = "model.safetensors.index.json"
 MOST_LAYERS = 1_000
 MOST_POSITIONS = 10_000_000
-SLACK = 64  # a size may exceed the largest dimension of a weight by this much, as vocabularies are padded
+# A size may exceed the largest dimension of a weight by this much, as vocabularies are padded.
+SLACK = 64
 
 # The settings that decide how large a model is, under the names of different architectures.
 LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "num_layers")
@@ -69,13 +71,19 @@ def check_transformer(folder: Path, config: Mapping[str, Any]) -> None:
 
 def check_backbone(folder: Path, backbone: Any) -> None:
     """Raises InputError if a weight is not finite, or the padding token that positions start from is missing."""
-    # The command line reads folders before it imports torch, transformers and safetensors, which take seconds.
+    # The command line reads folders before it imports torch, transformers and safetensors, which
+    # take seconds.
     import torch
 
     embeddings = getattr(getattr(backbone, "base_model", None), "embeddings", None)
-    # RoBERTa and similar models count positions from the padding token. A plain table, as in Mamba, has no positions.
-    if getattr(embeddings, "padding_idx", 0) is None and not isinstance(embeddings, torch.nn.Embedding):
-        raise InputError(f"{folder / 'config.json'} has no pad_token_id, from which positions are counted: give it one")
+    # RoBERTa and similar models count positions from the padding token. A plain table, as in Mamba,
+    # has no positions.
+    if getattr(embeddings, "padding_idx", 0) is None and not isinstance(
+        embeddings, torch.nn.Embedding
+    ):
+        raise InputError(
+            f"{folder / 'config.json'} has no pad_token_id, from which positions are counted: give it one"
+        )
     for name, weights in backbone.named_parameters():
         # A sum is not finite if one of its numbers is not, and it needs no memory.
         if not weights.sum(dtype=torch.float64).isfinite():
@@ -97,7 +105,9 @@ def check_module_sizes(folder: Path) -> None:
     numbers = sum(map(math.prod, read_shapes(folder).values()))
     if math.prod(sizes.values()) > numbers:
         text = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
-        raise InputError(f"{folder} announces {text}, but its weights are only {numbers:,} numbers; fetch it again")
+        raise InputError(
+            f"{folder} announces {text}, but its weights are only {numbers:,} numbers; fetch it again"
+        )
 
 
 def read_shapes(folder: Path) -> dict[str, list[int]]:
@@ -110,42 +120,63 @@ def read_shapes(folder: Path) -> dict[str, list[int]]:
             with safe_open(file, "np") as weights:
                 shapes |= {name: weights.get_slice(name).get_shape() for name in weights.keys()}  # noqa: SIM118
         except (OSError, SafetensorError) as error:
-            raise InputError(f"{file} is damaged ({first_line(error)}); fetch the model again") from error
+            raise InputError(
+                f"{file} is damaged ({first_line(error)}); fetch the model again"
+            ) from error
     return shapes
 
 
 def _check_foreign(file: Path, settings: Mapping[str, Any]) -> None:
     for name in FOREIGN:
         if settings.get(name):
-            raise InputError(f"{file} asks for {name}, which is not supported; choose a model without it")
+            raise InputError(
+                f"{file} asks for {name}, which is not supported; choose a model without it"
+            )
     for name in ATTENTION:
-        if settings.get(name) not in OWN_ATTENTION and not str(settings[name]).startswith("flash_attention"):
+        if settings.get(name) not in OWN_ATTENTION and not str(settings[name]).startswith(
+            "flash_attention"
+        ):
             raise InputError(
                 f"{file} asks for the attention {str(settings[name])[:80]!r}, which would be fetched as code and is "
                 "not loaded; choose a model without it"
             )
-    # transformers 5 removed relative positions from BERT and similar models, and ignores the setting.
-    if str(settings.get("position_embedding_type")).startswith("relative") and settings.get("model_type") != "esm":
-        raise InputError(f"{file} asks for {settings['position_embedding_type']} positions, which are not supported")
+    # transformers 5 removed relative positions from BERT and similar models, and ignores the
+    # setting.
+    if (
+        str(settings.get("position_embedding_type")).startswith("relative")
+        and settings.get("model_type") != "esm"
+    ):
+        raise InputError(
+            f"{file} asks for {settings['position_embedding_type']} positions, which are not supported"
+        )
 
 
 def _check_code(file: Path, config: Mapping[str, Any]) -> None:
     """Raises InputError for a decoder with its own code, which makes it read in both directions."""
     if not config.get("auto_map") or not config.get("is_causal", True):
         return
-    from transformers import CONFIG_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
+    from transformers import (
+        CONFIG_MAPPING,
+        MODEL_FOR_CAUSAL_LM_MAPPING,
+        MODEL_FOR_MASKED_LM_MAPPING,
+    )
 
     kind = str(config.get("model_type"))
     # The mapping is lazy, and ``get`` does not load its entries.
     config_class = CONFIG_MAPPING[kind] if kind in CONFIG_MAPPING else None  # noqa: SIM401
-    if config_class in MODEL_FOR_CAUSAL_LM_MAPPING and config_class not in MODEL_FOR_MASKED_LM_MAPPING:
+    if (
+        config_class in MODEL_FOR_CAUSAL_LM_MAPPING
+        and config_class not in MODEL_FOR_MASKED_LM_MAPPING
+    ):
         raise InputError(
             f"{file} names code of its own (auto_map), which is never run; choose a model without, or with is_causal "
             "false in its config.json"
         )
 
 
-def _check_sizes(file: Path, settings: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]) -> None:
+def _check_sizes(
+    file: Path, settings: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
+) -> None:
     layers = _first_size(file, settings, LAYERS)
     width = _first_size(file, settings, WIDTHS)
     largest = max(chain.from_iterable(shapes.values()), default=0)
@@ -158,13 +189,17 @@ def _check_sizes(file: Path, settings: Mapping[str, Any], shapes: Mapping[str, S
     positions = (*POSITIONS, "type_vocab_size") if settings.get("type_vocab_size") else POSITIONS
     for name, size in _sizes(file, settings, positions):
         if size > MOST_POSITIONS:
-            raise InputError(f"{file} announces {name} {size:,}; at most {MOST_POSITIONS:,} are supported")
+            raise InputError(
+                f"{file} announces {name} {size:,}; at most {MOST_POSITIONS:,} are supported"
+            )
     # The layers of ALBERT share their weights, and the weights of some models are not numbered.
     is_shared = "num_hidden_groups" in settings
     most_layers = MOST_LAYERS
     if not is_shared:
         indices = [match[1] for match in map(_LAYER_INDEX.search, shapes) if match]
-        most_layers = max((int(index) + 1 for index in indices if len(index) < 6), default=MOST_LAYERS)
+        most_layers = max(
+            (int(index) + 1 for index in indices if len(index) < 6), default=MOST_LAYERS
+        )
     if layers and layers > most_layers:
         raise InputError(
             f"{file} announces {layers:,} layers, but the weights are of {most_layers:,}; fetch the model again"
@@ -182,7 +217,9 @@ def _first_size(file: Path, settings: Mapping[str, Any], names: tuple[str, ...])
     return next((size for _, size in _sizes(file, settings, names)), None)
 
 
-def _sizes(file: Path, settings: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[tuple[str, int]]:
+def _sizes(
+    file: Path, settings: Mapping[str, Any], names: tuple[str, ...]
+) -> Iterator[tuple[str, int]]:
     """Yields (name, value) for each of the settings that is there. InputError if it is not a whole number above 0."""
     for name in names:
         size = settings.get(name, {})
@@ -190,5 +227,7 @@ def _sizes(file: Path, settings: Mapping[str, Any], names: tuple[str, ...]) -> I
             continue
         # bool is a subclass of int.
         if type(size) is not int or size < 1:
-            raise InputError(f"{file} has {name} {str(size)[:80]!r}; it must be a whole number from 1")
+            raise InputError(
+                f"{file} has {name} {str(size)[:80]!r}; it must be a whole number from 1"
+            )
         yield name, size

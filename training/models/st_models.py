@@ -5,9 +5,10 @@
     SparseEncoder       SparseEncoder: SPLADE (Formal et al. 2021) and similar models
     MultiVectorModel    MultiVectorEncoder: ColBERT, also as PyLate and its authors publish it
 
-The library defines the format, so modules of later versions open without a change here. `ModelFolder.checked` has
-checked the folder before. This module checks that every class is a module of the library, and that tokenizer,
-embeddings and weights match. These models cannot be trained here.
+The library defines the format, so modules of later versions open without a change here.
+`ModelFolder.checked` has checked the folder before. This module checks that every class is a module
+of the library, and that tokenizer, embeddings and weights match. These models cannot be trained
+here.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ from training.names import ModelName
 from training.progress import Progress, ShouldStop, steps
 
 PYLATE = "pylate."
-BATCH = 256  # texts or pairs in one call of the library, which sorts them by length and computes 32 at a time
+# Texts or pairs in one call of the library, which sorts them by length and computes 32 at a time.
+BATCH = 256
 
 
 class STModel(Model):
@@ -108,7 +110,9 @@ class STModel(Model):
         self.prompts = dict(self.model.prompts)
         self.default_prompt = self.model.default_prompt_name
         self.prompt = self.prompts.get(self.default_prompt, "")
-        self.prompt_advice = "" if self.prompt else prompt_advice(self.name, folder.first, self.prompts)
+        self.prompt_advice = (
+            "" if self.prompt else prompt_advice(self.name, folder.first, self.prompts)
+        )
         self._max_length = self._longest_input()
         form = ModelFormat(max_length=self._max_length)
         self._tokenizer = text_tokenizer(self.model.tokenizer, form).with_prompt(self.prompt)
@@ -128,9 +132,12 @@ class STModel(Model):
             # The tokenizer of a static embedding may cut texts itself.
             truncation = getattr(self.model.tokenizer, "truncation", None)
             return truncation["max_length"] if truncation else None
-        # The settings of the tokenizer take precedence over the length of the model, so the limit is measured.
+        # The settings of the tokenizer take precedence over the length of the model, so the limit
+        # is measured.
         text = "a " * length
-        ids = self.model.preprocess([[text, "a"] if isinstance(self, PairModel) else text])["input_ids"]
+        ids = self.model.preprocess([[text, "a"] if isinstance(self, PairModel) else text])[
+            "input_ids"
+        ]
         return ids.shape[-1] if ids.ndim == 2 else length
 
     @property
@@ -178,10 +185,13 @@ class STModel(Model):
             return encode(readable, prompt=self.prompt, show_progress_bar=False, **options)
 
 
-def open_library(library_class: str, folder: ModelFolder, dtype: torch.dtype, device: torch.device) -> Any:
+def open_library(
+    library_class: str, folder: ModelFolder, dtype: torch.dtype, device: torch.device
+) -> Any:
     """Opens a model of sentence-transformers in a folder, in evaluation mode.
 
-    InputError if a class is not a module of the library, or tokenizer, embeddings and weights do not match.
+    InputError if a class is not a module of the library, or tokenizer, embeddings and weights do
+    not match.
     """
     with importing:
         import sentence_transformers
@@ -206,10 +216,16 @@ def open_library(library_class: str, folder: ModelFolder, dtype: torch.dtype, de
         model = model.float()
     check_backbone(folder.path, model)
     _check_numbers(folder, model)
-    tables = [module.num_embeddings for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag)]
+    tables = [
+        module.num_embeddings
+        for module in model.modules()
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag)
+    ]
     tokens = len(model.tokenizer.get_vocab())
     if model.transformers_model is None and tables and tokens > max(tables):
-        raise InputError(f"{folder.path} has {tokens:,} tokens, but vectors for {max(tables):,} only; fetch it again")
+        raise InputError(
+            f"{folder.path} has {tokens:,} tokens, but vectors for {max(tables):,} only; fetch it again"
+        )
     for module in model.modules():
         backbone = getattr(module, "model", None)
         tokenizer = getattr(module, "tokenizer", None)
@@ -239,7 +255,9 @@ def check_classes(folder: ModelFolder) -> None:
                 "sentence-transformers, or choose another model"
             ) from error
         if not (isinstance(kind, type) and issubclass(kind, Module | WordTokenizer)):
-            raise InputError(f"{folder.path.name} has the module {name}, which is no module of a model")
+            raise InputError(
+                f"{folder.path.name} has the module {name}, which is no module of a model"
+            )
 
 
 def _check_numbers(folder: ModelFolder, model: Any) -> None:
@@ -249,9 +267,13 @@ def _check_numbers(folder: ModelFolder, model: Any) -> None:
         return
     stored = sum(map(math.prod, read_shapes(folder.weights).values()))
     # named_parameters() returns shared weights once.
-    needed = sum(weights.numel() for name, weights in backbone.named_parameters() if "pooler." not in name)
+    needed = sum(
+        weights.numel() for name, weights in backbone.named_parameters() if "pooler." not in name
+    )
     if needed > stored:
-        raise InputError(f"{folder.weights} lacks weights: it has {stored:,} numbers; fetch the model again")
+        raise InputError(
+            f"{folder.weights} lacks weights: it has {stored:,} numbers; fetch the model again"
+        )
 
 
 class STEncoder(STModel, VectorModel):
@@ -293,7 +315,9 @@ class STEncoder(STModel, VectorModel):
         if dimension is None or dimension == self.dimension:
             return self
         if not 1 <= dimension <= self.dimension:
-            raise InputError(f"{self.name} has {self.dimension} dimensions; keep 1 to {self.dimension}")
+            raise InputError(
+                f"{self.name} has {self.dimension} dimensions; keep 1 to {self.dimension}"
+            )
         model = copy.copy(self)
         model.name = str(replace(ModelName.parse(self.name), dimension=dimension))
         model._set_dimension(dimension)
@@ -348,14 +372,18 @@ class STCrossEncoder(STModel, PairModel):
 
     def tokens(self, text: str) -> TokenVectors:
         [encoding] = self._tokenizer.with_prompt("").encodings([text])
-        return TokenVectors(encoding.tokens, encoding.word_ids, encoding.offsets, np.empty((len(encoding.ids), 0)))
+        return TokenVectors(
+            encoding.tokens, encoding.word_ids, encoding.offsets, np.empty((len(encoding.ids), 0))
+        )
 
     def read_tokens(self, sentences: Sequence[Any]) -> tuple[int, list[int]]:
         firsts, _ = self._tokenizer.ids([first for first, _ in sentences])
         seconds, _ = self._tokenizer.with_prompt("").ids([second for _, second in sentences])
         lengths = [len(first) + len(second) for first, second in zip(firsts, seconds, strict=True)]
         longest = self.max_length
-        return sum(lengths), [at for at, length in enumerate(lengths) if longest and length > longest]
+        return sum(lengths), [
+            at for at, length in enumerate(lengths) if longest and length > longest
+        ]
 
     def _chunk(self, pairs: list[Pair], inverse: list[int]) -> Chunk:
         tokens, cut = self.read_tokens(pairs)
@@ -379,8 +407,8 @@ class Term(NamedTuple):
 class SparseEncoder(STModel, SparseModel):
     """A sparse encoder such as SPLADE. ``SparseEncoder(name)`` opens one.
 
-    It encodes a text as a weight for each token of the vocabulary, nearly all 0. Words that the text does not contain
-    can have weights too, and an inverted index finds the text by them.
+    It encodes a text as a weight for each token of the vocabulary, nearly all 0. Words that the
+    text does not contain can have weights too, and an inverted index finds the text by them.
 
     Example::
 
@@ -399,21 +427,30 @@ class SparseEncoder(STModel, SparseModel):
         super()._prepare(folder)
         self.dimension = self._compute(["a"]).shape[-1]
         names = self.model.tokenizer.convert_ids_to_tokens(range(self.vocabulary_size))
-        self.vocabulary = names if len(names) == self.dimension else [str(row) for row in range(self.dimension)]
+        self.vocabulary = (
+            names if len(names) == self.dimension else [str(row) for row in range(self.dimension)]
+        )
 
-    def weigh(self, queries: Sequence[str], documents: Sequence[str], **watch: Any) -> tuple[csr_matrix, csr_matrix]:
+    def weigh(
+        self, queries: Sequence[str], documents: Sequence[str], **watch: Any
+    ) -> tuple[csr_matrix, csr_matrix]:
         """Computes the weights of both, each side with its own prompt of the folder."""
         weights = self.for_role("document").encode_sparse(documents, **watch)
         return self.for_role("query").encode_sparse(queries), weights
 
     def encode_sparse(
-        self, sentences: Sequence[str], on_progress: Progress | None = None, should_stop: ShouldStop | None = None
+        self,
+        sentences: Sequence[str],
+        on_progress: Progress | None = None,
+        should_stop: ShouldStop | None = None,
     ) -> csr_matrix:
         """Encodes sentences: sparse float32 (N, V), in their order. ``vocabulary`` names the columns."""
         listed = texts(sentences)
         blocks = [csr_matrix(np.empty((0, self.dimension), dtype=np.float32))]
         for start in steps(range(0, len(listed), BATCH), on_progress, should_stop):
-            weights = self._compute(listed[start : start + BATCH], save_to_cpu=True).float().coalesce()
+            weights = (
+                self._compute(listed[start : start + BATCH], save_to_cpu=True).float().coalesce()
+            )
             blocks.append(csr_matrix((weights.values(), weights.indices().numpy()), weights.shape))
         return vstack(blocks, format="csr")
 
@@ -425,7 +462,9 @@ class SparseEncoder(STModel, SparseModel):
         for row in np.flatnonzero(weights.any(axis=0)).tolist():
             first, second = weights[:, row].tolist()
             share = float(weights[0, row] * weights[1, row])
-            terms.append(Term(self.vocabulary[row], first, second, share, row in ids_a, row in ids_b))
+            terms.append(
+                Term(self.vocabulary[row], first, second, share, row in ids_a, row in ids_b)
+            )
         return sorted(terms, key=lambda term: (-term.share, -term.first - term.second))
 
 
@@ -441,7 +480,9 @@ class MultiVectorModel(STModel, LateInteraction):
 
     def token_vectors(self, sentences: Sequence[str], role: str = "document") -> list[TokenVectors]:
         vectors = []
-        for text in self.for_role(role)._compute(texts(sentences), output_value=None, convert_to_numpy=False):
+        for text in self.for_role(role)._compute(
+            texts(sentences), output_value=None, convert_to_numpy=False
+        ):
             is_counted = text["attention_mask"].bool()
             hidden = text["token_embeddings"][is_counted].float().cpu().numpy()  # (T, D)
             names = self.model.tokenizer.convert_ids_to_tokens(text["input_ids"][is_counted])

@@ -55,7 +55,9 @@ def check_growth(tokenizer: Tokenizer) -> None:
         text = getattr(part, "content", "") or getattr(part, "prepend", "")
         growth *= max(1, len(text))
     if growth > MOST_GROWTH:
-        raise InputError(f"the model's tokenizer makes texts {growth:,} times as long; choose another model")
+        raise InputError(
+            f"the model's tokenizer makes texts {growth:,} times as long; choose another model"
+        )
 
 
 @dataclass
@@ -69,7 +71,8 @@ class ReadReport:
     not_finite: int = 0  # inputs whose vector or score is NaN or infinite
     seconds: float = 0.0
     cut: set[Any] | None = None  # pass an empty set to collect the inputs that were cut
-    refused: dict[str, str] | None = None  # pass an empty dict to collect texts that a server refuses, with its reasons
+    # Pass an empty dict to collect texts that a server refuses, with its reasons.
+    refused: dict[str, str] | None = None
 
     def add(self, other: ReadReport) -> None:
         """Adds the counts of a part that was computed elsewhere, but not its seconds."""
@@ -96,7 +99,11 @@ class Chunk(NamedTuple):
 
 
 def compute_chunks(
-    parts: Iterable[Chunk], compute: Compute, report: ReadReport, on_progress: Progress | None, total: int | None = None
+    parts: Iterable[Chunk],
+    compute: Compute,
+    report: ReadReport,
+    on_progress: Progress | None,
+    total: int | None = None,
 ) -> Iterator[np.ndarray]:
     """Yields the results of the inputs of each chunk, in their order.
 
@@ -122,7 +129,9 @@ def compute_chunks(
         not_finite = count - int(is_finite(results).sum())
         if not_finite:
             report.not_finite += not_finite
-            log.warning("%d of %d texts got NaN or infinite numbers from the model", not_finite, count)
+            log.warning(
+                "%d of %d texts got NaN or infinite numbers from the model", not_finite, count
+            )
         yield results
         done += count
         report.inputs += count
@@ -139,7 +148,9 @@ def numbered(inputs: Iterable[T]) -> tuple[list[T], list[int]]:
 def first_positions(sentences: Sequence[str]) -> np.ndarray:
     """Returns for each sentence the position of the first equal one: int64 (N,)."""
     positions: dict[str, int] = {}
-    return np.fromiter(map(positions.setdefault, sentences, count()), dtype=np.int64, count=len(sentences))
+    return np.fromiter(
+        map(positions.setdefault, sentences, count()), dtype=np.int64, count=len(sentences)
+    )
 
 
 def texts(sentences: Iterable[str], offset: int = 0) -> list[str]:
@@ -150,7 +161,11 @@ def texts(sentences: Iterable[str], offset: int = 0) -> list[str]:
     for number, text in enumerate(checked, offset + 1):
         if not isinstance(text, str):
             kind = type(text).__name__
-            advice = "; join its texts, or score pairs with a CrossEncoder" if isinstance(text, tuple | list) else ""
+            advice = (
+                "; join its texts, or score pairs with a CrossEncoder"
+                if isinstance(text, tuple | list)
+                else ""
+            )
             raise InputError(f"sentence {number} is {kind}, not text{advice}")
     return checked
 
@@ -159,7 +174,9 @@ def _listed(sentences: Iterable[str]) -> Iterable[str]:
     """Returns the sentences. InputError for a text, a mapping or a table, whose items are letters, keys or columns."""
     if isinstance(sentences, str | Mapping) or getattr(sentences, "ndim", 1) != 1:
         kind = type(sentences).__name__
-        raise InputError(f"a list of sentences is needed, not a {kind}; give one column, or put one string into a list")
+        raise InputError(
+            f"a list of sentences is needed, not a {kind}; give one column, or put one string into a list"
+        )
     return sentences
 
 

@@ -1,7 +1,8 @@
 """Tokenization with the model's own tokenizer, and the prompt, lower case and truncation of the model's folder.
 
-It uses a copy of the Rust tokenizer inside the transformers one, which releases the GIL and returns words and offsets.
-Because it is a copy, changes to ``encoder.tokenizer`` do not change what is encoded.
+It uses a copy of the Rust tokenizer inside the transformers one, which releases the GIL and returns
+words and offsets. Because it is a copy, changes to ``encoder.tokenizer`` do not change what is
+encoded.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ import numpy as np
 from tokenizers import Encoding, Tokenizer, normalizers
 
 from training.models.folder import ModelFormat
-from training.models.texts import Chunk, check_growth, numbered, replace_surrogates, texts, tokenizing
+from training.models.texts import (
+    Chunk,
+    check_growth,
+    numbered,
+    replace_surrogates,
+    texts,
+    tokenizing,
+)
 
 SHORT_TEXT = 4_096  # characters; texts up to this length are tokenised whole
 # At most this many characters are read, even of a text that is one huge word.
@@ -29,7 +37,8 @@ class TokenVectors(NamedTuple):
 
     tokens: list[str]  # sub-words, special tokens included
     words: list[int | None]  # the index of each token's word; None for special tokens
-    offsets: list[tuple[int, int]]  # the start and the end of each token in ``prompt`` + the sentence
+    # The start and the end of each token in ``prompt`` + the sentence.
+    offsets: list[tuple[int, int]]
     hidden: np.ndarray  # (T, D) float32
     prompt: str = ""
     skipped: int = 0  # tokens at the start that are not pooled: a prompt, in some models
@@ -105,21 +114,32 @@ class SubwordTokenizer(TextTokenizer):
         self.prompt = model_format.prompt
         self._special_ids = frozenset(special_ids)
         self._adds_special = adds_special
-        self._rust = rust_copy(tokenizer, model_format.lowercase, model_format.max_length, direction)
+        self._rust = rust_copy(
+            tokenizer, model_format.lowercase, model_format.max_length, direction
+        )
 
     @tokenizing()
     def encodings(self, sentences: Iterable[str]) -> list[Encoding]:
-        return self._rust.encode_batch(self._prepare(sentences), add_special_tokens=self._adds_special)
+        return self._rust.encode_batch(
+            self._prepare(sentences), add_special_tokens=self._adds_special
+        )
 
     @tokenizing()
     def ids(self, sentences: Iterable[str]) -> tuple[list[list[int]], list[int]]:
-        encodings = self._rust.encode_batch_fast(self._prepare(sentences), add_special_tokens=self._adds_special)
+        encodings = self._rust.encode_batch_fast(
+            self._prepare(sentences), add_special_tokens=self._adds_special
+        )
         ids = [encoding.ids or [self.pad_id] for encoding in encodings]
         if not self._rust.truncation:
             return ids, []
-        # ``overflowing`` takes as long to read as the ids, so it is read only if the limit is reached.
+        # ``overflowing`` takes as long to read as the ids, so it is read only if the limit is
+        # reached.
         longest = int(self._rust.truncation["max_length"])
-        cut = [row for row, tokens in enumerate(ids) if len(tokens) >= longest and encodings[row].overflowing]
+        cut = [
+            row
+            for row, tokens in enumerate(ids)
+            if len(tokens) >= longest and encodings[row].overflowing
+        ]
         return ids, cut
 
     @tokenizing()
@@ -197,7 +217,9 @@ def text_tokenizer(tokenizer: Any, model_format: ModelFormat) -> TextTokenizer:
     if backend is tokenizer:
         unknown: Any = getattr(tokenizer.model, "unk_token", None)
         unknown_id = None if unknown is None else tokenizer.token_to_id(unknown)
-        return SubwordTokenizer(tokenizer, model_format, 0, (), "right", unknown_id, adds_special=False)
+        return SubwordTokenizer(
+            tokenizer, model_format, 0, (), "right", unknown_id, adds_special=False
+        )
     return SubwordTokenizer(
         backend,
         model_format,
@@ -219,7 +241,9 @@ def unpadded(tokenizer: Tokenizer) -> Tokenizer:
     return tokenizer
 
 
-def rust_copy(tokenizer: Tokenizer, lowercases: bool, max_length: int | None, direction: str) -> Tokenizer:
+def rust_copy(
+    tokenizer: Tokenizer, lowercases: bool, max_length: int | None, direction: str
+) -> Tokenizer:
     """Copies a tokenizer, without padding. ``direction`` is the side that is cut, right or left.
 
     If it ``lowercases`` texts, it keeps the case of special tokens, and its offsets stay valid.
@@ -230,11 +254,15 @@ def rust_copy(tokenizer: Tokenizer, lowercases: bool, max_length: int | None, di
     if max_length:
         rust.enable_truncation(max_length, direction=direction)
     if lowercases:
-        rust.normalizer = normalizers.Sequence([normalizers.Lowercase(), *filter(None, [rust.normalizer])])
+        rust.normalizer = normalizers.Sequence(
+            [normalizers.Lowercase(), *filter(None, [rust.normalizer])]
+        )
     return rust
 
 
-def are_unknown(tokenizer: Tokenizer, unknown_id: int | None, sentences: Sequence[str]) -> list[bool]:
+def are_unknown(
+    tokenizer: Tokenizer, unknown_id: int | None, sentences: Sequence[str]
+) -> list[bool]:
     """Tells for each text whether it has only the unknown token, or white space besides, but is not empty.
 
     A tokenizer of bytes, whose ``unknown_id`` is None, knows all texts.
@@ -246,10 +274,13 @@ def are_unknown(tokenizer: Tokenizer, unknown_id: int | None, sentences: Sequenc
     def unknown(texts: set[str]) -> set[str]:
         ordered = sorted(texts)
         unknown_texts = set()
-        for text, encoding in zip(ordered, tokenizer.encode_batch_fast(ordered, add_special_tokens=False), strict=True):
+        for text, encoding in zip(
+            ordered, tokenizer.encode_batch_fast(ordered, add_special_tokens=False), strict=True
+        ):
             known_ids = [token for token in encoding.ids if token != unknown_id]
             is_known = bool(known_ids)
-            # Decoding takes as long as encoding. Nearly all texts have only known tokens and need none.
+            # Decoding takes as long as encoding. Nearly all texts have only known tokens and need
+            # none.
             if len(known_ids) < len(encoding.ids):
                 is_known = bool(tokenizer.decode(known_ids, skip_special_tokens=False).strip())
             if not is_known:
@@ -259,17 +290,23 @@ def are_unknown(tokenizer: Tokenizer, unknown_id: int | None, sentences: Sequenc
     # Nearly all texts begin with a word that the model knows, and many with the same one.
     first_words = ["".join(text.split(maxsplit=1)[:1]) for text in prepared]
     unknown_words = unknown(set(first_words)) - {""}
-    unknown_texts = unknown({text for text, word in zip(prepared, first_words, strict=True) if word in unknown_words})
+    unknown_texts = unknown(
+        {text for text, word in zip(prepared, first_words, strict=True) if word in unknown_words}
+    )
     return [text in unknown_texts for text in prepared]
 
 
 def read_part(text: str, tokenizer: Tokenizer) -> str:
     """Returns a beginning of a long text that contains all tokens before the cut, and short texts unchanged.
 
-    A tokenizer truncates only after it has made tokens of every word, 300 bytes each. A text of 50 MB would take 6 GB.
-    If ``tokenizer`` does not truncate, the text is returned unchanged.
+    A tokenizer truncates only after it has made tokens of every word, 300 bytes each. A text of 50
+    MB would take 6 GB. If ``tokenizer`` does not truncate, the text is returned unchanged.
     """
-    if len(text) <= SHORT_TEXT or not tokenizer.truncation or tokenizer.truncation["direction"] == "left":
+    if (
+        len(text) <= SHORT_TEXT
+        or not tokenizer.truncation
+        or tokenizer.truncation["direction"] == "left"
+    ):
         return text
     size = max(SHORT_TEXT, CHARACTERS_PER_TOKEN * int(tokenizer.truncation["max_length"]))
     while len(text) > size:

@@ -1,7 +1,7 @@
 """WordBackbone: the networks over word vectors, InferSent and DAN, made of sentence-transformers' modules.
 
-WordEmbeddings, and an LSTM in InferSent, replace the transformer of an encoder, so that the same loop trains them.
-Trained networks are saved in sentence-transformers' format.
+WordEmbeddings, and an LSTM in InferSent, replace the transformer of an encoder, so that the same
+loop trains them. Trained networks are saved in sentence-transformers' format.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ class WordBackbone(nn.Module):
         return self.words.emb_layer
 
     def forward(
-        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, inputs_embeds: Tensor | None = None
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
     ) -> SimpleNamespace:
         """Computes hidden states (B, T, H) from token ids (B, T), or their vectors (B, T, D).
 

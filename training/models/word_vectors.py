@@ -20,7 +20,8 @@ from training.models.model import VectorModel
 from training.names import ModelName
 from training.sources.resolve import glove_folder
 
-# Splits contractions as the Penn Treebank and GloVe's vocabulary do: don't -> do n't, man's -> man 's.
+# Splits contractions as the Penn Treebank and GloVe's vocabulary do: don't -> do n't, man's -> man
+# 's.
 TREEBANK = re.compile(r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\w+", re.IGNORECASE)
 
 
@@ -92,7 +93,9 @@ def read_array(path: Path) -> np.ndarray:
         raise InputError(f"{path} is not an array of numbers: {first_line(error)}") from error
     is_decimal = array.dtype.kind == "f"
     if array.ndim != 2 or array.size == 0 or not is_decimal:
-        raise InputError(f"{path.name} must hold decimal numbers in rows, one a word; it has the shape {array.shape}")
+        raise InputError(
+            f"{path.name} must hold decimal numbers in rows, one a word; it has the shape {array.shape}"
+        )
     return array
 
 
@@ -101,11 +104,15 @@ def _read_vectors(path: Path) -> tuple[list[str], np.ndarray]:
     if path.suffix == ".npy":
         words_file = path.with_suffix(".words.txt")
         if not words_file.is_file():
-            raise InputError(f"{path.name} holds numbers only: put their words, one a line, into {words_file}")
+            raise InputError(
+                f"{path.name} holds numbers only: put their words, one a line, into {words_file}"
+            )
         words = words_file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
         vectors = read_array(path)
         if len(words) != len(vectors):
-            raise InputError(f"{words_file.name} has {len(words):,} words, but {path.name} {len(vectors):,} vectors")
+            raise InputError(
+                f"{words_file.name} has {len(words):,} words, but {path.name} {len(vectors):,} vectors"
+            )
         return words, vectors
     # The text format of GloVe and word2vec.
     words = []
@@ -129,8 +136,12 @@ def _numbers(path: Path, line: int, cells: list[str], expected: int) -> np.ndarr
     try:
         numbers = np.array(cells, dtype=np.float32)
     except ValueError as error:
-        raise InputError(f"{path.name}, line {line:,}: not all of it after the word is numbers") from error
+        raise InputError(
+            f"{path.name}, line {line:,}: not all of it after the word is numbers"
+        ) from error
     has_size = len(numbers) == expected and expected > 0
     if not has_size or not np.isfinite(numbers).all():
-        raise InputError(f"{path.name}, line {line:,}: {max(expected, 1)} finite numbers are needed after the word")
+        raise InputError(
+            f"{path.name}, line {line:,}: {max(expected, 1)} finite numbers are needed after the word"
+        )
     return numbers

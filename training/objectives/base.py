@@ -33,7 +33,8 @@ TEACHER_OUTPUT = "teacher's output"
 # The teacher's score of (anchor, positive) minus that of (anchor, negative): (B,).
 TEACHER_MARGINS = "teacher's margins"
 
-# The name of dev data that is a part of the training data, the number of parts, and the least number of its rows.
+# The name of dev data that is a part of the training data, the number of parts, and the least
+# number of its rows.
 HELD_OUT = "held-out"
 FOLDS = 10
 MIN_HELD_OUT = 10
@@ -44,9 +45,10 @@ OBJECTIVES: dict[str, type[Objective]] = {}
 class Objective:
     """A loss of sentence vectors. A subclass with a ``name`` becomes an objective that runs can use.
 
-    A call maps the vectors of a batch, one (B, D) float32 per column, and its target to the mean loss, a scalar.
-    Weights that are trained with the encoder are attributes of the type `torch.nn.Module`. torch is imported in calls
-    only, because commands and pages need the facts, and torch takes seconds to import.
+    A call maps the vectors of a batch, one (B, D) float32 per column, and its target to the mean
+    loss, a scalar. Weights that are trained with the encoder are attributes of the type
+    `torch.nn.Module`. torch is imported in calls only, because commands and pages need the facts,
+    and torch takes seconds to import.
     """
 
     name: ClassVar[str]
@@ -102,7 +104,8 @@ class Objective:
     def guess(self, rows: int, scores: Sequence[float] | None) -> float | None:
         """Returns the loss of the best guess without the sentences; None if it is unknown.
 
-        ``rows`` is the number of rows of a batch, ``scores`` are the gold scores of the data, from 0 to 5.
+        ``rows`` is the number of rows of a batch, ``scores`` are the gold scores of the data, from
+        0 to 5.
         """
         return None
 
@@ -124,9 +127,10 @@ class Objective:
 class OwnObjective(Objective):
     """An objective that the caller of `training.trainer.train.train` passes as an object.
 
-    Inputs: the columns of the data as they are, (B, D) float32 each. Labels: int64 (B,), or gold scores divided by 5,
-    float32 (B,), or None, as the data has them. Weights of a `torch.nn.Module` are trained with the encoder.
-    ``call`` is a function of vectors and target that returns the loss, a scalar.
+    Inputs: the columns of the data as they are, (B, D) float32 each. Labels: int64 (B,), or gold
+    scores divided by 5, float32 (B,), or None, as the data has them. Weights of a `torch.nn.Module`
+    are trained with the encoder. ``call`` is a function of vectors and target that returns the
+    loss, a scalar.
     """
 
     equation = "an object of the program that started the run"
@@ -141,10 +145,18 @@ class OwnObjective(Objective):
 
         loss = self.call(list(vectors), target)
         if not isinstance(loss, torch.Tensor) or loss.ndim:
-            result = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else repr(loss)
-            raise InputError(f"the objective returns {result}; it must be one number, such as the mean over the batch")
+            result = (
+                f"a tensor of shape {tuple(loss.shape)}"
+                if isinstance(loss, torch.Tensor)
+                else repr(loss)
+            )
+            raise InputError(
+                f"the objective returns {result}; it must be one number, such as the mean over the batch"
+            )
         if torch.is_grad_enabled() and not loss.requires_grad:
-            raise InputError("the objective does not depend on the vectors; compute it from them, without detach")
+            raise InputError(
+                "the objective does not depend on the vectors; compute it from them, without detach"
+            )
         return loss
 
 
@@ -184,16 +196,22 @@ def hold_out(data: Dataset, objective: str, seed: int = 0) -> tuple[Dataset, Dat
     folds = sentence_folds(data.columns, FOLDS, seed)
     held = np.flatnonzero(folds == FOLDS - 1)
     if len(held) < MIN_HELD_OUT:
-        return data.with_note(f"too few of {len(data):,} rows can be held out: name dev data to judge the run"), None
+        return data.with_note(
+            f"too few of {len(data):,} rows can be held out: name dev data to judge the run"
+        ), None
     if objective_class(objective).needs_dropout and data.kind not in (SCORED, TRIPLETS, PAIRS):
-        return data.with_note(f"{data.kind} do not judge {objective}: name dev data to choose the best model"), None
+        return data.with_note(
+            f"{data.kind} do not judge {objective}: name dev data to choose the best model"
+        ), None
     rest = data.select(np.flatnonzero(folds != FOLDS - 1).tolist())
     note = f"{len(held):,} of {len(data):,} rows, which share no sentence with the rest, are held out to judge the run"
     dev = replace(data.select(held.tolist()), name=f"{data.name}, {HELD_OUT}", notes=())
     return rest.with_note(note), dev
 
 
-def training_data(name: str, objective: str, seed: int = 0, home: str | Path | None = None) -> Dataset:
+def training_data(
+    name: str, objective: str, seed: int = 0, home: str | Path | None = None
+) -> Dataset:
     """Loads ``name``, transforms each of its parts as ``objective`` needs it, and joins them.
 
     Sets of different forms ("snli+stsb:train") can be joined if the objective can learn from both.

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from training.data.transforms import CLASS_ROWS, JUDGED_ROWS, RANKED_ROWS, SCORED_ROWS, TOGETHER_ROWS
+from training.data.transforms import (
+    CLASS_ROWS,
+    JUDGED_ROWS,
+    RANKED_ROWS,
+    SCORED_ROWS,
+    TOGETHER_ROWS,
+)
 from training.objectives.base import LABELS, SCORES, Objective, Vectors, required
 from training.similarities import SIMILARITIES
 
@@ -19,7 +25,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 COSINE = SIMILARITIES["cosine"].tensor_rows
-PARTS = {"uv": lambda u, v: [u, v], "diff": lambda u, v: [(u - v).abs()], "mul": lambda u, v: [u * v]}
+PARTS = {
+    "uv": lambda u, v: [u, v],
+    "diff": lambda u, v: [(u - v).abs()],
+    "mul": lambda u, v: [u * v],
+}
 # The seven concatenations of Table 6. The paper's default is uv+diff: (u, v, |u-v|).
 CONCATENATIONS = ("uv", "diff", "mul", "diff+mul", "uv+mul", "uv+diff", "uv+diff+mul")
 
@@ -40,12 +50,13 @@ def width(concatenation: str) -> int:
 class Classification(Objective):
     """Softmax classification of pairs: mean over the batch of -log softmax(W (u, v, |u-v|) + b)[label].
 
-    Inputs: sentence1, sentence2, (B, D) each. Labels: int64 (B,), 0..k-1.
-    Source: Reimers & Gurevych 2019, section 3, "Classification Objective Function", and Table 6 for the
-    `CONCATENATIONS`; `SoftmaxLoss` in sentence-transformers, which has a bias b that the paper's equation omits.
-    The classifier is trained with the encoder and discarded afterwards. Vectors truncated to d < D dimensions
-    (`training.trainer.training_model.Loss`) are classified by the first d columns of each part of W, as in Kusupati et
-    al. 2022, "Matryoshka Representation Learning", section 3 (MRL-E).
+    Inputs: sentence1, sentence2, (B, D) each. Labels: int64 (B,), 0..k-1. Source: Reimers &
+    Gurevych 2019, section 3, "Classification Objective Function", and Table 6 for the
+    `CONCATENATIONS`; `SoftmaxLoss` in sentence-transformers, which has a bias b that the paper's
+    equation omits. The classifier is trained with the encoder and discarded afterwards. Vectors
+    truncated to d < D dimensions (`training.trainer.training_model.Loss`) are classified by the
+    first d columns of each part of W, as in Kusupati et al. 2022, "Matryoshka Representation
+    Learning", section 3 (MRL-E).
     """
 
     name = "classification"
@@ -74,7 +85,8 @@ class Classification(Objective):
         u, v = vectors
         classifier = self.classifier
         parts = width(self.concatenation)
-        weight = classifier.weight.unflatten(1, (parts, -1))[..., : u.shape[1]].flatten(1)  # (k, parts * d)
+        # (k, parts * d)
+        weight = classifier.weight.unflatten(1, (parts, -1))[..., : u.shape[1]].flatten(1)
         logits = F.linear(concatenate(u, v, self.concatenation), weight, classifier.bias)
         return F.cross_entropy(logits, required(target))
 
@@ -83,8 +95,8 @@ class Regression(Objective):
     """Regression of the cosine: mean over the batch of (cos(u, v) - gold)².
 
     Inputs: sentence1, sentence2, (B, D) each. Labels: gold scores divided by 5, float (B,), 0 to 1.
-    Source: Reimers & Gurevych 2019, section 3, "Regression Objective Function"; `CosineSimilarityLoss` in
-    sentence-transformers.
+    Source: Reimers & Gurevych 2019, section 3, "Regression Objective Function";
+    `CosineSimilarityLoss` in sentence-transformers.
     """
 
     name = "regression"
@@ -106,12 +118,14 @@ class Regression(Objective):
 class CoSENT(Objective):
     """Ranking of pairs by score: log(1 + Σ exp(scale · (cos(u_j, v_j) - cos(u_i, v_i)))) over all gold_i > gold_j.
 
-    It is one loss for the whole batch, not a mean: of two rows, the one with the higher gold score has to have the
-    higher cosine. Only the order of the gold scores counts, as in Spearman's correlation.
+    It is one loss for the whole batch, not a mean: of two rows, the one with the higher gold score
+    has to have the higher cosine. Only the order of the gold scores counts, as in Spearman's
+    correlation.
 
     Inputs: sentence1, sentence2, (B, D) each. Labels: gold scores, float (B,), on any scale.
-    Source: Huang et al. 2024, "CoSENT: Consistent Sentence Embedding via Similarity Ranking"; `CoSENTLoss` in
-    sentence-transformers. ``scale`` is the factor on the similarity, an inverse temperature.
+    Source: Huang et al. 2024, "CoSENT: Consistent Sentence Embedding via Similarity Ranking";
+    `CoSENTLoss` in sentence-transformers. ``scale`` is the factor on the similarity, an inverse
+    temperature.
     """
 
     name = "cosent"
@@ -131,8 +145,11 @@ class CoSENT(Objective):
         gold, order = required(target).sort()
         # By ascending gold score.
         similarities = similarities[order]
-        # log Σ exp(-similarity) over the rows of a higher gold score than each row; (B + 1,), the last over none.
-        higher = F.pad(torch.logcumsumexp(-similarities.flip(0), 0).flip(0), (0, 1), value=-torch.inf)
+        # log Σ exp(-similarity) over the rows of a higher gold score than each row; (B + 1,), the
+        # last over none.
+        higher = F.pad(
+            torch.logcumsumexp(-similarities.flip(0), 0).flip(0), (0, 1), value=-torch.inf
+        )
         terms = similarities + higher[torch.searchsorted(gold, gold, right=True)]
         # The added 0 is the 1 in the equation.
         return torch.logsumexp(F.pad(terms, (1, 0)), dim=0)
@@ -145,12 +162,12 @@ class CoSENT(Objective):
 class AnglE(CoSENT):
     """`CoSENT` of |cos(u, v) + sin(u, v)| in place of the cosine; where the cosine is flat, near 1, the sine is not.
 
-    The first half of a vector is taken as the real and the second as the imaginary part of complex numbers; the sine
-    is the imaginary part of their inner product, of unit vectors. A vector of odd dimension is padded with a zero.
+    The first half of a vector is taken as the real and the second as the imaginary part of complex
+    numbers; the sine is the imaginary part of their inner product, of unit vectors. A vector of odd
+    dimension is padded with a zero.
 
-    Inputs, labels and arguments: as `CoSENT`.
-    Source: Li & Li 2024, "AoE: Angle-optimized Embeddings for Semantic Textual Similarity"; `AnglELoss` in
-    sentence-transformers.
+    Inputs, labels and arguments: as `CoSENT`. Source: Li & Li 2024, "AoE: Angle-optimized
+    Embeddings for Semantic Textual Similarity"; `AnglELoss` in sentence-transformers.
     """
 
     name = "angle"
@@ -174,11 +191,12 @@ class AnglE(CoSENT):
 class Contrastive(Objective):
     """Pairs that belong together, and pairs that do not: mean of ½ · (y · d² + (1 - y) · max(margin - d, 0)²).
 
-    d = 1 - cos(u, v). Pairs that do not belong together are pushed apart up to the margin, not further.
+    d = 1 - cos(u, v). Pairs that do not belong together are pushed apart up to the margin, not
+    further.
 
-    Inputs: sentence1, sentence2, (B, D) each. Labels: y, int64 or float (B,), 1 together or 0 apart.
-    Source: Hadsell, Chopra & LeCun 2006, "Dimensionality Reduction by Learning an Invariant Mapping";
-    `ContrastiveLoss` in sentence-transformers, with its default distance and margin.
+    Inputs: sentence1, sentence2, (B, D) each. Labels: y, int64 or float (B,), 1 together or 0
+    apart. Source: Hadsell, Chopra & LeCun 2006, "Dimensionality Reduction by Learning an Invariant
+    Mapping"; `ContrastiveLoss` in sentence-transformers, with its default distance and margin.
     ``margin`` is the distance from which pairs count as apart, in units of 1 - cosine.
     """
 
@@ -201,10 +219,10 @@ class Contrastive(Objective):
 class BinaryCrossEntropy(Objective):
     """Cross-entropy of the score: mean over the batch of -gold · log σ(s) - (1 - gold) · log(1 - σ(s)).
 
-    Inputs: one column, the logits s of the pairs, (B, 1). Labels: gold scores divided by 5 (graded), or 1 for pairs
-    that belong together and 0 for those that do not (binary), (B,).
-    Source: `BinaryCrossEntropyLoss` in sentence-transformers' cross-encoders; the cross-encoder is the one of section 1
-    of Reimers & Gurevych 2019, after Devlin et al. 2019.
+    Inputs: one column, the logits s of the pairs, (B, 1). Labels: gold scores divided by 5
+    (graded), or 1 for pairs that belong together and 0 for those that do not (binary), (B,).
+    Source: `BinaryCrossEntropyLoss` in sentence-transformers' cross-encoders; the cross-encoder is
+    the one of section 1 of Reimers & Gurevych 2019, after Devlin et al. 2019.
     """
 
     name = "cross-encoder"

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from training.data.transforms import ANY_ROWS, POSITIVE_ROWS, SAME_SENTENCE_ROWS, TRIPLET_ROWS
-from training.objectives.base import TEACHER_MARGINS, TEACHER_OUTPUT, TEXTS, Objective, Vectors, required
+from training.objectives.base import (
+    TEACHER_MARGINS,
+    TEACHER_OUTPUT,
+    TEXTS,
+    Objective,
+    Vectors,
+    required,
+)
 from training.similarities import SIMILARITIES
 
 if TYPE_CHECKING:
@@ -20,11 +27,11 @@ if TYPE_CHECKING:
 class Triplet(Objective):
     """Triplet loss: mean over the batch of max(d(a, p) - d(a, n) + margin, 0).
 
-    Inputs: anchor, positive, negative, (B, D) each. Labels: none.
-    Source: Reimers & Gurevych 2019, section 3, "Triplet Objective Function", with the Euclidean distance and a margin
-    of 1; `TripletLoss` in sentence-transformers, whose margin is 5.
-    ``metric`` is the distance d, one of `training.similarities.DISTANCES`. The negative must be further away by
-    ``margin``, in units of d.
+    Inputs: anchor, positive, negative, (B, D) each. Labels: none. Source: Reimers & Gurevych 2019,
+    section 3, "Triplet Objective Function", with the Euclidean distance and a margin of 1;
+    `TripletLoss` in sentence-transformers, whose margin is 5. ``metric`` is the distance d, one of
+    `training.similarities.DISTANCES`. The negative must be further away by ``margin``, in units of
+    d.
     """
 
     name = "triplet"
@@ -46,13 +53,14 @@ class Triplet(Objective):
 class MultipleNegativesRanking(Objective):
     """In-batch negatives: mean over the batch of -log softmax_j(scale · cos(a_i, p_j))[j = i].
 
-    Inputs: anchor, positive and optionally a hard negative, (B, D) each; hard negatives are candidates of every
-    anchor. Labels: numbers of the texts, int64 (B, columns), which exclude equal texts from the negatives
-    (`false_negatives`); None uses all texts of the batch as negatives, as sentence-transformers does.
-    Source: Henderson et al. 2017, "Efficient Natural Language Response Suggestion for Smart Reply", section 4.4;
-    `MultipleNegativesRankingLoss` in sentence-transformers, and `MultipleNegativesSymmetricRankingLoss`.
-    ``scale`` is the factor on the cosine, an inverse temperature. ``symmetric`` averages with the loss from positives
-    to anchors, which ignores hard negatives.
+    Inputs: anchor, positive and optionally a hard negative, (B, D) each; hard negatives are
+    candidates of every anchor. Labels: numbers of the texts, int64 (B, columns), which exclude
+    equal texts from the negatives (`false_negatives`); None uses all texts of the batch as
+    negatives, as sentence-transformers does. Source: Henderson et al. 2017, "Efficient Natural
+    Language Response Suggestion for Smart Reply", section 4.4; `MultipleNegativesRankingLoss` in
+    sentence-transformers, and `MultipleNegativesSymmetricRankingLoss`. ``scale`` is the factor on
+    the cosine, an inverse temperature. ``symmetric`` averages with the loss from positives to
+    anchors, which ignores hard negatives.
     """
 
     name = "mnrl"
@@ -74,7 +82,8 @@ class MultipleNegativesRanking(Objective):
         import torch.nn.functional as F
 
         anchors, *candidates = (F.normalize(column, dim=1) for column in vectors)
-        scores = self.scale * anchors @ torch.cat(candidates).T  # (B, B) or (B, 2B); positives on the diagonal
+        # (B, B) or (B, 2B); positives on the diagonal
+        scores = self.scale * anchors @ torch.cat(candidates).T
         if target is not None:
             scores = scores.masked_fill(false_negatives(target), -torch.inf)
         positive = torch.arange(len(anchors), device=scores.device)
@@ -87,7 +96,8 @@ class MultipleNegativesRanking(Objective):
 def false_negatives(texts: Tensor) -> Tensor:
     """Finds candidates that are not negatives, from the numbers of the texts (B, columns): bool (B, B) or (B, 2B).
 
-    They have the text of the anchor or of its positive, or are the positive of another row with the same anchor.
+    They have the text of the anchor or of its positive, or are the positive of another row with the
+    same anchor.
     """
     anchors = texts[:, :1]
     positives = texts[:, 1:2]
@@ -101,9 +111,9 @@ def false_negatives(texts: Tensor) -> Tensor:
 class SimCSE(MultipleNegativesRanking):
     """`MultipleNegativesRanking` of a sentence and itself. The two vectors differ only by dropout.
 
-    Inputs: the same sentences twice, (B, D) each. Labels: none.
-    Source: Gao, Yao & Chen 2021, "SimCSE: Simple Contrastive Learning of Sentence Embeddings", section 3, the
-    unsupervised objective; ``scale`` is the inverse of their temperature of 0.05.
+    Inputs: the same sentences twice, (B, D) each. Labels: none. Source: Gao, Yao & Chen 2021,
+    "SimCSE: Simple Contrastive Learning of Sentence Embeddings", section 3, the unsupervised
+    objective; ``scale`` is the inverse of their temperature of 0.05.
     """
 
     name = "simcse"
@@ -118,11 +128,12 @@ class SimCSE(MultipleNegativesRanking):
 class MeanSquaredError(Objective):
     """The vectors or the cosines of a teacher: mean over the batch and the columns of (u - teacher's u)².
 
-    Inputs: any number of columns, (B, D) each. Labels: the teacher's vectors, float (B, columns, D); or, for two
-    columns, a teacher's scores of the pairs, float (B,), which the cosine has to equal: (cos(u, v) - score)².
-    Source: Reimers & Gurevych 2020, "Making Monolingual Sentence Embeddings Multilingual using Knowledge
-    Distillation", equation 1; `MSELoss` in sentence-transformers. For scores: Thakur et al. 2021, "Augmented SBERT",
-    where a cross-encoder labels pairs; `CosineSimilarityLoss` in sentence-transformers.
+    Inputs: any number of columns, (B, D) each. Labels: the teacher's vectors, float (B, columns,
+    D); or, for two columns, a teacher's scores of the pairs, float (B,), which the cosine has to
+    equal: (cos(u, v) - score)². Source: Reimers & Gurevych 2020, "Making Monolingual Sentence
+    Embeddings Multilingual using Knowledge Distillation", equation 1; `MSELoss` in
+    sentence-transformers. For scores: Thakur et al. 2021, "Augmented SBERT", where a cross-encoder
+    labels pairs; `CosineSimilarityLoss` in sentence-transformers.
     """
 
     name = "mse"
@@ -147,11 +158,11 @@ class MeanSquaredError(Objective):
 class MarginMSE(Objective):
     """A teacher's margin between positive and negative: mean over the batch of (s(a, p) - s(a, n) - margin)².
 
-    Inputs: anchor, positive, negative, (B, D) each. Labels: the teacher's score of (a, p) minus its score of (a, n),
-    float (B,).
-    Source: Hofstätter et al. 2020, "Improving Efficient Neural Ranking Models with Cross-Architecture Knowledge
-    Distillation", section 3.2; `MarginMSELoss` in sentence-transformers.
-    ``similarity`` is s, one of `training.similarities.SIMILARITIES`, "dot" as in the paper.
+    Inputs: anchor, positive, negative, (B, D) each. Labels: the teacher's score of (a, p) minus its
+    score of (a, n), float (B,). Source: Hofstätter et al. 2020, "Improving Efficient Neural Ranking
+    Models with Cross-Architecture Knowledge Distillation", section 3.2; `MarginMSELoss` in
+    sentence-transformers. ``similarity`` is s, one of `training.similarities.SIMILARITIES`, "dot"
+    as in the paper.
     """
 
     name = "margin-mse"

@@ -12,8 +12,8 @@ from training.objectives.base import Objective, Vectors, required
 if TYPE_CHECKING:
     from torch import Tensor
 
-# The fraction of the tokens that are predicted, and the fractions of these that become [MASK] or a random token. The
-# others are not changed.
+# The fraction of the tokens that are predicted, and the fractions of these that become [MASK] or a
+# random token. The others are not changed.
 MASKED = 0.15
 REPLACED_BY_MASK = 0.8
 REPLACED_AT_RANDOM = 0.1
@@ -22,16 +22,18 @@ REPLACED_AT_RANDOM = 0.1
 class MaskedLanguageModelling(Objective):
     """Masked language modelling: mean over the masked tokens of -log softmax(W h + b)[token].
 
-    Inputs: one column, the logits of the masked tokens, (M, V) float32. Labels: the ids of the tokens, int64 (M,).
-    Source: Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers", section 3.1, "Masked LM";
-    `BertForMaskedLM` in transformers. Without the prediction of the next sentence, which Liu et al. 2019 (RoBERTa,
-    section 4.2) found to be of no use.
+    Inputs: one column, the logits of the masked tokens, (M, V) float32. Labels: the ids of the
+    tokens, int64 (M,). Source: Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional
+    Transformers", section 3.1, "Masked LM"; `BertForMaskedLM` in transformers. Without the
+    prediction of the next sentence, which Liu et al. 2019 (RoBERTa, section 4.2) found to be of no
+    use.
     """
 
     name = "mlm"
     equation = "−log softmax(W h)[token] of each masked token"
     help = (
-        "no labels: 15% of the tokens are hidden and predicted from the others; trains the transformer, not its vectors"
+        "no labels: 15% of the tokens are hidden and predicted from the others; "
+        "trains the transformer, not its vectors"
     )
     rows = DISTINCT_ROWS
     predicts_tokens = True
@@ -45,13 +47,18 @@ class MaskedLanguageModelling(Objective):
 
 
 def mask_tokens(
-    ids: np.ndarray, can_be_masked: np.ndarray, mask_id: int, vocabulary_size: int, generator: np.random.Generator
+    ids: np.ndarray,
+    can_be_masked: np.ndarray,
+    mask_id: int,
+    vocabulary_size: int,
+    generator: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Masks tokens as in Devlin et al. 2019, section 3.1. The same state of ``generator`` masks the same tokens.
 
-    ``ids`` are int64 (B, T), of ``vocabulary_size`` tokens; ``can_be_masked`` is bool (B, T), False for special tokens
-    and padding. Returns the ids (B, T) with the masked tokens replaced, and their positions (M,) in the flattened ids.
-    M is at least 1 if any token can be masked, as the mean over no token is NaN.
+    ``ids`` are int64 (B, T), of ``vocabulary_size`` tokens; ``can_be_masked`` is bool (B, T), False
+    for special tokens and padding. Returns the ids (B, T) with the masked tokens replaced, and
+    their positions (M,) in the flattened ids. M is at least 1 if any token can be masked, as the
+    mean over no token is NaN.
     """
     draws = generator.random(ids.shape)
     draws[~can_be_masked] = 1

@@ -1,12 +1,14 @@
 """Requests vectors from an OpenAI-compatible server: OpenAI, Ollama, llama.cpp, TEI, vLLM, and this app's own /v1.
 
-    POST <url>/embeddings {"model", "input": [texts], "encoding_format": "base64"} -> a vector a text, base64 or numbers
+    POST <url>/embeddings {"model", "input": [texts], "encoding_format": "base64"} -> a vector a
+    text, base64 or numbers
 
-A server may be slow, unavailable or wrong. So the size of its answer is limited, the answer is checked, and every error
-is one sentence. Redirects are not followed: texts are sent only to the host that the user named. One timeout applies to
-a whole request, including retries. Requests run in their own threads, a few for each server, and end as soon as nobody
-waits for them. SBERT_ENDPOINT_KEY in the environment is the key, if the server needs one. OPENAI_API_KEY is not used,
-because it is meant for OpenAI's host only.
+A server may be slow, unavailable or wrong. So the size of its answer is limited, the answer is
+checked, and every error is one sentence. Redirects are not followed: texts are sent only to the
+host that the user named. One timeout applies to a whole request, including retries. Requests run in
+their own threads, a few for each server, and end as soon as nobody waits for them.
+SBERT_ENDPOINT_KEY in the environment is the key, if the server needs one. OPENAI_API_KEY is not
+used, because it is meant for OpenAI's host only.
 """
 
 import asyncio
@@ -53,12 +55,16 @@ class RefusedTextsError(InputError):
 
 
 def fetch_vectors(
-    endpoint: Endpoint, texts: Sequence[str], should_stop: ShouldStop | None = None, seconds: float = SECONDS
+    endpoint: Endpoint,
+    texts: Sequence[str],
+    should_stop: ShouldStop | None = None,
+    seconds: float = SECONDS,
 ) -> np.ndarray:
     """Requests the vectors of n texts: float32 (n, D).
 
-    RefusedTextsError if the server refuses the texts or their number; StoppedError if ``should_stop`` returned True;
-    InputError if it is away, slow or busy, refuses, or does not answer with n vectors of finite numbers.
+    RefusedTextsError if the server refuses the texts or their number; StoppedError if
+    ``should_stop`` returned True; InputError if it is away, slow or busy, refuses, or does not
+    answer with n vectors of finite numbers.
     """
     key = os.environ.get(KEY, "").strip()
     if not (key.isascii() and key.isprintable()):
@@ -78,7 +84,9 @@ def fetch_vectors(
     finally:
         is_over.set()
         request.cancel()
-    raise InputError(f"{endpoint.address} does not answer within {seconds:g} s; try later, or wait longer: ?timeout=")
+    raise InputError(
+        f"{endpoint.address} does not answer within {seconds:g} s; try later, or wait longer: ?timeout="
+    )
 
 
 async def _ask(endpoint: Endpoint, texts: list[str], key: str, is_over: threading.Event) -> bytes:
@@ -100,7 +108,9 @@ async def _post(endpoint: Endpoint, texts: list[str], key: str) -> bytes:
     try:
         async with httpx2.AsyncClient(headers=headers, timeout=None) as client:
             for delay in (*DELAYS, None):
-                async with client.stream("POST", f"{endpoint.url}/embeddings", json=body) as response:
+                async with client.stream(
+                    "POST", f"{endpoint.url}/embeddings", json=body
+                ) as response:
                     if response.status_code == httpx2.codes.OK:
                         return await _read(response, MOST_BYTES)
                     if response.status_code not in BUSY or delay is None:
@@ -115,7 +125,9 @@ async def _post(endpoint: Endpoint, texts: list[str], key: str) -> bytes:
             # Only the innermost error says why the connection failed.
             reason = reason.__cause__ or reason.__context__ or reason
         number = getattr(reason, "errno", None)
-        words = os.strerror(number) if isinstance(number, int) and number > 0 else first_line(reason)
+        words = (
+            os.strerror(number) if isinstance(number, int) and number > 0 else first_line(reason)
+        )
         raise InputError(
             f"{endpoint.address} does not answer ({words}); start its server, or correct the address"
         ) from error
@@ -137,7 +149,9 @@ async def _refusal(endpoint: Endpoint, response: httpx2.Response, key: str) -> I
     status = response.status_code
     words = ""
     if 300 <= status < 400:
-        return InputError(f"{endpoint.address} redirects to another address, which is not followed; name that one")
+        return InputError(
+            f"{endpoint.address} redirects to another address, which is not followed; name that one"
+        )
     with suppress(httpx2.HTTPError):
         words = (await _read(response, MOST_ERROR_BYTES)).decode("utf-8", "replace").strip()
     # If the body is not JSON, or has another structure, it is quoted as it is.
@@ -163,19 +177,30 @@ def _vectors(answer: bytes, count: int, address: str) -> np.ndarray:
         items = json.loads(answer)["data"]
         order = [int(item.get("index", place)) for place, item in enumerate(items)]
         rows = [_embedding(item["embedding"]) for item in items]
-    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise InputError(f"{wrong}: {first_line(error)}") from error
     if len(rows) != count:
         raise InputError(f"{wrong}: it gives {len(rows)} vectors for {count} texts")
     indices = set[int]()
     for index in order:
         if index in indices or not 0 <= index < count:
-            raise InputError(f"{wrong}: index {index} comes twice, or belongs to none of the {count} texts")
+            raise InputError(
+                f"{wrong}: index {index} comes twice, or belongs to none of the {count} texts"
+            )
         indices.add(index)
     for index, row in zip(order, rows, strict=True):
         is_vector = row.ndim == 1 and 1 <= len(row) <= MOST_DIMENSIONS
         if not is_vector or row.shape != rows[0].shape:
-            raise InputError(f"{wrong}: its vectors have the shapes {rows[0].shape} and, at index {index}, {row.shape}")
+            raise InputError(
+                f"{wrong}: its vectors have the shapes {rows[0].shape} and, at index {index}, {row.shape}"
+            )
     vectors = np.stack(rows)[np.argsort(order)]
     if not np.isfinite(vectors).all():
         raise InputError(f"{wrong}: some of its numbers are not finite")

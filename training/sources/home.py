@@ -30,7 +30,8 @@ def make_home(home: Path) -> None:
     try:
         home.mkdir(0o700, parents=True, exist_ok=True)
         with suppress(PermissionError):
-            # Other users of the machine get no access. A home that is shared by a group stays shared.
+            # Other users of the machine get no access. A home that is shared by a group stays
+            # shared.
             home.chmod(home.stat().st_mode & ~0o007)
         with tempfile.TemporaryFile(dir=home):
             pass

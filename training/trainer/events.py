@@ -1,12 +1,13 @@
 """The events of a run: its file, the lines that are printed, and experiment trackers.
 
-Each event is a dictionary, passed to a callback and appended to ``events.jsonl``. Every line is flushed, so other
-processes can follow the file during the run. Resuming from a checkpoint first removes the events after it, so that the
-file holds one curve. A reader that keeps a position in the file has to start again when the file has become shorter.
+Each event is a dictionary, passed to a callback and appended to ``events.jsonl``. Every line is
+flushed, so other processes can follow the file during the run. Resuming from a checkpoint first
+removes the events after it, so that the file holds one curve. A reader that keeps a position in the
+file has to start again when the file has become shorter.
 
-The trackers of accelerate write figures to TensorBoard and trackio, optional packages that a run names in
-``report_to``. A figure has the name of its field after the kind of the event: ``train/loss``, ``train/lr``,
-``eval/spearman``, ``eval/by_dimension/64``.
+The trackers of accelerate write figures to TensorBoard and trackio, optional packages that a run
+names in ``report_to``. A figure has the name of its field after the kind of the event:
+``train/loss``, ``train/lr``, ``eval/spearman``, ``eval/by_dimension/64``.
 """
 
 from __future__ import annotations
@@ -81,11 +82,13 @@ class _Event(BaseModel):
 class EventLog:
     """A context manager that writes events into the run's folder, if there is one, and passes them on.
 
-    Events in the file up to ``keep_to_step`` are kept; None starts an empty file. ``evaluations`` are all eval events,
-    including the ones that were kept.
+    Events in the file up to ``keep_to_step`` are kept; None starts an empty file. ``evaluations``
+    are all eval events, including the ones that were kept.
     """
 
-    def __init__(self, folder: Path | None, on_event: OnEvent, keep_to_step: int | None = None) -> None:
+    def __init__(
+        self, folder: Path | None, on_event: OnEvent, keep_to_step: int | None = None
+    ) -> None:
         self._on_event = on_event
         self._trackers: list[GeneralTracker] = []
         self._file: TextIO | None = None
@@ -181,7 +184,8 @@ def in_words(event: Mapping[str, Any]) -> str:
 @contextmanager
 def printing(on_event: OnEvent | None, progress: bool | None) -> Iterator[OnEvent]:
     """Yields a callback that calls ``on_event``, and prints events if the ``progress`` of `train` says so."""
-    # Bars and trackers are imported by the runs that use them: they are slow to import, or optional.
+    # Bars and trackers are imported by the runs that use them: they are slow to import, or
+    # optional.
     from tqdm.auto import tqdm
 
     is_printed = on_event is None if progress is None else progress
@@ -208,7 +212,9 @@ def _tensorboard(config: RunConfig, folder: Path | None, step: int | None) -> Ge
     import_optional("torch.utils.tensorboard", "tensorboard", "report_to tensorboard")
     from accelerate.tracking import TensorBoardTracker
 
-    tracker = TensorBoardTracker("tensorboard", folder, purge_step=None if step is None else step + 1)
+    tracker = TensorBoardTracker(
+        "tensorboard", folder, purge_step=None if step is None else step + 1
+    )
     tracker.start()
     if step is None:
         tracker.log({"config": f"```json\n{config.to_json()}\n```"})
@@ -223,14 +229,19 @@ def _trackio(config: RunConfig, folder: Path | None, step: int | None) -> Genera
     name = folder.name if folder else config.name or None
     resume = "never" if step is None else "allow"
     tracker = TrackioTracker(
-        PROJECT, name=name, config=config.to_dict(), resume=resume, auto_log_gpu=False, auto_log_cpu=False
+        PROJECT,
+        name=name,
+        config=config.to_dict(),
+        resume=resume,
+        auto_log_gpu=False,
+        auto_log_cpu=False,
     )
     tracker.start()
     return tracker
 
 
-# A tracker is made from the config, the folder, and the step that a run is resumed at (None for a new run). Figures
-# after that step are hidden or written again.
+# A tracker is made from the config, the folder, and the step that a run is resumed at (None for a
+# new run). Figures after that step are hidden or written again.
 TRACKERS = {"tensorboard": _tensorboard, "trackio": _trackio}
 
 

@@ -1,10 +1,11 @@
 """The model that a run of the objective mlm trains, and its evaluation.
 
-The model is a transformer with the language-modelling head of transformers (`AutoModelForMaskedLM`). The head computes
-only the logits of the masked tokens, a sixth of all: a hook on the transformer passes it no others, as the product with
-the vocabulary is expensive.
+The model is a transformer with the language-modelling head of transformers
+(`AutoModelForMaskedLM`). The head computes only the logits of the masked tokens, a sixth of all: a
+hook on the transformer passes it no others, as the product with the vocabulary is expensive.
 
-The evaluation always masks the same tokens of the eval data, so that the points of a curve can be compared:
+The evaluation always masks the same tokens of the eval data, so that the points of a curve can be
+compared:
 
     loss              the objective's loss
     perplexity        exp(loss)
@@ -33,7 +34,12 @@ from training.errors import InputError, StoppedError
 from training.inference.batching import pad, plan
 from training.models.encoder import Encoder
 from training.models.folder import ModelFolder
-from training.models.loading import DEFAULT_MAX_LENGTH, LANGUAGE_MODEL, max_input_length, open_backbone
+from training.models.loading import (
+    DEFAULT_MAX_LENGTH,
+    LANGUAGE_MODEL,
+    max_input_length,
+    open_backbone,
+)
 from training.models.modules import EncoderParts
 from training.models.random_weights import as_bert_tokenizer, random_backbone, train_vocabulary
 from training.models.word_networks import WordBackbone
@@ -71,18 +77,25 @@ class TrainableLanguageModel:
 
     @classmethod
     def load(
-        cls, config: RunConfig, data: Sequence[Dataset], device: str, home: str | Path | None, folder: Path | None
+        cls,
+        config: RunConfig,
+        data: Sequence[Dataset],
+        device: str,
+        home: str | Path | None,
+        folder: Path | None,
     ) -> Self:
         """Loads the model that a run starts from. InputError if the base cannot predict masked tokens.
 
-        For random weights the vocabulary is trained on the sentences of ``data``. A resumed run reads it from its
-        ``folder``.
+        For random weights the vocabulary is trained on the sentences of ``data``. A resumed run
+        reads it from its ``folder``.
         """
         base = config.base
         name = ModelName.parse(base)
         encoder = Encoder.load(name.weights, None, config.dtype, device, home, config.seed)
         if name != name.weights:
-            raise InputError(f"{base} states a pooling, dimensions or a prompt, which mlm does not use; leave them out")
+            raise InputError(
+                f"{base} states a pooling, dimensions or a prompt, which mlm does not use; leave them out"
+            )
         layout = replace(
             encoder.model_format,
             pooling="mean",
@@ -99,11 +112,18 @@ class TrainableLanguageModel:
             layout = replace(layout, max_length=None)
         else:
             tokenizer = encoder.tokenizer
-            if isinstance(encoder.backbone, WordBackbone) or getattr(tokenizer, "mask_token_id", None) is None:
-                raise InputError(f"{base} has no token [MASK] to predict others by; choose BERT or one of its kin")
+            if (
+                isinstance(encoder.backbone, WordBackbone)
+                or getattr(tokenizer, "mask_token_id", None) is None
+            ):
+                raise InputError(
+                    f"{base} has no token [MASK] to predict others by; choose BERT or one of its kin"
+                )
             # The head may have random weights.
             torch.manual_seed(config.seed)
-            model = open_backbone(ModelFolder.read(encoder.model_format.transformer), LANGUAGE_MODEL)
+            model = open_backbone(
+                ModelFolder.read(encoder.model_format.transformer), LANGUAGE_MODEL
+            )
         transformer = _transformer_of(model)
         longest = max_input_length(tokenizer, transformer)
         limit = config.max_length or layout.max_length or longest
@@ -174,7 +194,9 @@ class MaskedReplica(Replica):
         batch = pad(ids, self.pad_id)
         tokens = batch.ids.numpy()  # (B, T)
         can_be_masked = ~np.isin(tokens, self.special_ids)
-        inputs, positions = mask_tokens(tokens, can_be_masked, self.mask_id, self.vocabulary_size, generator)
+        inputs, positions = mask_tokens(
+            tokens, can_be_masked, self.mask_id, self.vocabulary_size, generator
+        )
 
         def moved(tensor: Tensor) -> Tensor:
             return tensor.to(self.device, non_blocking=True)
@@ -212,7 +234,9 @@ class LanguageModelEvaluator:
         self.sentences = list(dict.fromkeys(sentence for column in columns for sentence in column))
 
     @torch.no_grad()
-    def measure(self, model: TrainableLanguageModel, objective: nn.Module, should_stop: ShouldStop | None) -> Figures:
+    def measure(
+        self, model: TrainableLanguageModel, objective: nn.Module, should_stop: ShouldStop | None
+    ) -> Figures:
         """Returns the figures listed above. Raises StoppedError if ``should_stop`` returns true."""
         figures = self.vectors.measure(model.encoder, objective, should_stop)
         if not self.sentences:

@@ -14,9 +14,15 @@ from training.names import DataName
 from training.trainer.config import RunConfig
 from training.trainer.run_metrics import RUN_METRICS, main_metric
 
-# Task type, task name, metric type and metric name of each figure on the Hub, as in sentence-transformers' cards.
+# Task type, task name, metric type and metric name of each figure on the Hub, as in
+# sentence-transformers' cards.
 _METRICS = {
-    "spearman": ("semantic-similarity", "Semantic Similarity", "spearman_cosine", "Spearman Cosine"),
+    "spearman": (
+        "semantic-similarity",
+        "Semantic Similarity",
+        "spearman_cosine",
+        "Spearman Cosine",
+    ),
     "accuracy": ("triplet", "Triplet", "cosine_accuracy", "Cosine Accuracy"),
 }
 _CLASSIFICATION = "cross-encoder-binary-classification", "Cross Encoder Binary Classification"
@@ -32,9 +38,9 @@ def model_card(config: RunConfig, library: str, **facts: Any) -> str:
     Args:
         config: the config of the run.
         library: sentence-transformers or sbert-lab.
-        facts: values for the template: before and best, figures of `Evaluator.measure`; test, the data and spearman of
-            the test split, or empty; training, the rows of each part of the config; notes on how they were prepared;
-            and pooling.
+        facts: values for the template: before and best, figures of `Evaluator.measure`; test, the
+            data and spearman of the test split, or empty; training, the rows of each part of the
+            config; notes on how they were prepared; and pooling.
     """
     is_cross_encoder = config.objective_class.scores_pairs
     tag = "cross-encoder" if is_cross_encoder else "sentence-similarity"
@@ -56,7 +62,11 @@ def model_card(config: RunConfig, library: str, **facts: Any) -> str:
 
 
 def with_model_index(
-    card: str, config: RunConfig, best: Mapping[str, Any], name: str, test: Mapping[str, Any] | None = None
+    card: str,
+    config: RunConfig,
+    best: Mapping[str, Any],
+    name: str,
+    test: Mapping[str, Any] | None = None,
 ) -> str:
     """Adds the figures of the best evaluation to the header of a card as the Hub's model-index, if it has none yet.
 

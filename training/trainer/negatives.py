@@ -1,14 +1,16 @@
 """Hard negatives, mined from the training data by the model that is about to be trained.
 
-The negative of a pair is the sentence nearest to its anchor by cosine, among the second sentences of all rows, that is
-not a labelled positive of the anchor and is clearly less similar than the positive:
+The negative of a pair is the sentence nearest to its anchor by cosine, among the second sentences
+of all rows, that is not a labelled positive of the anchor and is clearly less similar than the
+positive:
 
     cos(anchor, negative) <= cos(anchor, positive) - margin * |cos(anchor, positive)|
 
-The margin avoids false negatives: a sentence that is nearly as similar as the positive, or more similar, is often a
-positive that nobody has labelled. A pair without such a sentence is left out.
+The margin avoids false negatives: a sentence that is nearly as similar as the positive, or more
+similar, is often a positive that nobody has labelled. A pair without such a sentence is left out.
 
-Source: the relative margin is TopK-PercPos of Moreira et al. 2024, "NV-Retriever", section 3.2, with 95% by default.
+Source: the relative margin is TopK-PercPos of Moreira et al. 2024, "NV-Retriever", section 3.2,
+with 95% by default.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from training.models.encoder import Encoder
 from training.objectives import training_data
 from training.trainer.config import RunConfig
 
-# Every anchor is compared with every candidate, so a sample of this size is searched if there are more.
+# Every anchor is compared with every candidate, so a sample of this size is searched if there are
+# more.
 MAX_CANDIDATES = 100_000
 # Anchors that are compared at a time.
 ANCHORS = 1_024
@@ -89,8 +92,14 @@ class MinedNegatives:
     def write(self, folder: Path) -> None:
         """Writes a line for each triplet, atomically."""
         lines = [json.dumps({"notes": self.data.notes, "rows": len(self.data)})]
-        for row, *sentences, cosines in zip(self.data.rows, *self.data.columns, self.cosines.tolist(), strict=True):
-            lines.append(json.dumps({"row": row, "sentences": sentences, "cosines": cosines}, ensure_ascii=False))
+        for row, *sentences, cosines in zip(
+            self.data.rows, *self.data.columns, self.cosines.tolist(), strict=True
+        ):
+            lines.append(
+                json.dumps(
+                    {"row": row, "sentences": sentences, "cosines": cosines}, ensure_ascii=False
+                )
+            )
         write_text(folder / FILE, "\n".join([*lines, ""]))
 
     @classmethod
@@ -107,7 +116,9 @@ class MinedNegatives:
             raise InputError(DAMAGED.format(file, first_line(error))) from error
         if head.rows != len(rows):
             raise InputError(DAMAGED.format(file, f"it has {len(rows)} of {head.rows} rows"))
-        columns = tuple(list(column) for column in zip(*(row.sentences for row in rows), strict=True))
+        columns = tuple(
+            list(column) for column in zip(*(row.sentences for row in rows), strict=True)
+        )
         mined = replace(data, columns=columns, rows=[row.row for row in rows], notes=head.notes)
         return cls(mined, np.array([row.cosines for row in rows]))
 
@@ -119,7 +130,9 @@ def mine_for(config: RunConfig, home: str | Path | None = None, **watch: Any) ->
     return mine_negatives(encoder, data, config.negative_margin, config.seed, **watch)
 
 
-def mine_negatives(encoder: Encoder, data: Dataset, margin: float, seed: int = 0, **watch: Any) -> MinedNegatives:
+def mine_negatives(
+    encoder: Encoder, data: Dataset, margin: float, seed: int = 0, **watch: Any
+) -> MinedNegatives:
     """Finds a hard negative for each pair of ``data``. The negatives of triplets are used as candidates only.
 
     Args:
@@ -132,7 +145,9 @@ def mine_negatives(encoder: Encoder, data: Dataset, margin: float, seed: int = 0
     InputError if the data does not have such pairs, or no pair gets a negative.
     """
     if data.kind not in (PAIRS, TRIPLETS):
-        raise InputError(f"negatives are mined for pairs that belong together, but {data.name} holds {data.kind}")
+        raise InputError(
+            f"negatives are mined for pairs that belong together, but {data.name} holds {data.kind}"
+        )
     sentences = list(dict.fromkeys(chain.from_iterable(data.columns)))
     row_of = {text: row for row, text in enumerate(sentences)}
     vectors = torch.from_numpy(encoder.encode(sentences, **watch)).to(encoder.device)
@@ -141,7 +156,9 @@ def mine_negatives(encoder: Encoder, data: Dataset, margin: float, seed: int = 0
     candidates = np.unique([row_of[text] for text in chain.from_iterable(data.columns[1:])])
     sources = f"{len(candidates):,} sentences"
     if len(candidates) > MAX_CANDIDATES:
-        candidates = np.sort(np.random.default_rng(seed).choice(candidates, MAX_CANDIDATES, replace=False))
+        candidates = np.sort(
+            np.random.default_rng(seed).choice(candidates, MAX_CANDIDATES, replace=False)
+        )
         sources = f"{MAX_CANDIDATES:,} drawn of the sentences"
     negatives, cosines = _nearest(vectors, anchors, positives, candidates, margin)
     keep = [i for i, row in enumerate(negatives) if row >= 0]
@@ -164,7 +181,11 @@ def mine_negatives(encoder: Encoder, data: Dataset, margin: float, seed: int = 0
 
 
 def _nearest(
-    vectors: torch.Tensor, anchors: list[int], positives: list[int], candidates: np.ndarray, margin: float
+    vectors: torch.Tensor,
+    anchors: list[int],
+    positives: list[int],
+    candidates: np.ndarray,
+    margin: float,
 ) -> tuple[list[int], np.ndarray]:
     """Returns the row of each anchor's negative, -1 for none, and the cosines (N, 2) with positive and negative."""
     column_of = {int(row): column for column, row in enumerate(candidates)}
@@ -184,7 +205,9 @@ def _nearest(
         limit = to_positive - margin * to_positive.abs()
         similarity[similarity > limit[:, None]] = -torch.inf
         for row, anchor in enumerate(anchors[part]):
-            excluded = [column_of[sentence] for sentence in excluded_of[anchor] if sentence in column_of]
+            excluded = [
+                column_of[sentence] for sentence in excluded_of[anchor] if sentence in column_of
+            ]
             similarity[row, excluded] = -torch.inf
         best, columns = similarity.max(dim=1)
         has_negative = torch.isfinite(best).cpu().numpy()

@@ -61,8 +61,8 @@ class Preparation:
     def parts(self, micro_batches: int = 0, cosines: list[float] | None = None) -> Parts:
         """Loads base and data, mines negatives and computes the targets. InputError if one of them cannot be used.
 
-        A resumed run passes the number of micro-batches in a batch, and the cosines of the eval pairs at its first
-        evaluation. ``micro_batches=0`` chooses by the number of cores.
+        A resumed run passes the number of micro-batches in a batch, and the cosines of the eval
+        pairs at its first evaluation. ``micro_batches=0`` chooses by the number of cores.
         """
         config = self.config
         extras = self.extras
@@ -75,7 +75,9 @@ class Preparation:
             data = [learner.transform(data[0], config.seed)]
         device = str(self.accelerator.device)
         encoder, dimension = self._load_encoder(data, device)
-        notes = [f"the {part} is {words}" for part, words in extras.listed().items() if part in UNNAMED]
+        notes = [
+            f"the {part} is {words}" for part, words in extras.listed().items() if part in UNNAMED
+        ]
         if config.base in WORD_ENCODERS:
             notes.append(f"{config.base} has {encoder.source}")
         if evaluation is not None:
@@ -97,10 +99,16 @@ class Preparation:
                 facts = extras.objective
             uses_batch = getattr(facts, "uses_batch", False)
             processes = self.accelerator.num_processes
-            tokenized.append(TokenizedBatches(examples, encoder, config, uses_batch, processes, self.should_stop))
+            tokenized.append(
+                TokenizedBatches(examples, encoder, config, uses_batch, processes, self.should_stop)
+            )
         batches = MixedBatches(tokenized, config)
 
-        evaluator: Any = PairEvaluator(loss) if learner.scores_pairs else Evaluator(data, dev, loss, config, cosines)
+        evaluator: Any = (
+            PairEvaluator(loss)
+            if learner.scores_pairs
+            else Evaluator(data, dev, loss, config, cosines)
+        )
         if learner.predicts_tokens:
             evaluator = LanguageModelEvaluator(evaluator, evaluation, config.seed)
 
@@ -150,7 +158,9 @@ class Preparation:
         )
         longest = config.max_length or encoder.max_length
         if longest > encoder.max_length:
-            raise InputError(f"max_length is {longest}, but {base} takes {encoder.max_length} tokens at most")
+            raise InputError(
+                f"max_length is {longest}, but {base} takes {encoder.max_length} tokens at most"
+            )
         drops = has_dropout(encoder.backbone) or has_dropout(encoder.head)
         for part in config.parts:
             if part.facts.needs_dropout and not drops:
@@ -164,9 +174,13 @@ class Preparation:
         if config.document_prompt is not None:
             prompts["document"] = config.document_prompt
         if config.role(0) and not encoder.model_format.include_prompt:
-            raise InputError(f"{base} leaves its prompt out of the pooling; train it with one prompt, as ?prompt=…")
+            raise InputError(
+                f"{base} leaves its prompt out of the pooling; train it with one prompt, as ?prompt=…"
+            )
         layout = replace(encoder.model_format, max_length=longest, dimension=None, prompts=prompts)
-        parts = EncoderParts(encoder.backbone, encoder.tokenizer, layout, encoder.source, encoder.head)
+        parts = EncoderParts(
+            encoder.backbone, encoder.tokenizer, layout, encoder.source, encoder.head
+        )
         return Encoder(encoder.name, parts, encoder.dtype), encoder.model_format.dimension
 
     def _mine_negatives(self, encoder: Encoder, data: Dataset) -> MinedNegatives:
@@ -174,7 +188,11 @@ class Preparation:
         mined = None if self.folder is None else MinedNegatives.read(self.folder, data)
         if mined is None:
             mined = mine_negatives(
-                encoder, data, self.config.negative_margin, self.config.seed, should_stop=self.should_stop
+                encoder,
+                data,
+                self.config.negative_margin,
+                self.config.seed,
+                should_stop=self.should_stop,
             )
             if self.folder is not None and self.accelerator.is_main_process:
                 mined.write(self.folder)
@@ -190,7 +208,9 @@ class Preparation:
         for number, (part, rows) in enumerate(zip(config.parts, data, strict=True)):
             label: Callable[[Dataset], Examples]
             if part.facts.needs_teacher():
-                label = Teacher(config, encoder, part.facts.target, self.home, self.should_stop).label
+                label = Teacher(
+                    config, encoder, part.facts.target, self.home, self.should_stop
+                ).label
             else:
                 label = partial(own_targets, target=part.facts.target)
             training.append(replace(label(rows), part=number))
@@ -200,7 +220,9 @@ class Preparation:
                     loss = replace(label(loss_data), part=number)
         return training, loss
 
-    def _loss_data(self, objective: type[Objective], training: Dataset, evaluation: Dataset | None) -> Dataset | None:
+    def _loss_data(
+        self, objective: type[Objective], training: Dataset, evaluation: Dataset | None
+    ) -> Dataset | None:
         """Returns the evaluation data in the form that the objective needs; None if its loss is not comparable."""
         if evaluation is None or objective.needs_dropout or objective.predicts_tokens:
             return None
@@ -211,14 +233,19 @@ class Preparation:
             if objective.scores_pairs:
                 raise
             return None
-        is_alike = (evaluation.kind, evaluation.label_names) == (training.kind, training.label_names)
+        is_alike = (evaluation.kind, evaluation.label_names) == (
+            training.kind,
+            training.label_names,
+        )
         if objective is OwnObjective and not is_alike:
             return None
         if objective.target in (LABELS, None) and transformed.label_names != training.label_names:
             return None
         return transformed if len(transformed.columns) == len(training.columns) else None
 
-    def _model(self, encoder: Encoder, data: list[Dataset], batches: MixedBatches, micro_batches: int) -> TrainingModel:
+    def _model(
+        self, encoder: Encoder, data: list[Dataset], batches: MixedBatches, micro_batches: int
+    ) -> TrainingModel:
         config = self.config
         accelerator = self.accelerator
         objectives: list[Objective] = []
@@ -226,7 +253,9 @@ class Preparation:
             if self.extras.objective and part.facts is OwnObjective:
                 objectives.append(OwnObjective(self.extras.objective))
             else:
-                objectives.append(part.facts.build(config, encoder.full_dimension, len(rows.label_names)))
+                objectives.append(
+                    part.facts.build(config, encoder.full_dimension, len(rows.label_names))
+                )
         if not micro_batches:
             num_rows = min(config.batch_size, config.mini_batch_size or config.batch_size)
             micro_batches = default_micro_batches(encoder.device, num_rows * batches.columns)

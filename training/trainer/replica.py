@@ -1,16 +1,18 @@
 """The replica: a low-precision copy of the transformer that runs forward and backward during training.
 
-The trained weights (the master weights) are float32. Before each step they are copied into the replica in the compute
-dtype (`Replica.sync_weights`). Micro-batches run through it in parallel threads, and their gradients are summed in
-float32 into the master weights' ``grad`` (`Replica.reduce_gradients`). In float32 the replica shares the memory of the
-master weights, and nothing is copied.
+The trained weights (the master weights) are float32. Before each step they are copied into the
+replica in the compute dtype (`Replica.sync_weights`). Micro-batches run through it in parallel
+threads, and their gradients are summed in float32 into the master weights' ``grad``
+(`Replica.reduce_gradients`). In float32 the replica shares the memory of the master weights, and
+nothing is copied.
 
 Word embeddings are looked up outside of the replica (`CompactEmbedding`).
 
-On a CPU the replica draws dropout from NumPy's bit generators. PyTorch draws 64 random bits per element,
-single-threaded, which takes about a tenth of a training step. Here four elements share 64 bits, so the drop probability
-is exact to 1/65,536. Each thread draws from the generator set by `use_generator`. With PyTorch's one global generator
-the result would depend on the scheduling of the threads.
+On a CPU the replica draws dropout from NumPy's bit generators. PyTorch draws 64 random bits per
+element, single-threaded, which takes about a tenth of a training step. Here four elements share 64
+bits, so the drop probability is exact to 1/65,536. Each thread draws from the generator set by
+`use_generator`. With PyTorch's one global generator the result would depend on the scheduling of
+the threads.
 """
 
 from __future__ import annotations
@@ -58,20 +60,26 @@ class ForwardOutput:
 
     vectors: Tensor  # (B, D) float32, pooled vectors
     inputs: Tensor  # (B, T, D), word embeddings: a leaf of the graph
-    input_gradient: Tensor | None = None  # (B, T, D), set by `Replica.backward` if word embeddings are trained
-    # The gradient of each master weight, set by `Replica.backward`; None for a weight that was not used.
+    # (B, T, D), set by `Replica.backward` if word embeddings are trained
+    input_gradient: Tensor | None = None
+    # The gradient of each master weight, set by `Replica.backward`; None for a weight that was not
+    # used.
     gradients: Sequence[Tensor | None] = ()
 
 
 class Replica:
     """A transformer of the transformers library, or word vectors with LSTMs, in training mode.
 
-    ``backbone`` holds the master weights, adapters included. ``forward`` and ``backward`` may be called from several
-    threads, each with its own micro-batch.
+    ``backbone`` holds the master weights, adapters included. ``forward`` and ``backward`` may be
+    called from several threads, each with its own micro-batch.
     """
 
     def __init__(
-        self, backbone: nn.Module, embeddings: CompactEmbedding | None, dtype: torch.dtype, pooling: Pool | None = None
+        self,
+        backbone: nn.Module,
+        embeddings: CompactEmbedding | None,
+        dtype: torch.dtype,
+        pooling: Pool | None = None,
     ) -> None:
         """``embeddings`` is None if the module itself looks up, and trains, its word embeddings.
 
@@ -84,12 +92,17 @@ class Replica:
         self.device = next(backbone.parameters()).device
         self.shares_memory = dtype == torch.float32
         # deepcopy does not copy objects that are in its memo.
-        memo = {id(weight): weight for weight in backbone.parameters()} if self.shares_memory else {}
+        memo = (
+            {id(weight): weight for weight in backbone.parameters()} if self.shares_memory else {}
+        )
         self.module = copy.deepcopy(backbone, memo).to(dtype).train()
         if self.device.type == "cpu":
             replace_dropout(self.module)
-        trained = {name: weight for name, weight in backbone.named_parameters() if weight.requires_grad}
-        # The float32 weights and their copies, which are the same tensors if the replica is float32.
+        trained = {
+            name: weight for name, weight in backbone.named_parameters() if weight.requires_grad
+        }
+        # The float32 weights and their copies, which are the same tensors if the replica is
+        # float32.
         self.weights = list(trained.values())
         self.copies = [self.module.get_parameter(name) for name in trained]
 
@@ -105,7 +118,9 @@ class Replica:
         if self.shares_memory:
             return []
         # Each task gets large and small weights, so that the tasks take equally long.
-        by_size = sorted(zip(self.copies, self.weights, strict=True), key=lambda pair: -pair[1].numel())
+        by_size = sorted(
+            zip(self.copies, self.weights, strict=True), key=lambda pair: -pair[1].numel()
+        )
         return [partial(_copy_weights, by_size[first::pieces]) for first in range(pieces)]
 
     def forward(self, batch: MicroBatch) -> ForwardOutput:
@@ -144,8 +159,8 @@ class Replica:
     ) -> list[Callable[[], list[Tensor]]]:
         """Returns about ``pieces`` tasks that together set the master weights' ``grad`` to the sum over micro-batches.
 
-        With ``add`` the sum is added to the gradient. Each task returns gradient norms, computed right after the sum,
-        while the gradient is in the cache.
+        With ``add`` the sum is added to the gradient. Each task returns gradient norms, computed
+        right after the sum, while the gradient is in the cache.
         """
         gradients = zip(*(output.gradients for output in outputs), strict=True)
         parts = list(zip(self.weights, gradients, strict=True))
@@ -156,7 +171,11 @@ class PairReplica(Replica):
     """A sequence classifier in training mode. The vector of a pair is its logit, (B, 1)."""
 
     def __init__(
-        self, classifier: nn.Module, embeddings: CompactEmbedding, has_token_types: bool, dtype: torch.dtype
+        self,
+        classifier: nn.Module,
+        embeddings: CompactEmbedding,
+        has_token_types: bool,
+        dtype: torch.dtype,
     ) -> None:
         super().__init__(classifier, embeddings, dtype)
         self.has_token_types = has_token_types
@@ -169,7 +188,8 @@ class PairReplica(Replica):
     def vectors(self, inputs: Tensor, batch: MicroBatch) -> Tensor:
         mask = None if batch.mask is None else batch.mask.long()
         token_types = {} if batch.token_types is None else {"token_type_ids": batch.token_types}
-        return self.module(inputs_embeds=inputs, attention_mask=mask, **token_types).logits  # (B, 1)
+        # (B, 1)
+        return self.module(inputs_embeds=inputs, attention_mask=mask, **token_types).logits
 
 
 class JointReplica(Replica):
@@ -182,7 +202,8 @@ class JointReplica(Replica):
     def vectors(self, inputs: Tensor, batch: MicroBatch) -> Tensor:
         assert batch.split is not None  # noqa: S101 - `collate` has set it
         pairs = PairBatch(batch.rows, batch.mask, batch.split)
-        return sentence_means(cast("Any", self.module).hidden(pairs, inputs).float(), pairs)  # (B, 2 D)
+        # (B, 2 D)
+        return sentence_means(cast("Any", self.module).hidden(pairs, inputs).float(), pairs)
 
 
 @torch.no_grad()
@@ -191,7 +212,9 @@ def _copy_weights(pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
 
 
 @torch.no_grad()
-def _sum_gradients(parts: Sequence[tuple[nn.Parameter, Sequence[Tensor | None]]], add: bool) -> list[Tensor]:
+def _sum_gradients(
+    parts: Sequence[tuple[nn.Parameter, Sequence[Tensor | None]]], add: bool
+) -> list[Tensor]:
     sums = []
     for weight, gradients in parts:
         used = [gradient for gradient in gradients if gradient is not None]
@@ -211,10 +234,11 @@ def _sum_gradients(parts: Sequence[tuple[nn.Parameter, Sequence[Tensor | None]]]
 class CompactEmbedding(nn.Module):
     """The V' rows of an embedding table that the training data uses, as one trainable parameter.
 
-    Adam without weight decay never changes a row whose gradient has always been zero. So training only the rows in use
-    is exact, and on the STS benchmark it takes a third of the time: half of MiniLM's weights are word embeddings. A
-    batch touches a few hundred rows. The gradient buffer is kept, and only the touched rows are zeroed and rewritten.
-    Only `write_back` updates the whole ``table``. ``used`` are the token ids in use, None for all of them.
+    Adam without weight decay never changes a row whose gradient has always been zero. So training
+    only the rows in use is exact, and on the STS benchmark it takes a third of the time: half of
+    MiniLM's weights are word embeddings. A batch touches a few hundred rows. The gradient buffer is
+    kept, and only the touched rows are zeroed and rewritten. Only `write_back` updates the whole
+    ``table``. ``used`` are the token ids in use, None for all of them.
     """
 
     def __init__(self, table: nn.Embedding, used: Iterable[int] | None) -> None:
@@ -229,7 +253,8 @@ class CompactEmbedding(nn.Module):
         self.weight = nn.Parameter(table.weight.detach()[self.used].clone())  # (V', D) float32
         self._row_of = torch.zeros(table.num_embeddings, dtype=torch.int64, device=device)
         self._row_of[self.used] = torch.arange(len(self.used), device=device)
-        # torch.nn.Embedding never trains the row of the padding, which some models also use as the end of a text.
+        # torch.nn.Embedding never trains the row of the padding, which some models also use as the
+        # end of a text.
         padding = -1 if table.padding_idx is None else table.padding_idx
         self._untrained = (self.used == padding).nonzero().flatten()
         self._gradient = torch.zeros_like(self.weight)
@@ -244,11 +269,13 @@ class CompactEmbedding(nn.Module):
         vectors = F.embedding(rows, self.weight.detach())
         return vectors if self.scale == 1 else vectors * self.scale
 
-    def set_gradient(self, rows: Sequence[Tensor], gradients: Sequence[Tensor], add: bool = False) -> list[Tensor]:
+    def set_gradient(
+        self, rows: Sequence[Tensor], gradients: Sequence[Tensor], add: bool = False
+    ) -> list[Tensor]:
         """Sets the gradient of ``weight``, or adds to it, and returns its norm in a list of one.
 
-        ``rows`` are the row numbers (...) that each micro-batch has looked up, and ``gradients`` the gradients (..., D)
-        of their vectors in any floating dtype. They are summed in float32.
+        ``rows`` are the row numbers (...) that each micro-batch has looked up, and ``gradients``
+        the gradients (..., D) of their vectors in any floating dtype. They are summed in float32.
         """
         touched = torch.cat([part.flatten() for part in rows])  # (R,)
         row_gradients = torch.cat([part.flatten(0, -2).float() for part in gradients])  # (R, D)
@@ -316,8 +343,8 @@ def attention(
 ) -> tuple[Tensor, None]:
     """Computes dropout(softmax(q kᵀ · scaling + mask)) v, with the signature of transformers' attention functions.
 
-    Query, key and value are (B, H, T, d). The mask is added to the logits. A scaling of None is 1 / sqrt(d). Returns
-    the context (B, T, H, d), and None in place of the attention weights.
+    Query, key and value are (B, H, T, d). The mask is added to the logits. A scaling of None is 1 /
+    sqrt(d). Returns the context (B, T, H, d), and None in place of the attention weights.
     """
     scores = query @ key.transpose(2, 3) * (scaling or query.shape[-1] ** -0.5)  # (B, H, T, T)
     if attention_mask is not None:
@@ -345,7 +372,9 @@ def replace_dropout(backbone: nn.Module) -> None:
                 parent.register_module(name, Dropout(child.p))
     AttentionInterface.register(ATTENTION, attention)
     AttentionMaskInterface.register(ATTENTION, eager_mask)
-    transformer = next((module for module in backbone.modules() if isinstance(module, PreTrainedModel)), None)
+    transformer = next(
+        (module for module in backbone.modules() if isinstance(module, PreTrainedModel)), None
+    )
     # Models without attention functions, such as MPNet, have an nn.Dropout in their attention.
     if transformer is not None and transformer.is_backend_compatible():
         transformer.set_attn_implementation(ATTENTION)

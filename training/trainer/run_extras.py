@@ -1,11 +1,12 @@
 """Runs that a Python program starts by `train`: the objects that it adds to the config, and the record of the run.
 
-Objects such as data in memory, an objective, evaluators and callbacks cannot be stored in the config. The config names
-them as "own (module:class)", and ``own.json`` in the run's folder lists all of them. Only a program that passes the
-same objects again can resume the run.
+Objects such as data in memory, an objective, evaluators and callbacks cannot be stored in the
+config. The config names them as "own (module:class)", and ``own.json`` in the run's folder lists
+all of them. Only a program that passes the same objects again can resume the run.
 
-The list of runs in the home folder is made of the records of the runs, run.json. The app writes the records of the runs
-that it starts. The process that works on a run holds the lock beside its record.
+The list of runs in the home folder is made of the records of the runs, run.json. The app writes the
+records of the runs that it starts. The process that works on a run holds the lock beside its
+record.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ class RunExtras:
                 raise InputError(f"the callback {_place(callback)} has none of {', '.join(HOOKS)}")
         for function in (self.objective, self.optimizer, self.schedule, *self.evaluators):
             if function is not None and not callable(function):
-                raise InputError(f"{function!r} cannot be called; an objective, evaluator or optimizer is a function")
+                raise InputError(
+                    f"{function!r} cannot be called; an objective, evaluator or optimizer is a function"
+                )
 
     def listed(self) -> dict[str, str]:
         """Describes the objects, by name. Equal descriptions stand for the same object."""
@@ -76,7 +79,9 @@ class RunExtras:
         for name in (*NAMED, *UNNAMED):
             part = getattr(self, name)
             if isinstance(part, Dataset):
-                content = json.dumps([part.columns, part.scores, part.labels, part.label_names]).encode()
+                content = json.dumps(
+                    [part.columns, part.scores, part.labels, part.label_names]
+                ).encode()
                 digest = blake2b(content, digest_size=4).hexdigest()
                 words[name] = f"{part.name}, {len(part):,} {part.kind}, {digest}"
             elif part is not None:
@@ -94,7 +99,9 @@ class RunExtras:
         """
         changes = {name: own_name(words) for name, words in self.listed().items() if name in NAMED}
         config = config.replace(**changes)
-        missing = [name for name in NAMED if getattr(self, name) is None and is_own(getattr(config, name))]
+        missing = [
+            name for name in NAMED if getattr(self, name) is None and is_own(getattr(config, name))
+        ]
         if missing:
             raise InputError(_refusal(missing))
         return config
@@ -121,22 +128,32 @@ class RunExtras:
         for evaluator in self.evaluators:
             for name, value in dict(evaluator(encoder)).items():
                 if name in RESERVED or name in figures:
-                    raise InputError(f"{_place(evaluator)} returns {name!r}, which is measured already; rename it")
+                    raise InputError(
+                        f"{_place(evaluator)} returns {name!r}, which is measured already; rename it"
+                    )
                 try:
                     number = float(value)
                 except (TypeError, ValueError) as error:
-                    raise InputError(f"{_place(evaluator)} returns {value!r} as {name}, which is no number") from error
+                    raise InputError(
+                        f"{_place(evaluator)} returns {value!r} as {name}, which is no number"
+                    ) from error
                 figures[name] = number if math.isfinite(number) else None
         return figures
 
-    def selection(self, figures: Figures | None, first: str | None = None) -> tuple[str, float] | None:
+    def selection(
+        self, figures: Figures | None, first: str | None = None
+    ) -> tuple[str, float] | None:
         """Returns the `selection_metric`, or the caller's figure in its place. InputError if that is not measured."""
         name = self.metric_for_best_model
         if name is None or not figures:
             return selection_metric(figures or {}, first)
         if name not in figures:
-            measured = [figure for figure, value in figures.items() if isinstance(value, int | float)]
-            raise InputError(f"metric_for_best_model {name!r} is not measured; there are {', '.join(measured)}")
+            measured = [
+                figure for figure, value in figures.items() if isinstance(value, int | float)
+            ]
+            raise InputError(
+                f"metric_for_best_model {name!r} is not measured; there are {', '.join(measured)}"
+            )
         value = figures[name]
         if value is None:
             return None
@@ -180,7 +197,9 @@ class RunStatus:
     stop: Path | None = None
 
 
-def run_folder(folder: str | Path | None, home: str | Path | None, config: RunConfig) -> Path | None:
+def run_folder(
+    folder: str | Path | None, home: str | Path | None, config: RunConfig
+) -> Path | None:
     """Resolves a path, ``run:NAME`` in home/runs, or ``run:`` for a new folder. InputError for a bad name."""
     if folder is None:
         return None
@@ -226,7 +245,8 @@ def read_object(file: Path, remedy: str) -> dict[str, Any] | None:
 def record_run(folder: Path | None, home: str | Path | None) -> Iterator[RunStatus]:
     """Writes the record of a run in home/runs before and after the block, which sets its status.
 
-    Nothing is written if another process, such as the app, works on the run, as that process writes the record.
+    Nothing is written if another process, such as the app, works on the run, as that process writes
+    the record.
     """
     status = RunStatus()
     if folder is None or folder.parent != home_folder(home) / "runs":
@@ -255,7 +275,9 @@ def record_run(folder: Path | None, home: str | Path | None) -> Iterator[RunStat
             _write(file, status, created, started, time.time())
 
 
-def _write(file: Path, status: RunStatus, created: float, started: float, ended: float | None) -> None:
+def _write(
+    file: Path, status: RunStatus, created: float, started: float, ended: float | None
+) -> None:
     values = {
         "state": status.state,
         "reason": status.reason,

@@ -1,7 +1,7 @@
 """The metrics of a run, in one table: their words, their scale, and whether they can select the best model.
 
-To add a metric, add an entry to `RUN_METRICS`, which log, curves, reports, model card and commands read. `warnings`
-tells from a run's own figures whether it learns nothing.
+To add a metric, add an entry to `RUN_METRICS`, which log, curves, reports, model card and commands
+read. `warnings` tells from a run's own figures whether it learns nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,16 +49,30 @@ RUN_METRICS = {
     "effective_rank": RunMetric("effective rank"),
 }
 # The first of these that the evaluations of a run have selects its best model.
-MAIN_METRICS = {name: metric for name, metric in RUN_METRICS.items() if metric.higher_is_better is not None}
-# Fields of an eval event that the caller's evaluators may not return: all but the figures of retrieval.
-RESERVED = {"t", "step", "kind", "best", "seconds", "seconds_left", "collapsed", "undefined", "by_dimension"}
+MAIN_METRICS = {
+    name: metric for name, metric in RUN_METRICS.items() if metric.higher_is_better is not None
+}
+# Fields of an eval event that the caller's evaluators may not return: all but the figures of
+# retrieval.
+RESERVED = {
+    "t",
+    "step",
+    "kind",
+    "best",
+    "seconds",
+    "seconds_left",
+    "collapsed",
+    "undefined",
+    "by_dimension",
+}
 RESERVED |= {"queries", "cosines", "changed", "random_cosine_std", "plain_cosine_std"}
 RESERVED |= {name for name in RUN_METRICS if "@" not in name}
 # The least number of steps before a warning.
 MIN_STEPS = 20
 # Smaller differences between losses or correlations do not count.
 TOLERANCE = 0.005
-# Vectors count as alike from this mean cosine of random pairs on. For comparison, raw-bert-mini has 0.70.
+# Vectors count as alike from this mean cosine of random pairs on. For comparison, raw-bert-mini has
+# 0.70.
 ALIKE = 0.8
 
 
@@ -70,7 +84,9 @@ def main_metric(figures: Mapping[str, Any], first: str | None = None) -> str | N
     return None
 
 
-def selection_metric(figures: Mapping[str, Any], first: str | None = None) -> tuple[str, float] | None:
+def selection_metric(
+    figures: Mapping[str, Any], first: str | None = None
+) -> tuple[str, float] | None:
     """Returns the main metric and its value, negated if lower is better; None if none was measured."""
     name = main_metric(figures, first)
     if name is None:
@@ -82,15 +98,23 @@ def selection_metric(figures: Mapping[str, Any], first: str | None = None) -> tu
 def line_of_figures(event: Mapping[str, Any]) -> dict[str, float]:
     """Selects the figures of an eval event for one line: main metrics, retrieval, the caller's, collapse."""
     others = [name for name in event if name not in RESERVED]
-    names = (*MAIN_METRICS, *others, "perplexity", "masked_accuracy", "random_cosine", "effective_rank")
+    names = (
+        *MAIN_METRICS,
+        *others,
+        "perplexity",
+        "masked_accuracy",
+        "random_cosine",
+        "effective_rank",
+    )
     return {name: event[name] for name in names if event.get(name) is not None}
 
 
 def warnings(events: Sequence[dict[str, Any]]) -> list[str]:
     """Warns about a run that does not learn, judged by its events so far. Each sentence says what to look at next.
 
-    Warnings about the loss, the learning rate and the gradients use the second half of the steps, so a slow start
-    causes none. The loss of guessing comes from the objective (`training.objectives.base.Objective.guess`).
+    Warnings about the loss, the learning rate and the gradients use the second half of the steps,
+    so a slow start causes none. The loss of guessing comes from the objective
+    (`training.objectives.base.Objective.guess`).
     """
     steps = [event for event in events if event["kind"] == "train" and event["step"] > 1]
     if not steps or steps[-1]["step"] < MIN_STEPS:

@@ -36,7 +36,9 @@ def dimensions(value: Any) -> Any:
         number = int(item) if isinstance(item, str) and item.isdigit() else whole_number(item)
         # bool is a subclass of int.
         if type(number) is not int or not 1 <= number <= 65_536:
-            raise ValueError(f"matryoshka_dims is {value!r}, but must be whole numbers from 1, such as 256,128,64")
+            raise ValueError(
+                f"matryoshka_dims is {value!r}, but must be whole numbers from 1, such as 256,128,64"
+            )
         numbers.add(number)
     return tuple(sorted(numbers, reverse=True))
 
@@ -46,7 +48,9 @@ def reporters(value: Any) -> Any:
     trackers = listed(value)
     for name in trackers:
         if name not in REPORTERS:
-            raise ValueError(f"report_to {name!r} is unknown; choose {', '.join(REPORTERS)}, or several with commas")
+            raise ValueError(
+                f"report_to {name!r} is unknown; choose {', '.join(REPORTERS)}, or several with commas"
+            )
     return tuple(dict.fromkeys(trackers))
 
 
@@ -55,7 +59,9 @@ REPORTERS = ("tensorboard", "trackio")
 
 Whole = Annotated[int, BeforeValidator(whole_number)]
 OptionalText = Annotated[str | None, BeforeValidator(lambda value: None if value == "" else value)]
-OptionalData = Annotated[str | None, BeforeValidator(lambda value: None if value in ("", "none") else value)]
+OptionalData = Annotated[
+    str | None, BeforeValidator(lambda value: None if value in ("", "none") else value)
+]
 # A text that is not empty.
 Text = Annotated[str, StringConstraints(pattern=r"\S")]
 JoinedData = Annotated[Text, BeforeValidator(joined)]
@@ -131,7 +137,8 @@ def setting(default: Any, label: str, help: str, **facts: Any) -> Any:
         default: ``...`` for a field without default.
         label: the name in a form.
         help: a noun phrase such as "passes over the training data".
-        facts: the bounds of a number (gt, ge, lt, le); and words, option, metavar, choices, joint as in `Setting`.
+        facts: the bounds of a number (gt, ge, lt, le); and words, option, metavar, choices, joint
+            as in `Setting`.
     """
     bounds = {name: facts[name] for name in ("gt", "ge", "lt", "le") if name in facts}
     return Field(default, title=label, description=help, json_schema_extra=facts, **bounds)
@@ -162,6 +169,8 @@ def describe(name: str, field: FieldInfo) -> Setting:
         metavar=facts.get("metavar"),
         joint=facts.get("joint", ""),
         allowed=facts.get("choices", ()),
-        range=None if low is None else Range(low, high, "ge" in facts, kind is int, "lt" not in facts),
+        range=None
+        if low is None
+        else Range(low, high, "ge" in facts, kind is int, "lt" not in facts),
         is_optional=is_optional,
     )

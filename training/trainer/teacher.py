@@ -1,8 +1,8 @@
 """The targets of the objective: labels and gold scores of the data, or the output of a teacher.
 
-A teacher is a bi-encoder or a cross-encoder. All targets are computed once, before the first step. Vectors with more
-dimensions than the student's are projected by PCA, fitted to the teacher's vectors of the training data, as in the
-model distillation of sentence-transformers.
+A teacher is a bi-encoder or a cross-encoder. All targets are computed once, before the first step.
+Vectors with more dimensions than the student's are projected by PCA, fitted to the teacher's
+vectors of the training data, as in the model distillation of sentence-transformers.
 """
 
 import logging
@@ -31,8 +31,10 @@ log = logging.getLogger("sbert_lab.train")
 class Targets:
     """The targets of N rows."""
 
-    values: Tensor  # (N,) labels or scores; (N, C) numbers of texts; or (S, D) vectors of S sentences
-    sentences: Tensor | None = None  # (N, C) int64: the row of ``values`` for each sentence; None: a value for each row
+    # (N,) labels or scores; (N, C) numbers of texts; or (S, D) vectors of S sentences
+    values: Tensor
+    # (N, C) int64: the row of ``values`` for each sentence; None: a value for each row
+    sentences: Tensor | None = None
 
     def __getitem__(self, rows: Tensor | slice) -> Tensor:
         """Returns the targets of these rows: (B,), or vectors (B, C, D)."""
@@ -70,7 +72,12 @@ class Teacher:
     """
 
     def __init__(
-        self, config: RunConfig, student: Encoder, target: str | None, home: str | Path | None, should_stop: ShouldStop
+        self,
+        config: RunConfig,
+        student: Encoder,
+        target: str | None,
+        home: str | Path | None,
+        should_stop: ShouldStop,
     ) -> None:
         self.name = name = str(config.teacher)
         self.similarity = config.margin_similarity
@@ -82,7 +89,9 @@ class Teacher:
         with torch.random.fork_rng(devices=[]):
             self.model = open_model(name, None, config.dtype, str(student.device), home)
         if not isinstance(self.model, VectorModel | PairModel):
-            raise InputError(f"{name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder")
+            raise InputError(
+                f"{name} cannot be a teacher; name a cross-encoder such as minilm-stsb, or a bi-encoder"
+            )
         self._projection: np.ndarray | None = None  # (teacher's dimension, D)
 
     def label(self, data: Dataset) -> Examples:
@@ -103,15 +112,21 @@ class Teacher:
         pairs = ((0, 1), (0, 2)) if is_margin else ((0, 1),)
         similarities = row_scores(self.model, data.columns, pairs, should_stop=self.should_stop)
         # A bi-encoder has several similarities. The student learns the one that it is scored by.
-        name = self.similarity if isinstance(self.model, VectorModel) else next(iter(similarities[0]))
+        name = (
+            self.similarity if isinstance(self.model, VectorModel) else next(iter(similarities[0]))
+        )
         scores = [np.ascontiguousarray(part[name], dtype=np.float32) for part in similarities]
         kind = "margins" if is_margin else "scores"
         values = scores[0] - scores[1] if is_margin else scores[0]
-        return Examples(data.with_note(f"targets are the {kind} of {self.name}"), Targets(torch.from_numpy(values)))
+        return Examples(
+            data.with_note(f"targets are the {kind} of {self.name}"),
+            Targets(torch.from_numpy(values)),
+        )
 
     def _with_vectors(self, model: VectorModel, data: Dataset) -> Examples:
         distinct, inverse = numbered(chain.from_iterable(data.columns))
-        vectors = model.encode(distinct, None, should_stop=self.should_stop)  # (S, teacher's dimension)
+        # (S, teacher's dimension)
+        vectors = model.encode(distinct, None, should_stop=self.should_stop)
         note = f"targets are the vectors of {self.name}"
         wide = vectors.shape[1]
         if wide < self.dimension:
@@ -121,7 +136,8 @@ class Teacher:
             )
         if wide > self.dimension:
             if self._projection is None:
-                # The directions of largest variance, as columns (teacher's dimension, D). eigh sorts ascending.
+                # The directions of largest variance, as columns (teacher's dimension, D). eigh
+                # sorts ascending.
                 _, directions = np.linalg.eigh(np.cov(vectors.astype(np.float64), rowvar=False))
                 self._projection = directions[:, ::-1][:, : self.dimension].astype(np.float32)
             projected = vectors @ self._projection

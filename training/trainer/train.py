@@ -1,7 +1,8 @@
 """Training of a model with any of the objectives, with events, checkpoints, resuming and stopping.
 
-Each event is a dictionary, passed to ``on_event`` and written as a line of JSON to ``events.jsonl``. All events have
-``t`` (seconds since 1970), ``step`` (optimiser steps done) and ``kind``:
+Each event is a dictionary, passed to ``on_event`` and written as a line of JSON to
+``events.jsonl``. All events have ``t`` (seconds since 1970), ``step`` (optimiser steps done) and
+``kind``:
 
     state   state         running, finished, failed or stopped; every run ends with one of the last three
             reason        why it failed, or why it finished before its last step, in one line; else null
@@ -14,23 +15,26 @@ Each event is a dictionary, passed to ``on_event`` and written as a line of JSON
             lr, gradient_norm (before clipping), epoch, steps (in total), sentences_per_second, seconds_left (an
             estimate), memory_gb (peak memory of a GPU so far, else null)
     eval    spearman / accuracy / loss, by_dimension (see `training.trainer.evaluator`), random_cosine,
-            random_cosine_std, plain_cosine, plain_cosine_std, uniformity, alignment, effective_rank, collapsed (null,
-            or the reason in words), best (whether it is the best so far), seconds (its duration), seconds_left
+            random_cosine_std, plain_cosine, plain_cosine_std, uniformity, alignment,
+            effective_rank, collapsed (null, or the reason in words), best (whether it is the best
+            so far), seconds (its duration), seconds_left
     test    data, spearman: the best model on the test split of the dev data, once, if the home folder has that split
 
-Non-finite figures are null. The eval event of step 0 describes the base. A run's folder, if there is one, gets:
+Non-finite figures are null. The eval event of step 0 describes the base. A run's folder, if there
+is one, gets:
 
     config.json, events.jsonl
     checkpoint/   the last state (`training.trainer.checkpoint`), removed when the run is finished
     model/        the best evaluation after step 0, in the sentence-transformers format with a model card
     own.json      a list of the objects that cannot be written into a config (`training.trainer.run_extras`)
 
-A resumed run continues from the checkpoint and writes the same curve as an uninterrupted one: in float32 on a CPU, bit
-for bit. Mistakes of the user (in the config, a name, a file) raise `InputError` before the first step. Failures during
-the run (a loss that is not finite, a full disk, too little memory) end it as failed, with a reason.
+A resumed run continues from the checkpoint and writes the same curve as an uninterrupted one: in
+float32 on a CPU, bit for bit. Mistakes of the user (in the config, a name, a file) raise
+`InputError` before the first step. Failures during the run (a loss that is not finite, a full disk,
+too little memory) end it as failed, with a reason.
 
-To train with several processes, ``accelerate launch`` a script that calls `train`. Each process takes its own batch in
-every step. The main process evaluates and writes.
+To train with several processes, ``accelerate launch`` a script that calls `train`. Each process
+takes its own batch in every step. The main process evaluates and writes.
 """
 
 import errno
@@ -76,7 +80,8 @@ class RunResult:
         status: finished, failed or stopped.
         steps: the optimiser steps that were done.
         seconds: the duration, including the time before the run was resumed.
-        best, final, baseline: the figures of an eval event, with its step. ``baseline`` is the base.
+        best, final, baseline: the figures of an eval event, with its step. ``baseline`` is the
+            base.
         test: Spearman's ρ of the best model on the test split of the dev data.
         path: the folder of the best model; None if none was saved.
         reason: why the run failed or ended before its last step, in one line.
@@ -101,7 +106,9 @@ class RunResult:
     def encoder(self) -> Any:
         """The best model, opened: an `Encoder`, or what the objective trained. InputError if none was saved."""
         if self.path is None:
-            raise InputError(f"the run {self.id} has no model: it had no evaluation after a step, or folder was None")
+            raise InputError(
+                f"the run {self.id} has no model: it had no evaluation after a step, or folder was None"
+            )
         return open_model(self.path)
 
     def __repr__(self) -> str:
@@ -152,33 +159,42 @@ def train(
     Args:
         config: the settings of the run.
         on_event: called with every event; None prints a line for each evaluation.
-        folder: the run's folder. The default is a new folder in the runs of the home folder, which the list of runs
-            shows and can stop; ``run:NAME`` is home/runs/NAME. None writes no files.
-        should_stop: called at every step; once it returns true the run stops within two seconds, with a checkpoint.
+        folder: the run's folder. The default is a new folder in the runs of the home folder, which
+            the list of runs shows and can stop; ``run:NAME`` is home/runs/NAME. None writes no
+            files.
+        should_stop: called at every step; once it returns true the run stops within two seconds,
+            with a checkpoint.
         resume: continue from the folder's checkpoint, or from the start if there is none yet.
         overwrite: replace the run that is in the folder, with its model.
-        train_data: replaces the config's: a name, a path, a `Dataset`, or rows as `as_dataset` takes them.
-        eval_data: replaces the config's; None evaluates on random pairs only. Without it, and without any in the
-            config, a tenth of your own training data is held out (`training.objectives.base.hold_out`).
-        objective: replaces the config's: a function from vectors, (B, D) float32 for each column, and a target to a
-            scalar loss. The target is (B,), labels as int64 or gold scores from 0 to 1, or None. The parameters of a
-            `torch.nn.Module` are trained too.
-        evaluators: functions that take the `Encoder` and return figures by name, called at each evaluation.
-        metric_for_best_model: the figure that selects the best model; None = spearman, accuracy or loss.
+        train_data: replaces the config's: a name, a path, a `Dataset`, or rows as `as_dataset`
+            takes them.
+        eval_data: replaces the config's; None evaluates on random pairs only. Without it, and
+            without any in the config, a tenth of your own training data is held out
+            (`training.objectives.base.hold_out`).
+        objective: replaces the config's: a function from vectors, (B, D) float32 for each column,
+            and a target to a scalar loss. The target is (B,), labels as int64 or gold scores from 0
+            to 1, or None. The parameters of a `torch.nn.Module` are trained too.
+        evaluators: functions that take the `Encoder` and return figures by name, called at each
+            evaluation.
+        metric_for_best_model: the figure that selects the best model; None = spearman, accuracy or
+            loss.
         greater_is_better: whether a higher value of this figure is better.
-        callbacks: objects with any of the methods on_step(step, loss), on_evaluate(figures, encoder),
-            on_checkpoint(folder) and on_end(result); one of the first three that returns true stops the run.
-        optimizer: makes an optimiser from parameter groups, such as ``partial(torch.optim.SGD, lr=0.1)``; None = AdamW.
-        schedule: a function from the step, counted from 0, and the number of steps to the factor on the learning rate;
-            None = linear.
-        progress: whether to print evaluations and a progress bar; None prints them unless there is ``on_event``, with a
-            bar in a terminal and in a notebook.
+        callbacks: objects with any of the methods on_step(step, loss), on_evaluate(figures,
+            encoder), on_checkpoint(folder) and on_end(result); one of the first three that returns
+            true stops the run.
+        optimizer: makes an optimiser from parameter groups, such as ``partial(torch.optim.SGD,
+            lr=0.1)``; None = AdamW.
+        schedule: a function from the step, counted from 0, and the number of steps to the factor on
+            the learning rate; None = linear.
+        progress: whether to print evaluations and a progress bar; None prints them unless there is
+            ``on_event``, with a bar in a terminal and in a notebook.
 
     Returns:
         The result of the run, finished, failed or stopped.
 
     Raises:
-        InputError: the config, the data or the base cannot be used, or the folder holds another run.
+        InputError: the config, the data or the base cannot be used, or the folder holds another
+            run.
 
     Example::
 
@@ -250,7 +266,9 @@ def train(
             result = replace(result, status="stopped")
         except (OSError, RuntimeError, MemoryError, SafetensorError, NonFiniteLossError) as error:
             reason = _explain(error, config)
-            is_unexplained = isinstance(error, RuntimeError) and reason == " ".join(str(error).split())
+            is_unexplained = isinstance(error, RuntimeError) and reason == " ".join(
+                str(error).split()
+            )
             # A full disk needs no traceback.
             log.error("the run failed: %s", reason, exc_info=is_unexplained)  # noqa: TRY400
             result = replace(result, reason=reason)
@@ -288,7 +306,11 @@ def _open_folder(
         written = RunConfig(**values)
         if written.replace(name=config.name) != config:
             raise InputError(f"the run in {folder} has another config; resume it with its own")
-        states = [event.get("state") for event in read_events(folder / "events.jsonl") if event["kind"] == "state"]
+        states = [
+            event.get("state")
+            for event in read_events(folder / "events.jsonl")
+            if event["kind"] == "state"
+        ]
         if states and states[-1] == "finished":
             raise InputError(f"the run in {folder} is finished; there is nothing to resume")
         if is_main:
@@ -301,7 +323,9 @@ def _open_folder(
         return None
     holds_run = any((folder / name).exists() for name in ("events.jsonl", "checkpoint", "model"))
     if holds_run and not (resume or overwrite):
-        raise InputError(f"{folder} holds another run: name another folder, or pass resume=True or overwrite=True")
+        raise InputError(
+            f"{folder} holds another run: name another folder, or pass resume=True or overwrite=True"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(checkpoint, ignore_errors=True)
     shutil.rmtree(folder / "model", ignore_errors=True)

@@ -1,7 +1,8 @@
 """Trainer: the training loop of one process, from the first step or a checkpoint until the run ends or is stopped.
 
-`training.trainer.train` creates it, and documents the events and files that it writes. The constructor loads and
-checks everything (`training.trainer.prepare`) and raises `InputError`. `Trainer.run` does the steps.
+`training.trainer.train` creates it, and documents the events and files that it writes. The
+constructor loads and checks everything (`training.trainer.prepare`) and raises `InputError`.
+`Trainer.run` does the steps.
 """
 
 import math
@@ -51,7 +52,8 @@ class NonFiniteLossError(Exception):
 class Trainer:
     """The training loop.
 
-    The arguments are as in `training.trainer.train.train`. ``state`` comes from a checkpoint, None for a new run.
+    The arguments are as in `training.trainer.train.train`. ``state`` comes from a checkpoint, None
+    for a new run.
     """
 
     def __init__(
@@ -112,7 +114,8 @@ class Trainer:
 
         Returns "finished" or "stopped", and the reason if the run ended before its last step.
         """
-        # Micro-batches run in parallel threads, one per core. Threads inside of their operations would compete.
+        # Micro-batches run in parallel threads, one per core. Threads inside of their operations
+        # would compete.
         threads = single_threaded_ops() if self.model.num_micro_batches > 1 else nullcontext()
         try:
             with threads:
@@ -211,7 +214,8 @@ class Trainer:
         batches = self._next_batches or self._collate(progress.step)
         losses, norm = self.model.forward_backward(*batches)
         norm = self._average_gradients(norm)
-        # Comparing on the host would make a GPU wait, so on a GPU the gradients are always scaled, perhaps by 1.
+        # Comparing on the host would make a GPU wait, so on a GPU the gradients are always scaled,
+        # perhaps by 1.
         if norm.is_cuda or norm > max_norm:
             torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), max_norm, norm)
         for group, peak in zip(self.optimiser.param_groups, self._peaks, strict=True):
@@ -219,8 +223,8 @@ class Trainer:
         rate = self.optimiser.param_groups[0]["lr"]
         progress.step += 1
 
-        # Adam is bound by memory bandwidth, which leaves a core idle, and on a GPU the host is idle. The next batches
-        # are collated at the same time.
+        # Adam is bound by memory bandwidth, which leaves a core idle, and on a GPU the host is
+        # idle. The next batches are collated at the same time.
         collate = partial(self._collate, progress.step)
         if self.model.num_micro_batches > 1:
             tasks: list[Callable[[], Any]] = [self.optimiser.step, collate]
@@ -230,8 +234,12 @@ class Trainer:
             self._next_batches = collate()
 
         self._pending_losses.append(losses)
-        self.meter.end_step(sum(batch.sentences for batch in batches) * self.accelerator.num_processes)
-        is_due = progress.step in (1, self.total_steps) or progress.step % self.train_event_every == 0
+        self.meter.end_step(
+            sum(batch.sentences for batch in batches) * self.accelerator.num_processes
+        )
+        is_due = (
+            progress.step in (1, self.total_steps) or progress.step % self.train_event_every == 0
+        )
         if is_due or losses.device.type == "cpu":
             self._fetch_losses()
         if is_due:
@@ -269,7 +277,9 @@ class Trainer:
         weights = [weight for weight in self.model.parameters() if weight.grad is not None]
         for weight in weights:
             weight.grad = self.accelerator.reduce(weight.grad, reduction="mean")
-        return torch.nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])
+        return torch.nn.utils.get_total_norm(
+            [weight.grad for weight in weights if weight.grad is not None]
+        )
 
     def _fetch_losses(self) -> None:
         """Moves pending losses to the host, several at a time because each transfer makes a GPU wait.
@@ -315,7 +325,9 @@ class Trainer:
         parts = [self.batches.part(batch)[0] for batch in recent]
         means = {}
         for number, part in enumerate(self.config.parts):
-            of_part = [loss for its_part, loss in zip(parts, losses, strict=True) if its_part == number]
+            of_part = [
+                loss for its_part, loss in zip(parts, losses, strict=True) if its_part == number
+            ]
             if of_part:
                 means[f"{self.data[number].name}={part.objective}"] = fmean(of_part)
         return means
@@ -355,7 +367,9 @@ class Trainer:
         progress.evaluated = progress.step
         seconds = round(self.meter.end_evaluation(), 3)
         left = self._seconds_left()
-        self.events.emit("eval", progress.step, **measured, best=is_best, seconds=seconds, seconds_left=left)
+        self.events.emit(
+            "eval", progress.step, **measured, best=is_best, seconds=seconds, seconds_left=left
+        )
 
     def _is_better(self, figures: Figures) -> bool:
         """Tells whether an evaluation is better than the best so far."""
@@ -370,7 +384,8 @@ class Trainer:
         new_metric, new_value = new
         old_metric, old_value = old
         if new_metric != old_metric:
-            # The loss selects where the correlation is undefined. An evaluation with a correlation is better.
+            # The loss selects where the correlation is undefined. An evaluation with a correlation
+            # is better.
             return old_metric == "loss"
         if new_value == old_value:
             # A few pairs have few different ranks. Among equal correlations the lower loss decides.
@@ -424,8 +439,8 @@ class Trainer:
 def learning_rate(step: int, total: int, peak: float, warmup: float) -> float:
     """Computes the rate of a linear warm-up over the fraction ``warmup`` of the steps, then linear decay to 0.
 
-    The paper's schedule (section 3.1). ``step`` counts from 0; the rate of the first step is 0, as in transformers'
-    ``get_linear_schedule_with_warmup``.
+    The paper's schedule (section 3.1). ``step`` counts from 0; the rate of the first step is 0, as
+    in transformers' ``get_linear_schedule_with_warmup``.
     """
     warmup_steps = math.ceil(total * warmup)
     if step < warmup_steps:

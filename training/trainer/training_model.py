@@ -1,18 +1,21 @@
 """TrainingModel: an encoder and an objective, from token ids to the gradient of every trained weight.
 
-All columns of a batch form one batch of sentences, as the network is siamese. On a CPU that batch is split into one
-micro-batch per core. These run forward and backward in parallel and synchronise only for the loss. Splitting every
-operation over the cores instead would wait for the slowest core hundreds of times a step. A GPU takes the whole batch.
+All columns of a batch form one batch of sentences, as the network is siamese. On a CPU that batch
+is split into one micro-batch per core. These run forward and backward in parallel and synchronise
+only for the loss. Splitting every operation over the cores instead would wait for the slowest core
+hundreds of times a step. A GPU takes the whole batch.
 
-The loss is computed from the vectors of the whole batch, which keeps the graphs of all micro-batches in memory. A
-``mini_batch_size`` avoids that by gradient caching (Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size
-under Memory Limited Setup"): the vectors are first computed without graphs, and the loss gives each of them its
-gradient. Then a few micro-batches at a time are computed again, with the same dropout, and go backward. The gradient is
-the same, for one more forward pass.
+The loss is computed from the vectors of the whole batch, which keeps the graphs of all
+micro-batches in memory. A ``mini_batch_size`` avoids that by gradient caching (Gao et al. 2021,
+"Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup"): the vectors are first
+computed without graphs, and the loss gives each of them its gradient. Then a few micro-batches at a
+time are computed again, with the same dropout, and go backward. The gradient is the same, for one
+more forward pass.
 
-Master weights, pooled vectors, loss and sums of gradients are float32; the transformer computes in the dtype of the
-encoder (see `training.trainer.replica`). The modules after the pooling (`Encoder.head`) are part of the loss: small,
-and computed once for the whole batch. With LoRA only the adapters are trained; `export_encoder` merges them.
+Master weights, pooled vectors, loss and sums of gradients are float32; the transformer computes in
+the dtype of the encoder (see `training.trainer.replica`). The modules after the pooling
+(`Encoder.head`) are part of the loss: small, and computed once for the whole batch. With LoRA only
+the adapters are trained; `export_encoder` merges them.
 """
 
 import copy
@@ -40,7 +43,14 @@ from training.parallel import num_threads, run_parallel
 from training.pooling import pooling_function
 from training.trainer.cross_encoder import TrainableCrossEncoder, head_modules
 from training.trainer.language_model import MaskedReplica, TrainableLanguageModel, masked_targets
-from training.trainer.replica import CompactEmbedding, ForwardOutput, JointReplica, MicroBatch, PairReplica, Replica
+from training.trainer.replica import (
+    CompactEmbedding,
+    ForwardOutput,
+    JointReplica,
+    MicroBatch,
+    PairReplica,
+    Replica,
+)
 
 # With fewer sentences, reading the weights from memory dominates the time.
 MIN_MICRO_BATCH = 8
@@ -56,7 +66,8 @@ class TrainingBatch:
     micro_batches: list[MicroBatch]
     # The number of vectors of each micro-batch, one for each sentence.
     sizes: list[int]
-    # (B * C,) int64: the position of each sentence, column by column, in the micro-batches; None = the same order.
+    # (B * C,) int64: the position of each sentence, column by column, in the micro-batches; None =
+    # the same order.
     order: Tensor | None
     columns: int
     target: Tensor | None  # (B,)
@@ -77,9 +88,11 @@ class TrainingModel(nn.Module):
         used: the token ids in the training data; None for all (weight decay changes every row).
         seed: the seed of dropout.
         rank: the rank of LoRA; 0 trains all weights.
-        num_micro_batches: the number of micro-batches that are computed at a time; see `default_micro_batches`.
+        num_micro_batches: the number of micro-batches that are computed at a time; see
+            `default_micro_batches`.
         mini_batch_size: the number of rows that are computed at a time; None for the whole batch.
-        max_tokens: the number of tokens that are computed at a time, padding included; None for the whole batch.
+        max_tokens: the number of tokens that are computed at a time, padding included; None for the
+            whole batch.
         matryoshka_dims: numbers of first dimensions that are trained in addition to all dimensions.
     """
 
@@ -110,25 +123,38 @@ class TrainingModel(nn.Module):
         self.replica: Replica
         self.embeddings: CompactEmbedding | None = None
         if isinstance(encoder, TrainableLanguageModel):
-            # The word embeddings are also the weights of the output, which predicts any token. So all rows are used.
-            self.backbone = _with_lora(encoder.backbone, rank, is_language_model=True) if rank else encoder.backbone
+            # The word embeddings are also the weights of the output, which predicts any token. So
+            # all rows are used.
+            self.backbone = (
+                _with_lora(encoder.backbone, rank, is_language_model=True)
+                if rank
+                else encoder.backbone
+            )
             self.replica = MaskedReplica(self.backbone, encoder.tokenizer, encoder.dtype)
             return
         table = encoder.backbone.get_input_embeddings()
         # The folder of word vectors may say that they are not trained.
-        self.embeddings = CompactEmbedding(table, used).requires_grad_(not rank and table.weight.requires_grad)
+        self.embeddings = CompactEmbedding(table, used).requires_grad_(
+            not rank and table.weight.requires_grad
+        )
         table.requires_grad_(False)
         self.backbone = _with_lora(encoder.backbone, rank) if rank else encoder.backbone
         if isinstance(encoder, TrainableCrossEncoder) and encoder.is_joint:
             self.replica = JointReplica(self.backbone, self.embeddings, encoder.dtype)
         elif isinstance(encoder, TrainableCrossEncoder):
-            self.replica = PairReplica(self.backbone, self.embeddings, encoder.has_token_types, encoder.dtype)
+            self.replica = PairReplica(
+                self.backbone, self.embeddings, encoder.has_token_types, encoder.dtype
+            )
         else:
             pool = pooling_function(encoder.pooling, encoder.skipped_tokens)
             self.replica = Replica(self.backbone, self.embeddings, encoder.dtype, pool)
 
     def collate(
-        self, columns: Sequence[Sequence[Sequence[int]]], target: Tensor | None, step: int, part: int = 0
+        self,
+        columns: Sequence[Sequence[Sequence[int]]],
+        target: Tensor | None,
+        step: int,
+        part: int = 0,
     ) -> TrainingBatch:
         """Builds a step's input from the token ids of each column. Dropout is a function of the seed and the step."""
         ids = list(chain.from_iterable(columns))
@@ -136,7 +162,9 @@ class TrainingModel(nn.Module):
         if self.mini_batch_size:
             rounds = math.ceil(len(columns[0]) / self.mini_batch_size)
         most = self.max_tokens and self.max_tokens // self.num_micro_batches
-        groups = split_by_length([len(sentence) for sentence in ids], rounds * self.num_micro_batches, most)
+        groups = split_by_length(
+            [len(sentence) for sentence in ids], rounds * self.num_micro_batches, most
+        )
         micro_batches = []
         for number, rows in enumerate(groups):
             generator = np.random.default_rng([self.seed, step, number])
@@ -154,7 +182,8 @@ class TrainingModel(nn.Module):
     def forward_backward(self, *batches: TrainingBatch) -> tuple[Tensor, Tensor]:
         """Sets the ``grad`` of every trained weight to its mean over the batches.
 
-        Returns the mean loss of each batch (n,) and the norm of the gradient, a scalar, both float32.
+        Returns the mean loss of each batch (n,) and the norm of the gradient, a scalar, both
+        float32.
         """
         self.objective.zero_grad(set_to_none=True)
         self.head.zero_grad(set_to_none=True)
@@ -165,41 +194,58 @@ class TrainingModel(nn.Module):
             loss, norms = self._accumulate(batch, 1 / len(batches), add=number > 0)
             losses.append(loss.detach())
         trained = [*self.objective.parameters(), *self.head.parameters()]
-        norms += [torch.linalg.vector_norm(weight.grad) for weight in trained if weight.grad is not None]
+        norms += [
+            torch.linalg.vector_norm(weight.grad) for weight in trained if weight.grad is not None
+        ]
         return torch.stack(losses), torch.linalg.vector_norm(torch.stack(norms))
 
-    def _accumulate(self, batch: TrainingBatch, share: float, add: bool) -> tuple[Tensor, list[Tensor]]:
+    def _accumulate(
+        self, batch: TrainingBatch, share: float, add: bool
+    ) -> tuple[Tensor, list[Tensor]]:
         """Sets the ``grad`` of the weights to a share of the batch's, or adds it. Returns the loss and the norms."""
         micro_batches = batch.micro_batches
         at_a_time = self.num_micro_batches
         if len(micro_batches) <= at_a_time:
             outputs = self._forward(micro_batches)
-            loss, gradients = self._loss(batch, [output.vectors.detach() for output in outputs], share)
+            loss, gradients = self._loss(
+                batch, [output.vectors.detach() for output in outputs], share
+            )
             return loss, self._backward(micro_batches, outputs, gradients, add)
 
-        # Gradient caching. On a CPU each micro-batch has its own generator for dropout. A GPU has one for all of them,
-        # whose states are kept for the second forward pass.
-        rounds = [slice(start, start + at_a_time) for start in range(0, len(micro_batches), at_a_time)]
+        # Gradient caching. On a CPU each micro-batch has its own generator for dropout. A GPU has
+        # one for all of them, whose states are kept for the second forward pass.
+        rounds = [
+            slice(start, start + at_a_time) for start in range(0, len(micro_batches), at_a_time)
+        ]
         device = self.encoder.device
         states = []
         vectors = []
         for part in rounds:
             states.append(torch.cuda.get_rng_state(device) if device.type == "cuda" else None)
-            vectors += run_parallel([partial(self.replica.embed, micro_batch) for micro_batch in micro_batches[part]])
+            vectors += run_parallel(
+                [partial(self.replica.embed, micro_batch) for micro_batch in micro_batches[part]]
+            )
         loss, gradients = self._loss(batch, vectors, share)
         for part, state in zip(rounds, states, strict=True):
             if state is not None:
                 torch.cuda.set_rng_state(state, device)
             outputs = self._forward(micro_batches[part])
-            norms = self._backward(micro_batches[part], outputs, gradients[part], add or part.start > 0)
-            # Free the gradients of the outputs, each as large as the model, before the next forward pass.
+            norms = self._backward(
+                micro_batches[part], outputs, gradients[part], add or part.start > 0
+            )
+            # Free the gradients of the outputs, each as large as the model, before the next forward
+            # pass.
             del outputs
         return loss, norms
 
     def _forward(self, micro_batches: list[MicroBatch]) -> list[ForwardOutput]:
-        return run_parallel([partial(self.replica.forward, micro_batch) for micro_batch in micro_batches])
+        return run_parallel(
+            [partial(self.replica.forward, micro_batch) for micro_batch in micro_batches]
+        )
 
-    def _loss(self, batch: TrainingBatch, parts: Sequence[Tensor], share: float) -> tuple[Tensor, Sequence[Tensor]]:
+    def _loss(
+        self, batch: TrainingBatch, parts: Sequence[Tensor], share: float
+    ) -> tuple[Tensor, Sequence[Tensor]]:
         """Computes the loss from the vectors of each micro-batch, and a share of its gradient by these vectors."""
         vectors = torch.cat(list(parts)).requires_grad_()  # (B * C, D)
         ordered = vectors if batch.order is None else vectors[batch.order]
@@ -209,13 +255,24 @@ class TrainingModel(nn.Module):
         return loss, vectors.grad.split(batch.sizes)
 
     def _backward(
-        self, micro_batches: list[MicroBatch], outputs: list[ForwardOutput], gradients: Sequence[Tensor], add: bool
+        self,
+        micro_batches: list[MicroBatch],
+        outputs: list[ForwardOutput],
+        gradients: Sequence[Tensor],
+        add: bool,
     ) -> list[Tensor]:
         """Sets the ``grad`` of the encoder's trained weights, or adds to it, and returns its norms."""
         backward = self.replica.backward
-        run_parallel([partial(backward, output, grad) for output, grad in zip(outputs, gradients, strict=True)])
+        run_parallel(
+            [
+                partial(backward, output, grad)
+                for output, grad in zip(outputs, gradients, strict=True)
+            ]
+        )
         tasks = self.replica.reduce_gradients(outputs, self.num_micro_batches, add)
-        input_gradients = [output.input_gradient for output in outputs if output.input_gradient is not None]
+        input_gradients = [
+            output.input_gradient for output in outputs if output.input_gradient is not None
+        ]
         if input_gradients and self.embeddings is not None:
             rows = [batch.rows for batch in micro_batches]
             # The longest task starts first.
@@ -243,7 +300,10 @@ class TrainingModel(nn.Module):
         """Returns Adam's parameter groups. Biases and the weights of norms are not decayed."""
         trained = [weight for weight in self.parameters() if weight.requires_grad]
         return [
-            {"params": [weight for weight in trained if weight.ndim > 1], "weight_decay": weight_decay},
+            {
+                "params": [weight for weight in trained if weight.ndim > 1],
+                "weight_decay": weight_decay,
+            },
             {"params": [weight for weight in trained if weight.ndim <= 1], "weight_decay": 0.0},
         ]
 
@@ -251,18 +311,22 @@ class TrainingModel(nn.Module):
 class Loss(nn.Module):
     """The loss of a run, computed by the objective of the part of the data that a batch belongs to.
 
-    With ``dims`` it is the sum of the objective's losses on the first d dimensions, scaled to length 1, so that a
-    vector can be truncated to any of these d after training. Targets that are vectors are truncated too.
+    With ``dims`` it is the sum of the objective's losses on the first d dimensions, scaled to
+    length 1, so that a vector can be truncated to any of these d after training. Targets that are
+    vectors are truncated too.
 
-    Without ``dims`` the vectors are unchanged, or scaled to length 1 if the model's own output is normalised
-    (``normalizes``) and the objective compares that output.
+    Without ``dims`` the vectors are unchanged, or scaled to length 1 if the model's own output is
+    normalised (``normalizes``) and the objective compares that output.
 
-    Source: Kusupati et al. 2022, "Matryoshka Representation Learning", equation 1, with weights of 1;
-    `MatryoshkaLoss` in sentence-transformers.
+    Source: Kusupati et al. 2022, "Matryoshka Representation Learning", equation 1, with weights of
+    1; `MatryoshkaLoss` in sentence-transformers.
     """
 
     def __init__(
-        self, objectives: Objective | Sequence[Objective], dims: Sequence[int] = (), normalizes: bool = False
+        self,
+        objectives: Objective | Sequence[Objective],
+        dims: Sequence[int] = (),
+        normalizes: bool = False,
     ) -> None:
         super().__init__()
         self.objectives = [objectives] if isinstance(objectives, Objective) else objectives
@@ -297,7 +361,9 @@ def all_dims(dims: Iterable[int], dimension: int) -> list[int]:
     if not dims:
         return []
     if max(dims) > dimension:
-        raise InputError(f"matryoshka_dims has {max(dims)}, but the base's vectors have {dimension} dimensions")
+        raise InputError(
+            f"matryoshka_dims has {max(dims)}, but the base's vectors have {dimension} dimensions"
+        )
     return sorted({dimension, *dims}, reverse=True)
 
 
@@ -308,11 +374,13 @@ def default_micro_batches(device: torch.device, sentences: int) -> int:
     return max(1, min(num_threads(), sentences // MIN_MICRO_BATCH))
 
 
-def split_by_length(lengths: Sequence[int], parts: int, most_tokens: int | None = None) -> list[np.ndarray]:
+def split_by_length(
+    lengths: Sequence[int], parts: int, most_tokens: int | None = None
+) -> list[np.ndarray]:
     """Splits rows into at most ``parts`` groups, sorted by length, longest first, and returns their numbers.
 
-    The largest group has as few tokens, padding included, as possible. There are more groups if one would have more
-    than ``most_tokens``.
+    The largest group has as few tokens, padding included, as possible. There are more groups if one
+    would have more than ``most_tokens``.
     """
 
     def fits(budget: int) -> bool:
@@ -326,11 +394,15 @@ def split_by_length(lengths: Sequence[int], parts: int, most_tokens: int | None 
 
 def _with_lora(backbone: nn.Module, rank: int, is_language_model: bool = False) -> nn.Module:
     if isinstance(backbone, WordBackbone):
-        raise InputError("LoRA adapts transformers; a model of word vectors is trained as a whole, with lora_rank 0")
+        raise InputError(
+            "LoRA adapts transformers; a model of word vectors is trained as a whole, with lora_rank 0"
+        )
     # peft takes seconds to import, and few runs use it.
     from peft import LoraConfig, get_peft_model
 
-    settings = LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.05, target_modules="all-linear", bias="none")
+    settings = LoraConfig(
+        r=rank, lora_alpha=2 * rank, lora_dropout=0.05, target_modules="all-linear", bias="none"
+    )
     if isinstance(backbone, JointPairModel):
         layers = backbone.transformer.encoder.named_modules(prefix="transformer.encoder")
         settings.target_modules = {name for name, module in layers if isinstance(module, nn.Linear)}
@@ -338,7 +410,8 @@ def _with_lora(backbone: nn.Module, rank: int, is_language_model: bool = False) 
         for name in backbone.head_tensors():
             backbone.get_parameter(name).requires_grad_()
         return adapted
-    # All weights of a head are trained, as they are random at first, except for the vocabulary of a language model.
+    # All weights of a head are trained, as they are random at first, except for the vocabulary of a
+    # language model.
     heads = head_modules(backbone)
     if heads:
         settings.exclude_modules = rf"(.*\.)?({'|'.join(heads)})(\..*)?"

@@ -15,13 +15,22 @@ class Letters(VectorModel):
     kind, name, dimension = "count of letters", "letters", 26
 
     def encode_batch(self, sentences: list[str]) -> np.ndarray:
-        return np.array([[sentence.lower().count(chr(97 + letter)) for letter in range(26)] for sentence in sentences])
+        return np.array(
+            [
+                [sentence.lower().count(chr(97 + letter)) for letter in range(26)]
+                for sentence in sentences
+            ]
+        )
 
 
 def median(hidden: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
     """The median of each dimension over the real tokens. (B, T, D) -> (B, D) float32."""
     hidden = hidden.float()
-    return (hidden if mask is None else hidden.masked_fill(~mask.unsqueeze(-1), float("nan"))).nanmedian(dim=1).values
+    return (
+        (hidden if mask is None else hidden.masked_fill(~mask.unsqueeze(-1), float("nan")))
+        .nanmedian(dim=1)
+        .values
+    )
 
 
 class AbsoluteError(Objective):

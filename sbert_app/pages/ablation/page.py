@@ -1,8 +1,9 @@
 """The Ablation page: change one thing, keep the rest, and see how much it matters.
 
-The page opens with a precomputed figure. Start queues the same grid on this machine: a sweep of ordinary runs
-(`services.experiments.experiment`), which every browser tab shows in the same figure as its cells fill.
-`experiment_report` is the report of a sweep, or of any other experiment, for ``sbert-lab report``.
+The page opens with a precomputed figure. Start queues the same grid on this machine: a sweep of
+ordinary runs (`services.experiments.experiment`), which every browser tab shows in the same figure
+as its cells fill. `experiment_report` is the report of a sweep, or of any other experiment, for
+``sbert-lab report``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +48,14 @@ OPENING = next(iter(ABLATIONS))
 BASES = [*MODELS, "bert-base-uncased"]
 # The default length of a run: about a minute on two cores.
 STEPS = 200
-RUN_COLUMNS = [("run", ""), ("seed", ""), ("state", ""), ("before", "number"), ("best", "number"), ("last", "number")]
+RUN_COLUMNS = [
+    ("run", ""),
+    ("seed", ""),
+    ("state", ""),
+    ("before", "number"),
+    ("best", "number"),
+    ("last", "number"),
+]
 REPEATS = "Start repeats the figure: the same base, seeds and steps."
 KEEP_NAME = """(name, base) => window.nameInAddress(["preset", "base", "sweep"], [name, base || "", ""], true)"""
 SHOW_SWEEP = """() => document.getElementById("sweep")?.scrollIntoView({behavior: "smooth", block: "start"})"""
@@ -55,13 +63,20 @@ SHOW_SWEEP = """() => document.getElementById("sweep")?.scrollIntoView({behavior
 
 def build(services: Services) -> None:
     """Builds the page inside the open Blocks."""
-    gr.HTML(heading("Ablation", "What does each choice of the paper change? Measured from several bases and seeds."))
+    gr.HTML(
+        heading(
+            "Ablation",
+            "What does each choice of the paper change? Measured from several bases and seeds.",
+        )
+    )
     # Events read this field, as Gradio refuses the choice of an ablation that has just been left.
     figure_base = gr.Textbox("", label="Figure from", visible="hidden")
     with gr.Row(elem_id="ablation-choice"):
         choices = [(ablation.title, key) for key, ablation in ABLATIONS.items()]
         name = gr.Radio(choices, value=OPENING, label="What is varied", elem_id="ablation", scale=4)
-        base_choice = gr.Radio([], label="Figure from", visible=False, elem_id="figure-base", scale=3)
+        base_choice = gr.Radio(
+            [], label="Figure from", visible=False, elem_id="figure-base", scale=3
+        )
     with gr.Row():
         figure = gr.Plot(show_label=False, min_width=320, scale=3, elem_id="ablation-figure")
         with gr.Column(min_width=300, scale=2):
@@ -80,7 +95,11 @@ def build(services: Services) -> None:
     report_button(services, *of_page("Ablation", shows, [name, figure_base]), "ablation")
 
     def show(sweep: Experiment | None, name: str, base: str | None) -> dict[Any, Output]:
-        values = sorted((variant, seed, value) for (variant, seed), value in sweep.values.items()) if sweep else []
+        values = (
+            sorted((variant, seed, value) for (variant, seed), value in sweep.values.items())
+            if sweep
+            else []
+        )
         version = [name, base, sweep and sweep.id, values]
         return {
             text: Output(version, lambda: _text(name, base, sweep)),
@@ -103,8 +122,12 @@ def build(services: Services) -> None:
         return updates
 
     show_on = panel.wire(show, [text, figure, numbers, grid], name, [figure_base])
-    opened = keep_touched([name], on_open(_from_link, [name, figure_base, base_choice, panel.selected]))
-    filled = keep_touched(fields, opened.then(fill, [name, figure_base], fields, **event_options(queue=False)))
+    opened = keep_touched(
+        [name], on_open(_from_link, [name, figure_base, base_choice, panel.selected])
+    )
+    filled = keep_touched(
+        fields, opened.then(fill, [name, figure_base], fields, **event_options(queue=False))
+    )
     show_on(filled.then)
     form.estimate_on(filled.then)
     keep(fields, filled)
@@ -121,7 +144,12 @@ def build(services: Services) -> None:
         **event_options(queue=False, trigger_mode="multiple"),
     )
     for listen in (other.then, picked.then):
-        filled = listen(_fill, [name, figure_base], fields, **event_options(queue=False, trigger_mode="multiple"))
+        filled = listen(
+            _fill,
+            [name, figure_base],
+            fields,
+            **event_options(queue=False, trigger_mode="multiple"),
+        )
         show_on(filled.then)
         form.estimate_on(filled.then)
         filled.then(None, [name, figure_base], None, js=KEEP_NAME)
@@ -133,12 +161,20 @@ def build(services: Services) -> None:
 def _form(name: gr.Radio, figure_base: gr.Textbox) -> list[Any]:
     """Builds the fields of a new sweep, in the order of `_sweep`. They hold the settings of the figure."""
     with gr.Row():
-        base = open_dropdown("Base", BASES, HINT, value=DEFAULT_MODEL, min_width=220, elem_id="sweep-base")
-        seeds = gr.Slider(1, 10, 3, step=1, label="Seeds", info="Runs per variant", min_width=200, elem_id="seeds")
-        steps = gr.Number(STEPS, label="Steps", info="Per run; 0: one epoch", min_width=160, elem_id="steps")
+        base = open_dropdown(
+            "Base", BASES, HINT, value=DEFAULT_MODEL, min_width=220, elem_id="sweep-base"
+        )
+        seeds = gr.Slider(
+            1, 10, 3, step=1, label="Seeds", info="Runs per variant", min_width=200, elem_id="seeds"
+        )
+        steps = gr.Number(
+            STEPS, label="Steps", info="Per run; 0: one epoch", min_width=160, elem_id="steps"
+        )
         hint = "Labelled pairs; or hf:<org>/<name>"
         choices = data_choices("ablation")
-        data = open_dropdown("Training data", choices, hint, visible=False, min_width=260, elem_id="sweep-data")
+        data = open_dropdown(
+            "Training data", choices, hint, visible=False, min_width=260, elem_id="sweep-data"
+        )
     return [name, figure_base, base, seeds, steps, data]
 
 
@@ -207,7 +243,12 @@ def _from_link(request: gr.Request) -> tuple[str, str, gr.Radio, str | None]:
 
 
 def _sweep(
-    name: str, figure_base: str | None, base: str | None, seeds: float, steps: float | None, data: str
+    name: str,
+    figure_base: str | None,
+    base: str | None,
+    seeds: float,
+    steps: float | None,
+    data: str,
 ) -> ExperimentRecord:
     table = _table(name, figure_base)
     changes: dict[str, Any] = table.changes if table else {}
@@ -222,11 +263,18 @@ def _sweep(
 
 def _estimate(experiments: Experiments, *values: Any) -> tuple[RunEstimate, Plan]:
     estimate = experiments.estimate(_sweep(*values))
-    return next(iter(estimate.estimates.values())), partial(plan_of, estimate, differences=_differences(*values))
+    return next(iter(estimate.estimates.values())), partial(
+        plan_of, estimate, differences=_differences(*values)
+    )
 
 
 def _differences(
-    name: str, figure_base: str | None, base: str | None, seeds: float, steps: float | None, data: str
+    name: str,
+    figure_base: str | None,
+    base: str | None,
+    seeds: float,
+    steps: float | None,
+    data: str,
 ) -> list[str] | None:
     """The fields that differ from the settings of the figure; None if there is no figure."""
     table = _table(name, figure_base)
@@ -268,7 +316,9 @@ def source_of(table: PrecomputedTable) -> Markup:
     }
     summary = f"{runs}, {seeds}" + (f", {steps[0]:,} steps each" if len(steps) == 1 else "")
     complete = len(table.runs) == len(table.seeds) * len({run.variant for run in table.runs})
-    return macro("ablation/source")(summary=summary, facts=facts, command=table.command, complete=complete)
+    return macro("ablation/source")(
+        summary=summary, facts=facts, command=table.command, complete=complete
+    )
 
 
 def _of_variants(table: PrecomputedTable, name: str, form: str = "{}") -> str:
@@ -321,17 +371,24 @@ def plan_of(
 ) -> Markup:
     """The work of a sweep, its time, the disk space of its models, and how it differs from the figure."""
     first = next(iter(estimate.estimates.values()))
-    variants, seeds = format_count(len(estimate.estimates), "variant"), format_count(estimate.seeds, "seed")
+    variants, seeds = (
+        format_count(len(estimate.estimates), "variant"),
+        format_count(estimate.seeds, "seed"),
+    )
     facts = [
         f"{variants} × {seeds} = {format_count(estimate.runs, 'run')}",
-        f"{first.steps:,} steps each" if first.steps is not None else "as many steps as the data has",
+        f"{first.steps:,} steps each"
+        if first.steps is not None
+        else "as many steps as the data has",
     ]
     if estimate.bytes:
         facts.append(f"{estimate.bytes / 1e9:.1f} GB of models")
     seconds, source = (estimate.seconds(rate), rate.source) if rate else (None, "")
     notes = [*first.notes]
     if differences is not None:
-        notes.insert(0, f"Differs from the figure: {', '.join(differences)}." if differences else REPEATS)
+        notes.insert(
+            0, f"Differs from the figure: {', '.join(differences)}." if differences else REPEATS
+        )
     return estimate_plan(facts, seconds, source, notes)
 
 
@@ -339,7 +396,10 @@ def grid_of(sweep: Experiment) -> Markup:
     """A table of variants by seeds; each cell shows the result of its run and links to it."""
     cells = {(cell.plan.label, cell.plan.seed): cell for cell in sweep.cells}
     variants = sweep.ablation.variants.items()
-    rows = [(variant.label, [cells.get((name, seed)) for seed in sweep.seeds]) for name, variant in variants]
+    rows = [
+        (variant.label, [cells.get((name, seed)) for seed in sweep.seeds])
+        for name, variant in variants
+    ]
     return render("ablation/templates/grid.html", seeds=sweep.seeds, rows=rows)
 
 
@@ -353,7 +413,10 @@ def experiment_report(experiment: Experiment) -> Report:
         metrics: list[float | None] = [None] * 3
         if cell.run:
             progress = cell.run.progress
-            metrics = [progress.figure(event) for event in (progress.baseline, progress.best, progress.latest)]
+            metrics = [
+                progress.figure(event)
+                for event in (progress.baseline, progress.best, progress.latest)
+            ]
         runs.append([cell.plan.label, cell.plan.seed, cell.state, *map(format_number, metrics)])
     result = [panels.status_of(experiment)]
     if rows:
@@ -364,6 +427,8 @@ def experiment_report(experiment: Experiment) -> Report:
         experiment.ablation.title if is_sweep else f"{record.name}, {record.by}",
         {"Settings of all runs": panels.shared_settings(experiment)},
         {"Result": result, "Runs": [macro("table")(RUN_COLUMNS, runs)]},
-        " ".join(["sbert-lab ablate", *(f"{key} {value}" for key, value in options.items())]) if is_sweep else "",
+        " ".join(["sbert-lab ablate", *(f"{key} {value}" for key, value in options.items())])
+        if is_sweep
+        else "",
         {"Experiment": f"{experiment.id}, {experiment.state}"},
     )

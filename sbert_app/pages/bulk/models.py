@@ -8,7 +8,12 @@ import gradio as gr
 from sbert_app.formats import model_label
 from sbert_app.pages.components.address import keep_touched
 from sbert_app.pages.components.events import Update, event_options, on_open
-from sbert_app.pages.components.pickers import NO_CROSS_ENCODER, cross_encoder_picker, model_and_pooling, pooling_radio
+from sbert_app.pages.components.pickers import (
+    NO_CROSS_ENCODER,
+    cross_encoder_picker,
+    model_and_pooling,
+    pooling_radio,
+)
 from sbert_app.services.container import Services
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
@@ -37,7 +42,9 @@ class Models:
         return keep_touched(self.pickers, on_open(self._named, self.pickers))
 
     def _named(self, request: gr.Request) -> list[Any]:
-        model, pooling, cross = (request.query_params.get(str(picker.elem_id)) for picker in self.pickers)
+        model, pooling, cross = (
+            request.query_params.get(str(picker.elem_id)) for picker in self.pickers
+        )
         radio = pooling_radio(pooling) if pooling else gr.skip()
         return [model or gr.skip(), radio, cross or gr.skip()]
 

@@ -1,7 +1,8 @@
 """The Bulk page: a file of sentence pairs in, the same file with scores out, statistics, matches and duplicates.
 
-An upload becomes a job (`services.files.jobs`), which is scored in the background and has the address
-``/bulk?job=<id>``. The browser stores the list of its jobs, so that a reload loses neither the file nor the work.
+An upload becomes a job (`services.files.jobs`), which is scored in the background and has the
+address ``/bulk?job=<id>``. The browser stores the list of its jobs, so that a reload loses neither
+the file nor the work.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,10 +16,23 @@ import gradio as gr
 from sbert_app.figures import compare as figures
 from sbert_app.pages.bulk import results
 from sbert_app.pages.bulk.models import USUAL, Models
-from sbert_app.pages.components.events import Questions, Update, event_options, note_action, on_choice
+from sbert_app.pages.components.events import (
+    Questions,
+    Update,
+    event_options,
+    note_action,
+    on_choice,
+)
 from sbert_app.pages.components.file_panel import Chosen, FilePanel, columns_of, read_by
 from sbert_app.pages.components.measure_tab import hidden, visible
-from sbert_app.pages.components.messages import INTERNAL_ERROR, ask_first, error_message, heading, lead, waiting
+from sbert_app.pages.components.messages import (
+    INTERNAL_ERROR,
+    ask_first,
+    error_message,
+    heading,
+    lead,
+    waiting,
+)
 from sbert_app.pages.components.pickers import NO_CROSS_ENCODER
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import macro
@@ -93,7 +107,9 @@ class _Page:
         report_button(services, *of_page("Scored file", sections, settings), "scored-file")
         self.history = gr.HTML(elem_id="bulk-history")
         with gr.Row(elem_classes="actions"):
-            self.forget = gr.Button("Delete these files", size="sm", visible=False, elem_id="forget-jobs")
+            self.forget = gr.Button(
+                "Delete these files", size="sm", visible=False, elem_id="forget-jobs"
+            )
 
     def _build_inputs(self, services: Services) -> None:
         gr.HTML(macro("bulk/limits")(megabytes=services.settings.upload_limit_mb))
@@ -110,16 +126,26 @@ class _Page:
         self.panel.table.value = example[self.panel.table]
         self.status = gr.HTML(waiting("Opening the example …"), elem_id="status")
         with gr.Row():
-            self.as_file = gr.DownloadButton("Download CSV", visible=False, elem_id="csv", min_width=140)
-            self.as_parquet = gr.DownloadButton("Download Parquet", visible=False, elem_id="parquet", min_width=140)
+            self.as_file = gr.DownloadButton(
+                "Download CSV", visible=False, elem_id="csv", min_width=140
+            )
+            self.as_parquet = gr.DownloadButton(
+                "Download Parquet", visible=False, elem_id="parquet", min_width=140
+            )
         self.cards = gr.HTML(elem_id="agreement")
         with gr.Row():
-            self.histogram = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="histogram")
-            self.scatter = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="scatter")
+            self.histogram = gr.Plot(
+                show_label=False, visible=False, min_width=300, elem_id="histogram"
+            )
+            self.scatter = gr.Plot(
+                show_label=False, visible=False, min_width=300, elem_id="scatter"
+            )
         self.cut = gr.HTML(js_on_load=read_asset("bulk.js"), elem_id="cut")
         self.rows = gr.HTML(elem_id="rows")
         title = "Where the scores disagree most"
-        with gr.Accordion(title, open=False, visible=False, elem_id="bulk-disagreements") as self.fold:
+        with gr.Accordion(
+            title, open=False, visible=False, elem_id="bulk-disagreements"
+        ) as self.fold:
             self.disagreements = gr.HTML(elem_id="disagreements")
         self.results = [
             self.status,
@@ -141,7 +167,9 @@ class _Page:
         started = [*self.results, self.disagreements, *buttons, *self.duplicates.outputs, *jobs]
         everything = [self.table, self.address_threshold, *self.panel.outputs, *models, *started]
         inputs = [self.questions, *models, self.job_ids]
-        visited = self.models.wire().then(self.visit_first, inputs, everything, concurrency_limit=8, **event_options())
+        visited = self.models.wire().then(
+            self.visit_first, inputs, everything, concurrency_limit=8, **event_options()
+        )
         uploaded = [self.upload.upload, self.upload.clear]
         file = [self.upload, self.job_ids]
         gr.on(
@@ -153,14 +181,19 @@ class _Page:
         )
         opened = gr.on(uploaded, self.open, file, everything, cancels=[visited], **event_options())
         for asking in (self.panel.encoding, self.panel.sheet):
-            on_choice(asking, self.reopen, [self.job, self.panel.encoding, self.panel.sheet], everything)
+            on_choice(
+                asking, self.reopen, [self.job, self.panel.encoding, self.panel.sheet], everything
+            )
         scoring = [*columns, *models, self.job, self.job_ids, self.address_threshold]
         scored = self.go.click(self.score, scoring, started, concurrency_limit=8, **event_options())
         opened.then(None, None, None, js=REMEMBER_JOB)
         scored.then(None, None, None, js=FOLD_ROWS)
         for event in (visited, scored):
             event.failure(
-                lambda: self._failed(INTERNAL_ERROR), None, [self.status, self.go, self.halt], **event_options()
+                lambda: self._failed(INTERNAL_ERROR),
+                None,
+                [self.status, self.go, self.halt],
+                **event_options(),
             )
         # `visit` reads these from the address.
         for event, named in (
@@ -168,15 +201,22 @@ class _Page:
             (partial(gr.on, [control.change for control in models]), models),
         ):
             names = f"(...values) => window.nameInAddress({[control.elem_id for control in named]}, values)"
-            event(None, named, None, js=names, **event_options(queue=False, trigger_mode="multiple"))
+            event(
+                None, named, None, js=names, **event_options(queue=False, trigger_mode="multiple")
+            )
         self.halt.click(self.stop, self.job, self.halt, **event_options(queue=False))
         self.forget.click(
-            self.delete, self.job_ids, [self.job_ids, self.history, self.forget], **event_options(queue=False)
+            self.delete,
+            self.job_ids,
+            [self.job_ids, self.history, self.forget],
+            **event_options(queue=False),
         )
         self.status.change(None, None, None, js=REMEMBER_JOB)
         self.duplicates.wire(self.cut, visited, self.address_threshold)
 
-    def visit_first(self, request: gr.Request, questions: Questions, *values: Any) -> Iterator[Update]:
+    def visit_first(
+        self, request: gr.Request, questions: Questions, *values: Any
+    ) -> Iterator[Update]:
         """Opens the page as `visit` does, until a person uploads a file or presses Score."""
         for update in self.visit(request, *values):
             if questions:
@@ -184,7 +224,9 @@ class _Page:
                 return
             yield update
 
-    def visit(self, request: gr.Request, model: str, pooling: str, cross: str, job_ids: list[str]) -> Iterator[Update]:
+    def visit(
+        self, request: gr.Request, model: str, pooling: str, cross: str, job_ids: list[str]
+    ) -> Iterator[Update]:
         """Opens the job in the address, or the example, or pairs from another page, which are scored at once."""
         query = request.query_params
         job_id = query.get("job")
@@ -202,7 +244,11 @@ class _Page:
             else:
                 table = open_table(self.services.shared_sentences.pairs(sent) if sent else EXAMPLE)
         except UserFacingError as error:
-            yield {**listed, self.status: error_message(error), self.go: gr.Button(interactive=False)}
+            yield {
+                **listed,
+                self.status: error_message(error),
+                self.go: gr.Button(interactive=False),
+            }
             return
 
         models = (model, pooling, cross)
@@ -210,7 +256,11 @@ class _Page:
             first, second, target = (query.get(field.elem_id, "") for field in self.panel.columns)
             is_named = first and {first, second, target} <= {"", *table.columns, NO_JUDGEMENT}
             columns = (first, second, target) if is_named else None
-            yield {**listed, **self._opened_job(job, table, columns), **self.models.unchanged(*models)}
+            yield {
+                **listed,
+                **self._opened_job(job, table, columns),
+                **self.models.unchanged(*models),
+            }
             if job.state != State.OPENED:
                 yield from self._watch(job, table, threshold)
             return
@@ -224,7 +274,11 @@ class _Page:
         if cross != NO_CROSS_ENCODER:
             needed.append(cross)
         if missing := self.services.models.missing(needed):
-            yield {self.status: ask_first(missing, "Press Score to download and use it, or choose another model.")}
+            yield {
+                self.status: ask_first(
+                    missing, "Press Score to download and use it, or choose another model."
+                )
+            }
             return
         yield from self._run(table, table.reading.pair(), models, None, job_ids, threshold)
 
@@ -256,12 +310,17 @@ class _Page:
         self.services.access.check_data(file.path)
         job, table = self._open_copy(Path(file.path), file.encoding or None, file.sheet or None)
         first, second, target = file.columns
-        update = {**self._opened_job(job, table, (first, second, target)), **self._listed([job.id, *job_ids])}
+        update = {
+            **self._opened_job(job, table, (first, second, target)),
+            **self._listed([job.id, *job_ids]),
+        }
         if file.read_as:
             update[self.panel.read_as] = gr.update(value=file.read_as)
         return update
 
-    def _open_copy(self, path: Path, encoding: str | None, sheet: str | None) -> tuple[ScoreJob, OpenedTable]:
+    def _open_copy(
+        self, path: Path, encoding: str | None, sheet: str | None
+    ) -> tuple[ScoreJob, OpenedTable]:
         """Makes a job with a copy of a file and opens the copy. InputError, and no job, if it cannot be read."""
         job = self.jobs.open(path, encoding, sheet)
         try:
@@ -270,11 +329,13 @@ class _Page:
             self.jobs.delete(job.id)
             raise
 
-    def score(self, request: gr.Request, table: OpenedTable | None, *values: Any) -> Iterator[Update]:
+    def score(
+        self, request: gr.Request, table: OpenedTable | None, *values: Any
+    ) -> Iterator[Update]:
         """Scores the file.
 
-        ``values`` are the columns, the reading of the target, the models, the job, the jobs of this browser, and the
-        threshold in the address.
+        ``values`` are the columns, the reading of the target, the models, the job, the jobs of this
+        browser, and the threshold in the address.
         """
         first, second, gold, read_as, *models, job, job_ids, threshold = values
         try:
@@ -290,7 +351,9 @@ class _Page:
         except UserFacingError as error:
             yield {**self._cleared(), self.status: error_message(error)}
             return
-        yield from self._run(table, picked, models, job, job_ids, threshold, visitor_of(request), read_as or "")
+        yield from self._run(
+            table, picked, models, job, job_ids, threshold, visitor_of(request), read_as or ""
+        )
 
     def stop(self, job: str | None) -> Update:
         if job:
@@ -335,27 +398,39 @@ class _Page:
             **self._cleared(),
             **listed,
             self.job: job.id,
-            self.status: results.progress(TaskProgress("Starting …", 0, 1, 0), "" if is_example else job.id),
+            self.status: results.progress(
+                TaskProgress("Starting …", 0, 1, 0), "" if is_example else job.id
+            ),
             **self._buttons(running=True),
         }
         yield from self._watch(job, table, threshold)
         if not is_example:
             yield self._listed([job.id, *job_ids])
 
-    def _watch(self, job: ScoreJob, table: OpenedTable, threshold: float | None) -> Iterator[Update]:
+    def _watch(
+        self, job: ScoreJob, table: OpenedTable, threshold: float | None
+    ) -> Iterator[Update]:
         address_id = "" if table.path == EXAMPLE else job.id
         try:
             for event in self.jobs.follow(job.id):
                 if isinstance(event, ScoreSummary):
-                    yield {**self._finished(event, table, address_id, threshold), **self._buttons(running=False)}
+                    yield {
+                        **self._finished(event, table, address_id, threshold),
+                        **self._buttons(running=False),
+                    }
                 else:
-                    yield {self.status: results.progress(event, address_id), **self._buttons(running=True)}
+                    yield {
+                        self.status: results.progress(event, address_id),
+                        **self._buttons(running=True),
+                    }
         except UserFacingError as error:
             yield self._failed(error)
         except StoppedError:
             yield self._failed("stopped before the first row")
 
-    def _opened_job(self, job: ScoreJob, table: OpenedTable, columns: Chosen | None = None) -> Update:
+    def _opened_job(
+        self, job: ScoreJob, table: OpenedTable, columns: Chosen | None = None
+    ) -> Update:
         """The update for a job, with the ``columns`` of the address or those of the table's own reading."""
         reading = read_by(table, columns or columns_of(table.reading))
         if _has_question(reading):
@@ -379,7 +454,11 @@ class _Page:
         }
 
     def _opened(
-        self, table: OpenedTable, columns: Chosen | None = None, encoding: str = "", is_scored: bool = False
+        self,
+        table: OpenedTable,
+        columns: Chosen | None = None,
+        encoding: str = "",
+        is_scored: bool = False,
     ) -> Update:
         """The update for a table, with these columns or the columns of its own reading."""
         is_example = table.path == EXAMPLE
@@ -388,7 +467,9 @@ class _Page:
             **self._cleared(),
             self.table: table,
             self.job: None,
-            **self.panel.of(table, columns, encoding, is_open=not (is_scored or is_example), remark=remark),
+            **self.panel.of(
+                table, columns, encoding, is_open=not (is_scored or is_example), remark=remark
+            ),
             **self._buttons(running=False),
         }
 
@@ -425,9 +506,15 @@ class _Page:
         """Empties the results and the section of duplicates."""
         hides = (self.as_file, self.as_parquet, self.histogram, self.scatter, self.fold)
         texts = (self.cards, self.cut, self.rows, self.disagreements)
-        return {**dict.fromkeys(hides, hidden()), **dict.fromkeys(texts, ""), **self.duplicates.hidden()}
+        return {
+            **dict.fromkeys(hides, hidden()),
+            **dict.fromkeys(texts, ""),
+            **self.duplicates.hidden(),
+        }
 
-    def _finished(self, summary: ScoreSummary, table: OpenedTable, job: str, threshold: float | None) -> Update:
+    def _finished(
+        self, summary: ScoreSummary, table: OpenedTable, job: str, threshold: float | None
+    ) -> Update:
         report = summary.report
         start = results.suggested(report) if threshold is None else threshold
         plots: Update = {}
@@ -444,7 +531,9 @@ class _Page:
         disagreements = results.disagreements(summary)
         return {
             self.status: results.outcome(summary, table.row_estimate, job),
-            self.as_file: gr.DownloadButton(f"Download {Path(own).suffix[1:].upper()}", value=own, visible=True),
+            self.as_file: gr.DownloadButton(
+                f"Download {Path(own).suffix[1:].upper()}", value=own, visible=True
+            ),
             self.as_parquet: gr.DownloadButton(value=parquet, visible=True),
             self.cards: results.agreements(summary),
             **plots,

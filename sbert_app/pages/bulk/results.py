@@ -97,11 +97,15 @@ def agreements(summary: ScoreSummary) -> Markup:
             ("Best F1", decision.choice(BEST_F1).f1),
         ):
             rows = format_count(decision.n, "row")
-            cards.append(_card(title, "cosine and label ×100", share.value, (share.low, share.high), rows))
+            cards.append(
+                _card(title, "cosine and label ×100", share.value, (share.low, share.high), rows)
+            )
     elif report.cosine_gold:
         cards.append(_correlation_card("Cosine and gold score", report.cosine_gold))
     if report.cross_gold:
-        cards.append(_correlation_card(f"{summary.cross_encoder} and gold score", report.cross_gold))
+        cards.append(
+            _correlation_card(f"{summary.cross_encoder} and gold score", report.cross_gold)
+        )
     if report.cosine_cross:
         cards.append(_correlation_card(f"Cosine and {summary.cross_encoder}", report.cosine_cross))
     return macro("bulk/agreements")(cards=cards, sampled=report.sampled) if cards else Markup()
@@ -117,7 +121,11 @@ def disagreements(summary: ScoreSummary) -> Markup:
         ("Labelled as no match: the highest cosines", "label", report.high_others),
         ("Labelled as a match: the lowest cosines", "label", report.low_matches),
         ("Where cosine and gold score disagree most", "gold", report.gold_disagreements),
-        ("Where cosine and cross-encoder disagree most", "cross-encoder", report.cross_disagreements),
+        (
+            "Where cosine and cross-encoder disagree most",
+            "cross-encoder",
+            report.cross_disagreements,
+        ),
     ]
     tables = [table for table in tables if table[2]]
     if not tables:
@@ -135,9 +143,13 @@ def _remarks(summary: ScoreSummary, expected_rows: int) -> list[str]:
         )
     if summary.stopped_at is not None:
         expected = format_count(expected_rows, "row")
-        remarks.append(f"Stopped at row {summary.rows:,} of {expected}: the files hold the rows up to there.")
+        remarks.append(
+            f"Stopped at row {summary.rows:,} of {expected}: the files hold the rows up to there."
+        )
     if summary.marked:
-        remarks.append(f"Rows kept and marked in the column {summary.added['note']}: {summary.marked}.")
+        remarks.append(
+            f"Rows kept and marked in the column {summary.added['note']}: {summary.marked}."
+        )
     if summary.guarded:
         has = "has" if summary.guarded == 1 else "have"
         remarks.append(
@@ -148,12 +160,19 @@ def _remarks(summary: ScoreSummary, expected_rows: int) -> list[str]:
 
 
 def _rows_table(
-    caption: str, rows: Mapping[str, Sequence[Any]], picked: PairColumns | None, added: Sequence[str]
+    caption: str,
+    rows: Mapping[str, Sequence[Any]],
+    picked: PairColumns | None,
+    added: Sequence[str],
 ) -> Markup:
     """A table of rows: the added columns first, then the sentences and the gold score, then the other columns."""
     roles: dict[str | None, str] = {}
     if picked:
-        roles = {picked.sentence1: "sentence 1", picked.sentence2: "sentence 2", picked.score: "gold"}
+        roles = {
+            picked.sentence1: "sentence 1",
+            picked.sentence2: "sentence 2",
+            picked.score: "gold",
+        }
     used = [name for name in roles if name]
     others = [name for name in rows if name not in (*added, *used)]
     in_file = [*used, *others]
@@ -178,10 +197,14 @@ def _rows_table(
 
 def _correlation_card(title: str, correlation: Correlation) -> tuple[str, str, str, str]:
     foot = f"{format_count(correlation.n, 'row')} · {correlation.interval_method}"
-    return _card(title, "Spearman ρ ×100", correlation.spearman, correlation.spearman_interval, foot)
+    return _card(
+        title, "Spearman ρ ×100", correlation.spearman, correlation.spearman_interval, foot
+    )
 
 
-def _card(title: str, metric: str, value: float, interval: tuple[float, float], foot: str) -> tuple[str, str, str, str]:
+def _card(
+    title: str, metric: str, value: float, interval: tuple[float, float], foot: str
+) -> tuple[str, str, str, str]:
     """The arguments of the macro ``card``; without an interval if that is undefined."""
     if not isnan(interval[0]):
         low, high = (format_number(100 * bound, 1) for bound in interval)
@@ -203,13 +226,18 @@ class Duplicates:
     def __init__(self, services: Services, job: gr.State) -> None:
         self.services = services
         self.job = job
-        # The slider below the histograms and the table of thresholds set it. Gradio would show it with the section.
-        self.threshold = gr.Textbox(str(USUAL), label="Threshold", visible="hidden", elem_id="bulk-threshold")
+        # The slider below the histograms and the table of thresholds set it. Gradio would show it
+        # with the section.
+        self.threshold = gr.Textbox(
+            str(USUAL), label="Threshold", visible="hidden", elem_id="bulk-threshold"
+        )
         with gr.Column(visible=False, elem_id="duplicates") as self.section:
             gr.HTML(messages.section("Matches and duplicates"))
             gr.HTML(messages.note(INTRO))
             self.decision = gr.HTML(js_on_load=read_asset("bulk.js"), elem_id="decision")
-            with gr.Accordion("Precision and recall at every threshold", open=False, elem_id="bulk-curves"):
+            with gr.Accordion(
+                "Precision and recall at every threshold", open=False, elem_id="bulk-curves"
+            ):
                 self.curve = gr.Plot(show_label=False, visible=False, elem_id="bulk-curve")
             stop = gr.Button("Stop", visible=False, elem_id="stop-threshold", min_width=120)
             self.tab = MeasureTab(services, "matches", gr.HTML(elem_id="matches"), None, stop)
@@ -222,7 +250,14 @@ class Duplicates:
     @property
     def outputs(self) -> list[Any]:
         """The components that change with the file on the page."""
-        return [self.section, self.decision, self.curve, self.threshold, self.tab.status, *self.downloads]
+        return [
+            self.section,
+            self.decision,
+            self.curve,
+            self.threshold,
+            self.tab.status,
+            *self.downloads,
+        ]
 
     def hidden(self) -> Update:
         return {self.section: gr.Column(visible=False), **self._cleared()}
@@ -255,7 +290,13 @@ class Duplicates:
         self.tab.on(visited.success, again, [self.job, address_threshold], empty)
         for table in (self.decision, cut):
             used = table.use(self.used, None, self.threshold, **event_options(queue=False))
-            used.success(None, self.threshold, None, js=REMEMBER, **event_options(queue=False, trigger_mode="multiple"))
+            used.success(
+                None,
+                self.threshold,
+                None,
+                js=REMEMBER,
+                **event_options(queue=False, trigger_mode="multiple"),
+            )
             self.tab.on(used.success, self.tab.handler(self.find, empty), inputs, empty)
 
     def used(self, event: gr.EventData) -> str:

@@ -39,20 +39,25 @@ COSINE_TERM = (
 )
 CROSS_TERM = "A model that reads both sentences at once: slower than comparing two vectors, and mostly more accurate."
 PEOPLE_TERM = "The mean of several people’s judgements on a scale from 0 (nothing in common) to 5 (the same meaning)."
-TOKENS_TERM = "A score from the tokens of both sentences. It is not on the scale of people’s judgements."
+TOKENS_TERM = (
+    "A score from the tokens of both sentences. It is not on the scale of people’s judgements."
+)
 # Labels of the axis that are nearer to each other than this, in points, are put on different lines.
 NEAR = 1.7
-# The maximum length of a query, in characters. Servers and proxies refuse addresses of more than about 8,000.
+# The maximum length of a query, in characters. Servers and proxies refuse addresses of more than
+# about 8,000.
 LONGEST_LINK = 4_000
-# If the average word is longer than this, in characters, the text does not separate its words by white space.
+# If the average word is longer than this, in characters, the text does not separate its words by
+# white space.
 LONGEST_WORDS = 10
 MEASURING = "calibrating …"
 NOT_MEASURED = "not calibrated for this model"
 # The maximum number of unknown words that are named.
 MOST_UNKNOWN = 6
 SAYS_NOTHING = "says nothing about this pair"
-# The maximum number of words, in both sentences, that are left out without a click. On two cores with AVX2, the cosines
-# of these variants take about as long as the pair itself, and the scores of the cross-encoder twice as long.
+# The maximum number of words, in both sentences, that are left out without a click. On two cores
+# with AVX2, the cosines of these variants take about as long as the pair itself, and the scores of
+# the cross-encoder twice as long.
 MOST_AUTOMATIC = 30
 # The number of left-out words that are shown; the others are in a fold.
 MOST_LEFT_OUT = 6
@@ -125,15 +130,21 @@ class Answer:
 
     @property
     def comparisons(self) -> list[Comparison]:
-        return [comparison for comparison in (self.comparison, self.second) if comparison is not None]
+        return [
+            comparison for comparison in (self.comparison, self.second) if comparison is not None
+        ]
 
     @property
     def words(self) -> int:
         """The number of words that can be left out."""
-        return sum(len(words_in_text(side.words)) for side in (self.comparison.a, self.comparison.b))
+        return sum(
+            len(words_in_text(side.words)) for side in (self.comparison.a, self.comparison.b)
+        )
 
 
-def compute(models: ModelCache, inputs: Question, pair: ExamplePair | None, base_url: str = "") -> Answer:
+def compute(
+    models: ModelCache, inputs: Question, pair: ExamplePair | None, base_url: str = ""
+) -> Answer:
     """Returns the answer. Raises UserFacingError if the sentences or the first model cannot be used."""
     errors = []
     cross_encoder = inputs.cross
@@ -143,7 +154,9 @@ def compute(models: ModelCache, inputs: Question, pair: ExamplePair | None, base
         # The cosine is worth showing without the cross-encoder.
         errors.append(error_message(error))
         cross_encoder = ""
-    comparison = compare_by_name(models, inputs.a, inputs.b, inputs.model, inputs.pooling, cross_encoder)
+    comparison = compare_by_name(
+        models, inputs.a, inputs.b, inputs.model, inputs.pooling, cross_encoder
+    )
     second = None
     tokens = None
     if inputs.second:
@@ -180,7 +193,9 @@ def as_python(question: Question) -> str:
         'print("cosine", float(u @ v))',
     ]
     if question.cross:
-        lines.append(f'print("cross-encoder", float(CrossEncoder({question.cross!r}).predict([(a, b)])[0]))')
+        lines.append(
+            f'print("cross-encoder", float(CrossEncoder({question.cross!r}).predict([(a, b)])[0]))'
+        )
     return "\n".join(lines)
 
 
@@ -278,7 +293,9 @@ def result(
     )
 
 
-def _cards(answer: Answer, curves: Sequence[Mapping[str, Calibration | None]], measuring: bool) -> list[ScoreCard]:
+def _cards(
+    answer: Answer, curves: Sequence[Mapping[str, Calibration | None]], measuring: bool
+) -> list[ScoreCard]:
     """Returns a card for each score. A card with the same meaning as an earlier one is marked."""
     first = answer.comparison
     second = answer.second
@@ -288,7 +305,9 @@ def _cards(answer: Answer, curves: Sequence[Mapping[str, Calibration | None]], m
     if first.cross_score is not None:
         cards.append(_cross_encoder_card(first, first.cross_score, example, next(colours)))
     if second is not None:
-        cards.append(_encoder_card(second, curves[1][second.pooling], example, measuring, next(colours)))
+        cards.append(
+            _encoder_card(second, curves[1][second.pooling], example, measuring, next(colours))
+        )
     if answer.tokens is not None:
         cards.append(
             ScoreCard(
@@ -302,7 +321,11 @@ def _cards(answer: Answer, curves: Sequence[Mapping[str, Calibration | None]], m
         )
     if example and example.gold is not None:
         gold = example.gold
-        cards.append(ScoreCard("People", "people", PEOPLE_TERM, f"{gold:.1f}", meaning(gold), "STSb dev", gold))
+        cards.append(
+            ScoreCard(
+                "People", "people", PEOPLE_TERM, f"{gold:.1f}", meaning(gold), "STSb dev", gold
+            )
+        )
     meanings = set()
     for card in cards:
         card.is_repeated = card.meaning in meanings
@@ -399,13 +422,17 @@ def why(rows: Sequence[WithoutWord]) -> str:
     first = rows[0]
     if not first.decides:
         most = format_number(abs(first.cosine_change))
-        return f"No single word decides: without any one of them the cosine changes by at most {most}."
+        return (
+            f"No single word decides: without any one of them the cosine changes by at most {most}."
+        )
     # The cosine rises without a word that lowers it.
     verb, opposite_verb = ("lowers", "raises") if first.cosine_change > 0 else ("raises", "lowers")
     sentence = f"{_named(first, rows)} {verb} the cosine most: without it {first.cosine:.2f}."
     other = _opposite(rows)
     if other:
-        sentence += f" {_named(other, rows)} {opposite_verb} it most: without it {other.cosine:.2f}."
+        sentence += (
+            f" {_named(other, rows)} {opposite_verb} it most: without it {other.cosine:.2f}."
+        )
     return sentence
 
 
@@ -427,7 +454,9 @@ def _levels(places: Sequence[float | None]) -> list[int]:
     levels = [0] * len(places)
     # The rightmost label on each line.
     ends = [-math.inf] * len(places)
-    for place, card in sorted((place, card) for card, place in enumerate(places) if place is not None):
+    for place, card in sorted(
+        (place, card) for card, place in enumerate(places) if place is not None
+    ):
         level = next(level for level, end in enumerate(ends) if place - end >= NEAR)
         levels[card] = level
         ends[level] = place
@@ -507,7 +536,9 @@ def _encoder_card(
     pooling = pooling_label(comparison.pooling)
     label = model_label(comparison.model)
     card = ScoreCard(
-        title=f"Cosine · {label}" if comparison.sent_to else f"Cosine · {label} · {pooling} pooling",
+        title=f"Cosine · {label}"
+        if comparison.sent_to
+        else f"Cosine · {label} · {pooling} pooling",
         label=label if len(label) < 20 else "cosine",
         term=f"{COSINE_TERM} The model is {comparison.model}.",
         figure=format_number(comparison.cosine),
@@ -563,7 +594,9 @@ def _error(score: float, example: ExamplePair | None) -> str:
     return error_of_model(score, example.gold, example.expected) if example else ""
 
 
-def _cross_encoder_card(comparison: Comparison, score: float, example: ExamplePair | None, colour: str) -> ScoreCard:
+def _cross_encoder_card(
+    comparison: Comparison, score: float, example: ExamplePair | None, colour: str
+) -> ScoreCard:
     card = ScoreCard(
         title=f"Cross-encoder · {model_label(comparison.cross_encoder)}",
         label="cross-encoder",

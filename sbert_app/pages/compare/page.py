@@ -28,7 +28,11 @@ PRESS = lead("Press the button to see which lines are the most similar.")
 
 
 def build(services: Services) -> None:
-    gr.HTML(heading("Compare", "Type two sentences. See how similar a language model finds them, and why."))
+    gr.HTML(
+        heading(
+            "Compare", "Type two sentences. See how similar a language model finds them, and why."
+        )
+    )
     with gr.Tabs(overflow_behavior="wrap") as tabs:
         with gr.Tab("Two sentences", id="two"):
             TwoSentences(services).wire()
@@ -68,10 +72,16 @@ def _many_sentences(services: Services) -> gr.Textbox:
     with gr.Row(elem_id="many-settings"):
         model, pooling = model_and_pooling(services, "many")
         cross = cross_encoder_picker()
-    tab = MeasureTab.build(services, "many", "Compare all pairs", ("compare-all", "stop-all", "times"), PRESS)
+    tab = MeasureTab.build(
+        services, "many", "Compare all pairs", ("compare-all", "stop-all", "times"), PRESS
+    )
     with gr.Row():
-        cosine_matrix = gr.Plot(show_label=False, elem_id="cosine-matrix", min_width=320, visible=False)
-        cross_matrix = gr.Plot(show_label=False, elem_id="cross-matrix", min_width=320, visible=False)
+        cosine_matrix = gr.Plot(
+            show_label=False, elem_id="cosine-matrix", min_width=320, visible=False
+        )
+        cross_matrix = gr.Plot(
+            show_label=False, elem_id="cross-matrix", min_width=320, visible=False
+        )
     shows = {"The most similar": [tab.status], "All pairs": [cosine_matrix, cross_matrix]}
     report_button(services, *of_page("Many sentences", shows, [model, pooling, cross]), "many")
 
@@ -90,7 +100,9 @@ def _many_sentences(services: Services) -> gr.Textbox:
         return {
             tab.status: ranked(pairs) + render("compare/templates/all_pairs.html", pairs=pairs),
             cosine_matrix: visible(matrix(pairs.cosine, "cosine of the bi-encoder")),
-            cross_matrix: visible(None if pairs.cross is None else matrix(pairs.cross, "score of the cross-encoder")),
+            cross_matrix: visible(
+                None if pairs.cross is None else matrix(pairs.cross, "score of the cross-encoder")
+            ),
         }
 
     empty = {cosine_matrix: visible(None), cross_matrix: visible(None)}

@@ -14,7 +14,15 @@ from markupsafe import Markup
 from sbert_app.pages.compare import answers
 from sbert_app.pages.compare.answers import Answer, Question, compute
 from sbert_app.pages.components.address import keep_touched
-from sbert_app.pages.components.events import Questions, Update, ask, event_options, follow, listener, on_open
+from sbert_app.pages.components.events import (
+    Questions,
+    Update,
+    ask,
+    event_options,
+    follow,
+    listener,
+    on_open,
+)
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden
 from sbert_app.pages.components.messages import ask_first, error_message, note, waiting
 from sbert_app.pages.components.pickers import (
@@ -40,7 +48,8 @@ from training.pooling import PAPER_POOLINGS
 
 # The page opens with a pair that everybody understands: one word reverses the meaning.
 OPENING_PAIR = next(pair for pair in examples.pairs() if pair.name == "negation")
-# Keys of the questions of a visitor: the `Answer` or the error on the page, and the models to be downloaded.
+# Keys of the questions of a visitor: the `Answer` or the error on the page, and the models to be
+# downloaded.
 SHOWN = "shown"
 MISSING = "missing"
 # The page checks this often whether a curve has been measured.
@@ -59,10 +68,16 @@ class TwoSentences:
             self.a = _sentence("First sentence", OPENING_PAIR.a, "sentence-a")
             self.b = _sentence("Second sentence", OPENING_PAIR.b, "sentence-b")
         with gr.Row(elem_classes="chips", elem_id="examples"):
-            self.chips = [gr.Button(pair.name, size="sm", elem_classes="chip") for pair in examples.pairs()]
-            self.random_pair = gr.Button("a random STSb pair", size="sm", elem_classes="chip", elem_id="random-pair")
+            self.chips = [
+                gr.Button(pair.name, size="sm", elem_classes="chip") for pair in examples.pairs()
+            ]
+            self.random_pair = gr.Button(
+                "a random STSb pair", size="sm", elem_classes="chip", elem_id="random-pair"
+            )
         self.answer = gr.HTML(waiting("Loading the model…"), elem_id="answer")
-        self.ask_reason = gr.Button("Why? Leave out each word", size="sm", visible=False, elem_id="ask-reason")
+        self.ask_reason = gr.Button(
+            "Why? Leave out each word", size="sm", visible=False, elem_id="ask-reason"
+        )
         self.stop = gr.Button("Stop", size="sm", visible=False, elem_id="stop-loading")
         self.download = gr.Button("Download", size="sm", visible=False, elem_id="start-loading")
         with gr.Row(elem_id="compare-models"):
@@ -70,13 +85,16 @@ class TwoSentences:
             self.pooling = pooling_picker()
             self.cross = cross_encoder_picker()
             hint = "Shown beside the first"
-            self.second = model_picker(services, "", "Second model", optional=True, info=hint, elem_id="second-model")
+            self.second = model_picker(
+                services, "", "Second model", optional=True, info=hint, elem_id="second-model"
+            )
         model_settings(services, self.model, roles=True)
         # The last random STSb pair, an `ExamplePair`.
         self.random_stsb = gr.State(None)
         # The model whose pooling was selected last; see `_with_pooling`.
         self.shown_model = gr.State(DEFAULT_MODEL)
-        # The inputs whose download was stopped. The download for a link is not started, so its inputs are here too.
+        # The inputs whose download was stopped. The download for a link is not started, so its
+        # inputs are here too.
         self.stopped = gr.State(None)
         self.questions = gr.State({})
         # The values change when models have to be downloaded, and when the download has ended.
@@ -87,7 +105,9 @@ class TwoSentences:
         self.calibration = gr.Timer(CALIBRATION_SECONDS, active=False)
         self.loading = MeasureTab(services, "compare", self.answer, stopped=STOPPED)
         self.inputs = [self.a, self.b, self.model, self.pooling, self.cross, self.second]
-        report_button(services, *of_page("Comparison", {"Scores": [self.answer]}, self.inputs), "comparison")
+        report_button(
+            services, *of_page("Comparison", {"Scores": [self.answer]}, self.inputs), "comparison"
+        )
         gr.HTML(macro("compare/doors")())
 
     def wire(self) -> None:
@@ -102,17 +122,25 @@ class TwoSentences:
             self.calibration,
             self.download_needed,
         ]
-        # Change events, because a paste does not fire an input event of Gradio. Keys that are typed quickly get one
-        # answer, for the last state. The pooling is set by the answer itself, so its changes must not ask again.
+        # Change events, because a paste does not fire an input event of Gradio. Keys that are typed
+        # quickly get one answer, for the last state. The pooling is set by the answer itself, so
+        # its changes must not ask again.
         edited = [field.change for field in inputs if field is not self.pooling]
         values = [*inputs, self.random_stsb, self.shown_model, self.stopped, self.questions]
 
-        def answer_on(events: Any, trigger_mode: Literal["once", "always_last"] | None = None) -> None:
+        def answer_on(
+            events: Any, trigger_mode: Literal["once", "always_last"] | None = None
+        ) -> None:
             """Answers at an event. Then the address is updated, and a reason is added to the answer."""
             options = event_options(queue=False, trigger_mode=trigger_mode)
             answered = listener(events)(self.answer_pair, values, outputs, **options)
             answered.then(None, inputs, None, js=REMEMBER_PAIR, trigger_mode="always_last")
-            answered.then(self.add_reason, self.questions, self.answer, **event_options(trigger_mode="always_last"))
+            answered.then(
+                self.add_reason,
+                self.questions,
+                self.answer,
+                **event_options(trigger_mode="always_last"),
+            )
 
         changes = [*edited, self.pooling.input, self.download_ended.change]
         answer_on(changes, trigger_mode="always_last")
@@ -127,19 +155,31 @@ class TwoSentences:
         starts = [self.a.submit, self.b.submit, self.download.click]
         started = gr.on(starts, lambda: None, None, self.stopped, **event_options(queue=False))
         answer_on(started.then)
-        opened = keep_touched(inputs, on_open(self.open_link, [*inputs, self.shown_model, self.stopped]))
+        opened = keep_touched(
+            inputs, on_open(self.open_link, [*inputs, self.shown_model, self.stopped])
+        )
         # The cosine is shown before the cross-encoder has been loaded.
         first = opened.then(self.answer_first, values, outputs, **event_options(queue=False))
         answer_on(first.then)
         add_reason_now = partial(self.add_reason, is_asked=True)
         self.ask_reason.click(add_reason_now, self.questions, self.answer, **event_options())
-        follow(self.calibration, self.show_calibrated, [self.questions], [self.answer, self.calibration])
-        # The inputs are stored before the download stops, so that a change that waits for its end does not restart it.
-        noted = self.stop.click(lambda *typed: typed, inputs, self.stopped, **event_options(queue=False))
+        follow(
+            self.calibration,
+            self.show_calibrated,
+            [self.questions],
+            [self.answer, self.calibration],
+        )
+        # The inputs are stored before the download stops, so that a change that waits for its end
+        # does not restart it.
+        noted = self.stop.click(
+            lambda *typed: typed, inputs, self.stopped, **event_options(queue=False)
+        )
         noted.then(self.stop_loading, None, None, **event_options(queue=False))
         sentences = [self.a, self.b]
         for chip, pair in zip(self.chips, examples.pairs(), strict=True):
-            chip.click(lambda pair=pair: (pair.a, pair.b), None, sentences, **event_options(queue=False))
+            chip.click(
+                lambda pair=pair: (pair.a, pair.b), None, sentences, **event_options(queue=False)
+            )
 
         def draw_pair() -> tuple[str, str, examples.ExamplePair]:
             pair = examples.random_stsb_pair(self.services.settings.home)
@@ -150,7 +190,8 @@ class TwoSentences:
     def open_link(self, request: gr.Request) -> tuple[Any, ...]:
         """Returns the inputs in the address, `shown_model` and `stopped`.
 
-        Missing or invalid inputs keep their defaults. The models of a link are not downloaded without a click.
+        Missing or invalid inputs keep their defaults. The models of a link are not downloaded
+        without a click.
         """
         query = dict(request.query_params)
         if query.get("pooling") not in PAPER_POOLINGS:
@@ -179,14 +220,15 @@ class TwoSentences:
     def answer_pair(self, request: gr.Request, *values: Any, waits: bool = True) -> Update:
         """Shows the scores of a pair, or the error in the inputs. `add_reason` adds the reason later.
 
-        Missing models are downloaded first, unless the download was stopped for the same inputs. Returns no updates if
-        a newer request has started, or if the same answer is already shown: filling the fields from an address triggers
-        this handler a second time.
+        Missing models are downloaded first, unless the download was stopped for the same inputs.
+        Returns no updates if a newer request has started, or if the same answer is already shown:
+        filling the fields from an address triggers this handler a second time.
 
         Args:
-            values: the inputs, the last random pair, the model whose pooling was selected last, the inputs whose
-                download was stopped, and the questions of the visitor.
-            waits: whether to wait for a cross-encoder that is being loaded. If not, its score is left out.
+            values: the inputs, the last random pair, the model whose pooling was selected last, the
+                inputs whose download was stopped, and the questions of the visitor.
+            waits: whether to wait for a cross-encoder that is being loaded. If not, its score is
+                left out.
         """
         *fields, random_pair, shown_model, stopped, questions = values
         is_newest = ask(questions)
@@ -195,7 +237,9 @@ class TwoSentences:
             inputs = Question.parse(*fields)
             if not all(map(models.is_here, inputs.models)):
                 questions[SHOWN] = None
-                return self._without_models(inputs, is_stopped=tuple(fields) == stopped, questions=questions)
+                return self._without_models(
+                    inputs, is_stopped=tuple(fields) == stopped, questions=questions
+                )
             opened = _with_pooling(inputs.model)
             if str(opened) != shown_model:
                 # A newly selected model is opened with the pooling in its name, or its own.
@@ -217,9 +261,13 @@ class TwoSentences:
         questions[SHOWN] = answer
         return {
             **self._scores(answer),
-            self.pooling: gr.skip() if inputs.pooling == fields[3] else pooling_radio(inputs.pooling),
+            self.pooling: gr.skip()
+            if inputs.pooling == fields[3]
+            else pooling_radio(inputs.pooling),
             self.shown_model: str(opened),
-            self.ask_reason: gr.update(visible=answer.words > 0 and not answers.is_automatic(answer)),
+            self.ask_reason: gr.update(
+                visible=answer.words > 0 and not answers.is_automatic(answer)
+            ),
             self.download: hidden(),
             self.stop: hidden(),
         }
@@ -229,7 +277,11 @@ class TwoSentences:
         missing = self.services.models.missing(inputs.models) if is_stopped else []
         if missing:
             question = ask_first(missing, "Download, or choose another model.")
-            return {**self._nothing(), self.answer: question, self.download: gr.update(visible=True)}
+            return {
+                **self._nothing(),
+                self.answer: question,
+                self.download: gr.update(visible=True),
+            }
         questions[MISSING] = inputs.models
         return {**self._nothing(), self.download_needed: str(next(_downloads))}
 
@@ -259,7 +311,8 @@ class TwoSentences:
                 break
             yield {**update, self.stop: gr.update(visible=True)}
         if questions[SHOWN] is not None or all(map(models.is_here, missing)):
-            # The fields may have changed, and the progress may have replaced an answer, so ask again.
+            # The fields may have changed, and the progress may have replaced an answer, so ask
+            # again.
             questions[SHOWN] = None
             yield {self.stop: hidden(), self.download_ended: str(next(_downloads))}
         else:
@@ -327,7 +380,9 @@ class TwoSentences:
         for pooling in comparison.by_pooling:
             try:
                 curves[pooling] = calibration.load_calibration(model, pooling, home, weights)
-                if pooling == comparison.pooling and calibration.is_set_aside(model, pooling, home, weights):
+                if pooling == comparison.pooling and calibration.is_set_aside(
+                    model, pooling, home, weights
+                ):
                     problems.append(note(SET_ASIDE.format(comparison.model)))
             except UserFacingError as error:
                 problems.append(error_message(error))

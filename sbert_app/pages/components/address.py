@@ -1,7 +1,8 @@
 """Keeps the choices on a page in its address, so that a reload, a bookmark, a link and Back restore them.
 
-``assets/app.js`` writes the address. A control is named by its element id, and left out if it has the value that the
-page opens with. A change of a control replaces the address; opening another tab is a step that Back undoes.
+``assets/app.js`` writes the address. A control is named by its element id, and left out if it has
+the value that the page opens with. A change of a control replaces the address; opening another tab
+is a step that Back undoes.
 """
 
 import json
@@ -18,14 +19,17 @@ _groups = count()
 
 
 def remember(
-    controls: Sequence[Any], tabs: gr.Tabs | None = None, passing: Mapping[Any, Sequence[Any]] | None = None
+    controls: Sequence[Any],
+    tabs: gr.Tabs | None = None,
+    passing: Mapping[Any, Sequence[Any]] | None = None,
 ) -> Any:
     """Keeps the values of controls and the open tab in the address, and restores them when the page is opened.
 
     Args:
         controls: controls with element ids.
         tabs: tabs, which may contain further tabs.
-        passing: by control, the values that are left out of the address because a reload could not restore them.
+        passing: by control, the values that are left out of the address because a reload could not
+            restore them.
 
     Returns:
         The event after which the controls have the values in the address.
@@ -41,7 +45,8 @@ def remember(
         for section in _sections(tabs):
             rows += _inner_tabs(section)
     for row in rows:
-        # The browser opens the tab, because an update from the server would race with a press on another tab.
+        # The browser opens the tab, because an update from the server would race with a press on
+        # another tab.
         titles = [(section.label, section.id, _inner_ids(section)) for section in _sections(row)]
         restored = restored.then(None, None, row, js=f"() => window.openTab({json.dumps(titles)})")
     keep(controls, restored, passing)
@@ -81,11 +86,15 @@ def keep_touched(controls: Sequence[Any], opened: Any) -> Any:
     note = f"(...values) => {{ window.noteTouched({group}, {initial}, values); }}"
     run_js([control.input for control in controls], note, list(controls))
     # A paste does not fire an input event of Gradio.
-    texts = json.dumps([control.elem_id if isinstance(control, gr.Textbox) else None for control in controls])
+    texts = json.dumps(
+        [control.elem_id if isinstance(control, gr.Textbox) else None for control in controls]
+    )
     return opened.then(None, None, list(controls), js=f"() => window.keepTouched({group}, {texts})")
 
 
-def keep(controls: Sequence[Any], restored: Any, passing: Mapping[Any, Sequence[Any]] | None = None) -> None:
+def keep(
+    controls: Sequence[Any], restored: Any, passing: Mapping[Any, Sequence[Any]] | None = None
+) -> None:
     """Keeps the values of ``controls`` in the address, after the event ``restored`` has set them."""
     ids = json.dumps([control.elem_id for control in controls])
     # For each control, the values that are left out of the address.
@@ -99,13 +108,17 @@ def keep(controls: Sequence[Any], restored: Any, passing: Mapping[Any, Sequence[
 
 def values_of(controls: Sequence[Any], request: gr.Request) -> list[Any]:
     """Returns the value of each control in the address, or ``gr.skip()`` if it is missing or invalid."""
-    return [value_of(control, request.query_params.getlist(str(control.elem_id))) for control in controls]
+    return [
+        value_of(control, request.query_params.getlist(str(control.elem_id)))
+        for control in controls
+    ]
 
 
 def inputs_of(block: Any, *more: Any) -> list[Any]:
     """Returns the controls inside of a block, such as ``gr.Tabs``, whose values can be kept in the address.
 
-    These have an element id and are visible when the page opens. Controls that are hidden then depend on a file.
+    These have an element id and are visible when the page opens. Controls that are hidden then
+    depend on a file.
 
     Args:
         more: kinds of controls besides the usual ones, such as text boxes.

@@ -50,7 +50,9 @@ def decisions_table(decisions: Decisions, data: str, notes: Sequence[str], use: 
     taken = decisions.to_take or decisions.models[0]
     safest = taken.safest
     use_it = use(taken.model, safest) if safest.exists else ""
-    lead = macro("decisions_lead")(decisions, taken, safest, criterion_label(safest.criterion), data, use_it)
+    lead = macro("decisions_lead")(
+        decisions, taken, safest, criterion_label(safest.criterion), data, use_it
+    )
     return _table(groups, taken.on_data, lead, notes, decisions.failures)
 
 

@@ -1,8 +1,9 @@
 """The options of Gradio events that several pages share, and a way to drop outdated answers.
 
-Gradio answers events in parallel: the load of a page, a change of a control, a press of a button. The answer that comes
-last would stay on the page, even if it belongs to an older event. A handler therefore notes its question before it
-computes, and returns no updates if a newer question has been asked since:
+Gradio answers events in parallel: the load of a page, a change of a control, a press of a button.
+The answer that comes last would stay on the page, even if it belongs to an older event. A handler
+therefore notes its question before it computes, and returns no updates if a newer question has been
+asked since:
 
     questions = gr.State({})
     control.change(handler, [questions, …], …)
@@ -31,19 +32,29 @@ def event_options(
     """Returns the options of an event that only the page uses: it is not in the public API, and shows no spinner.
 
     Args:
-        queue: whether the handler waits in Gradio's queue. A handler that takes milliseconds need not wait.
-        trigger_mode: what Gradio does with an event that comes before the browser has processed the last answer.
+        queue: whether the handler waits in Gradio's queue. A handler that takes milliseconds need
+            not wait.
+        trigger_mode: what Gradio does with an event that comes before the browser has processed the
+            last answer.
 
-            - "multiple" handles it at once. An event with two listeners needs this: after "always_last", the default of
-              ``change``, Gradio calls all listeners of the event again, and two of them call each other for seconds.
-            - "always_last" handles the last one of them next. The answer must not set the control that was changed,
-              because that would undo the next choice.
+            - "multiple" handles it at once. An event with two listeners needs this: after
+              "always_last", the default of ``change``, Gradio calls all listeners of the event
+              again, and two of them call each other for seconds.
+            - "always_last" handles the last one of them next. The answer must not set the control
+              that was changed, because that would undo the next choice.
             - "once", the default of the other events, drops it.
     """
-    return {"api_visibility": "private", "show_progress": "hidden", "queue": queue, "trigger_mode": trigger_mode}
+    return {
+        "api_visibility": "private",
+        "show_progress": "hidden",
+        "queue": queue,
+        "trigger_mode": trigger_mode,
+    }
 
 
-def on_open(handler: Callable[..., Any] | None = None, outputs: Any = None, *, queue: bool = False) -> Any:
+def on_open(
+    handler: Callable[..., Any] | None = None, outputs: Any = None, *, queue: bool = False
+) -> Any:
     """Calls ``handler`` when the page that is being built is opened; ``gr.on`` without triggers and inputs does that.
 
     A handler with inputs comes second: ``on_open().then(handler, inputs, outputs)``.
@@ -87,7 +98,9 @@ def on_choice(
         return update
 
     others = [component for component in outputs if component is not picker]
-    return picker.input(update_others, inputs, others, **event_options(queue=queue, trigger_mode="always_last"))
+    return picker.input(
+        update_others, inputs, others, **event_options(queue=queue, trigger_mode="always_last")
+    )
 
 
 # The maximum number of answers that may be on their way to a page at the same time.
@@ -114,7 +127,8 @@ class Output(NamedTuple):
     """A state of a component that shows long work. It is sent only if the browser does not have this version yet.
 
     Attributes:
-        update: the update, or a function that returns it. With None, the version is the value itself.
+        update: the update, or a function that returns it. With None, the version is the value
+            itself.
     """
 
     version: Any
@@ -122,24 +136,32 @@ class Output(NamedTuple):
 
 
 def follow(
-    timer: gr.Timer, look: Callable[..., Mapping[Any, Any]], inputs: Sequence[Any], outputs: Sequence[Any]
+    timer: gr.Timer,
+    look: Callable[..., Mapping[Any, Any]],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
 ) -> Callable[..., Any]:
     """Shows the progress of long work at each tick of a timer.
 
     Args:
-        look: returns a value or an `Output` for each component, given the values of ``inputs``. With an `Output`, only
-            changes are sent, so that an open tab costs little and does not flicker.
+        look: returns a value or an `Output` for each component, given the values of ``inputs``.
+            With an `Output`, only changes are sent, so that an open tab costs little and does not
+            flicker.
 
     Returns:
-        A function that shows the progress at another event as well: ``show_on(button.click(start, …).then)``.
+        A function that shows the progress at another event as well: ``show_on(button.click(start,
+            …).then)``.
     """
-    # Answers may overtake each other. The page says which answer it shows, and gets the differences to that one.
+    # Answers may overtake each other. The page says which answer it shows, and gets the differences
+    # to that one.
     newest = gr.HTML("", visible="hidden")
     questions = gr.State({})
     # The versions that the page has after each of the last answers.
     answered = gr.State({})
 
-    def show(looks: Questions, answers: dict[str, dict[Any, Any]], last: str, *values: Any) -> Update:
+    def show(
+        looks: Questions, answers: dict[str, dict[Any, Any]], last: str, *values: Any
+    ) -> Update:
         # A look that started earlier may end later, with an older state.
         is_newest = ask(looks)
         now = look(*values)

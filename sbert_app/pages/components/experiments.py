@@ -5,7 +5,8 @@
     show_on = panel.wire(show, [grid])                with show(experiment or None) -> {grid: Output(…)}
     show_on(form.start_on(button, start, panel.selected).then)
 
-Runs train in their own processes. A timer reads their folders, so a reload or a crash of the app loses nothing.
+Runs train in their own processes. A timer reads their folders, so a reload or a crash of the app
+loses nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,15 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.formats import format_count, format_estimate, format_time
-from sbert_app.pages.components.events import Output, Questions, Update, ask, event_options, follow, run_js
+from sbert_app.pages.components.events import (
+    Output,
+    Questions,
+    Update,
+    ask,
+    event_options,
+    follow,
+    run_js,
+)
 from sbert_app.pages.components.messages import error_message, error_of
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.access import visitor_of
@@ -62,7 +71,9 @@ class ExperimentPanel:
             self.stop = gr.Button("Stop", size="sm", visible=False, elem_id=f"stop-{noun}")
             self.resume = gr.Button("Resume", size="sm", visible=False, elem_id=f"resume-{noun}")
             self.delete = gr.Button("Delete", size="sm", visible=False, elem_id=f"delete-{noun}")
-            self.confirm = gr.Button("Delete it and all its runs", size="sm", variant="stop", visible=False)
+            self.confirm = gr.Button(
+                "Delete it and all its runs", size="sm", variant="stop", visible=False
+            )
         self.timer = gr.Timer(POLL_SECONDS, active=watches_always)
 
     def wire(
@@ -71,9 +82,10 @@ class ExperimentPanel:
         """Connects the components with their handlers.
 
         Args:
-            show: returns the states of ``outputs``, which are other components of the page, for an experiment and the
-                values of ``others``.
-            name: the component with the name of the ablation. Without it, experiments of all names are offered.
+            show: returns the states of ``outputs``, which are other components of the page, for an
+                experiment and the values of ``others``.
+            name: the component with the name of the ablation. Without it, experiments of all names
+                are offered.
 
         Returns:
             A function that shows the experiment at another event as well: ``show_on(event.then)``.
@@ -92,14 +104,24 @@ class ExperimentPanel:
         look = partial(self.look, show, len(names))
         show_on = follow(self.timer, look, [self.selected, *names, *others], [*own, *outputs])
         options = event_options(queue=False, trigger_mode="multiple")
-        picked = self.picker.input(lambda experiment_id: experiment_id, self.picker, self.selected, **options)
+        picked = self.picker.input(
+            lambda experiment_id: experiment_id, self.picker, self.selected, **options
+        )
         show_on(picked.then)
         experiments = self.experiments
-        actions = {self.stop: experiments.stop, self.resume: experiments.resume, self.confirm: experiments.delete}
+        actions = {
+            self.stop: experiments.stop,
+            self.resume: experiments.resume,
+            self.confirm: experiments.delete,
+        }
         for button, action in actions.items():
-            acted = button.click(partial(_act, action), self.selected, self.status, **event_options(queue=False))
+            acted = button.click(
+                partial(_act, action), self.selected, self.status, **event_options(queue=False)
+            )
             show_on(acted.then)
-        self.delete.click(lambda: gr.update(visible=True), None, self.confirm, **event_options(queue=False))
+        self.delete.click(
+            lambda: gr.update(visible=True), None, self.confirm, **event_options(queue=False)
+        )
         return show_on
 
     def look(self, show: Show, names: int, selected: str | None, *values: Any) -> dict[Any, Any]:
@@ -124,7 +146,9 @@ class ExperimentPanel:
 
         return {
             self.selected: Output(experiment_id),
-            self.picker: Output(gr.update(choices=choices, value=experiment_id, visible=bool(choices))),
+            self.picker: Output(
+                gr.update(choices=choices, value=experiment_id, visible=bool(choices))
+            ),
             self.status: Output([progress_of(experiment), list(map(str, damaged))], status),
             self.stop: Output(gr.update(visible=is_running)),
             self.resume: Output(gr.update(visible=can_resume)),
@@ -151,7 +175,9 @@ def progress_of(experiment: Experiment | None) -> list[Any]:
 def name_of(experiment: Experiment) -> str:
     """Returns the label in the picker: the time of the start, the variants or seeds, and the progress."""
     record = experiment.record
-    content = f"{record.name}, {record.by}" if record.by else format_count(len(experiment.seeds), "seed")
+    content = (
+        f"{record.name}, {record.by}" if record.by else format_count(len(experiment.seeds), "seed")
+    )
     progress = "finished"
     if experiment.state != State.FINISHED:
         progress = f"{experiment.counts[State.FINISHED]}/{len(experiment.cells)}"
@@ -168,7 +194,9 @@ def status_of(experiment: Experiment) -> Markup:
         facts.append(f"about {format_estimate(experiment.seconds_left)} left")
     done = counts[State.FINISHED] + sum(cell.share for cell in cells if cell.state == State.RUNNING)
     reasons = list(map(without_folders, experiment.reasons))
-    return macro("experiment_status")(facts, done / len(cells), reasons, shared_settings(experiment))
+    return macro("experiment_status")(
+        facts, done / len(cells), reasons, shared_settings(experiment)
+    )
 
 
 def shared_settings(experiment: Experiment) -> str:
@@ -190,10 +218,11 @@ def shared_settings(experiment: Experiment) -> str:
     return " · ".join(shared)
 
 
-# Gradio fills in the fields of a form one after the other, and fields in closed folds even after the next event. An
-# estimate without this pause would use old values.
+# Gradio fills in the fields of a form one after the other, and fields in closed folds even after
+# the next event. An estimate without this pause would use old values.
 SETTLED = "() => new Promise((settled) => setTimeout(settled, 150))"
-# ``plan(rate)`` renders the plan of the runs; ``rate`` is None before the first run of their kind on this machine.
+# ``plan(rate)`` renders the plan of the runs; ``rate`` is None before the first run of their kind
+# on this machine.
 Plan = Callable[..., Markup]
 
 
@@ -209,9 +238,10 @@ class StartForm:
         store: the earlier runs.
         inputs: the fields of the form.
         planned: the component for the plan, or for an error in the form.
-        estimate: returns the estimate of one run and the plan of all runs, for the values of the fields. Raises
-            UserFacingError if the runs cannot start.
-        describe: returns the updates of ``described``, other components of the page, for the estimate and the values.
+        estimate: returns the estimate of one run and the plan of all runs, for the values of the
+            fields. Raises UserFacingError if the runs cannot start.
+        describe: returns the updates of ``described``, other components of the page, for the
+            estimate and the values.
         questions: the last question of a visitor, so that an answer to older values is not shown.
     """
 
@@ -228,7 +258,9 @@ class StartForm:
         inputs = [self.questions, *self.inputs]
         outputs = [self.planned, *self.described]
         settled = run_js(listen, SETTLED)
-        settled.then(self._estimate, inputs, outputs, **event_options(queue=False, trigger_mode="multiple"))
+        settled.then(
+            self._estimate, inputs, outputs, **event_options(queue=False, trigger_mode="multiple")
+        )
 
     def start_on(self, button: gr.Button, start: Callable[..., str], selected: Any) -> Any:
         """Starts runs when ``button`` is pressed. ``start(visitor, *values)`` returns the id for ``selected``."""
@@ -239,7 +271,9 @@ class StartForm:
             except UserFacingError as error:
                 return error_message(error), gr.skip()
 
-        return button.click(press, self.inputs, [self.planned, selected], **event_options(queue=False))
+        return button.click(
+            press, self.inputs, [self.planned, selected], **event_options(queue=False)
+        )
 
     def _estimate(self, questions: Questions, *values: Any) -> Update:
         """Shows the plan, unless the form has newer values."""

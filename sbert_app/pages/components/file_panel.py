@@ -7,8 +7,9 @@
 
     def handler(path, *choices): name = chosen_name(services, path, *choices)
 
-Every page reads a file in the same way (`training.data.tables.reading`) and shows it in this panel. A click on the head
-of a column changes its role. Controls that depend on the file are disabled while it is being uploaded and read.
+Every page reads a file in the same way (`training.data.tables.reading`) and shows it in this panel.
+A click on the head of a column changes its role. Controls that depend on the file are disabled
+while it is being uploaded and read.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ MOST_EXAMINED = 20_000
 SHOWN_ROWS = 4
 SHOWN_COLUMNS = 12
 LONGEST_CELL = 200
-# The roles that a person can give a column. The keys are also suffixes of the ids of the fields with the columns.
+# The roles that a person can give a column. The keys are also suffixes of the ids of the fields
+# with the columns.
 TARGET = "target"
 CHOICES = {"1": "sentence 1", "2": "sentence 2", TARGET: "score or label"}
 
@@ -113,7 +115,8 @@ def is_triplets(reading: TableReading) -> bool:
     return reading.form == FORMS[3]
 
 
-# The columns of sentence 1, sentence 2 and the judgement; "" without one. All are "" if the reading decides.
+# The columns of sentence 1, sentence 2 and the judgement; "" without one. All are "" if the reading
+# decides.
 Chosen = tuple[str, str, str]
 
 
@@ -163,9 +166,11 @@ class FilePanel:
     """The panel below an upload. It is empty until there is a file.
 
     Attributes:
-        inputs: the encoding, the sheet, the three columns and the scale, for the handlers of the page.
+        inputs: the encoding, the sheet, the three columns and the scale, for the handlers of the
+            page.
         outputs: the components that `of` updates.
-        role_event: the event after a person has given a column another role, or labels their values.
+        role_event: the event after a person has given a column another role, or labels their
+            values.
     """
 
     def __init__(
@@ -181,16 +186,21 @@ class FilePanel:
         Args:
             prefix: the beginning of the element ids.
             page: the name of the page.
-            state: the path or the table that the page uses, if it copies its uploads. The page then calls `of` itself.
+            state: the path or the table that the page uses, if it copies its uploads. The page then
+                calls `of` itself.
         """
         self.services = services
         self.upload = upload
         self.page = page
         name = f"{prefix}-columns"
         self.table = gr.HTML(elem_id=f"{prefix}-panel")
-        self.columns = [gr.Textbox("", visible="hidden", elem_id=f"{name}-{end}") for end in CHOICES]
+        self.columns = [
+            gr.Textbox("", visible="hidden", elem_id=f"{name}-{end}") for end in CHOICES
+        ]
         with gr.Row(elem_classes="file-choices"):
-            self.sheet = gr.Dropdown(label="Sheet", visible=False, min_width=200, elem_id=f"{name}-sheet")
+            self.sheet = gr.Dropdown(
+                label="Sheet", visible=False, min_width=200, elem_id=f"{name}-sheet"
+            )
             self.encoding = encoding_dropdown(f"{prefix}-encoding")
             self.read_as = gr.Textbox(
                 "",
@@ -237,7 +247,9 @@ class FilePanel:
         script = read_asset("file-panel.js")
         self.table.js_on_load = f"const UPLOAD = {upload};\nconst HELD = {ids};\n{script}"
 
-    def describe(self, files: str | Sequence[str] | None, encoding: str = DETECTED, sheet: str | None = None) -> Update:
+    def describe(
+        self, files: str | Sequence[str] | None, encoding: str = DETECTED, sheet: str | None = None
+    ) -> Update:
         """Shows the first file of an upload, or the first one whose encoding is in doubt."""
         try:
             tables = [open_upload(path, encoding, sheet) for path in _paths(files)]
@@ -264,8 +276,10 @@ class FilePanel:
         """Returns the update that shows a table, or that empties the panel without a table.
 
         Args:
-            columns: the columns that a person has chosen; by default the table's own reading decides.
-            read_as: the scale of the scores or the values of the labels, as a person has typed them.
+            columns: the columns that a person has chosen; by default the table's own reading
+                decides.
+            read_as: the scale of the scores or the values of the labels, as a person has typed
+                them.
             is_open: whether the first rows are unfolded.
             remark: a sentence about the file.
         """
@@ -282,9 +296,13 @@ class FilePanel:
         sheets = list(table.sheets)
         return {
             self.encoding: gr.update(value=encoding, visible=bool(encoding) or not table.is_plain),
-            self.sheet: gr.update(choices=sheets, value=table.sheet or None, visible=len(sheets) > 1),
+            self.sheet: gr.update(
+                choices=sheets, value=table.sheet or None, visible=len(sheets) > 1
+            ),
             **self._of_columns(table, columns, encoding, read_as, is_open, remark),
-            self.read_as: gr.update(value=read_as, visible=_has_target(columns) and self._is_upload(table)),
+            self.read_as: gr.update(
+                value=read_as, visible=_has_target(columns) and self._is_upload(table)
+            ),
         }
 
     def choose(
@@ -315,7 +333,11 @@ class FilePanel:
         }
 
     def read_anew(
-        self, files: str | Sequence[str] | OpenedTable | None, encoding: str, sheet: str | None, *choices: str
+        self,
+        files: str | Sequence[str] | OpenedTable | None,
+        encoding: str,
+        sheet: str | None,
+        *choices: str,
     ) -> Update:
         """Shows the panel for the scale or the values of labels that a person has typed."""
         table = _table(files, encoding, sheet)
@@ -385,7 +407,9 @@ class FilePanel:
             has_question = any(not doubt.is_possible_only for doubt in reading.doubts)
             is_small = table.row_estimate <= MOST_EXAMINED
             if reading.sentences and not has_question and is_small and self._is_upload(table):
-                name = chosen_name(self.services, str(table.path), encoding, table.sheet, *columns, read_as)
+                name = chosen_name(
+                    self.services, str(table.path), encoding, table.sheet, *columns, read_as
+                )
                 data = load_data(name, self.services.settings.home)
                 unclear_as_no = data.unclear_as_no
                 for note in data.notes:
@@ -399,7 +423,9 @@ class FilePanel:
         for doubt in reading.doubts:
             # Only training accepts pairs without a judgement, as matches.
             if self.page == "train" or not doubt.is_possible_only:
-                questions.append((doubt.question, [(name, reading.examples(name)) for name in doubt.candidates]))
+                questions.append(
+                    (doubt.question, [(name, reading.examples(name)) for name in doubt.candidates])
+                )
         return _versioned(
             render(
                 "components/templates/file_panel.html",
@@ -420,13 +446,20 @@ class FilePanel:
         )
 
     def _links(
-        self, table: OpenedTable, reading: TableReading, columns: Chosen, encoding: str, read_as: str
+        self,
+        table: OpenedTable,
+        reading: TableReading,
+        columns: Chosen,
+        encoding: str,
+        read_as: str,
     ) -> list[tuple[str, str]]:
         """Returns the addresses of the other pages with this file, and what they do with it."""
         others = [place for place in places(reading) if place.page != self.page]
         if not others or not self._is_upload(table):
             return []
-        token = self.services.taken.put(TakenFile(str(table.path), encoding, table.sheet, columns, read_as))
+        token = self.services.taken.put(
+            TakenFile(str(table.path), encoding, table.sheet, columns, read_as)
+        )
         links = []
         for place in others:
             query = {"file": token}
@@ -484,7 +517,9 @@ def _words(table: OpenedTable) -> str:
     """Returns the first words beyond ASCII of a file whose encoding is in doubt."""
     if table.is_plain:
         return ""
-    cells = (cell for batch in table.batches(1_000) for column in batch.rows.values() for cell in column)
+    cells = (
+        cell for batch in table.batches(1_000) for column in batch.rows.values() for cell in column
+    )
     for cell in islice(cells, 100_000):
         text = as_text(cell) or ""
         if not text.isascii():
@@ -512,7 +547,9 @@ class FileDoctor:
         """Builds the hidden fold inside the open Blocks. The element ids begin with ``prefix``."""
         self.services = services
         title = "Which rows, and a file without them"
-        with gr.Accordion(title, open=False, visible=False, elem_id=f"{prefix}-doctor") as self.fold:
+        with gr.Accordion(
+            title, open=False, visible=False, elem_id=f"{prefix}-doctor"
+        ) as self.fold:
             self.findings = gr.HTML(elem_id=f"{prefix}-findings")
             self.download = gr.DownloadButton(visible=False, size="sm", elem_id=f"{prefix}-clean")
         self.outputs = [self.fold, self.findings, self.download]
@@ -520,15 +557,24 @@ class FileDoctor:
     def wire(self, file: Any, choices: Sequence[Any]) -> None:
         """Connects the fold with an upload or a state, and with the inputs of the panel, which say how to read it."""
         self.fold.expand(
-            self.diagnose, [file, *choices], [self.findings, self.download], **event_options(trigger_mode="always_last")
+            self.diagnose,
+            [file, *choices],
+            [self.findings, self.download],
+            **event_options(trigger_mode="always_last"),
         )
 
     def offered(self, is_visible: bool = True) -> Update:
         """Returns the update that closes and clears the fold for another file."""
         hidden = gr.update(visible=False)
-        return {self.fold: gr.update(visible=is_visible, open=False), self.findings: "", self.download: hidden}
+        return {
+            self.fold: gr.update(visible=is_visible, open=False),
+            self.findings: "",
+            self.download: hidden,
+        }
 
-    def diagnose(self, files: str | Sequence[str] | OpenedTable | None, *how: str) -> Iterator[Update]:
+    def diagnose(
+        self, files: str | Sequence[str] | OpenedTable | None, *how: str
+    ) -> Iterator[Update]:
         """Lists the faults of the first file, and offers the file without the rows at fault."""
         encoding, sheet, *_ = how
         yield {self.findings: waiting("Reading the file …")}
@@ -536,14 +582,18 @@ class FileDoctor:
             table = _table(files, encoding, sheet)
             if table is None:
                 return
-            data = load_data(chosen_name(self.services, str(table.path), *how), self.services.settings.home)
+            data = load_data(
+                chosen_name(self.services, str(table.path), *how), self.services.settings.home
+            )
             findings = examine(data, self.services.models.get(DEFAULT_MODEL, VectorModel))
             download = gr.update(visible=False)
             if any(finding.is_left_out for finding in findings):
                 folder = self.services.temp.new_folder("exports")
                 output = folder / f"{table.path.stem}-clean{suffix_like(table)}"
                 rows = format_count(clean(table, output, data, findings), "row")
-                download = gr.update(value=str(output), label=f"Download the {rows} without fault", visible=True)
+                download = gr.update(
+                    value=str(output), label=f"Download the {rows} without fault", visible=True
+                )
         except UserFacingError as error:
             yield {self.findings: error_message(error)}
             return
@@ -581,12 +631,16 @@ def open_upload(path: str, encoding: str = DETECTED, sheet: str | None = None) -
 
 
 @lru_cache(MOST_OPENED)
-def _opened(path: str, encoding: str | None, sheet: str | None, version: tuple[int, int] | None) -> OpenedTable:
+def _opened(
+    path: str, encoding: str | None, sheet: str | None, version: tuple[int, int] | None
+) -> OpenedTable:
     """Opens a table once for each ``version`` of the file, for all events that need it."""
     return open_table(path, encoding, sheet, lines=True)
 
 
-def _table(files: str | Sequence[str] | OpenedTable | None, encoding: str, sheet: str | None) -> OpenedTable | None:
+def _table(
+    files: str | Sequence[str] | OpenedTable | None, encoding: str, sheet: str | None
+) -> OpenedTable | None:
     """Returns the table that the panel shows: a state, or the first file of an upload."""
     if isinstance(files, OpenedTable):
         return files
@@ -608,10 +662,12 @@ def chosen_name(
     """Returns the name of an upload for the loaders of data, with its encoding and its sheet.
 
     Args:
-        names: up to four: the columns of both sentences and of the target, and the scale or the labels of the target.
+        names: up to four: the columns of both sentences and of the target, and the scale or the
+            labels of the target.
 
     Raises:
-        InputError: the path is not an upload of this app, or the columns or the scale do not fit the table.
+        InputError: the path is not an upload of this app, or the columns or the scale do not fit
+            the table.
     """
     services.access.check_data(path)
     table = open_upload(path, encoding, sheet)
@@ -631,7 +687,9 @@ def chosen_name(
     reading = table.reading
     if first is None and (requested or not reading.sentences):
         columns = listed(table.columns)
-        raise InputError(f"choose the column of sentence 1, in the head of the table: {table.path.name} has {columns}")
+        raise InputError(
+            f"choose the column of sentence 1, in the head of the table: {table.path.name} has {columns}"
+        )
     is_as_read = (first, second) == (*reading.sentences, None)[:2] and target == reading.target
     if first is None or is_as_read:
         return str(name)

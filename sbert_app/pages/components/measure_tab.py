@@ -1,8 +1,8 @@
 """Long work that a visitor starts in a tab, with Start and Stop. Progress and errors take the place of the result.
 
-    pickers = ModelAndData(services, "cost", DATA, "stsb:test")
-    tab = MeasureTab.build(services, "cost", "Measure", ("measure-cost", "stop-cost", "cost-status"), PRESS_MEASURE)
-    figure, table = gr.Plot(visible=False), gr.HTML()
+    pickers = ModelAndData(services, "cost", DATA, "stsb:test") tab = MeasureTab.build(services,
+    "cost", "Measure", ("measure-cost", "stop-cost", "cost-status"), PRESS_MEASURE) figure, table =
+    gr.Plot(visible=False), gr.HTML()
 
     def measure(watch: Watch, model: str, data: str, …) -> Update:      called in a thread
         watch.report(0.5)
@@ -12,11 +12,14 @@
 
 Four facts about Gradio explain this module:
 
-- A generator that yields nothing clears the outputs of its event, so `handler` always yields something.
-- Gradio drops a press while an answer is on its way, unless the trigger mode of the listener is "always_last".
-- Only ``failure`` listeners are told about a fault of the app. Without one, the progress bar would stay for ever.
-- A component made in a thread, such as ``gr.Plot(figure)``, prepares its value twice, for the page and for the update.
-  `visible` prepares it once, so that a file is copied once.
+- A generator that yields nothing clears the outputs of its event, so `handler` always yields
+  something.
+- Gradio drops a press while an answer is on its way, unless the trigger mode of the listener is
+  "always_last".
+- Only ``failure`` listeners are told about a fault of the app. Without one, the progress bar would
+  stay for ever.
+- A component made in a thread, such as ``gr.Plot(figure)``, prepares its value twice, for the page
+  and for the update. `visible` prepares it once, so that a file is copied once.
 """
 
 from __future__ import annotations
@@ -28,7 +31,14 @@ from typing import Any, Literal
 
 import gradio as gr
 
-from sbert_app.pages.components.events import Questions, Update, event_options, listener, note_action, run_js
+from sbert_app.pages.components.events import (
+    Questions,
+    Update,
+    event_options,
+    listener,
+    note_action,
+    run_js,
+)
 from sbert_app.pages.components.messages import INTERNAL_ERROR, error_message, progress_bar
 from sbert_app.services.background.tasks import Owner, SupersededError, TaskResult
 from sbert_app.services.background.watch import Watch
@@ -54,7 +64,8 @@ def hidden() -> Update:
 class MeasureTab:
     """The components for long work, and the events that start it. A session does one work of each name at a time.
 
-    The work stops when the user presses Stop or starts it again. All work of a session stops when the page is left.
+    The work stops when the user presses Stop or starts it again. All work of a session stops when
+    the page is left.
 
     Attributes:
         status: the gr.HTML with the progress, and then the result or an error message.
@@ -92,12 +103,16 @@ class MeasureTab:
         with gr.Row(elem_classes="actions") as buttons:
             start = gr.Button(label, variant=variant, elem_id=ids[0])
             stop = gr.Button(IDLE, visible=False, elem_id=ids[1])
-        return cls(services, name, gr.HTML(status, elem_id=ids[2]), start, stop, buttons=buttons, **options)
+        return cls(
+            services, name, gr.HTML(status, elem_id=ids[2]), start, stop, buttons=buttons, **options
+        )
 
     @property
     def outputs(self) -> list[Any]:
         """The components that `run` updates itself."""
-        return [component for component in (self.status, self.stop, self.start) if component is not None]
+        return [
+            component for component in (self.status, self.stop, self.start) if component is not None
+        ]
 
     @property
     def tab(self) -> gr.Tab:
@@ -131,7 +146,8 @@ class MeasureTab:
         """Measures when Start is pressed.
 
         Args:
-            measure: ``measure(watch, *values)`` returns the update of the outputs for the values of ``inputs``.
+            measure: ``measure(watch, *values)`` returns the update of the outputs for the values of
+                ``inputs``.
             empty: the update that clears the outputs after an error or a stop.
             outputs: further outputs, which an error or a stop leaves as they are.
             limit: the number of visitors who can measure at the same time; others wait.
@@ -143,11 +159,15 @@ class MeasureTab:
         ids = json.dumps([part.elem_id for part in (self.status, *outputs) if part.elem_id])
         changes = []
         for part in inputs:
-            changes += [getattr(part, name) for name in ("input", "upload", "clear") if hasattr(part, name)]
+            changes += [
+                getattr(part, name) for name in ("input", "upload", "clear") if hasattr(part, name)
+            ]
         if changes:
             run_js(changes, f"() => window.dim({ids}, true)")
         for button, work in ((self.start, measure), *others):
-            done = self.on(button.click, self.handler(work, empty), inputs, outputs, concurrency_limit=limit)
+            done = self.on(
+                button.click, self.handler(work, empty), inputs, outputs, concurrency_limit=limit
+            )
             # The progress is not dimmed, and neither is the new result.
             run_js(button.click, f"() => window.dim(['{self.status.elem_id}'], false)")
             run_js(done.then, f"() => window.dim({ids}, false)")
@@ -155,7 +175,9 @@ class MeasureTab:
             return
         was_opened = gr.State(False)
         starts = gr.State({})
-        self.start.click(note_action, starts, None, **event_options(queue=False, trigger_mode="multiple"))
+        self.start.click(
+            note_action, starts, None, **event_options(queue=False, trigger_mode="multiple")
+        )
 
         def show_example(opened: bool, starts: Questions) -> Update:
             update = {}
@@ -170,7 +192,13 @@ class MeasureTab:
                 update = {}
             return {was_opened: True, **update}
 
-        self.on(self.tab.select, show_example, [was_opened, starts], [was_opened, *outputs], concurrency_limit=limit)
+        self.on(
+            self.tab.select,
+            show_example,
+            [was_opened, starts],
+            [was_opened, *outputs],
+            concurrency_limit=limit,
+        )
 
     def on(
         self,
@@ -190,7 +218,9 @@ class MeasureTab:
 
         parts = list(dict.fromkeys([*self.outputs, *outputs]))
         options = event_options(trigger_mode="always_last")
-        event = listener(events)(handler, inputs, parts, concurrency_limit=concurrency_limit, **options)
+        event = listener(events)(
+            handler, inputs, parts, concurrency_limit=concurrency_limit, **options
+        )
         event.failure(failed, None, self.outputs, **event_options())
         return event
 
@@ -205,7 +235,8 @@ class MeasureTab:
 
         Args:
             on_stop: the update after a stop; by default ``empty``.
-            unless: ``unless(*values)`` says whether nothing has to be measured. The page is not changed then.
+            unless: ``unless(*values)`` says whether nothing has to be measured. The page is not
+                changed then.
         """
 
         def handle(request: gr.Request, *values: Any) -> Iterator[Update]:
@@ -217,12 +248,17 @@ class MeasureTab:
         return handle
 
     def run(
-        self, request: gr.Request, work: Callable[[Watch], Update], empty: Update, on_stop: Update | None = None
+        self,
+        request: gr.Request,
+        work: Callable[[Watch], Update],
+        empty: Update,
+        on_stop: Update | None = None,
     ) -> Iterator[Update]:
         """Does ``work`` in a thread and yields the updates of the components.
 
-        The last update is the result of ``work``. After a user error it is ``empty`` with the message of the error.
-        After Stop it is ``on_stop``, by default ``empty``, with the message ``stopped`` unless it has its own message.
+        The last update is the result of ``work``. After a user error it is ``empty`` with the
+        message of the error. After Stop it is ``on_stop``, by default ``empty``, with the message
+        ``stopped`` unless it has its own message.
         """
         yield {self.status: gr.skip(), **self._buttons(running=True)}
         try:
@@ -239,7 +275,11 @@ class MeasureTab:
             yield {self.status: gr.skip()}
         except StoppedError:
             update = empty if on_stop is None else on_stop
-            yield {self.status: error_message(self.stopped), **update, **self._buttons(running=False)}
+            yield {
+                self.status: error_message(self.stopped),
+                **update,
+                **self._buttons(running=False),
+            }
 
     def _buttons(self, running: bool) -> Update:
         update: Update = {}

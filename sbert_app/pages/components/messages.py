@@ -80,11 +80,14 @@ def progress_bar(step: TaskProgress) -> Markup:
     return macro("progress")(f"{step.description} · {step.fraction:.0%}{left}", step.fraction)
 
 
-def estimate_plan(facts: Sequence[str], seconds: float | None, source: str, remarks: Sequence[str]) -> Markup:
+def estimate_plan(
+    facts: Sequence[str], seconds: float | None, source: str, remarks: Sequence[str]
+) -> Markup:
     """Renders the work that Start would do, and its time.
 
     Args:
-        seconds: the time, estimated from ``source``; None before the first run of this kind on this machine.
+        seconds: the time, estimated from ``source``; None before the first run of this kind on this
+            machine.
         remarks: further facts, such as a conversion of the data.
     """
     if seconds is None:

@@ -33,12 +33,18 @@ from training.pooling import PAPER_POOLINGS, pooling_label
 
 MODELS = list(ENCODERS)
 NAMED_MODELS = [(name, name) for name in MODELS]
-WORD_ENCODER_LABELS = {BILSTM: "InferSent: BiLSTM over GloVe", DAN: "Deep Averaging Network over GloVe"}
+WORD_ENCODER_LABELS = {
+    BILSTM: "InferSent: BiLSTM over GloVe",
+    DAN: "Deep Averaging Network over GloVe",
+}
 POOLINGS = [(pooling_label(name), name) for name in PAPER_POOLINGS]
 HINT = "or a Hugging Face id, or a run"
 NO_CROSS_ENCODER = "none"
 NO_MODEL = ""
-CROSS_ENCODER_REMARKS = {"minilm-stsb": "built in", "mpnet-stsb": f"stronger; {DOWNLOADS['mpnet-stsb']}"}
+CROSS_ENCODER_REMARKS = {
+    "minilm-stsb": "built in",
+    "mpnet-stsb": f"stronger; {DOWNLOADS['mpnet-stsb']}",
+}
 CROSS_ENCODER_CHOICES = [
     (NO_CROSS_ENCODER, NO_CROSS_ENCODER),
     *((f"{name} ({CROSS_ENCODER_REMARKS[name]})", name) for name in CROSS_ENCODERS),
@@ -90,7 +96,8 @@ def run_choices(runs: Iterable[Run], cross_encoders: bool | None = None) -> list
     """Returns the runs with a model, labelled by name and time.
 
     Args:
-        cross_encoders: whether only cross-encoders are returned (True), only other models (False), or all (None).
+        cross_encoders: whether only cross-encoders are returned (True), only other models (False),
+            or all (None).
     """
     choices = []
     for run in runs:
@@ -127,7 +134,10 @@ OFFERS = {
     ),
     "scores": Offer({SCORED: ("test", "dev", "train")}),
     "threshold": Offer({SCORED: ("dev", "test"), LABELLED: ("dev",)}, last=(QUORA,)),
-    "labels": Offer({LABELLED: ("dev", "test"), TRIPLETS: ("test",)}, first=(("STSb dev as triplets", "stsb:dev"),)),
+    "labels": Offer(
+        {LABELLED: ("dev", "test"), TRIPLETS: ("test",)},
+        first=(("STSb dev as triplets", "stsb:dev"),),
+    ),
     "explore": Offer({SCORED: ("dev", "test", "train"), LABELLED: ("dev",)}),
 }
 
@@ -174,13 +184,19 @@ def open_dropdown(
     """Builds a dropdown that also accepts typed text. Without a ``value``, the first choice is selected."""
     first = choices[0]
     options.setdefault("value", first if isinstance(first, str) else first[1])
-    return gr.Dropdown(choices, label=label, info=info, allow_custom_value=True, min_width=min_width, **options)
+    return gr.Dropdown(
+        choices, label=label, info=info, allow_custom_value=True, min_width=min_width, **options
+    )
 
 
 def endpoint_hint(services: Services) -> str:
     """Returns a hint on endpoints and the servers that get the texts, or "" if no endpoint is allowed."""
     allowed = services.settings.allow_endpoints
-    return f"; or endpoint:URL#model, then your texts are sent to {' or '.join(allowed)}" if allowed else ""
+    return (
+        f"; or endpoint:URL#model, then your texts are sent to {' or '.join(allowed)}"
+        if allowed
+        else ""
+    )
 
 
 def model_picker(
@@ -225,7 +241,9 @@ def model_and_pooling(services: Services, prefix: str) -> tuple[gr.Dropdown, gr.
 def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER, **options: Any) -> gr.Dropdown:
     """Builds a picker of a cross-encoder. It also offers "none", and is `fresh`."""
     hint = "Reads both sentences at once"
-    picker = open_dropdown("Cross-encoder", CROSS_ENCODER_CHOICES, hint, value=value, elem_classes="cross", **options)
+    picker = open_dropdown(
+        "Cross-encoder", CROSS_ENCODER_CHOICES, hint, value=value, elem_classes="cross", **options
+    )
     return fresh(picker, lambda runs: [*CROSS_ENCODER_CHOICES, *run_choices(runs, True)])
 
 
@@ -243,12 +261,16 @@ ROLES_LABEL = "first: query, second: document"
 def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) -> None:
     """Builds controls for the settings of a model, in a fold below its picker.
 
-    The controls edit the name in the picker (`training.names`), so that links, scripts and other pages understand it.
+    The controls edit the name in the picker (`training.names`), so that links, scripts and other
+    pages understand it.
 
     Args:
         roles: whether to offer separate prompts for the first and the second sentence.
     """
-    with gr.Accordion("Dimensions, prompt and precision", open=False, elem_classes="model-settings"), gr.Row():
+    with (
+        gr.Accordion("Dimensions, prompt and precision", open=False, elem_classes="model-settings"),
+        gr.Row(),
+    ):
         hint = "Keep only the first dimensions of each vector (for Matryoshka models)"
         dimension = open_dropdown("Dimensions", DIMENSIONS, hint, elem_classes="model-dimension")
         hint = "Text before every sentence, or the name of a prompt in the model's folder"
@@ -273,7 +295,12 @@ def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) 
         prompts = gr.Dropdown(_prompt_choices(services, parsed, roles), value=_prompt_value(parsed))
         return str(parsed.dimension or ALL), prompts, parsed.dtype or AUTO
 
-    model.change(show, model, [dimension, prompt, precision], **event_options(queue=False, trigger_mode="multiple"))
+    model.change(
+        show,
+        model,
+        [dimension, prompt, precision],
+        **event_options(queue=False, trigger_mode="multiple"),
+    )
     for control in (dimension, prompt, precision):
         control.input(
             _with_settings,
@@ -283,11 +310,15 @@ def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) 
         )
 
 
-def _with_settings(name: str | None, dimension: str | None, prompt: str | None, precision: str | None) -> Any:
+def _with_settings(
+    name: str | None, dimension: str | None, prompt: str | None, precision: str | None
+) -> Any:
     """Returns the name of the model with these settings. Raises gr.Error if one of them is invalid."""
     text = (dimension or ALL).strip()
     if text != ALL and not text.isdecimal():
-        raise gr.Error(f"dimensions are {text!r}, but must be a whole number or {ALL!r}", print_exception=False)
+        raise gr.Error(
+            f"dimensions are {text!r}, but must be a whole number or {ALL!r}", print_exception=False
+        )
     try:
         parsed = ModelName.parse(name or DEFAULT_MODEL)
     except InputError as error:
@@ -320,7 +351,9 @@ def _prompt_choices(services: Services, model: ModelName, roles: bool) -> list[t
         prompts = services.models.get(model.name, VectorModel).prompts
     except InputError:
         return choices
-    named = [(f"{name}: “{text.strip()}”", BY_NAME + name) for name, text in prompts.items() if text]
+    named = [
+        (f"{name}: “{text.strip()}”", BY_NAME + name) for name, text in prompts.items() if text
+    ]
     if roles and named:
         choices.append((ROLES_LABEL, BY_NAME + BY_ROLE))
     return choices + named

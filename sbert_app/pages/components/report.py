@@ -1,11 +1,13 @@
 """Writes a result as one HTML file that works offline, with settings, versions, machine and command.
 
-    report_button(services, *of_page("Evaluation", {"Scores": [table, scatter]}, [models, data]), "evaluation")
+    report_button(services, *of_page("Evaluation", {"Scores": [table, scatter]}, [models, data]),
+    "evaluation")
 
     Report("My run", {"Objective": "cosent"}, {"Curves": [plot(figure)]}).html()       without a page
 
-The file contains Plotly's script. Whatever the sections contain, its content security policy allows only the two
-scripts of the report and no requests to other hosts. ``assets/report.js`` draws the figures.
+The file contains Plotly's script. Whatever the sections contain, its content security policy allows
+only the two scripts of the report and no requests to other hosts. ``assets/report.js`` draws the
+figures.
 """
 
 import base64
@@ -78,6 +80,7 @@ class Report:
             "Machine": f"{describe_processor()}; {platform.system()} {platform.machine()}",
             "Versions": ", ".join(versions),
         }
+        styles = [file.read_text(encoding="utf-8") for file in sorted(ASSETS.glob("*.css"))]
         return render(
             "components/templates/report.html",
             report=self,
@@ -85,7 +88,7 @@ class Report:
             facts={**self.settings, **self.facts, **made_with},
             scripts=list(map(Markup, scripts)),
             hashes=list(map(_hash, scripts)),
-            styles=[Markup(file.read_text(encoding="utf-8")) for file in sorted(ASSETS.glob("*.css"))],  # noqa: S704
+            styles=[Markup(style) for style in styles],  # noqa: S704
         )
 
 
@@ -106,8 +109,8 @@ def of_page(
     """Returns the function that makes a report of a page, and its inputs, for `report_button`.
 
     Args:
-        sections: the parts of each section, by its heading: `Markup`, or HTML and plots with element ids. Hidden
-            components are left out.
+        sections: the parts of each section, by its heading: `Markup`, or HTML and plots with
+            element ids. Hidden components are left out.
         settings: the controls whose values are listed.
     """
     components: list[Any] = []
@@ -153,7 +156,8 @@ def report_button(
 ) -> gr.Button:
     """Builds a button that downloads ``make(*values of inputs)`` as a file.
 
-    The button is visible while one of ``inputs`` shows a plot or a table. ``name`` is a part of its element id.
+    The button is visible while one of ``inputs`` shows a plot or a table. ``name`` is a part of its
+    element id.
     """
     parts = [component for component in inputs if isinstance(component, gr.HTML | gr.Plot)]
     options.setdefault("visible", any("<table" in str(part.value) for part in parts))
@@ -162,7 +166,8 @@ def report_button(
 
     def write(request: gr.Request, *values: Any) -> str:
         with gradio_errors():
-            # Without the query, which may open a file or a corpus: a report is passed on to other people.
+            # Without the query, which may open a file or a corpus: a report is passed on to other
+            # people.
             address = request.headers.get("referer", "").partition("?")[0]
             report = replace(make(*values), address=address)
             path = services.temp.new_folder("exports") / f"{slug(report.title) or 'report'}.html"

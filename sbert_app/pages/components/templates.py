@@ -1,7 +1,8 @@
 """Renders Jinja2 templates with autoescaping: a user's text can never become markup.
 
-The templates of a page are in ``templates/`` beside its code, short ones as macros in ``templates/macros.html``.
-Templates that several pages share are in ``components/templates``. A template is named by its path below ``pages/``.
+The templates of a page are in ``templates/`` beside its code, short ones as macros in
+``templates/macros.html``. Templates that several pages share are in ``components/templates``. A
+template is named by its path below ``pages/``.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,13 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from sbert_app.formats import format_count, format_duration, format_estimate, format_number, format_time
+from sbert_app.formats import (
+    format_count,
+    format_duration,
+    format_estimate,
+    format_number,
+    format_time,
+)
 from sbert_app.pages import PAGES
 from sbert_app.services.results.results import data_label
 
@@ -60,8 +67,8 @@ def _environment() -> Environment:
 def render(template: str, **values: Any) -> Markup:
     """Renders a template, such as ``"compare/templates/result.html"``, with ``values``.
 
-    Strings are escaped; `Markup`, such as the result of this function, is inserted unchanged. Raises
-    jinja2.UndefinedError if a value is missing.
+    Strings are escaped; `Markup`, such as the result of this function, is inserted unchanged.
+    Raises jinja2.UndefinedError if a value is missing.
     """
     return Markup(_environment().get_template(template).render(values))  # noqa: S704 - autoescaped by Jinja2
 
@@ -69,8 +76,8 @@ def render(template: str, **values: Any) -> Markup:
 def macro(name: str) -> Callable[..., Markup]:
     """Returns a macro as a function, which escapes its arguments and returns `Markup`.
 
-    ``"bulk/outcome"`` is the macro ``outcome`` in ``bulk/templates/macros.html``. Names without a page, such as
-    ``"note"``, are macros of ``components``.
+    ``"bulk/outcome"`` is the macro ``outcome`` in ``bulk/templates/macros.html``. Names without a
+    page, such as ``"note"``, are macros of ``components``.
     """
     page, _, macro_name = name.rpartition("/")
     template = _environment().get_template(f"{page or 'components'}/templates/macros.html")

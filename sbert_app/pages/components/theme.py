@@ -20,10 +20,14 @@ def head(page: str) -> str:
 
 
 def build() -> gr.themes.Base:
-    fonts = [gr.themes.Font(name) for name in ("system-ui", "-apple-system", "Segoe UI", "sans-serif")]
+    fonts = [
+        gr.themes.Font(name) for name in ("system-ui", "-apple-system", "Segoe UI", "sans-serif")
+    ]
     # At least 13 pixels, so that hints can be read from a projector.
     text = gr.themes.Size("13px", "13px", "13px", "14px", "16px", "18px", "24px", name="text")
-    mono = [gr.themes.Font(name) for name in ("ui-monospace", "SFMono-Regular", "Menlo", "monospace")]
+    mono = [
+        gr.themes.Font(name) for name in ("ui-monospace", "SFMono-Regular", "Menlo", "monospace")
+    ]
     return gr.themes.Base(
         font=fonts,
         font_mono=mono,

@@ -31,7 +31,9 @@ def build(services: Services) -> None:
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "calibrate", DATA, "stsb:dev", label="Fit on")
     with gr.Row():
-        second = open_dropdown("Check on", DATA, OR_HUB, value="stsb:test", elem_id="calibrate-check-data")
+        second = open_dropdown(
+            "Check on", DATA, OR_HUB, value="stsb:test", elem_id="calibrate-check-data"
+        )
         file = file_and_data(second, min_width=260, elem_id="calibrate-check-file")
     panel = FilePanel(services, file, "calibrate-check")
     on_second = [second, file, *panel.inputs]
@@ -43,7 +45,11 @@ def build(services: Services) -> None:
     pickers.panel.hold([tab.start, test])
     panel.hold([tab.start, test])
     figure = gr.Plot(show_label=False, visible=False, elem_id="reliability")
-    report_button(services, *of_page("Calibration", {"What a cosine means": [tab.status, figure]}), "calibration")
+    report_button(
+        services,
+        *of_page("Calibration", {"What a cosine means": [tab.status, figure]}),
+        "calibration",
+    )
     home = services.settings.home
     empty = {figure: hidden()}
     after = len(pickers.inputs)
@@ -61,16 +67,27 @@ def build(services: Services) -> None:
         except InputError as error:
             # The fit stays.
             is_asked = any(values[after : after + 2])
-            return {tab.status: messages.lead(sentence) + (messages.error_message(error) if is_asked else ""), **empty}
+            return {
+                tab.status: messages.lead(sentence)
+                + (messages.error_message(error) if is_asked else ""),
+                **empty,
+            }
 
     def check(watch: Watch, *values: str, sentence: str = "") -> Update:
         model, data = pickers.named(values[0], *values[after:])
-        return checked(model, calibration.check(services.models, model, data, home, watch), sentence)
+        return checked(
+            model, calibration.check(services.models, model, data, home, watch), sentence
+        )
 
     def checked(model: ModelName, result: Reliability, sentence: str = "") -> Update:
-        head = sentence or f"“x of 5” under {model.label} is fitted on {data_label(result.fitted_on)}."
+        head = (
+            sentence or f"“x of 5” under {model.label} is fitted on {data_label(result.fitted_on)}."
+        )
         plot = figures.reliability(result.bins, data_label(result.data), model)
-        return {tab.status: messages.lead(head) + messages.note(result.describe), figure: visible(plot)}
+        return {
+            tab.status: messages.lead(head) + messages.note(result.describe),
+            figure: visible(plot),
+        }
 
     def go_back(watch: Watch, typed: str, *_: str) -> Update:
         """Deletes the user's own calibration."""
@@ -86,6 +103,16 @@ def build(services: Services) -> None:
         model, (pairs, results, _) = ModelName.parse(MODELS[0]), shipped_scores(home)
         curve = calibration.load_calibration(str(model), "mean", home)
         result, pairs = results[model].measured(pairs)
-        return checked(model, reliability(curve, pairs, result.scores_by("cosine"), home)) if curve else {}
+        return (
+            checked(model, reliability(curve, pairs, result.scores_by("cosine"), home))
+            if curve
+            else {}
+        )
 
-    tab.wire(fit, [*pickers.inputs, *on_second], empty, example=example, others=((test, check), (back, go_back)))
+    tab.wire(
+        fit,
+        [*pickers.inputs, *on_second],
+        empty,
+        example=example,
+        others=((test, check), (back, go_back)),
+    )

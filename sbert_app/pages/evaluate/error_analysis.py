@@ -18,7 +18,12 @@ from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.evaluate.pickers import DATA, MODELS, ModelAndData
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
-from sbert_app.services.results.error_analysis import ErrorAnalysis, RankedError, Slice, analyze_errors
+from sbert_app.services.results.error_analysis import (
+    ErrorAnalysis,
+    RankedError,
+    Slice,
+    analyze_errors,
+)
 from sbert_app.services.results.grid import evaluate_one, load_scored_pairs
 from sbert_app.services.results.precomputed import shipped_scores
 from sbert_app.services.results.results import EvalResult, Metric, data_label
@@ -60,12 +65,19 @@ class _ErrorAnalysisTab:
         self.map = gr.Plot(show_label=False, visible=False, elem_id="errors-map")
         self.heading = gr.HTML(messages.section("Where the model is weak"), visible=False)
         self.slices = gr.HTML(elem_id="slices")
-        shows = {"The model": [self.tab.status], "A pair": [self.pair, self.map], "Where it is weak": [self.slices]}
+        shows = {
+            "The model": [self.tab.status],
+            "A pair": [self.pair, self.map],
+            "Where it is weak": [self.slices],
+        }
         self.of_tab, parts = of_page("Error analysis", shows)
         report_button(services, self.report, [self.analysis, *parts], "errors")
 
     def wire(self) -> None:
-        empty: Update = {**dict.fromkeys((self.over, self.under, self.map, self.heading), hidden()), self.slices: ""}
+        empty: Update = {
+            **dict.fromkeys((self.over, self.under, self.map, self.heading), hidden()),
+            self.slices: "",
+        }
         empty |= {self.analysis: None, self.pair: ""}
         self.tab.wire(self.analyze, self.pickers.inputs, empty, example=self.example)
         explained = [self.pair, self.map, self.over, self.under]
@@ -94,14 +106,18 @@ class _ErrorAnalysisTab:
         spec = ModelName.parse(MODELS[0])
         return self.result(spec, pairs.name, pairs, results[spec], explained=False)
 
-    def result(self, spec: ModelName, name: str, pairs: Dataset, result: EvalResult, explained: bool = True) -> Update:
+    def result(
+        self, spec: ModelName, name: str, pairs: Dataset, result: EvalResult, explained: bool = True
+    ) -> Update:
         """The lists of errors and the slices, without the words of a pair."""
         result, pairs = result.measured(pairs)
         errors = analyze_errors(result, pairs)
         first = errors.over[0] if errors.over and explained else None
         return {
             self.analysis: _Analysis(spec, errors),
-            self.tab.status: macro("evaluate/errors_summary")(name, spec.label, len(pairs), result.estimate(Metric())),
+            self.tab.status: macro("evaluate/errors_summary")(
+                name, spec.label, len(pairs), result.estimate(Metric())
+            ),
             self.over: _choices(errors.over, first),
             self.under: _choices(errors.under),
             self.heading: gr.HTML(visible=True),
@@ -114,7 +130,10 @@ class _ErrorAnalysisTab:
         """The report of the tab, with its lists of errors as tables."""
         report = self.of_tab(*parts)
         errors = analysis.errors if analysis else ErrorAnalysis([], [], [])
-        lists = {"Rated too high by the model": errors.over, "Rated too low by the model": errors.under}
+        lists = {
+            "Rated too high by the model": errors.over,
+            "Rated too low by the model": errors.under,
+        }
         tables = {title: [errors_table(pairs)] for title, pairs in lists.items() if pairs}
         return replace(report, sections={**report.sections, **tables})
 
@@ -122,7 +141,9 @@ class _ErrorAnalysisTab:
         """Explains the choice in one list, and clears the choice in the ``other``."""
         if analysis is None or row is None:
             return {self.pair: gr.skip()}
-        pair = next(pair for pair in (*analysis.errors.over, *analysis.errors.under) if pair.row == row)
+        pair = next(
+            pair for pair in (*analysis.errors.over, *analysis.errors.under) if pair.row == row
+        )
         return {**self._explanation(analysis.model, pair), other: gr.Radio(value=None)}
 
     def _explanation(self, model: ModelName, pair: RankedError) -> Update:
@@ -137,7 +158,10 @@ class _ErrorAnalysisTab:
         figure = None
         if isinstance(explanation, Attribution):
             figure = word_map(explanation)
-        return {self.pair: error_pair(pair, messages.attribution(explanation)), self.map: visible(figure)}
+        return {
+            self.pair: error_pair(pair, messages.attribution(explanation)),
+            self.map: visible(figure),
+        }
 
 
 def _error_list(label: str, name: str) -> gr.Radio:
@@ -147,7 +171,10 @@ def _error_list(label: str, name: str) -> gr.Radio:
 def _choices(errors: list[RankedError], selected: RankedError | None = None) -> gr.Radio:
     """A radio with a choice for each pair, whose value is the row of the pair in the data set."""
     choices = [
-        (f"{pair.first}\n{pair.second}\ngold rank {pair.gold_rank:.2f}, model rank {pair.score_rank:.2f}", pair.row)
+        (
+            f"{pair.first}\n{pair.second}\ngold rank {pair.gold_rank:.2f}, model rank {pair.score_rank:.2f}",
+            pair.row,
+        )
         for pair in errors
     ]
     return gr.Radio(choices, value=selected.row if selected else None, visible=True)
@@ -155,9 +182,19 @@ def _choices(errors: list[RankedError], selected: RankedError | None = None) -> 
 
 def errors_table(errors: Sequence[RankedError]) -> Markup:
     """The pairs as a table, the largest error first."""
-    columns = [("sentence", ""), ("sentence", ""), *((name, "number") for name in ("gold", "gold rank", "model rank"))]
+    columns = [
+        ("sentence", ""),
+        ("sentence", ""),
+        *((name, "number") for name in ("gold", "gold rank", "model rank")),
+    ]
     rows = [
-        (error.first, error.second, f"{error.gold:.2f}", f"{error.gold_rank:.2f}", f"{error.score_rank:.2f}")
+        (
+            error.first,
+            error.second,
+            f"{error.gold:.2f}",
+            f"{error.gold_rank:.2f}",
+            f"{error.score_rank:.2f}",
+        )
         for error in errors
     ]
     return macro("table")(columns, rows)

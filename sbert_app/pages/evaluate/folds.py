@@ -37,13 +37,24 @@ def build(services: Services) -> None:
     experiments = Experiments(services.jobs, services.access.check_run)
     gr.HTML(messages.note(INTRO))
     with gr.Row():
-        file = gr.File(label="Your own scored pairs", height=120, min_width=260, elem_id="folds-file")
+        file = gr.File(
+            label="Your own scored pairs", height=120, min_width=260, elem_id="folds-file"
+        )
         with gr.Column(min_width=260):
-            split = gr.Radio([BY_TOPIC, K_FOLDS], value=BY_TOPIC, label="Split", elem_id="folds-how")
-            k = gr.Slider(2, folds.MAX_FOLDS, value=5, step=1, label="Folds", visible=False, elem_id="folds-k")
+            split = gr.Radio(
+                [BY_TOPIC, K_FOLDS], value=BY_TOPIC, label="Split", elem_id="folds-how"
+            )
+            k = gr.Slider(
+                2, folds.MAX_FOLDS, value=5, step=1, label="Folds", visible=False, elem_id="folds-k"
+            )
         base = model_picker(services, info=HINT)
         steps = gr.Number(
-            DEFAULT_STEPS, precision=0, minimum=1, label="Steps per run", info="Of 16 pairs", elem_id="folds-steps"
+            DEFAULT_STEPS,
+            precision=0,
+            minimum=1,
+            label="Steps per run",
+            info="Of 16 pairs",
+            elem_id="folds-steps",
         )
     how = FilePanel(services, file, "folds")
     button = gr.Button("Start", variant="primary", elem_id="start-folds")
@@ -55,20 +66,38 @@ def build(services: Services) -> None:
     report_button(services, *of_page("Folds", {"Each fold": [table]}, [base, steps]), "folds")
 
     def start(
-        file: str | None, split: str, k: float, base: str, steps: float | None, request: gr.Request, *how: str
+        file: str | None,
+        split: str,
+        k: float,
+        base: str,
+        steps: float | None,
+        request: gr.Request,
+        *how: str,
     ) -> tuple[Any, Any]:
         """Queues a run for each fold."""
         count = int(steps or DEFAULT_STEPS)
         try:
-            path = chosen_name(services, file, *how) if file else pairs_by_genre(services.settings.home)
-            settings = {"base": services.access.check_model(base), "max_steps": count, "eval_every": count}
+            path = (
+                chosen_name(services, file, *how)
+                if file
+                else pairs_by_genre(services.settings.home)
+            )
+            settings = {
+                "base": services.access.check_model(base),
+                "max_steps": count,
+                "eval_every": count,
+            }
             parts = int(k) if split == K_FOLDS else None
             return "", folds.start(path, parts, experiments, visitor_of(request), **settings).id
         except UserFacingError as wrong:
             return messages.error_message(wrong), gr.skip()
 
     def show(experiment: Experiment | None) -> dict[Any, Output]:
-        return {table: Output(progress_of(experiment), lambda: score_table(experiment) if experiment else example)}
+        return {
+            table: Output(
+                progress_of(experiment), lambda: score_table(experiment) if experiment else example
+            )
+        }
 
     show_on = panel.wire(show, [table])
     show_on(on_open().then)
@@ -80,8 +109,14 @@ def build(services: Services) -> None:
 def score_table(experiment: Experiment) -> Markup:
     """A table of ρ on each fold before and after training on the others, with the averages."""
     cells = experiment.cells
-    scored = [(cell.before, cell.value) for cell in cells if cell.before is not None and cell.value is not None]
-    before, after = [fmean(values) for values in zip(*scored, strict=True)] if scored else (None, None)
+    scored = [
+        (cell.before, cell.value)
+        for cell in cells
+        if cell.before is not None and cell.value is not None
+    ]
+    before, after = (
+        [fmean(values) for values in zip(*scored, strict=True)] if scored else (None, None)
+    )
     return render(
         "evaluate/templates/fold_scores.html",
         data=experiment.record.name,

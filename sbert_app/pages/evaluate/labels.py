@@ -13,7 +13,13 @@ from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import data_choices
 from sbert_app.pages.components.report import of_page, report_button
 from sbert_app.pages.components.templates import render
-from sbert_app.pages.evaluate.pickers import MODELS, ModelAndData, file_and_data, model_dropdown, shipped
+from sbert_app.pages.evaluate.pickers import (
+    MODELS,
+    ModelAndData,
+    file_and_data,
+    model_dropdown,
+    shipped,
+)
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from sbert_app.services.results import transfer
@@ -30,7 +36,10 @@ INTRO = (
     "labels: does the cosine keep the order entailment, neutral, contradiction?"
 )
 GENRES = "STSb dev: news, captions or forums"
-TASKS = [(GENRES, GENRES), *((f"{task.title} (Hub)", name) for name, task in TRANSFER_TASKS.items())]
+TASKS = [
+    (GENRES, GENRES),
+    *((f"{task.title} (Hub)", name) for name, task in TRANSFER_TASKS.items()),
+]
 MAX_CLASSES_LISTED = 8
 TRANSFER_INTRO = (
     "How well do sentence embeddings serve a classifier for another task? The encoder stays frozen, and logistic "
@@ -43,10 +52,14 @@ def build(services: Services) -> None:
     """Builds the tab Triplets and labels inside the open Blocks; it opens with a shipped measurement."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "labels", data_choices("labels"), "stsb:dev")
-    tab = MeasureTab.build(services, "labels", "Score", ("score-labels", "stop-labels", "labels-status"))
+    tab = MeasureTab.build(
+        services, "labels", "Score", ("score-labels", "stop-labels", "labels-status")
+    )
     pickers.panel.hold([tab.start])
     spread = gr.Plot(show_label=False, visible=False, elem_id="labels-spread")
-    report_button(services, *of_page("Triplets and labels", {"Result": [tab.status, spread]}), "labels")
+    report_button(
+        services, *of_page("Triplets and labels", {"Result": [tab.status, spread]}), "labels"
+    )
 
     def score(watch: Watch, *values: str) -> Update:
         from training.data.transforms import TRIPLET_ROWS, transform_for
@@ -60,16 +73,26 @@ def build(services: Services) -> None:
         result: Any
         figure = None
         if data.kind == TRIPLETS:
-            result = evaluate(scorer, data, on_progress=watch.on_progress, should_stop=watch.should_stop)
+            result = evaluate(
+                scorer, data, on_progress=watch.on_progress, should_stop=watch.should_stop
+            )
             notes = [*data.notes, *result["notes"]]
         else:
             result = score_labels(scorer, data, watch)
             notes = [*data.notes, *result.notes]
             figure = label_histograms(result.by_label)
         facts = {"model": model.label, "data": data.name, "notes": notes, "result": result}
-        return {tab.status: render("evaluate/templates/label_scores.html", **facts), spread: visible(figure)}
+        return {
+            tab.status: render("evaluate/templates/label_scores.html", **facts),
+            spread: visible(figure),
+        }
 
-    tab.wire(score, pickers.inputs, {spread: hidden()}, example=lambda: {tab.status: shipped("label_scores")})
+    tab.wire(
+        score,
+        pickers.inputs,
+        {spread: hidden()},
+        example=lambda: {tab.status: shipped("label_scores")},
+    )
 
 
 def build_transfer(services: Services) -> None:
@@ -79,13 +102,22 @@ def build_transfer(services: Services) -> None:
     """
     gr.HTML(messages.note(TRANSFER_INTRO))
     with gr.Row():
-        models = model_dropdown(services, [MODELS[0], "tfidf"], min_width=300, elem_id="transfer-models")
+        models = model_dropdown(
+            services, [MODELS[0], "tfidf"], min_width=300, elem_id="transfer-models"
+        )
         data = gr.Dropdown(
-            TASKS, value=GENRES, min_width=240, elem_id="transfer-data", label="Task", info="or your own file"
+            TASKS,
+            value=GENRES,
+            min_width=240,
+            elem_id="transfer-data",
+            label="Task",
+            info="or your own file",
         )
         file = file_and_data(data, min_width=260, elem_id="transfer-file")
     options = FilePanel(services, file, "transfer")
-    tab = MeasureTab.build(services, "transfer", "Score", ("score-transfer", "stop-transfer", "transfer-status"))
+    tab = MeasureTab.build(
+        services, "transfer", "Score", ("score-transfer", "stop-transfer", "transfer-status")
+    )
     options.hold([tab.start])
     report_button(services, *of_page("Transfer", {"Accuracy": [tab.status]}), "transfer")
 
@@ -97,13 +129,28 @@ def build_transfer(services: Services) -> None:
         if file:
             rows = transfer.read_labelled(chosen_name(services, file, *how))
         else:
-            rows = transfer.sentences_by_genre(home) if name == GENRES else transfer.load_task(name, home)
-        return {tab.status: score_table(specs, rows, [_score(spec, rows, services, watch) for spec in specs])}
+            rows = (
+                transfer.sentences_by_genre(home)
+                if name == GENRES
+                else transfer.load_task(name, home)
+            )
+        return {
+            tab.status: score_table(
+                specs, rows, [_score(spec, rows, services, watch) for spec in specs]
+            )
+        }
 
-    tab.wire(score, [models, data, file, *options.inputs], {}, example=lambda: {tab.status: shipped("transfer_scores")})
+    tab.wire(
+        score,
+        [models, data, file, *options.inputs],
+        {},
+        example=lambda: {tab.status: shipped("transfer_scores")},
+    )
 
 
-def score_table(models: list[ModelName], data: ClassificationData, scores: list[TransferScore | str]) -> Markup:
+def score_table(
+    models: list[ModelName], data: ClassificationData, scores: list[TransferScore | str]
+) -> Markup:
     """The accuracy of each model, or the reason why it has none, above that of the largest class."""
     best = max((score.mean for score in scores if isinstance(score, TransferScore)), default=None)
     rows = list(zip([model.label for model in models], scores, strict=True))
@@ -118,7 +165,9 @@ def score_table(models: list[ModelName], data: ClassificationData, scores: list[
     )
 
 
-def _score(model: ModelName, data: ClassificationData, services: Services, watch: Watch) -> TransferScore | str:
+def _score(
+    model: ModelName, data: ClassificationData, services: Services, watch: Watch
+) -> TransferScore | str:
     """The score, or the reason why there is none, so that the other models still get theirs."""
     try:
         return transfer.score_transfer(services.models.get(model, Model), data, watch)

@@ -6,7 +6,15 @@ import gradio as gr
 
 from sbert_app.pages.components.address import inputs_of, remember
 from sbert_app.pages.components.messages import heading
-from sbert_app.pages.evaluate import calibration, cost, error_analysis, folds, labels, sts, threshold
+from sbert_app.pages.evaluate import (
+    calibration,
+    cost,
+    error_analysis,
+    folds,
+    labels,
+    sts,
+    threshold,
+)
 from sbert_app.services.container import Services
 
 # (function that builds the tab, title, id)
@@ -34,7 +42,9 @@ def build(services: Services) -> None:
     remember(inputs_of(tabs), tabs)
 
 
-def _build_tabs(tabs: Sequence[tuple[Callable[[Services], None], str, str]], services: Services) -> None:
+def _build_tabs(
+    tabs: Sequence[tuple[Callable[[Services], None], str, str]], services: Services
+) -> None:
     for build_tab, title, name in tabs:
         with gr.Tab(title, id=name):
             build_tab(services)

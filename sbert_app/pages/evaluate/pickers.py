@@ -10,7 +10,14 @@ from markupsafe import Markup
 from sbert_app.pages.components.events import event_options
 from sbert_app.pages.components.file_panel import FilePanel, chosen_name
 from sbert_app.pages.components.messages import note
-from sbert_app.pages.components.pickers import HINT, data_choices, endpoint_hint, fresh, model_choices, open_dropdown
+from sbert_app.pages.components.pickers import (
+    HINT,
+    data_choices,
+    endpoint_hint,
+    fresh,
+    model_choices,
+    open_dropdown,
+)
 from sbert_app.pages.components.templates import render
 from sbert_app.services.container import Services
 from training.catalogue import read_asset
@@ -18,7 +25,14 @@ from training.data.dataset import Dataset
 from training.names import ModelName
 
 MODELS = (
-    *("all-MiniLM-L6-v2", "all-MiniLM-L6-v2:max", "all-MiniLM-L6-v2:cls", "all-mpnet-base-v2", "tfidf", "glove"),
+    *(
+        "all-MiniLM-L6-v2",
+        "all-MiniLM-L6-v2:max",
+        "all-MiniLM-L6-v2:cls",
+        "all-mpnet-base-v2",
+        "tfidf",
+        "glove",
+    ),
     *("minilm-stsb", "mpnet-stsb", "bert-base-uncased:mean", "bert-base-uncased:cls"),
 )
 KNOWN_MODELS = [(ModelName.parse(name).label, name) for name in MODELS]
@@ -27,7 +41,9 @@ MOST_ROWS = 20_000
 OR_HUB = "or hf:<org>/<name>"
 
 
-def model_dropdown(services: Services, value: str | Sequence[str], hint: str = "", **options: Any) -> gr.Dropdown:
+def model_dropdown(
+    services: Services, value: str | Sequence[str], hint: str = "", **options: Any
+) -> gr.Dropdown:
     """A dropdown of models by name, for several if ``value`` is a list; runs are added when the page is opened."""
     several = not isinstance(value, str)
     info = f"{HINT}, NAME?dim=64{hint}{endpoint_hint(services)}"
@@ -40,7 +56,10 @@ def file_and_data(named: gr.Dropdown, **options: Any) -> gr.File:
     """The upload of one file; while there is one, the picker of the data set that it replaces is hidden."""
     file = gr.File(label="Your own file", height=120, **options)
     file.change(
-        lambda path: gr.update(visible=path is None), file, named, **event_options(queue=False, trigger_mode="multiple")
+        lambda path: gr.update(visible=path is None),
+        file,
+        named,
+        **event_options(queue=False, trigger_mode="multiple"),
     )
     return file
 
@@ -48,7 +67,9 @@ def file_and_data(named: gr.Dropdown, **options: Any) -> gr.File:
 def shipped(template: str) -> Markup:
     """The template of a result with its values in ``assets/examples``, by `scripts/measure_examples.py`."""
     values = json.loads(read_asset(f"examples/{template}.json"))
-    return render(f"evaluate/templates/{template}.html", **values) + note(f"Shipped with the app: {values['origin']}.")
+    return render(f"evaluate/templates/{template}.html", **values) + note(
+        f"Shipped with the app: {values['origin']}."
+    )
 
 
 class ModelAndData:
@@ -57,8 +78,9 @@ class ModelAndData:
     pickers = ModelAndData(services, "errors", DATA, "stsb:dev")
     tab.wire(measure, pickers.inputs, …)
 
-    `measure(watch, *values)` gets the model and the name of the data by ``pickers.named(*values)``, or with the rows
-    by ``pickers.loaded(*values)``. With several models, ``pickers.rows(*values[1:])`` has the rows.
+    `measure(watch, *values)` gets the model and the name of the data by ``pickers.named(*values)``,
+    or with the rows by ``pickers.loaded(*values)``. With several models,
+    ``pickers.rows(*values[1:])`` has the rows.
     """
 
     def __init__(
@@ -79,9 +101,13 @@ class ModelAndData:
         self.panel = FilePanel(services, file, prefix)
         self.inputs = [model, named, file, *self.panel.inputs]
 
-    def named(self, model: str | None, data: str, file: str | None, *how: str) -> tuple[ModelName, str]:
+    def named(
+        self, model: str | None, data: str, file: str | None, *how: str
+    ) -> tuple[ModelName, str]:
         """The model, and the name of the data for the loaders. InputError if a visitor may not name them."""
-        name = self._services.access.check_data(chosen_name(self._services, file, *how) if file else data)
+        name = self._services.access.check_data(
+            chosen_name(self._services, file, *how) if file else data
+        )
         return ModelName.parse(model or ""), name
 
     def loaded(self, model: str | None, *data: Any) -> tuple[ModelName, Dataset]:
@@ -94,4 +120,8 @@ class ModelAndData:
 
         _, name = self.named(MODELS[0], *data)
         rows = load_data(name, self._services.settings.home, split="test")
-        return rows if len(rows) <= MOST_ROWS else rows.select(range(MOST_ROWS), f"the first {MOST_ROWS:,} rows")
+        return (
+            rows
+            if len(rows) <= MOST_ROWS
+            else rows.select(range(MOST_ROWS), f"the first {MOST_ROWS:,} rows")
+        )

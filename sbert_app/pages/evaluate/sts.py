@@ -1,7 +1,7 @@
 """The tab Quality: models × data sets as in the paper's Tables 1 and 2, and quality against speed.
 
-The tab opens with a shipped table. "Measure others" fills another one cell by cell; cells that were measured before
-come from the cache.
+The tab opens with a shipped table. "Measure others" fills another one cell by cell; cells that were
+measured before come from the cache.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,13 @@ from sbert_app.services.results.precomputed import (
     PrecomputedResults,
     shipped_systems,
 )
-from sbert_app.services.results.results import AVERAGE, DEVELOPMENT_SETS, STATISTICS, Metric, data_label
+from sbert_app.services.results.results import (
+    AVERAGE,
+    DEVELOPMENT_SETS,
+    STATISTICS,
+    Metric,
+    data_label,
+)
 from sbert_app.services.results.table import (
     FORMATS,
     MARK,
@@ -55,14 +61,18 @@ PEARSON_CAUTION = (
     "Pearson r measures how linear the relation is, not how well the order is kept. Reimers et al. (2016) show that it "
     "is a poor measure for STS; the paper (section 4) reports Spearman ρ."
 )
-CROSS_ENCODER_NOTE = "A cross-encoder has no embeddings: its one score is repeated for every similarity."
+CROSS_ENCODER_NOTE = (
+    "A cross-encoder has no embeddings: its one score is repeated for every similarity."
+)
 AVERAGE_NOTE = "The average leaves out STSb train and dev, on which models are selected."
 SEEN_NOTE = (
     f"{MARK} STSb was drawn from the SemEval sets of 2012 to 2017, so the built-in cross-encoders, which were trained "
     "on it, have seen about a third of STS12 and half of STS14. Compare them, and runs trained on STSb, on STSb only. "
     "Of the 1,379 pairs of STSb test 12 are in STSb train, and 249 share a sentence with it."
 )
-SPEED_TOOLTIP = "Distinct sentences per second over all data sets of the row, measured in the same run"
+SPEED_TOOLTIP = (
+    "Distinct sentences per second over all data sets of the row, measured in the same run"
+)
 FIRST_MODELS = ["all-MiniLM-L6-v2", "tfidf", "glove"]
 SCATTER_NOTE = (
     "Dotted: the Pareto frontier. No other model is both better and as fast. Speeds within "
@@ -110,9 +120,16 @@ class _SimilarityTab:
         self.table = gr.HTML(score_table(shipped, table), elem_id="scores")
         with gr.Accordion(_Display().title, open=False, elem_id="evaluate-display") as self.display:
             with gr.Row():
-                similarities = [(similarity.label, name) for name, similarity in SIMILARITIES.items()]
+                similarities = [
+                    (similarity.label, name) for name, similarity in SIMILARITIES.items()
+                ]
                 self.similarity = gr.Radio(
-                    similarities, value="cosine", label="Similarity", min_width=320, scale=3, elem_id="similarity"
+                    similarities,
+                    value="cosine",
+                    label="Similarity",
+                    min_width=320,
+                    scale=3,
+                    elem_id="similarity",
                 )
                 self.paper = gr.Radio(
                     list(PAPER_TABLES),
@@ -126,10 +143,20 @@ class _SimilarityTab:
             self.pearson = gr.Checkbox(False, label=label, container=False, elem_id="pearson")
         with gr.Accordion("Measure others", open=False, elem_id="measure-others"):
             with gr.Row(elem_classes="evaluate"):
-                options: dict[str, Any] = {"scale": 3, "min_width": 300, "elem_id": "evaluate-models"}
+                options: dict[str, Any] = {
+                    "scale": 3,
+                    "min_width": 300,
+                    "elem_id": "evaluate-models",
+                }
                 self.models = model_dropdown(services, FIRST_MODELS, " or NAME:cls", **options)
                 self.data = open_dropdown(
-                    "Data sets", DATA, OR_HUB, value=["stsb:test"], multiselect=True, scale=2, elem_id="evaluate-data"
+                    "Data sets",
+                    DATA,
+                    OR_HUB,
+                    value=["stsb:test"],
+                    multiselect=True,
+                    scale=2,
+                    elem_id="evaluate-data",
                 )
                 self.files = gr.File(
                     label="Your own files",
@@ -145,7 +172,9 @@ class _SimilarityTab:
             self.tab = MeasureTab.build(services, "evaluate", "Measure", ids, stopped=stopped)
             self.how.hold([self.tab.start])
             with self.tab.buttons:
-                self.back = gr.Button("Show the shipped table", visible=False, elem_id="shipped-again")
+                self.back = gr.Button(
+                    "Show the shipped table", visible=False, elem_id="shipped-again"
+                )
         # Hidden while fewer than two models have a figure.
         with gr.Accordion("Is the difference real?", open=False, elem_id="two-models") as self.two:
             with gr.Row():
@@ -154,51 +183,99 @@ class _SimilarityTab:
                     choices, value=first, label="First model", min_width=220, elem_id="first-model"
                 )
                 self.second = gr.Dropdown(
-                    choices, value=second, label="Second model", min_width=220, elem_id="second-model"
+                    choices,
+                    value=second,
+                    label="Second model",
+                    min_width=220,
+                    elem_id="second-model",
                 )
-            self.differences = gr.HTML(differences(shipped, first, second, Metric()), elem_id="findings")
+            self.differences = gr.HTML(
+                differences(shipped, first, second, Metric()), elem_id="findings"
+            )
         # Hidden while no model has a figure.
         with gr.Column() as self.one:
             with gr.Accordion("Quality and speed", open=False, elem_id="speed"):
                 self.scatter = gr.Plot(show_label=False, elem_id="quality-speed")
                 gr.HTML(messages.note(SCATTER_NOTE))
             with gr.Accordion("Copy the table", open=False, elem_id="copy"):
-                self.format = gr.Radio(list(FORMATS), value="Markdown", show_label=False, elem_id="copy-form")
-                self.text = gr.Code(
-                    markdown(table), show_label=False, buttons=["copy"], max_lines=14, elem_id="copy-text"
+                self.format = gr.Radio(
+                    list(FORMATS), value="Markdown", show_label=False, elem_id="copy-form"
                 )
-        shows = {"Scores": [self.table], "Is the difference real?": [self.differences], "Speed": [self.scatter]}
+                self.text = gr.Code(
+                    markdown(table),
+                    show_label=False,
+                    buttons=["copy"],
+                    max_lines=14,
+                    elem_id="copy-text",
+                )
+        shows = {
+            "Scores": [self.table],
+            "Is the difference real?": [self.differences],
+            "Speed": [self.scatter],
+        }
         display = [self.similarity, self.pearson, self.paper]
         report_button(services, *of_page("Evaluation", shows, display), "evaluation")
 
     def wire(self) -> None:
         display = [self.similarity, self.pearson, self.paper, self.format]
-        outputs = [self.table, self.first, self.second, self.differences, self.scatter, self.text, self.one, self.two]
+        outputs = [
+            self.table,
+            self.first,
+            self.second,
+            self.differences,
+            self.scatter,
+            self.text,
+            self.one,
+            self.two,
+        ]
         outputs.append(self.display)
 
-        def describe_difference(grid: ResultGrid | None, first: str, second: str, *values: Any) -> str:
+        def describe_difference(
+            grid: ResultGrid | None, first: str, second: str, *values: Any
+        ) -> str:
             return differences(grid or self.shipped, first, second, _Display(*values).metric)
 
         def export(grid: ResultGrid | None, *values: Any) -> str:
             display = _Display(*values)
-            return FORMATS[display.text_format](tabulate(grid or self.shipped, display.metric, display.papers))
+            return FORMATS[display.text_format](
+                tabulate(grid or self.shipped, display.metric, display.papers)
+            )
 
-        on_open(lambda: _scatter(self.shipped, tabulate(self.shipped, Metric())), self.scatter, queue=True)
+        on_open(
+            lambda: _scatter(self.shipped, tabulate(self.shipped, Metric())),
+            self.scatter,
+            queue=True,
+        )
         inputs = [self.models, self.data, self.files, *display, *self.how.inputs]
         self.tab.on(self.tab.start.click, self.measure, inputs, [self.grid, self.back, *outputs])
         shipped: Update = {self.grid: None, self.tab.status: "", self.back: hidden()}
         self.back.click(
-            lambda *values: shipped | self.show_results(None, *values), display, [*shipped, *outputs], **event_options()
+            lambda *values: shipped | self.show_results(None, *values),
+            display,
+            [*shipped, *outputs],
+            **event_options(),
         )
         pair = [self.grid, self.first, self.second, *display]
         for control in (self.similarity, self.pearson, self.paper):
             control.change(self.show, pair, outputs, **event_options(trigger_mode="always_last"))
-        self.format.input(export, [self.grid, *display], self.text, **event_options(trigger_mode="always_last"))
+        self.format.input(
+            export, [self.grid, *display], self.text, **event_options(trigger_mode="always_last")
+        )
         for picker in (self.first, self.second):
-            picker.input(describe_difference, pair, self.differences, **event_options(trigger_mode="always_last"))
+            picker.input(
+                describe_difference,
+                pair,
+                self.differences,
+                **event_options(trigger_mode="always_last"),
+            )
 
     def measure(
-        self, request: gr.Request, models: list[str], data: list[str], files: list[str] | None, *values: Any
+        self,
+        request: gr.Request,
+        models: list[str],
+        data: list[str],
+        files: list[str] | None,
+        *values: Any,
     ) -> Iterator[Update]:
         """Fills a grid and shows each cell once it is measured. ``values``: the display, then options of the files."""
         display = _Display(*values[:DISPLAYED])
@@ -218,9 +295,15 @@ class _SimilarityTab:
         for update in self.tab.run(request, work, {}):
             if grid.done > cells:
                 cells = grid.done
-                update[self.table] = score_table(grid, tabulate(grid, display.metric, display.papers))
+                update[self.table] = score_table(
+                    grid, tabulate(grid, display.metric, display.papers)
+                )
             yield update
-        yield {self.grid: grid, self.back: gr.Button(visible=True), **self.show_results(grid, *display)}
+        yield {
+            self.grid: grid,
+            self.back: gr.Button(visible=True),
+            **self.show_results(grid, *display),
+        }
 
     def show_results(self, grid: ResultGrid | None, *values: Any) -> Update:
         """The updates of all components that depend on the results."""
@@ -234,7 +317,9 @@ class _SimilarityTab:
             self.second: gr.Dropdown(choices, value=second),
         }
 
-    def show(self, grid: ResultGrid | None, first: str | None, second: str | None, *values: Any) -> Update:
+    def show(
+        self, grid: ResultGrid | None, first: str | None, second: str | None, *values: Any
+    ) -> Update:
         """The updates of all components that depend on the display. The two models that are compared stay."""
         results = grid or self.shipped
         display = _Display(*values)
@@ -259,7 +344,9 @@ def _two_best(table: ResultTable) -> tuple[str | None, str | None]:
     """The two best models on the fullest column; models that were trained on its pairs come last."""
     name = _fullest(table, table.columns).name
     ranking = sorted(
-        (name in row.trained_on, -estimate.value, row.model) for row in table.rows if (estimate := row.estimates[name])
+        (name in row.trained_on, -estimate.value, row.model)
+        for row in table.rows
+        if (estimate := row.estimates[name])
     )
     if len(ranking) < 2:
         return None, None
@@ -268,7 +355,10 @@ def _two_best(table: ResultTable) -> tuple[str | None, str | None]:
 
 def _fullest(table: ResultTable, columns: list[TableColumn]) -> TableColumn:
     """The column with figures for the most models; the last one of several."""
-    return max(reversed(columns), key=lambda column: sum(row.estimates[column.name] is not None for row in table.rows))
+    return max(
+        reversed(columns),
+        key=lambda column: sum(row.estimates[column.name] is not None for row in table.rows),
+    )
 
 
 def _scatter(results: Results, table: ResultTable) -> Any:
@@ -287,13 +377,19 @@ def _scatter(results: Results, table: ResultTable) -> Any:
                 group = opener_of(row.model).group
                 (colour,) = model_colours([ModelName.parse(row.model).name])
             points.append(Point(row.label, group, row.speed, estimate.value, colour))
-    over = f"{column.label} of {len(averaged_of(results))} sets" if column.name == AVERAGE else column.label
+    over = (
+        f"{column.label} of {len(averaged_of(results))} sets"
+        if column.name == AVERAGE
+        else column.label
+    )
     return quality_and_speed(points, f"{table.metric.statistic.capitalize()} ×100, {over}")
 
 
 def score_table(results: Results, table: ResultTable) -> Markup:
     """The table, the origin of its figures, and notes on how to read them."""
-    left_out = [f"{sentence}." for sentence in results.left_out] if isinstance(results, ResultGrid) else []
+    left_out = (
+        [f"{sentence}." for sentence in results.left_out] if isinstance(results, ResultGrid) else []
+    )
     return render(
         "evaluate/templates/score_table.html",
         results=results,
@@ -318,7 +414,9 @@ def _ranking(results: Results, table: ResultTable) -> Markup:
     models = [row.model for row in table.rows if column.name not in row.trained_on]
     ranking = rank_models(results, column.name, table.metric, models or None)
     labels = {standing.name: ModelName.parse(standing.name).label for standing in ranking.standings}
-    systems = "models that were not trained on STS data" if len(models) < len(table.rows) else "models"
+    systems = (
+        "models that were not trained on STS data" if len(models) < len(table.rows) else "models"
+    )
     return macro("ranking")(ranking, labels, f"by {column.label}", "Paired bootstrap", systems)
 
 
@@ -347,12 +445,19 @@ def _notes(table: ResultTable) -> list[str]:
         AVERAGE_NOTE: AVERAGE in names and not names.isdisjoint(DEVELOPMENT_SETS),
         SEEN_NOTE: any(row.trained_on for row in table.rows),
     }
-    if hosts := {endpoint.address for row in table.rows if (endpoint := ModelName.parse(row.model).endpoint)}:
+    if hosts := {
+        endpoint.address for row in table.rows if (endpoint := ModelName.parse(row.model).endpoint)
+    }:
         notes[f"The sentences were sent to {', '.join(sorted(hosts))}."] = True
     if table.system_rows:
         seeds = {system.label: system.seeds for system in shipped_systems()}
-        trained = [f"{row.label}, {row.made_of}, {format_count(seeds[row.label], 'seed')}" for row in table.system_rows]
-        notes[f"Made with this app, trained on: {'; '.join(trained)}. Their figures ship, not their models."] = True
+        trained = [
+            f"{row.label}, {row.made_of}, {format_count(seeds[row.label], 'seed')}"
+            for row in table.system_rows
+        ]
+        notes[
+            f"Made with this app, trained on: {'; '.join(trained)}. Their figures ship, not their models."
+        ] = True
     return [*(note for note, applies in notes.items() if applies), *table.overlaps]
 
 
@@ -363,6 +468,9 @@ def _failures(table: ResultTable) -> list[dict[str, str]]:
         for name, reason in row.failures.items():
             by_reason.setdefault(reason, []).append(f"{row.label} on {data_label(name)}")
     return [
-        {"cells": cells[0] + (f" and {len(cells) - 1} more" if len(cells) > 1 else ""), "reason": reason}
+        {
+            "cells": cells[0] + (f" and {len(cells) - 1} more" if len(cells) > 1 else ""),
+            "reason": reason,
+        }
         for reason, cells in by_reason.items()
     ]

@@ -12,7 +12,13 @@ from markupsafe import Markup
 
 from sbert_app.figures import evaluation as figures
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.decisions import MEANING, Use, criterion_labels, decisions_table, use_link
+from sbert_app.pages.components.decisions import (
+    MEANING,
+    Use,
+    criterion_labels,
+    decisions_table,
+    use_link,
+)
 from sbert_app.pages.components.events import Update, event_options, on_open
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import data_choices
@@ -43,7 +49,9 @@ INTRO = (
 def build(services: Services) -> None:
     """Builds the tab inside the open Blocks; it opens with a shipped measurement."""
     gr.HTML(messages.note(INTRO))
-    pickers = ModelAndData(services, "threshold", data_choices("threshold"), "stsb:dev", FIRST_MODELS)
+    pickers = ModelAndData(
+        services, "threshold", data_choices("threshold"), "stsb:dev", FIRST_MODELS
+    )
     title = _settings(LEAST_PRECISION, MATCH_FROM)
     with gr.Accordion(title, open=False, elem_id="threshold-settings") as settings, gr.Row():
         precision = gr.Number(
@@ -66,7 +74,12 @@ def build(services: Services) -> None:
             info="On the scale 0–5; labels do not need it",
             elem_id="threshold-match",
         )
-    with gr.Accordion("You had a threshold for another model?", open=False, elem_id="threshold-before"), gr.Row():
+    with (
+        gr.Accordion(
+            "You had a threshold for another model?", open=False, elem_id="threshold-before"
+        ),
+        gr.Row(),
+    ):
         was_model = gr.Textbox(
             "",
             placeholder="all-mpnet-base-v2",
@@ -89,7 +102,10 @@ def build(services: Services) -> None:
     for control in controls:
         # While a number is typed, the title is that of the last one, whichever answer comes first.
         control.change(
-            lambda *values: gr.Accordion(label=_settings(*values)), controls, settings, **event_options(queue=False)
+            lambda *values: gr.Accordion(label=_settings(*values)),
+            controls,
+            settings,
+            **event_options(queue=False),
         )
     ids = ("find-threshold", "stop-threshold", "threshold-status")
     tab = MeasureTab.build(services, "threshold", "Find the threshold", ids)
@@ -97,21 +113,31 @@ def build(services: Services) -> None:
     on_open(pickers.panel.take, [pickers.panel.upload, *pickers.panel.outputs])
     with gr.Row():
         curve = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="threshold-curve")
-        by_threshold = gr.Plot(show_label=False, visible=False, min_width=300, elem_id="threshold-lines")
+        by_threshold = gr.Plot(
+            show_label=False, visible=False, min_width=300, elem_id="threshold-lines"
+        )
     meaning = gr.HTML(messages.note(MEANING), visible=False)
     shows = {"Which model, which threshold": [tab.status], "Curves": [curve, by_threshold]}
     report_button(services, *of_page("Threshold", shows, [*controls, *before]), "threshold")
 
     def result(
-        decisions: Decisions, rows: Dataset, use: Use, notes: Sequence[str] = (), before: Sequence[str] = ()
+        decisions: Decisions,
+        rows: Dataset,
+        use: Use,
+        notes: Sequence[str] = (),
+        before: Sequence[str] = (),
     ) -> Update:
         taken = decisions.to_take or decisions.models[0]
         decision = taken.on_data.decision
         return {
             tab.status: Markup("").join(map(messages.note, before))
             + decisions_table(decisions, data_label(rows.name), [*rows.notes, *notes], use),
-            curve: visible(figures.precision_recall(decision, criterion_labels(decision), decisions.models)),
-            by_threshold: visible(figures.by_threshold(decision, taken.on_data.similarity, taken.model)),
+            curve: visible(
+                figures.precision_recall(decision, criterion_labels(decision), decisions.models)
+            ),
+            by_threshold: visible(
+                figures.by_threshold(decision, taken.on_data.similarity, taken.model)
+            ),
             meaning: gr.update(visible=True),
         }
 
@@ -137,7 +163,9 @@ def build(services: Services) -> None:
         rows, results, origin = shipped_scores(services.settings.home)
         note = f"Shipped with the app: {origin}. Press “Find the threshold” to measure it here."
         criteria = [BEST_F1, f"{PRECISION}={LEAST_PRECISION:g}"]
-        decisions = decide_results({name: results[name] for name in map(ModelName, FIRST_MODELS)}, rows, criteria)
+        decisions = decide_results(
+            {name: results[name] for name in map(ModelName, FIRST_MODELS)}, rows, criteria
+        )
         return result(decisions, rows, _use(services, rows.name, None), [note])
 
     tab.wire(
@@ -153,7 +181,9 @@ def _model_before(model: str | None, threshold: float | None) -> ModelThreshold 
     if not (model or "").strip() and threshold is None:
         return None
     if not (model or "").strip() or threshold is None:
-        raise InputError("the model before and its threshold are needed together; fill in both, or neither")
+        raise InputError(
+            "the model before and its threshold are needed together; fill in both, or neither"
+        )
     return ModelThreshold(ModelName.parse(str(model).strip()), threshold)
 
 
@@ -161,13 +191,17 @@ def _settings(precision: float | None, match_from: float | None) -> str:
     return f"Precision of at least {100 * (precision or 0):g}%; gold scores of {match_from or 0:g} and more match"
 
 
-def _use(services: Services, data: str, file: str | None, *how: str) -> Callable[[ModelName, Choice], str]:
+def _use(
+    services: Services, data: str, file: str | None, *how: str
+) -> Callable[[ModelName, Choice], str]:
     """A function that makes a link to Bulk, which scores the file with a model and a threshold."""
     query: dict[str, str] = {}
     if file:
         encoding, sheet, *columns = how[:5]
         query["job"] = services.scoring.open(Path(file), encoding or None, sheet or None).id
-        query |= dict(zip(("bulk-columns-1", "bulk-columns-2", "bulk-columns-target"), columns, strict=True))
+        query |= dict(
+            zip(("bulk-columns-1", "bulk-columns-2", "bulk-columns-target"), columns, strict=True)
+        )
 
     def link(model: ModelName, choice: Choice) -> str:
         # Bulk scores with bi-encoders.
@@ -175,6 +209,9 @@ def _use(services: Services, data: str, file: str | None, *how: str) -> Callable
             return ""
         settings = {"bulk-model": str(replace(model, pooling=None)), "bulk-pooling": model.pooling}
         at = {"bulk-threshold": f"{choice.threshold.value:.4f}"}
-        return use_link("bulk?" + urlencode({key: value for key, value in (query | settings | at).items() if value}))
+        return use_link(
+            "bulk?"
+            + urlencode({key: value for key, value in (query | settings | at).items() if value})
+        )
 
     return link

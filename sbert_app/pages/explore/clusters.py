@@ -11,9 +11,21 @@ from sbert_app.pages.components import messages
 from sbert_app.pages.components.events import Update, event_options
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.templates import macro, render
-from sbert_app.pages.explore.open_corpus import OpenCorpus, Shared, current_clusters, opened, shorten
+from sbert_app.pages.explore.open_corpus import (
+    OpenCorpus,
+    Shared,
+    current_clusters,
+    opened,
+    shorten,
+)
 from sbert_app.services.background.watch import Watch
-from sbert_app.services.clusters.clustering import HDBSCAN, HIERARCHICAL, K_MEANS, MAX_TREE_SENTENCES, ClusterSettings
+from sbert_app.services.clusters.clustering import (
+    HDBSCAN,
+    HIERARCHICAL,
+    K_MEANS,
+    MAX_TREE_SENTENCES,
+    ClusterSettings,
+)
 from sbert_app.services.clusters.summary import Cluster, describe_clusters, label_columns
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus
@@ -32,7 +44,11 @@ CLUSTERING_NOTES = {
     "again. The tree is kept: cutting it elsewhere takes no time.",
 }
 OF_TREE = "Hierarchical (average linkage)"
-METHODS = [("Density (HDBSCAN)", HDBSCAN), ("k-means (mini-batch)", K_MEANS), (OF_TREE, HIERARCHICAL)]
+METHODS = [
+    ("Density (HDBSCAN)", HDBSCAN),
+    ("k-means (mini-batch)", K_MEANS),
+    (OF_TREE, HIERARCHICAL),
+]
 BY_COSINE = "cosine"
 BY_NUMBER = "number"
 CUTS = [("by cosine", BY_COSINE), ("by number", BY_NUMBER)]
@@ -125,7 +141,9 @@ class _ClustersTab:
             bounds,
             **event_options(queue=False),
         )
-        cleared = self.open_corpus.change(self.opened, None, [self.task.status, *results], **event_options(queue=False))
+        cleared = self.open_corpus.change(
+            self.opened, None, [self.task.status, *results], **event_options(queue=False)
+        )
         edits = [
             self.task.start.click,
             self.method.input,
@@ -136,7 +154,9 @@ class _ClustersTab:
         ]
         find = self.task.handler(self.find, self._no_clusters())
 
-        def visit(request: gr.Request, shown_for: OpenCorpus | None, *values: Any) -> Iterator[Update]:
+        def visit(
+            request: gr.Request, shown_for: OpenCorpus | None, *values: Any
+        ) -> Iterator[Update]:
             open_corpus = values[0]
             if open_corpus is None or shown_for == open_corpus:
                 yield {self.is_waiting: open_corpus is None}
@@ -167,7 +187,9 @@ class _ClustersTab:
             count = min(int(number), len(embedded))
         settings = ClusterSettings(method, int(smallest), float(cosine), count)
         started = time.perf_counter()
-        groups = describe_clusters(embedded, current_clusters(embeddings, embedded, settings, watch))
+        groups = describe_clusters(
+            embedded, current_clusters(embeddings, embedded, settings, watch)
+        )
         seconds = time.perf_counter() - started
         path = self.services.temp.new_folder("explore") / "clusters.csv"
         return {
@@ -187,10 +209,15 @@ def _show_bounds(method: str, cut: str) -> list[Any]:
     is_tree = method == HIERARCHICAL
     by_cosine = is_tree and cut == BY_COSINE
     by_number = method == K_MEANS or (is_tree and cut == BY_NUMBER)
-    return [gr.update(visible=is_visible) for is_visible in (method == HDBSCAN, is_tree, by_cosine, by_number)]
+    return [
+        gr.update(visible=is_visible)
+        for is_visible in (method == HDBSCAN, is_tree, by_cosine, by_number)
+    ]
 
 
-def clusters_status(groups: Sequence[Cluster], embedded: EmbeddedCorpus, method: str, seconds: float) -> Markup:
+def clusters_status(
+    groups: Sequence[Cluster], embedded: EmbeddedCorpus, method: str, seconds: float
+) -> Markup:
     """The number of clusters, the number of sentences outside of them, and the method."""
     clusters = [group for group in groups if group.number]
     return macro("explore/clusters_status")(

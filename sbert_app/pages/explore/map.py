@@ -1,8 +1,8 @@
 """The tab Map: the sentences of a corpus as points, close together if their embeddings are.
 
-Every control redraws the map; maps are cached on disk, so a new colour needs no new map. With a second model the two
-maps are aligned and stand side by side. assets/explore.js handles clicks on points and lassos, for which Gradio's Plot
-has no events, and highlights selected sentences.
+Every control redraws the map; maps are cached on disk, so a new colour needs no new map. With a
+second model the two maps are aligned and stand side by side. assets/explore.js handles clicks on
+points and lassos, for which Gradio's Plot has no events, and highlights selected sentences.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,13 @@ from sbert_app.pages.explore.map_figure import (
     nearest,
     topic_labels,
 )
-from sbert_app.pages.explore.open_corpus import OpenCorpus, SelectedRows, Shared, current_clusters, opened
+from sbert_app.pages.explore.open_corpus import (
+    OpenCorpus,
+    SelectedRows,
+    Shared,
+    current_clusters,
+    opened,
+)
 from sbert_app.pages.explore.selected import SelectedPanel
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.clusters.atlas import OPTIONS, export_atlas
@@ -60,7 +66,9 @@ FULL_SCREEN = """() => {
 }"""
 
 
-def build(services: Services, shared: Shared, build_search: Callable[[Services, Shared], None]) -> None:
+def build(
+    services: Services, shared: Shared, build_search: Callable[[Services, Shared], None]
+) -> None:
     """Builds the tab inside the open gr.Tab; ``build_search`` builds the list of search results beside the map."""
     _MapTab(services, shared, build_search).wire()
 
@@ -68,7 +76,8 @@ def build(services: Services, shared: Shared, build_search: Callable[[Services, 
 def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -> None:
     """Builds the export of the corpus, with its map in 2-D and its clusters, for the command embedding-atlas.
 
-    ``settings`` are the components with the neighbours, the minimum distance and the seed of the map.
+    ``settings`` are the components with the neighbours, the minimum distance and the seed of the
+    map.
     """
     with gr.Row(elem_classes="actions"):
         start = gr.Button("Download Parquet", size="sm", elem_id="atlas-go")
@@ -76,7 +85,9 @@ def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -
         file = gr.File(visible=False)
     tab = MeasureTab(services, "atlas", gr.HTML(elem_id="atlas-status"), start, stop)
 
-    def export(watch: Watch, open_corpus: OpenCorpus | None, clustering: ClusterSettings, *values: Any) -> Update:
+    def export(
+        watch: Watch, open_corpus: OpenCorpus | None, clustering: ClusterSettings, *values: Any
+    ) -> Update:
         embeddings = services.embeddings
         embedded = opened(open_corpus).embed(embeddings)
         watch.report(0, "Clustering")
@@ -100,11 +111,15 @@ def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -
     empty = {file: None}
     exported = tab.on(start.click, tab.handler(export, empty), inputs, empty, concurrency_limit=1)
     exported.then(None, file, None, js="(file) => { if (file) window.saveFile(file); }")
-    shared.open_corpus.change(lambda: {file: None, tab.status: ""}, None, [file, tab.status], **event_options())
+    shared.open_corpus.change(
+        lambda: {file: None, tab.status: ""}, None, [file, tab.status], **event_options()
+    )
 
 
 class _MapTab:
-    def __init__(self, services: Services, shared: Shared, build_search: Callable[[Services, Shared], None]) -> None:
+    def __init__(
+        self, services: Services, shared: Shared, build_search: Callable[[Services, Shared], None]
+    ) -> None:
         self.services = services
         self.open_corpus = shared.open_corpus
         self.clustering = shared.clustering
@@ -140,7 +155,8 @@ class _MapTab:
         stopped = "stopped: change any control to draw again."
         self.task = MeasureTab(services, "map", status, stop=stop, stopped=stopped)
         self.topics: LRUCache[str, tuple[Topics, Topics]] = LRUCache(16)
-        # Plots of few points in the form that the browser gets, which takes a tenth of a second to make.
+        # Plots of few points in the form that the browser gets, which takes a tenth of a second to
+        # make.
         self.plots: LRUCache[Any, Any] = LRUCache(16)
 
     def _build_tools(self) -> gr.Button:
@@ -195,7 +211,8 @@ class _MapTab:
             max_lines=3,
             elem_id="map-query",
         )
-        # A hidden component whose events come from the figure: `click` on a point, `select` by a lasso.
+        # A hidden component whose events come from the figure: `click` on a point, `select` by a
+        # lasso.
         script = read_asset("explore.js")
         self.events = gr.HTML("", visible="hidden", elem_id="map-events", js_on_load=script)
         gr.HTML('<div class="map-layers"></div>', elem_id="map-layers")
@@ -207,9 +224,13 @@ class _MapTab:
         hint = "Few: local detail; many: global structure"
         self.neighbours = gr.Slider(2, 100, 15, step=1, label="Neighbours (n_neighbors)", info=hint)
         self.min_dist = gr.Slider(0, 0.99, 0.1, step=0.01, label="Minimum distance (min_dist)")
-        self.seed = gr.Number(0, label="Random seed", precision=0, minimum=0, info="Same seed, same map")
+        self.seed = gr.Number(
+            0, label="Random seed", precision=0, minimum=0, info="Same seed, same map"
+        )
         poolings = [("same as the model", ""), *POOLINGS]
-        self.pooling = gr.Radio(poolings, value="", label="Pooling of the second model", elem_id="map-pooling")
+        self.pooling = gr.Radio(
+            poolings, value="", label="Pooling of the second model", elem_id="map-pooling"
+        )
 
     def wire(self) -> None:
         controls = [
@@ -229,11 +250,17 @@ class _MapTab:
         stopped: Update = {self.current: None}
         empty = {**stopped, self.plot: hidden()}
 
-        def is_drawn(current: Any, open_corpus: OpenCorpus | None, clustering: ClusterSettings, *values: Any) -> bool:
-            return open_corpus is None or current == _version(open_corpus, clustering, MapControls(*values))
+        def is_drawn(
+            current: Any, open_corpus: OpenCorpus | None, clustering: ClusterSettings, *values: Any
+        ) -> bool:
+            return open_corpus is None or current == _version(
+                open_corpus, clustering, MapControls(*values)
+            )
 
         draw = self.task.handler(self.draw, empty, stopped, unless=is_drawn)
-        draw_at = partial(self.task.on, handler=draw, inputs=inputs, outputs=empty, concurrency_limit=4)
+        draw_at = partial(
+            self.task.on, handler=draw, inputs=inputs, outputs=empty, concurrency_limit=4
+        )
 
         offered = [
             self.of_corpus,
@@ -251,7 +278,12 @@ class _MapTab:
         draw_at(self.open_corpus.change(self.opened, state, offered, **event_options()).then)
         self.panel.wire(self.events)
         draw_at(self.clustering.change)
-        self.colour.input(_query_field, self.colour, self.query, **event_options(queue=False, trigger_mode="multiple"))
+        self.colour.input(
+            _query_field,
+            self.colour,
+            self.query,
+            **event_options(queue=False, trigger_mode="multiple"),
+        )
         edits = [
             self.colour.input,
             self.dimensions.input,
@@ -269,12 +301,17 @@ class _MapTab:
         draw_at(edits)
         clicked = [self.open_corpus, self.second, self.pooling]
         self.events.click(self.show_clicked, clicked, [self.nearest, self.lists], **event_options())
-        self.panel.table.select(self.show_row, clicked, [self.nearest, self.lists], **event_options())
+        self.panel.table.select(
+            self.show_row, clicked, [self.nearest, self.lists], **event_options()
+        )
 
-    def opened(self, open_corpus: OpenCorpus | None, before: str, picked: SelectedRows, colour: str) -> Update:
+    def opened(
+        self, open_corpus: OpenCorpus | None, before: str, picked: SelectedRows, colour: str
+    ) -> Update:
         """Offers the columns and pairs of a corpus that was just opened.
 
-        The same corpus under another model keeps its colour and its selection. Another corpus keeps nothing.
+        The same corpus under another model keeps its colour and its selection. Another corpus keeps
+        nothing.
         """
         if open_corpus is None:
             return {self.nearest: gr.skip()}
@@ -307,12 +344,21 @@ class _MapTab:
                 update[self.panel.words] = ""
         return update
 
-    def draw(self, watch: Watch, _: Any, open_corpus: OpenCorpus, clustering: ClusterSettings, *values: Any) -> Update:
+    def draw(
+        self,
+        watch: Watch,
+        _: Any,
+        open_corpus: OpenCorpus,
+        clustering: ClusterSettings,
+        *values: Any,
+    ) -> Update:
         controls = MapControls(*values)
         models = [open_corpus.model]
         if controls.second_model is not None:
             models.append(controls.second_model)
-        result = compute_map(self.services.embeddings, open_corpus.corpus, models, controls.settings, watch)
+        result = compute_map(
+            self.services.embeddings, open_corpus.corpus, models, controls.settings, watch
+        )
         topics = self.topics.get(result.key)
         if topics is None:
             watch.report(0, "Looking for keywords")
@@ -324,13 +370,17 @@ class _MapTab:
             if controls.colour == TOPIC:
                 colouring: Colouring = topic_labels(topics[0])
             else:
-                colouring = compute_colouring(self.services, open_corpus, controls, clustering, watch)
+                colouring = compute_colouring(
+                    self.services, open_corpus, controls, clustering, watch
+                )
                 if result.rows is not None and colouring is not None:
                     colouring = colouring.of(result.rows)
             figure = make_figure(result, controls, colouring, topics if controls.names else ())
             # The form that is sent to the browser.
             plot = self.plot.postprocess(figure)
-            depends_on_more = controls.colour in (CLUSTER, QUERY) or result.embedded[0].corpus.gold is not None
+            depends_on_more = (
+                controls.colour in (CLUSTER, QUERY) or result.embedded[0].corpus.gold is not None
+            )
             if len(result.maps[0]) <= FEW_POINTS and not depends_on_more:
                 self.plots.put(key, plot)
         return {
@@ -339,11 +389,17 @@ class _MapTab:
             self.current: _version(open_corpus, clustering, controls),
         }
 
-    def show_clicked(self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.EventData) -> Any:
+    def show_clicked(
+        self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.EventData
+    ) -> Any:
         """Lists the sentences nearest to the point that was clicked."""
-        return self._nearest(open_corpus, second, pooling, int(event.row)), gr.Tabs(selected=NEAREST_TO_POINT)
+        return self._nearest(open_corpus, second, pooling, int(event.row)), gr.Tabs(
+            selected=NEAREST_TO_POINT
+        )
 
-    def show_row(self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.EventData) -> Any:
+    def show_row(
+        self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.EventData
+    ) -> Any:
         """Lists the sentences nearest to a row of the table, which has its number first."""
         row = int(event.row_value[0]) - 1
         return self._nearest(open_corpus, second, pooling, row), gr.Tabs(selected=NEAREST_TO_POINT)
@@ -355,7 +411,9 @@ class _MapTab:
         try:
             embedded = [open_corpus.embed(embeddings)]
             if (second or "").strip():
-                embedded.append(embeddings.embed(open_corpus.corpus, second.strip(), pooling or None))
+                embedded.append(
+                    embeddings.embed(open_corpus.corpus, second.strip(), pooling or None)
+                )
             return nearest(embedded, row)
         except UserFacingError as error:
             return messages.error_message(error)
@@ -386,5 +444,7 @@ def _query_field(colour: str) -> Any:
     return gr.update(visible=True if colour == QUERY else "hidden")
 
 
-def _version(open_corpus: OpenCorpus, clustering: ClusterSettings, controls: MapControls) -> tuple[Any, ...]:
+def _version(
+    open_corpus: OpenCorpus, clustering: ClusterSettings, controls: MapControls
+) -> tuple[Any, ...]:
     return (open_corpus, controls, clustering if controls.colour == CLUSTER else None)

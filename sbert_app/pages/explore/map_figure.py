@@ -47,7 +47,9 @@ class MapControls(NamedTuple):
     @property
     def settings(self) -> MapSettings:
         dimensions = 2 if self.dimensions == "2-D" else 3
-        return MapSettings(dimensions, int(self.neighbours), float(self.min_dist), int(self.seed or 0))
+        return MapSettings(
+            dimensions, int(self.neighbours), float(self.min_dist), int(self.seed or 0)
+        )
 
     @property
     def second_model(self) -> ModelName | None:
@@ -56,7 +58,9 @@ class MapControls(NamedTuple):
         return ModelName.parse(name).with_pooling(self.pooling) if name else None
 
 
-def make_figure(result: MapResult, controls: MapControls, colouring: Colouring, topics: Sequence[Topics] = ()) -> Any:
+def make_figure(
+    result: MapResult, controls: MapControls, colouring: Colouring, topics: Sequence[Topics] = ()
+) -> Any:
     """One map, or two side by side.
 
     ``topics`` are coarse and fine regions, whose keywords are written onto the map.
@@ -70,8 +74,12 @@ def make_figure(result: MapResult, controls: MapControls, colouring: Colouring, 
     gold = corpus.gold if controls.pairs else None
     lines = []
     if gold is not None:
-        lines.append(figures.PairLines("gold below 4", gold.rows[gold.gold < SIMILAR], strong=False))
-        lines.append(figures.PairLines("gold 4 or more", gold.rows[gold.gold >= SIMILAR], strong=True))
+        lines.append(
+            figures.PairLines("gold below 4", gold.rows[gold.gold < SIMILAR], strong=False)
+        )
+        lines.append(
+            figures.PairLines("gold 4 or more", gold.rows[gold.gold >= SIMILAR], strong=True)
+        )
     names = []
     for points in result.maps:
         of_map = []
@@ -96,7 +104,9 @@ def make_figure(result: MapResult, controls: MapControls, colouring: Colouring, 
 def topic_labels(topics: Topics) -> Labels:
     """The topic of each point by its keywords; regions with equal keywords are one topic."""
     names = topics.names
-    return make_labels("topic", [names[label] or BLANK for label in topics.labels.tolist()], limit=len(names))
+    return make_labels(
+        "topic", [names[label] or BLANK for label in topics.labels.tolist()], limit=len(names)
+    )
 
 
 def named_by(colouring: Labels, topics: Topics) -> Labels:
@@ -115,7 +125,11 @@ def named_by(colouring: Labels, topics: Topics) -> Labels:
 
 
 def compute_colouring(
-    services: Services, open_corpus: OpenCorpus, controls: MapControls, clustering: ClusterSettings, watch: Watch
+    services: Services,
+    open_corpus: OpenCorpus,
+    controls: MapControls,
+    clustering: ClusterSettings,
+    watch: Watch,
 ) -> Colouring:
     """The colouring of all sentences: by cluster, cosine to a query, a column of the corpus, or none."""
     embedded = open_corpus.embed(services.embeddings)
@@ -142,7 +156,9 @@ def first_colour(corpus: Corpus) -> str:
     return TOPIC if has_topics else NOTHING
 
 
-def map_status(result: MapResult, pairs: PairDistances | None, run: dict[str, object] | None) -> Markup:
+def map_status(
+    result: MapResult, pairs: PairDistances | None, run: dict[str, object] | None
+) -> Markup:
     """The size of the map and its time; ``run`` has name, base and is_base of the run on the second map."""
     titles = ""
     if len(result.maps) == 2:

@@ -1,7 +1,7 @@
 """The state that the tabs of the Explore page share: the open corpus, its clustering, and the selection.
 
-The page sets the ``gr.State`` of the `OpenCorpus` once the embeddings are computed, so that ``embed`` reads from
-memory.
+The page sets the ``gr.State`` of the `OpenCorpus` once the embeddings are computed, so that
+``embed`` reads from memory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ MAX_CHARACTERS = 400
 class OpenCorpus:
     """A corpus by its key in the embedding cache, and its model.
 
-    ``model`` is `OWN` for vectors that the user brought; ``query_model``, by default the model, encodes queries.
+    ``model`` is `OWN` for vectors that the user brought; ``query_model``, by default the model,
+    encodes queries.
     """
 
     corpus: str
@@ -74,7 +75,8 @@ class Shared:
 
     Attributes:
         open_corpus: the gr.State of an `OpenCorpus`, or None.
-        clustering: the gr.State of the `ClusterSettings` of the clusters on the page and of the colours of the map.
+        clustering: the gr.State of the `ClusterSettings` of the clusters on the page and of the
+            colours of the map.
         corpus_ids: the gr.BrowserState of the ids of the corpora that this browser has opened.
     """
 
@@ -93,7 +95,10 @@ class SelectedRows:
 
 def kept_choice(key: str, record: KeptCorpus) -> tuple[str, str]:
     """A corpus of the visitor as a choice of a dropdown."""
-    return f"{record.name} ({format_count(record.sentences, 'sentence')}, {format_time(record.created)})", key
+    return (
+        f"{record.name} ({format_count(record.sentences, 'sentence')}, {format_time(record.created)})",
+        key,
+    )
 
 
 def shorten(sentence: str) -> str:

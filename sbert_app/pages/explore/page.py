@@ -1,9 +1,11 @@
 """The Explore page: the user chooses a corpus, a model and a pooling; it is encoded once, and every tab shows it.
 
-A tab is a function in TABS, called as ``build(services, shared)`` inside its open ``gr.Tab``. ``shared.open_corpus``
-holds an `OpenCorpus`, or None until the first corpus is encoded. A tab reacts to ``open_corpus.change(…)`` and gets the
-embeddings by ``OpenCorpus.embed(services.embeddings)``. Work of more than a second runs in a ``MeasureTab``; expensive
-work waits until its tab is opened or a button is pressed. Tabs know nothing of each other.
+A tab is a function in TABS, called as ``build(services, shared)`` inside its open ``gr.Tab``.
+``shared.open_corpus`` holds an `OpenCorpus`, or None until the first corpus is encoded. A tab
+reacts to ``open_corpus.change(…)`` and gets the embeddings by
+``OpenCorpus.embed(services.embeddings)``. Work of more than a second runs in a ``MeasureTab``;
+expensive work waits until its tab is opened or a button is pressed. Tabs know nothing of each
+other.
 """
 
 from collections.abc import Callable
@@ -21,7 +23,12 @@ from sbert_app.pages.components.address import inputs_of, remember
 from sbert_app.pages.components.events import Update, event_options
 from sbert_app.pages.components.file_panel import FilePanel, chosen_name, open_upload
 from sbert_app.pages.components.measure_tab import MeasureTab
-from sbert_app.pages.components.pickers import data_choices, model_and_pooling, named_model, open_dropdown
+from sbert_app.pages.components.pickers import (
+    data_choices,
+    model_and_pooling,
+    named_model,
+    open_dropdown,
+)
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.explore import clusters, pairs, search
 from sbert_app.pages.explore import map as map_tab
@@ -51,9 +58,16 @@ TEXT = "text"
 FILE = "file"
 DATA = "data"
 YOURS = "yours"
-SOURCES = (("Example", EXAMPLE), ("Paste", TEXT), ("File", FILE), ("Data set", DATA), ("Your corpora", YOURS))
+SOURCES = (
+    ("Example", EXAMPLE),
+    ("Paste", TEXT),
+    ("File", FILE),
+    ("Data set", DATA),
+    ("Your corpora", YOURS),
+)
 ENCODED = ("encoded by the model below", "")
-# Values that some corpora open with; like the initial values of the page they are left out of the address.
+# Values that some corpora open with; like the initial values of the page they are left out of the
+# address.
 PASSING = {"map-colour": ["topic"], "map-words": [""], "search-query": [""]}
 DIM = "() => window.dim(['explore-tabs'], {})"
 # The name of a corpus from pasted text.
@@ -63,8 +77,9 @@ PASTED = "pasted text.txt"
 class CorpusChoice(NamedTuple):
     """The values of the controls that choose a corpus, in order.
 
-    The values from ``path`` to ``array`` belong to a file; its vectors are in the Parquet column ``vectors`` or in the
-    .npy file ``array``. ``own_corpus`` is the id of one of the visitor's corpora.
+    The values from ``path`` to ``array`` belong to a file; its vectors are in the Parquet column
+    ``vectors`` or in the .npy file ``array``. ``own_corpus`` is the id of one of the visitor's
+    corpora.
     """
 
     source: str
@@ -97,12 +112,15 @@ class _ExplorePage:
         self.services = services
         self.corpora = services.corpora
         self.open_corpus = gr.State(None)
-        # The ids, the newest first. The secret is fixed, so that they can be read after a restart of the app.
+        # The ids, the newest first. The secret is fixed, so that they can be read after a restart
+        # of the app.
         self.corpus_ids = gr.BrowserState([], storage_key="sbert-lab-corpora", secret="sbert-lab")  # noqa: S106 - hides nothing
         self.shared = Shared(self.open_corpus, gr.State(ClusterSettings()), self.corpus_ids)
         gr.HTML(messages.heading("Explore", TAGLINE))
         with gr.Row(elem_classes="explore-head"):
-            status = gr.HTML(messages.note("Opening the corpus …"), elem_id="corpus-status", min_width=260)
+            status = gr.HTML(
+                messages.note("Opening the corpus …"), elem_id="corpus-status", min_width=260
+            )
             self.fold = gr.Accordion("Another corpus or model", open=False, elem_id="corpus-choice")
             with self.fold, gr.Row():
                 with gr.Column(scale=6, min_width=320):
@@ -112,8 +130,12 @@ class _ExplorePage:
                         self.model, self.pooling = model_and_pooling(services, "corpus")
                     pickers.model_settings(services, self.model)
                     with gr.Row():
-                        start = gr.Button("Open", variant="primary", elem_id="corpus-open", min_width=120)
-                        stop = gr.Button("Stop", visible=False, elem_id="corpus-stop", min_width=120)
+                        start = gr.Button(
+                            "Open", variant="primary", elem_id="corpus-open", min_width=120
+                        )
+                        stop = gr.Button(
+                            "Stop", visible=False, elem_id="corpus-stop", min_width=120
+                        )
         stopped = "stopped: the tabs show what was open before. What is encoded of a large corpus is kept."
         self.tab = MeasureTab(services, "corpus", status, start, stop, stopped)
         self.panel.hold([start])
@@ -130,7 +152,9 @@ class _ExplorePage:
         with gr.Column(visible=False) as self.of_file:
             self.upload = gr.File(label="Your file", height=130, elem_id="corpus-file")
             self.panel = FilePanel(self.services, self.upload, "corpus", "explore")
-            self.vectors = gr.Dropdown([ENCODED], value="", label="Vectors", visible=False, elem_id="corpus-vectors")
+            self.vectors = gr.Dropdown(
+                [ENCODED], value="", label="Vectors", visible=False, elem_id="corpus-vectors"
+            )
             self.array = gr.File(
                 label="Vectors of your own (.npy), a row for each row of the file",
                 height=130,
@@ -138,7 +162,9 @@ class _ExplorePage:
                 elem_id="corpus-array",
             )
         hint = "Its distinct sentences; STSb is built in; or hf:<org>/<name>"
-        self.data = open_dropdown("Named data set", data_choices("explore"), hint, visible=False, elem_id="corpus-data")
+        self.data = open_dropdown(
+            "Named data set", data_choices("explore"), hint, visible=False, elem_id="corpus-data"
+        )
         with gr.Row(visible=False) as self.yours:
             hint = "Files and texts that this browser has opened. They are deleted after a day."
             none = [("none yet", "")]
@@ -148,7 +174,9 @@ class _ExplorePage:
     def wire(self, tabs: gr.Tabs) -> None:
         named = [self.source, self.data, self.own_corpus, self.model, self.pooling]
         inside = inputs_of(tabs, gr.Textbox)
-        passing = {control: PASSING[control.elem_id] for control in inside if control.elem_id in PASSING}
+        passing = {
+            control: PASSING[control.elem_id] for control in inside if control.elem_id in PASSING
+        }
         restored = remember([*named, *inside], tabs, passing={self.source: (TEXT, FILE), **passing})
         source = [self.source, self.text, self.upload, *self.panel.inputs, self.vectors, self.array]
         inputs = [*source, self.data, self.own_corpus, self.model, self.pooling, self.corpus_ids]
@@ -166,8 +194,8 @@ class _ExplorePage:
         own = [self.own_corpus, self.corpus_ids]
         listed = [self.source, self.corpus_ids]
         deleted = self.forget.click(self.delete, own, listed, **event_options(queue=False))
-        # The tabs show the last corpus, dimmed, until another one is open. Listeners run in order, so this one comes
-        # before those that end the dimming.
+        # The tabs show the last corpus, dimmed, until another one is open. Listeners run in order,
+        # so this one comes before those that end the dimming.
         gr.on(
             [self.tab.start.click, self.own_corpus.input],
             None,
@@ -182,9 +210,22 @@ class _ExplorePage:
             (self.own_corpus.input, self.open_and_fold),
             (deleted.then, self.open_and_fold),
         ):
-            ended = self.tab.on(event, self.tab.handler(work, {}), inputs, opened, concurrency_limit=4)
-            ended.then(self.listed, [self.corpus_ids, self.own_corpus], self.own_corpus, **event_options(queue=False))
-            ended.then(None, None, None, js=DIM.format("false"), **event_options(queue=False, trigger_mode="multiple"))
+            ended = self.tab.on(
+                event, self.tab.handler(work, {}), inputs, opened, concurrency_limit=4
+            )
+            ended.then(
+                self.listed,
+                [self.corpus_ids, self.own_corpus],
+                self.own_corpus,
+                **event_options(queue=False),
+            )
+            ended.then(
+                None,
+                None,
+                None,
+                js=DIM.format("false"),
+                **event_options(queue=False, trigger_mode="multiple"),
+            )
 
     def offer_vectors(self, path: str | None) -> gr.Dropdown:
         """Offers the columns of a file that hold vectors."""
@@ -200,7 +241,11 @@ class _ExplorePage:
         """Chooses the file that another page has sent."""
         if "file" not in request.query_params:
             return {self.source: gr.skip()}
-        return {**self.panel.take(request), self.source: FILE, self.of_file: gr.Column(visible=True)}
+        return {
+            **self.panel.take(request),
+            self.source: FILE,
+            self.of_file: gr.Column(visible=True),
+        }
 
     def show_source(self, source: str) -> Update:
         """Shows the controls of a kind of corpus."""
@@ -218,7 +263,10 @@ class _ExplorePage:
         """Deletes a corpus of the visitor and returns to the example."""
         if corpus_id in corpus_ids:
             self.corpora.records.delete(corpus_id)
-        return {self.source: EXAMPLE, self.corpus_ids: [key for key in corpus_ids if key != corpus_id]}
+        return {
+            self.source: EXAMPLE,
+            self.corpus_ids: [key for key in corpus_ids if key != corpus_id],
+        }
 
     def open(self, watch: Watch, *values: Any) -> Update:
         """Reads and encodes the chosen corpus, and opens it for the tabs. Uploads and pasted texts are stored."""
@@ -268,7 +316,9 @@ class _ExplorePage:
         if source == DATA:
             data = self.services.access.check_data((choice.data or "").strip())
         if missing := self.services.models.missing([named_model(model_name)], data):
-            question = messages.ask_first(missing, "Press Open to download, or choose another corpus or model.")
+            question = messages.ask_first(
+                missing, "Press Open to download, or choose another corpus or model."
+            )
             return {self.tab.status: question, self.fold: gr.Accordion(open=True)}
         is_lost = source == TEXT or (source == FILE and choice.path is None)
         return self.open(watch, EXAMPLE if is_lost else source, *values)
@@ -282,7 +332,9 @@ class _ExplorePage:
         if choice.source == TEXT:
             text = choice.text or ""
             if not text.strip():
-                raise InputError("there is no sentence yet: paste some, one per line, then press Open.")
+                raise InputError(
+                    "there is no sentence yet: paste some, one per line, then press Open."
+                )
             file = self.services.temp.new_folder("explore") / PASTED
             file.write_text(check_text(text, "the text"), encoding="utf-8", newline="\n")
             return self.corpora.keep(file, KeptCorpus(PASTED, time()))
@@ -296,7 +348,9 @@ class _ExplorePage:
         else:
             # The sentences are in both columns of a pair.
             columns = (choice.first, choice.second, choice.target, choice.read_as)
-            name = DataName.parse(chosen_name(self.services, choice.path, choice.encoding, choice.sheet, *columns))
+            name = DataName.parse(
+                chosen_name(self.services, choice.path, choice.encoding, choice.sheet, *columns)
+            )
             column = name.columns
             encoding = name.encoding
             sheet = name.sheet

@@ -35,7 +35,8 @@ MAX_PAIRS_SHOWN = 200
 THIS_CORPUS = ("this corpus: near-duplicates of an earlier sentence", "")
 # The number of sentences that are listed of a group of duplicates.
 MOST_OF_GROUP = 5
-# The number of hubs and outliers in the tables, and of the remotest sentences if there is no outlier.
+# The number of hubs and outliers in the tables, and of the remotest sentences if there is no
+# outlier.
 MAX_UNUSUAL = 200
 MOST_REMOTE = 10
 PRESS_PAIRS = messages.note("Press the button to compare each sentence with all others.")
@@ -55,7 +56,9 @@ class _PairsTab:
         gr.HTML(messages.section("Duplicates, within this corpus or of another one"))
         with gr.Row(elem_classes="explore-controls"):
             hint = "One of your corpora, or a named data set such as stsb:train"
-            self.against = open_dropdown("Look for each sentence in", [THIS_CORPUS], hint, elem_id="repeats-against")
+            self.against = open_dropdown(
+                "Look for each sentence in", [THIS_CORPUS], hint, elem_id="repeats-against"
+            )
             self.duplicate_threshold = gr.Slider(
                 0.5,
                 1,
@@ -68,12 +71,20 @@ class _PairsTab:
         ids = ("repeats-go", "repeats-stop", "repeats-status")
         self.duplicates = MeasureTab.build(services, "near-duplicates", "Find duplicates", ids, "")
         with self.duplicates.buttons:
-            self.download_kept = gr.DownloadButton("Download without duplicates", visible=False, elem_id="repeats-csv")
-            self.download_all = gr.DownloadButton("Download all rows with groups", visible=False, elem_id="groups-csv")
-            self.download_shared = gr.DownloadButton("Download the duplicates", visible=False, elem_id="shared-csv")
+            self.download_kept = gr.DownloadButton(
+                "Download without duplicates", visible=False, elem_id="repeats-csv"
+            )
+            self.download_all = gr.DownloadButton(
+                "Download all rows with groups", visible=False, elem_id="groups-csv"
+            )
+            self.download_shared = gr.DownloadButton(
+                "Download the duplicates", visible=False, elem_id="shared-csv"
+            )
         gr.HTML(messages.section("The most similar pairs"))
         with gr.Row(elem_classes="explore-controls"):
-            self.k = gr.Slider(1, MAX_PAIRS, 20, step=1, label="Number of pairs", elem_id="pairs-k", min_width=240)
+            self.k = gr.Slider(
+                1, MAX_PAIRS, 20, step=1, label="Number of pairs", elem_id="pairs-k", min_width=240
+            )
             self.threshold = gr.Slider(
                 0,
                 1,
@@ -93,7 +104,9 @@ class _PairsTab:
             )
         ids = ("pairs-go", "pairs-stop", "pairs-status")
         find = "Find the most similar pairs"
-        self.pairs = MeasureTab.build(services, "pairs", find, ids, PRESS_PAIRS, variant="secondary")
+        self.pairs = MeasureTab.build(
+            services, "pairs", find, ids, PRESS_PAIRS, variant="secondary"
+        )
         with self.pairs.buttons:
             self.download = gr.DownloadButton("Download CSV", visible=False, elem_id="pairs-csv")
         self.table = gr.HTML(elem_id="pairs-table")
@@ -105,7 +118,12 @@ class _PairsTab:
         no_pairs = {self.table: "", self.download: hidden()}
         downloads = (self.download_kept, self.download_all, self.download_shared)
         no_duplicates = {**dict.fromkeys(downloads, hidden()), self.compared: None}
-        cleared = {**no_pairs, **no_duplicates, self.pairs.status: PRESS_PAIRS, self.duplicates.status: ""}
+        cleared = {
+            **no_pairs,
+            **no_duplicates,
+            self.pairs.status: PRESS_PAIRS,
+            self.duplicates.status: "",
+        }
         self.open_corpus.change(lambda: cleared, None, list(cleared), **event_options())
         edits = [self.pairs.start.click, self.k.release, self.threshold.release, self.hide.input]
         self.pairs.on(edits, self.pairs.handler(self.find_pairs, no_pairs), inputs, no_pairs)
@@ -116,8 +134,15 @@ class _PairsTab:
             no_duplicates,
             unless=lambda compared, open_corpus, against, _: compared != (open_corpus, against),
         )
-        self.duplicates.on(self.duplicate_threshold.release, again, [self.compared, *options], no_duplicates)
-        self.against.focus(self.others, [self.corpus_ids, self.open_corpus], self.against, **event_options(queue=False))
+        self.duplicates.on(
+            self.duplicate_threshold.release, again, [self.compared, *options], no_duplicates
+        )
+        self.against.focus(
+            self.others,
+            [self.corpus_ids, self.open_corpus],
+            self.against,
+            **event_options(queue=False),
+        )
 
     def others(self, corpus_ids: list[str], open_corpus: OpenCorpus | None) -> gr.Dropdown:
         """The corpora in which duplicates can be found."""
@@ -125,7 +150,9 @@ class _PairsTab:
         choices = [kept_choice(key, record) for key, record in records.items()]
         return gr.Dropdown([THIS_CORPUS, *choices])
 
-    def find_pairs(self, watch: Watch, open_corpus: OpenCorpus | None, k: int, threshold: float, hide: bool) -> Update:
+    def find_pairs(
+        self, watch: Watch, open_corpus: OpenCorpus | None, k: int, threshold: float, hide: bool
+    ) -> Update:
         embedded = opened(open_corpus).embed(self.services.embeddings)
         comparing = watch.stage(f"Comparing {len(embedded):,} sentences, each with each")
         pairs = search.similar_pairs(embedded, int(k), float(threshold), hide, comparing)
@@ -155,7 +182,9 @@ class _PairsTab:
         nearest = search.nearest_in(embedded, other, embeddings.cache, looking)
         rows = nearest.matches(float(threshold))
         update: Update = {
-            self.duplicates.status: shared_sentences(nearest, rows, corpus, other.corpus, float(threshold)),
+            self.duplicates.status: shared_sentences(
+                nearest, rows, corpus, other.corpus, float(threshold)
+            ),
             self.download_kept: hidden(),
             self.download_shared: hidden(),
             self.compared: (open_corpus, against),
@@ -184,9 +213,14 @@ class _PairsTab:
             return {self.download_kept: visible(str(file))}
         stem = corpus.table.path.stem
         suffix = suffix_like(corpus.table)
-        remaining = save_like_file(corpus, duplicates, folder / f"{stem}-without-duplicates{suffix}", True)
+        remaining = save_like_file(
+            corpus, duplicates, folder / f"{stem}-without-duplicates{suffix}", True
+        )
         groups = save_like_file(corpus, duplicates, folder / f"{stem}-groups{suffix}", False)
-        return {self.download_kept: visible(str(remaining)), self.download_all: visible(str(groups))}
+        return {
+            self.download_kept: visible(str(remaining)),
+            self.download_all: visible(str(groups)),
+        }
 
     def _other(self, against: str, open_corpus: OpenCorpus, watch: Watch) -> EmbeddedCorpus:
         """The corpus in which duplicates are found, embedded with the model of the open one."""
@@ -207,7 +241,9 @@ def pairs_note(pairs: SimilarPairs) -> Markup:
     if pairs.same_text:
         parts.append(f"{format_count(pairs.same_text, 'exact duplicate')} left out")
     if pairs.unknown:
-        parts.append(f"{format_count(pairs.unknown, 'sentence')} without a token that the model knows left out")
+        parts.append(
+            f"{format_count(pairs.unknown, 'sentence')} without a token that the model knows left out"
+        )
     return messages.note(" · ".join(parts))
 
 
@@ -244,7 +280,9 @@ def near_duplicates(duplicates: NearDuplicates, corpus: Corpus) -> Markup:
     return macro("explore/near_duplicates")(duplicates, len(corpus), points, rows, len(groups))
 
 
-def shared_sentences(nearest: Nearest, rows: np.ndarray, corpus: Corpus, other: Corpus, threshold: float) -> Markup:
+def shared_sentences(
+    nearest: Nearest, rows: np.ndarray, corpus: Corpus, other: Corpus, threshold: float
+) -> Markup:
     """The number of sentences of a corpus that are in another one, the number of new ones, and the similar pairs."""
     pairs = []
     for row in rows[:MAX_PAIRS_SHOWN].tolist():
@@ -293,7 +331,9 @@ def unusual_tables(unusual: Unusual, corpus: Corpus) -> Markup:
     return render(
         "explore/templates/unusual.html",
         hubs=hubs,
-        outliers=[(float(unusual.closeness[row]), shorten(corpus.sentences[row])) for row in outliers],
+        outliers=[
+            (float(unusual.closeness[row]), shorten(corpus.sentences[row])) for row in outliers
+        ],
         rows=(unusual.hubs[:MAX_UNUSUAL].tolist(), outliers),
         texts=len(rows_of),
         k=unusual.k,

@@ -52,7 +52,9 @@ def build(services: Services, shared: Shared) -> None:
         cross_encoder = cross_encoder_picker(NO_CROSS_ENCODER, elem_id="search-cross")
     tab = MeasureTab(services, "search", status)
 
-    def run(watch: Watch, open_corpus: OpenCorpus, query: str, k: int, cross_encoder: str | None) -> Update:
+    def run(
+        watch: Watch, open_corpus: OpenCorpus, query: str, k: int, cross_encoder: str | None
+    ) -> Update:
         check_query(query or "", int(k))
         embedded = open_corpus.embed(services.embeddings)
         name = cross_encoder or NO_CROSS_ENCODER
@@ -75,10 +77,18 @@ def build(services: Services, shared: Shared) -> None:
         return {query: first, status: lead(NO_QUERY), results: ""}
 
     inputs = [open_corpus, query, k, cross_encoder]
-    changed = open_corpus.change(opened, [open_corpus, query], [query, status, results], **event_options())
+    changed = open_corpus.change(
+        opened, [open_corpus, query], [query, status, results], **event_options()
+    )
 
     def answer_on(events: Any, unless: Callable[..., bool]) -> None:
-        tab.on(events, tab.handler(run, {results: ""}, unless=unless), inputs, [results], concurrency_limit=4)
+        tab.on(
+            events,
+            tab.handler(run, {results: ""}, unless=unless),
+            inputs,
+            [results],
+            concurrency_limit=4,
+        )
 
     # After the opening of a corpus an empty query is not an error.
     answer_on(changed.then, lambda open_corpus, query, *_: open_corpus is None or not query.strip())
@@ -89,7 +99,9 @@ def build(services: Services, shared: Shared) -> None:
 def search_status(result: SearchResult) -> Markup:
     """The time of each step of the search, and whether its result is exact."""
     how = EXACT if result.exact else f"{APPROXIMATE} {result.index_note}"
-    return macro("explore/search_status")(result=result, explanation=f"{COSINE_IS_DOT_PRODUCT} {how}")
+    return macro("explore/search_status")(
+        result=result, explanation=f"{COSINE_IS_DOT_PRODUCT} {how}"
+    )
 
 
 def hits(result: SearchResult) -> Markup:

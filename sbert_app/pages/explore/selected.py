@@ -1,7 +1,7 @@
 """The panel beside the map: the selected sentences, their common words, and links that take them to other pages.
 
-A lasso or a box on the map (assets/explore.js) and words in the sentences select sentences. The selection is a list of
-rows of the corpus, so it survives another colour, dimension and model.
+A lasso or a box on the map (assets/explore.js) and words in the sentences select sentences. The
+selection is a list of rows of the corpus, so it survives another colour, dimension and model.
 """
 
 from collections.abc import Iterable, Sequence
@@ -99,8 +99,12 @@ class SelectedPanel:
         self.drag.change(None, self.drag, None, js=SET_DRAG, **event_options())
         state = [self.open_corpus, self.picked]
         plot.select(self.pick_drawn, state, self.outputs, **event_options())
-        self.words.submit(self.pick_words, [self.open_corpus, self.words], self.outputs, **event_options())
-        self.clear.click(lambda corpus: self._show(corpus, ()), self.open_corpus, self.outputs, **event_options())
+        self.words.submit(
+            self.pick_words, [self.open_corpus, self.words], self.outputs, **event_options()
+        )
+        self.clear.click(
+            lambda corpus: self._show(corpus, ()), self.open_corpus, self.outputs, **event_options()
+        )
 
     def opened(self, open_corpus: OpenCorpus | None, picked: SelectedRows) -> Update:
         """Clears the selection when another corpus is opened; the same corpus under another model keeps it."""
@@ -108,7 +112,9 @@ class SelectedPanel:
             picked = SelectedRows()
         return self._show(open_corpus, picked.rows)
 
-    def pick_drawn(self, open_corpus: OpenCorpus | None, picked: SelectedRows, event: gr.EventData) -> Update:
+    def pick_drawn(
+        self, open_corpus: OpenCorpus | None, picked: SelectedRows, event: gr.EventData
+    ) -> Update:
         """Selects the rows inside a lasso or a box; with ``add``, in addition to the selected ones."""
         rows = set(map(int, event.rows))
         if event.add:
@@ -160,7 +166,9 @@ class SelectedPanel:
             self.summary: macro("explore/selected_summary")(subset, list(listed)),
             self.table: gr.update(value=selected_table(subset, corpus), visible=True),
             self.lists: gr.Tabs(selected="selected"),
-            self.download: str(save_subset(subset, corpus, self.services.temp.new_folder("explore"))),
+            self.download: str(
+                save_subset(subset, corpus, self.services.temp.new_folder("explore"))
+            ),
             self.links: selected_links(sentences, token),
             self.rows: HIDDEN_ROWS.format(corpus=key, rows=",".join(map(str, rows))),
         }
@@ -181,5 +189,9 @@ def selected_links(sentences: Sequence[str], token: str) -> Markup:
     count = len(sentences)
     if 2 <= count <= MAX_PAIRED:
         return macro("explore/selected_links")(token, pairs=count * (count - 1) // 2)
-    taken = "two sentences or more" if count < 2 else f"up to {MAX_PAIRED} sentences, with every pair of them"
+    taken = (
+        "two sentences or more"
+        if count < 2
+        else f"up to {MAX_PAIRED} sentences, with every pair of them"
+    )
     return macro("explore/selected_links")(token, pairs=0, remark=f"Compare and Bulk take {taken}.")

@@ -1,7 +1,8 @@
 """The Label page: a file becomes pairs worth judging, people judge them by keyboard, a model is measured and trained.
 
-``/label?project=<id>&rater=<name>`` opens a project for a rater. The page shows the next pair at once and sends the
-scores one after another (assets/label.js); each is stored before the next (`services.annotations.project`).
+``/label?project=<id>&rater=<name>`` opens a project for a rater. The page shows the next pair at
+once and sends the scores one after another (assets/label.js); each is stored before the next
+(`services.annotations.project`).
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,14 @@ from markupsafe import Markup
 
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.address import keep_touched
-from sbert_app.pages.components.events import Questions, Update, enable_when, event_options, note_action, on_open
+from sbert_app.pages.components.events import (
+    Questions,
+    Update,
+    enable_when,
+    event_options,
+    note_action,
+    on_open,
+)
 from sbert_app.pages.components.file_panel import FilePanel, chosen_name, open_upload
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker
@@ -23,7 +31,12 @@ from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.label.results import Results
 from sbert_app.services.annotations import quality
 from sbert_app.services.annotations.project import HIGHEST, LOWEST, Project, Projects
-from sbert_app.services.annotations.selection import REASONS, ProjectRequest, choose_pairs, says_yes_or_no
+from sbert_app.services.annotations.selection import (
+    REASONS,
+    ProjectRequest,
+    choose_pairs,
+    says_yes_or_no,
+)
 from sbert_app.services.background.watch import Watch
 from sbert_app.services.container import Services
 from training.catalogue import DEFAULT_MODEL, read_asset
@@ -60,19 +73,24 @@ GRADED = Scale(
     "the keys 0 to 5",
     [(str(score), score, meaning) for score, meaning in enumerate(MEANINGS)],
 )
-YES_NO = Scale("Is the meaning the same?", "y for yes and n for no", [("y", HIGHEST, "yes"), ("n", LOWEST, "no")])
+YES_NO = Scale(
+    "Is the meaning the same?",
+    "y for yes and n for no",
+    [("y", HIGHEST, "yes"), ("n", LOWEST, "no")],
+)
 TO_FIVE = "0 to 5"
 YES_OR_NO = "yes or no"
 
 # The reasons for refusing ratings, as HTML, by project, rater and pair.
 Refused = dict[tuple[str, str, int], str]
-# The number of following pairs that are sent with a card, so that a rating shows the next one at once.
+# The number of following pairs that are sent with a card, so that a rating shows the next one at
+# once.
 MOST_AHEAD = 8
 NO_SCORE = "none"
 NOT_JUDGED = "not judged"
 REMEMBER = """window.nameInAddress(["project", "rater"], [project, rater])"""
-# Digits are ratings unless a field has the focus, so the field that opened a project gives it up. Another field, which
-# the person has reached by Tab since, keeps it.
+# Digits are ratings unless a field has the focus, so the field that opened a project gives it up.
+# Another field, which the person has reached by Tab since, keeps it.
 BLUR = """if (document.activeElement?.closest("#%s")) document.activeElement.blur()"""
 
 
@@ -96,9 +114,13 @@ class _LabelPage:
                 elem_id="label-project",
             )
             hint = "Others’ ratings stay hidden until you have rated"
-            self.rater = gr.Textbox(label="Your name", info=hint, elem_id="label-rater", max_lines=1, min_width=180)
+            self.rater = gr.Textbox(
+                label="Your name", info=hint, elem_id="label-rater", max_lines=1, min_width=180
+            )
             self.begin = gr.Button("Judge", variant="primary", min_width=120, elem_id="label-begin")
-        enable_when(self.begin, {self.project: "make a project first", self.rater: "type your name first"})
+        enable_when(
+            self.begin, {self.project: "make a project first", self.rater: "type your name first"}
+        )
         self.error = gr.HTML(elem_id="label-error")
         waiting = messages.waiting("Opening the projects …")
         self.card = gr.HTML(waiting, js_on_load=read_asset("label.js"), elem_id="label-card")
@@ -117,7 +139,9 @@ class _LabelPage:
                 min_width=220,
                 elem_id="label-data",
             )
-            self.file = gr.File(label="Your own file", height=110, min_width=200, elem_id="label-file")
+            self.file = gr.File(
+                label="Your own file", height=110, min_width=200, elem_id="label-file"
+            )
             self.file.change(
                 lambda path: gr.update(visible=path is None),
                 self.file,
@@ -125,12 +149,20 @@ class _LabelPage:
                 **event_options(queue=False, trigger_mode="multiple"),
             )
         self.how_read = FilePanel(services, self.file, "label", "label")
-        self.scale = gr.Radio([TO_FIVE, YES_OR_NO], value=TO_FIVE, label="Scale", elem_id="label-scale")
+        self.scale = gr.Radio(
+            [TO_FIVE, YES_OR_NO], value=TO_FIVE, label="Scale", elem_id="label-scale"
+        )
         with gr.Row():
-            self.model = model_picker(services, info="Measured and trained later", elem_id="label-model")
+            self.model = model_picker(
+                services, info="Measured and trained later", elem_id="label-model"
+            )
             self.second = cross_encoder_picker()
-            self.threshold = gr.Slider(0, 1, 0.5, step=0.01, label="Threshold", min_width=180, elem_id="label-at")
-            self.count = gr.Slider(15, 300, 60, step=15, label="Pairs to judge", min_width=180, elem_id="label-count")
+            self.threshold = gr.Slider(
+                0, 1, 0.5, step=0.01, label="Threshold", min_width=180, elem_id="label-at"
+            )
+            self.count = gr.Slider(
+                15, 300, 60, step=15, label="Pairs to judge", min_width=180, elem_id="label-count"
+            )
         self.enough = gr.HTML(how_many_are_enough(60, TO_FIVE), elem_id="label-enough")
         ids = ("label-create", "label-stop", "label-status")
         note = messages.note(SELECTION_NOTE)
@@ -149,19 +181,38 @@ class _LabelPage:
         everything = [*choice, *judging, self.new, *self.results.outputs]
         questions = gr.State({})
         refused = gr.State({})
-        keep_touched([self.rater], on_open().then(open_link, questions, everything, **event_options(queue=False)))
+        keep_touched(
+            [self.rater],
+            on_open().then(open_link, questions, everything, **event_options(queue=False)),
+        )
         submits = (self.begin.click, self.rater.submit, self.project.input)
         for event, field in zip(submits, (self.begin, self.rater, self.project), strict=True):
-            event(note_action, questions, None, **event_options(queue=False, trigger_mode="multiple"))
+            event(
+                note_action, questions, None, **event_options(queue=False, trigger_mode="multiple")
+            )
             opened = event(self.opened, choice, everything, **event_options(queue=False))
-            opened.then(None, choice, None, js=f"(project, rater) => {{ {BLUR % field.elem_id}; {REMEMBER}; }}")
+            opened.then(
+                None,
+                choice,
+                None,
+                js=f"(project, rater) => {{ {BLUR % field.elem_id}; {REMEMBER}; }}",
+            )
         for name in ("judge", "take_back", "turn", "agree"):
             # An event of the card has the name of its handler.
             pressed = getattr(self.card, name)(
-                getattr(self, name), [*choice, refused], judging, **event_options(queue=False, trigger_mode="multiple")
+                getattr(self, name),
+                [*choice, refused],
+                judging,
+                **event_options(queue=False, trigger_mode="multiple"),
             )
-            # The agreement is computed once for a burst of presses, as it takes a second for dozens of raters.
-            pressed.then(self.rated, choice, self.results.outputs, **event_options(trigger_mode="always_last"))
+            # The agreement is computed once for a burst of presses, as it takes a second for dozens
+            # of raters.
+            pressed.then(
+                self.rated,
+                choice,
+                self.results.outputs,
+                **event_options(trigger_mode="always_last"),
+            )
         planning = [self.count, self.scale]
         gr.on(
             [field.change for field in planning],
@@ -171,9 +222,14 @@ class _LabelPage:
             **event_options(queue=False, trigger_mode="multiple"),
         )
         scale_choice = gr.State({})
-        self.scale.input(note_action, scale_choice, None, **event_options(queue=False, trigger_mode="multiple"))
+        self.scale.input(
+            note_action, scale_choice, None, **event_options(queue=False, trigger_mode="multiple")
+        )
         self.file.upload(
-            preset_scale, [self.file, scale_choice], self.scale, **event_options(queue=False, trigger_mode="multiple")
+            preset_scale,
+            [self.file, scale_choice],
+            self.scale,
+            **event_options(queue=False, trigger_mode="multiple"),
         )
         inputs = [
             self.name,
@@ -196,13 +252,18 @@ class _LabelPage:
     def take(self, request: gr.Request) -> Update:
         """Opens the form of a new project with the file that another page has sent."""
         is_sent = "file" in request.query_params
-        return {**self.how_read.take(request), self.new: gr.Accordion(open=True) if is_sent else gr.skip()}
+        return {
+            **self.how_read.take(request),
+            self.new: gr.Accordion(open=True) if is_sent else gr.skip(),
+        }
 
     def opened(self, project_id: str, rater: str) -> Update:
         """Opens a project at the first pair that this rater has not judged; without a project, shows an example."""
         listed = self.projects.list()
         errors = [messages.error_message(error) for error in self.projects.store.list().damaged]
-        choices = [(f"{info.name} ({info.source})", key) for key, info in listed] or [("none yet", NO_PROJECT)]
+        choices = [(f"{info.name} ({info.source})", key) for key, info in listed] or [
+            ("none yet", NO_PROJECT)
+        ]
         ids = [key for _, key in choices]
         if project_id not in ids:
             if project_id:
@@ -232,7 +293,8 @@ class _LabelPage:
     def judge(self, project_id: str, rater: str, refused: Refused, event: gr.EventData) -> Update:
         """Saves a rating for the project and the rater of the card, as others may be chosen while ratings are queued.
 
-        The reason for refusing a rating stays on the page until the pair is rated, as further ratings follow at once.
+        The reason for refusing a rating stays on the page until the pair is rated, as further
+        ratings follow at once.
         """
 
         def work(project: Project) -> tuple[int, bool]:
@@ -246,7 +308,9 @@ class _LabelPage:
             update[self.card] = self.opened(project_id, rater)[self.card]
         return update
 
-    def take_back(self, project_id: str, rater: str, refused: Refused, event: gr.EventData) -> Update:
+    def take_back(
+        self, project_id: str, rater: str, refused: Refused, event: gr.EventData
+    ) -> Update:
         def work(project: Project) -> tuple[int, bool]:
             pair = project.undo(rater)
             return event.pair if pair is None else pair, False
@@ -271,7 +335,9 @@ class _LabelPage:
         source = services.access.check_data(source)
         if second == "none":
             raise InputError("choose a second model: pairs are worth judging where two disagree")
-        request = ProjectRequest(name, source, (model or DEFAULT_MODEL).strip(), second, float(threshold), int(count))
+        request = ProjectRequest(
+            name, source, (model or DEFAULT_MODEL).strip(), second, float(threshold), int(count)
+        )
         self.projects.check_new(name)
         info, pairs = choose_pairs(request, services.models, services.settings.home, watch)
         # The source is the upload, even if a copy with other columns was read.
@@ -285,7 +351,12 @@ class _LabelPage:
         }
 
     def _after(
-        self, project_id: str, rater: str, refused: Refused, work: Any, place: tuple[str, str, int] | None = None
+        self,
+        project_id: str,
+        rater: str,
+        refused: Refused,
+        work: Any,
+        place: tuple[str, str, int] | None = None,
     ) -> Update:
         """Does ``work``, which returns the next pair and whether to move on to one that is not judged.
 
@@ -300,7 +371,9 @@ class _LabelPage:
             # The card is sent again, so that the browser accepts presses again.
             card = self.opened(project_id or "", rater)[self.card]
             if place:
-                refused[place] = messages.error_message(f"pair {place[2] + 1} is not saved: {wrong}")
+                refused[place] = messages.error_message(
+                    f"pair {place[2] + 1} is not saved: {wrong}"
+                )
             else:
                 error = messages.error_message(wrong)
         of_rater = [html for at, html in refused.items() if at[:2] == (project_id, _name(rater))]
@@ -328,7 +401,9 @@ class _LabelPage:
         for row in [row for row in ahead if row != at][:MOST_AHEAD]:
             next_pair = project.pairs[row]
             reason = REASONS.get(next_pair.reason, next_pair.reason)
-            following.append({"at": row, "first": next_pair.first, "second": next_pair.second, "reason": reason})
+            following.append(
+                {"at": row, "first": next_pair.first, "second": next_pair.second, "reason": reason}
+            )
         current = project.pairs[at]
         return render(
             "label/templates/card.html",
@@ -387,5 +462,6 @@ def _score(event: gr.EventData) -> int | None:
     return None if event.score == NO_SCORE else event.score
 
 
-# A card that is sent again needs another number, so that the browser notices it and accepts presses again.
+# A card that is sent again needs another number, so that the browser notices it and accepts presses
+# again.
 _versions = count()

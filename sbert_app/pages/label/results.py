@@ -44,14 +44,21 @@ class Results:
         self.differences = gr.HTML(elem_id="label-differences")
         gr.HTML(messages.section("How good is the model on these pairs?"))
         with gr.Row(elem_classes="actions"):
-            self.measure = gr.Button("Measure the model", interactive=False, elem_id="label-measure")
-            self.train = gr.Button("Fine-tune on the ratings", interactive=False, elem_id="label-train")
+            self.measure = gr.Button(
+                "Measure the model", interactive=False, elem_id="label-measure"
+            )
+            self.train = gr.Button(
+                "Fine-tune on the ratings", interactive=False, elem_id="label-train"
+            )
             self.prepare = gr.Button("Export as CSV", interactive=False, elem_id="label-export")
             self.file = gr.File(visible=False)
         self.quality = gr.HTML(elem_id="label-quality")
         self.training = gr.HTML(elem_id="label-training")
         self.timer = gr.Timer(POLL_SECONDS, active=False)
-        sections = {"Agreement": [self.agreement, self.differences], "The model": [self.quality, self.training]}
+        sections = {
+            "Agreement": [self.agreement, self.differences],
+            "The model": [self.quality, self.training],
+        }
         self.of_project, parts = of_page("Label", sections)
         report_button(services, self.report, [*parts, project], "label")
         self.compared: LRUCache[tuple[str, float | None], BeforeAfter] = LRUCache(64)
@@ -69,8 +76,12 @@ class Results:
         ]
 
     def wire(self) -> None:
-        self.measure.click(self.score, self.project, self.quality, concurrency_limit=2, **event_options())
-        self.train.click(self.start, self.project, [self.quality, self.training, self.timer], **event_options())
+        self.measure.click(
+            self.score, self.project, self.quality, concurrency_limit=2, **event_options()
+        )
+        self.train.click(
+            self.start, self.project, [self.quality, self.training, self.timer], **event_options()
+        )
         follow(self.timer, self.progress, [self.project], [self.training, self.timer])
         exported = self.prepare.click(
             self.export, self.project, [self.quality, self.file], **event_options(queue=False)
@@ -82,13 +93,17 @@ class Results:
         judged = len(quality.joint_ratings(project)) if project else 0
         differences = ""
         if project and (disagreements := quality.disagreements(project, rater)):
-            differences = macro("label/differences")(disagreements, scores_of(project), project.info.is_binary)
+            differences = macro("label/differences")(
+                disagreements, scores_of(project), project.info.is_binary
+            )
 
         def button(label: str, needed: int) -> gr.Button:
             if project is None:
                 return gr.Button(f"{label}: make a project first", interactive=False)
             if judged < needed:
-                return gr.Button(f"{label}: {needed} judged pairs needed, {judged} done", interactive=False)
+                return gr.Button(
+                    f"{label}: {needed} judged pairs needed, {judged} done", interactive=False
+                )
             return gr.Button(label, interactive=True)
 
         return {
@@ -111,7 +126,9 @@ class Results:
         try:
             project = self._open(project_id)
             if project.info.is_binary:
-                decisions = quality.answer_quality(project, self.services.models, project.info.model)
+                decisions = quality.answer_quality(
+                    project, self.services.models, project.info.model
+                )
                 return macro("label/quality_of_answers")(decisions, project.info.model)
             result = quality.model_quality(project, self.services.models, project.info.model)
         except UserFacingError as error:
@@ -128,7 +145,11 @@ class Results:
             self.services.access.check_model(project.info.model)
             quality.start(project, self.services.jobs, visitor_of(request))
         except UserFacingError as error:
-            return {self.quality: messages.error_message(error), self.training: gr.skip(), self.timer: gr.skip()}
+            return {
+                self.quality: messages.error_message(error),
+                self.training: gr.skip(),
+                self.timer: gr.skip(),
+            }
         return {self.quality: gr.skip(), **self.progress(project.id)}
 
     def progress(self, project_id: str) -> Update:
@@ -143,7 +164,11 @@ class Results:
     def report(self, *values: Any) -> Report:
         *parts, project_id = values
         project = self._open(project_id)
-        settings = {"Data": project.info.source, "Model": project.info.model, "Pairs": len(project.pairs)}
+        settings = {
+            "Data": project.info.source,
+            "Model": project.info.model,
+            "Pairs": len(project.pairs),
+        }
         return replace(self.of_project(*parts), title=project.info.name, settings=settings)
 
     def export(self, project_id: str) -> Update:
@@ -162,7 +187,9 @@ class Results:
         if training is None:
             return "", False
         if store.state(training.run) is None:
-            return messages.note("The run that was trained on these ratings has been deleted."), False
+            return messages.note(
+                "The run that was trained on these ratings has been deleted."
+            ), False
         run = store.get(training.run)
         if run.state in AT_WORK:
             return training_state(project, run, training, None), True
@@ -210,7 +237,9 @@ def agreement_table(project: Project) -> Markup:
 def _agreement_findings(agreement: Agreement) -> list[str]:
     """Sentences that say how far the raters agree, and whether that is enough."""
     if len(agreement.judged) < 2:
-        return ["One rater alone: whether others would agree is not known. Send them the address of this page."]
+        return [
+            "One rater alone: whether others would agree is not known. Send them the address of this page."
+        ]
     if agreement.shared == 0:
         return ["No pair has two ratings yet."]
     shared = format_count(agreement.shared, "shared pair")
@@ -232,7 +261,9 @@ def _agreement_findings(agreement: Agreement) -> list[str]:
     elif agreement.alpha >= TENTATIVE:
         verdict = "enough for tentative conclusions"
     else:
-        verdict = f"too low to rely on: talk about {scale}, and look at the pairs on which you differ"
+        verdict = (
+            f"too low to rely on: talk about {scale}, and look at the pairs on which you differ"
+        )
     return [
         *findings,
         f"Krippendorff’s α is {alpha} on {shared} ({level}): {verdict}. "
@@ -240,7 +271,9 @@ def _agreement_findings(agreement: Agreement) -> list[str]:
     ]
 
 
-def training_state(project: Project, run: Run, training: Training, comparison: BeforeAfter | None) -> Markup:
+def training_state(
+    project: Project, run: Run, training: Training, comparison: BeforeAfter | None
+) -> Markup:
     """The state of the run, and once it has ended the figures on the held-out pairs before and after."""
     rows = []
     verdict = ""
@@ -248,7 +281,9 @@ def training_state(project: Project, run: Run, training: Training, comparison: B
         rows = [("before", *_figures(comparison.before)), ("after", *_figures(comparison.after))]
         if comparison.difference is not None:
             pairs = format_count(comparison.pairs, "held-out pair")
-            verdict = comparison.difference.describe("the trained model", "the one before", f"on {pairs}")
+            verdict = comparison.difference.describe(
+                "the trained model", "the one before", f"on {pairs}"
+            )
             verdict = verdict[:1].upper() + verdict[1:] + "."
     return macro("label/training")(
         run=run,
@@ -262,6 +297,8 @@ def training_state(project: Project, run: Run, training: Training, comparison: B
 
 def _figures(estimate: Estimate, digits: int = 1) -> tuple[str, str]:
     """The value and its interval as texts; a dash for what is undefined."""
-    value, low, high = (format_number(None if isnan(number) else number, digits) for number in estimate)
+    value, low, high = (
+        format_number(None if isnan(number) else number, digits) for number in estimate
+    )
     interval = MISSING if low == MISSING else f"{low} to {high}"
     return value, interval

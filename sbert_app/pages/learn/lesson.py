@@ -1,10 +1,11 @@
 """The interface of a lesson, which is a text and a demo, and the parts of its figures and results.
 
-A lesson is two files. ``assets/lessons/<number>.json`` has the text: prose, values from the paper, a question with its
-answer, a link to another page. It contains some HTML (b, i, code), and all values in it are from the paper. Its ``key``
-names the module in `sbert_app.pages.learn.lessons` with the measurement, the figure and the result; the page only calls
-``build()`` of the module. A measurement uses a small sample of the STS benchmark or the example corpus (`samples`) and
-takes about two seconds on two cores; nothing is precomputed.
+A lesson is two files. ``assets/lessons/<number>.json`` has the text: prose, values from the paper,
+a question with its answer, a link to another page. It contains some HTML (b, i, code), and all
+values in it are from the paper. Its ``key`` names the module in `sbert_app.pages.learn.lessons`
+with the measurement, the figure and the result; the page only calls ``build()`` of the module. A
+measurement uses a small sample of the STS benchmark or the example corpus (`samples`) and takes
+about two seconds on two cores; nothing is precomputed.
 """
 
 from __future__ import annotations
@@ -99,9 +100,11 @@ class Demo:
     """The live controls of a lesson.
 
     Attributes:
-        measure: takes a `Context` and the values of the controls; its user errors are shown as the result.
+        measure: takes a `Context` and the values of the controls; its user errors are shown as the
+            result.
         model: the control that names a model, which a class may fix.
-        triggers: the events after which the lesson is measured again, by default changes of the controls.
+        triggers: the events after which the lesson is measured again, by default changes of the
+            controls.
     """
 
     controls: list[Any]
@@ -111,7 +114,9 @@ class Demo:
 
     def initial(self, setup: Setup) -> list[Any]:
         """The first values of the controls, in order."""
-        return [setup.model if control is self.model else control.value for control in self.controls]
+        return [
+            setup.model if control is self.model else control.value for control in self.controls
+        ]
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,8 @@ class Lesson:
     """The text of a lesson.
 
     Attributes:
-        key: the module in `lessons`, or the function of a plug-in that builds the demo, as "module:function".
+        key: the module in `lessons`, or the function of a plug-in that builds the demo, as
+            "module:function".
         chapter: the title above all lessons with the same chapter.
         short: the label of its button.
         opens: the text of its link, ``href``.
@@ -180,7 +186,9 @@ def lesson_number(text: str | None) -> int:
     return int(text) if text in numbers else 1
 
 
-def styled(figure: go.Figure, height: int, x: str = "", y: str = "", legend: bool = False) -> go.Figure:
+def styled(
+    figure: go.Figure, height: int, x: str = "", y: str = "", legend: bool = False
+) -> go.Figure:
     """The figure in the look of the app, with the titles ``x`` and ``y`` of its axes and with or without a legend."""
     return apply_style(figure, height, x={"title": x}, y={"title": y}, showlegend=legend)
 
@@ -190,7 +198,9 @@ def cosine_histograms(unrelated: np.ndarray, similar: np.ndarray) -> go.Figure:
     return label_histograms({"gold score of 4 or more": similar, "random pairs": unrelated})
 
 
-def rank_lines(labels: Sequence[str], columns: Sequence[str], ranks: Sequence[Sequence[int]]) -> go.Figure:
+def rank_lines(
+    labels: Sequence[str], columns: Sequence[str], ranks: Sequence[Sequence[int]]
+) -> go.Figure:
     """A line for each sentence through its ranks in several orders, one per column; level lines mean agreement."""
     figure = go.Figure()
     # Only the ends of a line have a number.
@@ -212,7 +222,12 @@ def rank_lines(labels: Sequence[str], columns: Sequence[str], ranks: Sequence[Se
     apply_style(figure, height=max(300, 30 * len(labels) + 80))
     last = max(max(row) for row in ranks)
     figure.update_xaxes(side="top", showgrid=False, range=[-0.25, len(columns) - 0.75])
-    figure.update_yaxes(type="log", range=[np.log10(last * 1.25), np.log10(0.8)], showgrid=False, showticklabels=False)
+    figure.update_yaxes(
+        type="log",
+        range=[np.log10(last * 1.25), np.log10(0.8)],
+        showgrid=False,
+        showticklabels=False,
+    )
     return figure
 
 

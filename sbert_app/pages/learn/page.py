@@ -1,9 +1,10 @@
 """The Learn page: one idea a lesson, measured while the user reads.
 
-``/learn?lesson=4`` opens the fourth lesson, ``/learn`` the last one that this browser had open. A lesson counts as done
-once its answer was opened, which the browser stores too. A lesson is measured when it is first opened and whenever one
-of its controls changes; lessons that are not open cost nothing. A class (`teacher.ClassLink`) is part of the address:
-it fixes model, data, seed and the selection of lessons.
+``/learn?lesson=4`` opens the fourth lesson, ``/learn`` the last one that this browser had open. A
+lesson counts as done once its answer was opened, which the browser stores too. A lesson is measured
+when it is first opened and whenever one of its controls changes; lessons that are not open cost
+nothing. A class (`teacher.ClassLink`) is part of the address: it fixes model, data, seed and the
+selection of lessons.
 """
 
 import threading
@@ -27,7 +28,9 @@ from sbert_app.pages.learn.teacher import ClassLink, read_class
 from sbert_app.services.container import Services
 from training.errors import InputError, UserFacingError
 
-TAGLINE = "Ideas behind sentence embeddings, five minutes each, measured on your machine while you read."
+TAGLINE = (
+    "Ideas behind sentence embeddings, five minutes each, measured on your machine while you read."
+)
 
 # The key of the lesson whose button was pressed last.
 PRESSED = "pressed"
@@ -94,7 +97,9 @@ class _LearnPage:
         with gr.Row(elem_classes="actions turn"):
             self.previous = gr.Button("← Previous", elem_id="previous")
             copy = gr.Button("Copy a link to this lesson", size="sm", elem_id="copy-lesson")
-            report_button(services, self.report, [self.current, *self.outputs, *self.fields], "lesson")
+            report_button(
+                services, self.report, [self.current, *self.outputs, *self.fields], "lesson"
+            )
             self.following = gr.Button("Next →", variant="primary", elem_id="next")
         copy.click(None, None, None, js=COPY_LINK)
 
@@ -108,7 +113,9 @@ class _LearnPage:
 
     def _build_lesson(self, lesson: Lesson) -> _LessonView:
         number = lesson.number
-        with gr.Column(visible=False, elem_id=f"lesson-{number}", elem_classes="lesson-page") as column:
+        with gr.Column(
+            visible=False, elem_id=f"lesson-{number}", elem_classes="lesson-page"
+        ) as column:
             with gr.Row():
                 with gr.Column(scale=5, min_width=320):
                     gr.HTML(_text(lesson))
@@ -123,7 +130,9 @@ class _LearnPage:
                     )
                     figure = gr.Plot(show_label=False, visible=False, elem_id=f"figure-{number}")
                     result = gr.HTML(macro("learn/measuring")(), elem_id=f"result-{number}")
-            gr.HTML(macro("learn/page_link")(lesson.href, lesson.opens), elem_id=f"page-link-{number}")
+            gr.HTML(
+                macro("learn/page_link")(lesson.href, lesson.opens), elem_id=f"page-link-{number}"
+            )
         return _LessonView(self.services, lesson, demo, [figure, result], column, reset)
 
     def wire(self) -> None:
@@ -133,7 +142,9 @@ class _LearnPage:
         navigation = [current, self.count, *columns, *self.chips, self.previous, self.following]
         questions = gr.State({})
 
-        def measure_open(questions: Questions, class_link: ClassLink, current: int, *values: Any) -> Update:
+        def measure_open(
+            questions: Questions, class_link: ClassLink, current: int, *values: Any
+        ) -> Update:
             value_of = dict(zip(self.controls, values, strict=True))
             view = self.views[current - 1]
             own = [value_of[control] for control in view.demo.controls]
@@ -143,7 +154,9 @@ class _LearnPage:
             remembered = event.then(None, None, None, js="() => window.rememberLesson()")
             # A lesson that trains holds up nobody else's.
             inputs = [questions, class_link, current, *self.controls]
-            return remembered.then(measure_open, inputs, self.outputs, concurrency_limit=4, **event_options())
+            return remembered.then(
+                measure_open, inputs, self.outputs, concurrency_limit=4, **event_options()
+            )
 
         def turn(step: int, class_link: ClassLink, current: int) -> list[Any]:
             numbers = class_link.numbers
@@ -157,11 +170,17 @@ class _LearnPage:
         outputs_of_opening = [class_link, self.banner, self.download, *navigation, *self.fields]
         js = "() => [window.requestedLesson(), null]"
         opened = on_open().then(
-            self.open, [self.requested, questions], outputs_of_opening, js=js, **event_options(queue=False)
+            self.open,
+            [self.requested, questions],
+            outputs_of_opening,
+            js=js,
+            **event_options(queue=False),
         )
         opened = keep_touched(self.fields, opened)
         keep(self.fields, opened)
-        measure_after(opened).then(self.encode_in_background, [questions, class_link], None, **event_options())
+        measure_after(opened).then(
+            self.encode_in_background, [questions, class_link], None, **event_options()
+        )
 
         results = [view.outputs[1] for view in self.views]
 
@@ -169,29 +188,54 @@ class _LearnPage:
             questions.pop(HELD, None)
             return [gr.Button(visible=False), *(messages.waiting("Downloading …") for _ in results)]
 
-        measure_after(self.download.click(release, questions, [self.download, *results], **event_options(queue=False)))
+        measure_after(
+            self.download.click(
+                release, questions, [self.download, *results], **event_options(queue=False)
+            )
+        )
         for number, chip in enumerate(self.chips, start=1):
             measure_after(
-                chip.click(partial(go, number), [questions, class_link], navigation, **event_options(queue=False))
+                chip.click(
+                    partial(go, number),
+                    [questions, class_link],
+                    navigation,
+                    **event_options(queue=False),
+                )
             )
         for button, step in ((self.previous, -1), (self.following, 1)):
-            turned = button.click(partial(turn, step), [class_link, current], navigation, **event_options(queue=False))
+            turned = button.click(
+                partial(turn, step), [class_link, current], navigation, **event_options(queue=False)
+            )
             measure_after(turned.then(None, None, None, js=SCROLL_TO_TOP))
         for view in self.views:
             measure = partial(_measure, view)
             inputs = [questions, class_link, *view.demo.controls]
             events = view.demo.triggers or [control.change for control in view.demo.controls]
-            progress = {"show_progress": "minimal", "show_progress_on": view.outputs[1], "concurrency_limit": 2}
-            gr.on(events, measure, inputs, view.outputs, **{**event_options(trigger_mode="always_last"), **progress})
+            progress = {
+                "show_progress": "minimal",
+                "show_progress_on": view.outputs[1],
+                "concurrency_limit": 2,
+            }
+            gr.on(
+                events,
+                measure,
+                inputs,
+                view.outputs,
+                **{**event_options(trigger_mode="always_last"), **progress},
+            )
             reset = view.reset.click(
-                partial(_initial, view), class_link, view.demo.controls, **event_options(queue=False)
+                partial(_initial, view),
+                class_link,
+                view.demo.controls,
+                **event_options(queue=False),
             )
             reset.then(measure, inputs, view.outputs, **event_options())
 
     def open(self, requested: str, questions: Questions, request: gr.Request) -> list[Any]:
         """Opens the class and the lesson in the address, or one whose button was pressed before.
 
-        An invalid link opens the lessons without a class. A link begins no download: the lessons wait for the button.
+        An invalid link opens the lessons without a class. A link begins no download: the lessons
+        wait for the button.
         """
         try:
             class_link = read_class(dict(request.query_params), self.services.access)
@@ -280,7 +324,9 @@ def _show_lesson(number: int, class_link: ClassLink) -> list[Any]:
     ]
 
 
-def _measure(view: _LessonView, questions: Questions, class_link: ClassLink, *values: Any) -> Update:
+def _measure(
+    view: _LessonView, questions: Questions, class_link: ClassLink, *values: Any
+) -> Update:
     """The updates of figure and result, or the message of a user error.
 
     They are empty if the visitor has changed the lesson again in the meantime.

@@ -1,8 +1,9 @@
 """The data of the lessons: pairs with gold scores, from STSb dev unless a class has other data, and the example corpus.
 
-A sample is taken at equal distances from the file, so it has the proportions of captions, news and forums of the file
-and is always the same; a class may have a seed, which draws a sample instead. Vectors are computed once for each model
-and sample, for all three poolings in one pass, and stored with the time of day and the duration.
+A sample is taken at equal distances from the file, so it has the proportions of captions, news and
+forums of the file and is always the same; a class may have a seed, which draws a sample instead.
+Vectors are computed once for each model and sample, for all three poolings in one pass, and stored
+with the time of day and the duration.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     /learn?class=NLP+101&model=all-mpnet-base-v2&data=sickr&seed=7&lessons=4,8,9
 
-The link contains all settings that differ from the standard: nothing is stored, and it means the same on every machine.
-The sheet is a plain HTML page at ``/learn/sheet``, without scripts and ready to print. The answers are another page.
+The link contains all settings that differ from the standard: nothing is stored, and it means the
+same on every machine. The sheet is a plain HTML page at ``/learn/sheet``, without scripts and ready
+to print. The answers are another page.
 """
 
 import socket
@@ -96,7 +97,9 @@ class ClassLink:
         """A page to print: the questions with space to write, or the answers."""
         listed = [lesson for lesson in lessons() if lesson.number in self.numbers]
         title = self.title or "Lessons on sentence embeddings"
-        return render("learn/templates/sheet.html", link=self, title=title, lessons=listed, answers=answers)
+        return render(
+            "learn/templates/sheet.html", link=self, title=title, lessons=listed, answers=answers
+        )
 
 
 def address_for_others(page: str, bound: str) -> str | None:
@@ -132,7 +135,9 @@ def read_class(values: Mapping[str, str], access: AccessPolicy) -> ClassLink:
         raise InputError(f"the title of a class has at most {LONGEST_TITLE} characters")
     seed = values.get("seed", "").strip() or "0"
     if not (seed.isascii() and seed.isdecimal()) or int(seed) > LARGEST_SEED:
-        raise InputError(f"seed is {seed[:40]!r}, but must be a whole number from 0 to {LARGEST_SEED:,}")
+        raise InputError(
+            f"seed is {seed[:40]!r}, but must be a whole number from 0 to {LARGEST_SEED:,}"
+        )
     model = access.check_model(values.get("model", "").strip() or DEFAULT_MODEL)
     data = access.check_data(values.get("data", "").strip() or DEFAULT_DATA)
     return ClassLink(title, Setup(model, data, int(seed)), _numbers(values.get("lessons", "")))
@@ -144,15 +149,23 @@ def _numbers(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",") if part.strip()]
     for part in parts:
         if part not in numbers:
-            raise InputError(f"there is no lesson {part[:40]!r}; they are numbered from 1 to {len(numbers)}")
+            raise InputError(
+                f"there is no lesson {part[:40]!r}; they are numbered from 1 to {len(numbers)}"
+            )
     return tuple(sorted({int(part) for part in parts}))
 
 
 def build(services: Services) -> None:
-    with gr.Accordion("For teachers: a link for your class, and a sheet to print", open=False, elem_id="teacher"):
-        title = gr.Textbox(label="Class", info="Its name, for page and sheet", max_lines=1, elem_id="class-title")
+    with gr.Accordion(
+        "For teachers: a link for your class, and a sheet to print", open=False, elem_id="teacher"
+    ):
+        title = gr.Textbox(
+            label="Class", info="Its name, for page and sheet", max_lines=1, elem_id="class-title"
+        )
         choices = [(f"{lesson.number} {lesson.short}", str(lesson.number)) for lesson in lessons()]
-        selected = gr.CheckboxGroup(choices, label="Lessons", info="Empty: all lessons", elem_id="class-lessons")
+        selected = gr.CheckboxGroup(
+            choices, label="Lessons", info="Empty: all lessons", elem_id="class-lessons"
+        )
         with gr.Row():
             model = gr.Textbox(
                 DEFAULT_MODEL,
@@ -187,10 +200,18 @@ def build(services: Services) -> None:
         def show(
             request: gr.Request, selected: list[str], title: str, model: str, data: str, seed: str
         ) -> tuple[Any, Any]:
-            values = {"class": title, "model": model, "data": data, "seed": seed, "lessons": ",".join(selected)}
+            values = {
+                "class": title,
+                "model": model,
+                "data": data,
+                "seed": seed,
+                "lessons": ",".join(selected),
+            }
             try:
                 if not title.strip():
-                    raise InputError("give the class a name; it stands at the top of the page and of the sheet")
+                    raise InputError(
+                        "give the class a name; it stands at the top of the page and of the sheet"
+                    )
                 link = read_class(values, services.access)
             except UserFacingError as error:
                 return messages.error_message(error), gr.update(visible=False)

@@ -1,7 +1,8 @@
 """The form of a run: a component for each field of RunConfig, and their conversion to a RunConfig.
 
-An upload is stored in the home folder under the hash of its content, so that a run that is resumed later still has it.
-A path of the server that somebody types is never read: the app may be open to others.
+An upload is stored in the home folder under the hash of its content, so that a run that is resumed
+later still has it. A path of the server that somebody types is never read: the app may be open to
+others.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +14,14 @@ from typing import Any
 import gradio as gr
 
 from sbert_app.pages.components.events import Update, event_options, on_choice
-from sbert_app.pages.components.file_panel import DETECTED, Chosen, FilePanel, chosen_name, columns_of, open_upload
+from sbert_app.pages.components.file_panel import (
+    DETECTED,
+    Chosen,
+    FilePanel,
+    chosen_name,
+    columns_of,
+    open_upload,
+)
 from sbert_app.pages.components.messages import error_message, gradio_errors, note
 from sbert_app.pages.components.pickers import (
     MODELS,
@@ -30,7 +38,15 @@ from sbert_app.services.experiments.experiment import parse_seeds
 from sbert_app.services.files.uploads import keep_upload
 from sbert_app.services.results.results import data_label
 from sbert_app.services.runs.record import PRESETS, Run
-from training.catalogue import DEFAULT_MODEL, LABELLED, PAIRS, SCORED, SENTENCES, TRIPLETS, WORD_ENCODERS
+from training.catalogue import (
+    DEFAULT_MODEL,
+    LABELLED,
+    PAIRS,
+    SCORED,
+    SENTENCES,
+    TRIPLETS,
+    WORD_ENCODERS,
+)
 from training.data.load import load_data
 from training.data.tables.table import SUFFIXES
 from training.errors import InputError, UserFacingError
@@ -52,15 +68,37 @@ CONCATENATIONS = {"uv": "u, v", "diff": "|u−v|", "mul": "u∗v"}
 # The components, or their values, by the field of RunConfig.
 Fields = dict[str, Any]
 # The rows of two folds. The third, "More options", has the fields that have no other place.
-OPTIMISATION = (("epochs", "max_steps", "batch_size"), ("learning_rate", "warmup", "seed"), ("lora_rank",))
+OPTIMISATION = (
+    ("epochs", "max_steps", "batch_size"),
+    ("learning_rate", "warmup", "seed"),
+    ("lora_rank",),
+)
 EVALUATION = ("eval_data", "eval_every", "patience")
 NEGATIVES = ("mine_negatives", "negative_margin")
-SHOWN = ("objective", "concatenation", "teacher", "pooling", "base", "train_data", "name", *NEGATIVES)
+SHOWN = (
+    "objective",
+    "concatenation",
+    "teacher",
+    "pooling",
+    "base",
+    "train_data",
+    "name",
+    *NEGATIVES,
+)
 MORE = [name for name in SETTINGS if name not in {*SHOWN, *chain(*OPTIMISATION), *EVALUATION}]
 TITLES = {"optimisation": "Optimisation", "evaluation": "Evaluation", "more": "More options"}
 # The fields that only some objectives have.
-OWN_FIELDS = [name for name in MORE if any(name in objective.own_fields() for objective in OBJECTIVES.values())]
-KINDS = {"seed": gr.Textbox, "pooling": gr.Radio, "report_to": gr.CheckboxGroup, "learning_rate": gr.Textbox}
+OWN_FIELDS = [
+    name
+    for name in MORE
+    if any(name in objective.own_fields() for objective in OBJECTIVES.values())
+]
+KINDS = {
+    "seed": gr.Textbox,
+    "pooling": gr.Radio,
+    "report_to": gr.CheckboxGroup,
+    "learning_rate": gr.Textbox,
+}
 # The objective for each kind of data.
 OBJECTIVE_FOR = {
     SCORED: "regression",
@@ -74,7 +112,8 @@ OBJECTIVE_FOR = {
 def build(services: Services) -> Fields:
     """Builds the form inside the open column, filled with the first preset.
 
-    Returns the components by the fields of RunConfig, and further ones such as the `DataUpload` of both data sets.
+    Returns the components by the fields of RunConfig, and further ones such as the `DataUpload` of
+    both data sets.
     """
     start = next(iter(PRESETS.values())).config()
     objective = start.objective_class
@@ -82,8 +121,12 @@ def build(services: Services) -> Fields:
         gr.HTML(note(PUBLIC_RUNS))
     fields: Fields = {
         "objective": component(start, "objective", info=objective.help, elem_id="objective"),
-        "concatenation": component(start, "concatenation", visible="concatenation" in objective.fields),
-        "teacher": component(start, "teacher", visible=objective.needs_teacher(), elem_id="train-teacher"),
+        "concatenation": component(
+            start, "concatenation", visible="concatenation" in objective.fields
+        ),
+        "teacher": component(
+            start, "teacher", visible=objective.needs_teacher(), elem_id="train-teacher"
+        ),
         "pooling": component(start, "pooling", visible=objective.trains_vectors()),
         "base": fresh(component(start, "base", elem_id="train-base"), base_choices),
     }
@@ -96,13 +139,23 @@ def build(services: Services) -> Fields:
         fields |= _data(services, start, "eval_data", "dev", DEV_DATA)
         fields |= _row(start, EVALUATION[1:], min_width=110)
     # Mining before the run, with a preview, for objectives that learn from negatives.
-    with gr.Column(visible=objective.can_mine_negatives, elem_id="negatives") as fields["negatives_group"]:
+    with gr.Column(visible=objective.can_mine_negatives, elem_id="negatives") as fields[
+        "negatives_group"
+    ]:
         with gr.Row():
-            fields["mine_negatives"] = component(start, "mine_negatives", min_width=180, elem_id="mine-negatives")
-            fields["negative_margin"] = component(start, "negative_margin", min_width=120, elem_id="negative-margin")
+            fields["mine_negatives"] = component(
+                start, "mine_negatives", min_width=180, elem_id="mine-negatives"
+            )
+            fields["negative_margin"] = component(
+                start, "negative_margin", min_width=120, elem_id="negative-margin"
+            )
         with gr.Row(elem_classes="actions"):
-            fields["negatives_preview"] = gr.Button("Show some", size="sm", elem_id="preview-negatives")
-            fields["negatives_stop"] = gr.Button("Stop", size="sm", visible=False, elem_id="stop-negatives")
+            fields["negatives_preview"] = gr.Button(
+                "Show some", size="sm", elem_id="preview-negatives"
+            )
+            fields["negatives_stop"] = gr.Button(
+                "Stop", size="sm", visible=False, elem_id="stop-negatives"
+            )
         fields["negatives_shown"] = gr.HTML(elem_id="mined-negatives")
     fields["name"] = component(start, "name", elem_id="run-name")
     # The style sheet puts them into two columns.
@@ -117,7 +170,9 @@ def build(services: Services) -> Fields:
 
 def fold_titles(config: RunConfig, seeds: str = "") -> dict[str, str]:
     """The titles of the folds, each with the settings in it."""
-    changed = [SETTINGS[name].label for name in MORE if getattr(config, name) != SETTINGS[name].default]
+    changed = [
+        SETTINGS[name].label for name in MORE if getattr(config, name) != SETTINGS[name].default
+    ]
     contents = {
         "optimisation": ", ".join(optimisation(config, seeds)),
         "evaluation": data_label(config.eval_data) if config.eval_data else "random pairs only",
@@ -167,7 +222,9 @@ def _choices(name: str) -> list[Any]:
     """The choices of a field; none for a field that takes any value."""
     choices: dict[str, list[Any]] = {
         "base": base_choices([]),
-        "concatenation": [(_concatenation_label(value), value) for value in CHOICES["concatenation"]],
+        "concatenation": [
+            (_concatenation_label(value), value) for value in CHOICES["concatenation"]
+        ],
         "teacher": TEACHERS,
         "pooling": POOLING_CHOICES,
         "train_data": TRAIN_DATA,
@@ -186,7 +243,9 @@ def _fold(name: str) -> gr.Accordion:
     return gr.Accordion(TITLES[name], open=False, elem_id=f"fold-{name}")
 
 
-def _data(services: Services, start: RunConfig, name: str, short: str, choices: Sequence[tuple[str, str]]) -> Fields:
+def _data(
+    services: Services, start: RunConfig, name: str, short: str, choices: Sequence[tuple[str, str]]
+) -> Fields:
     """Builds the picker of a data set, and an upload in its place."""
     info = SETTINGS[name].sentence()
     if name == "train_data":
@@ -210,7 +269,15 @@ def _row(start: RunConfig, names: Sequence[str], min_width: int) -> Fields:
         return {name: component(start, name, min_width=min_width) for name in names}
 
 
-OF_OBJECTIVE = ("objective", "concatenation", "pooling", "teacher", "negatives_group", "batch_size", *OWN_FIELDS)
+OF_OBJECTIVE = (
+    "objective",
+    "concatenation",
+    "pooling",
+    "teacher",
+    "negatives_group",
+    "batch_size",
+    *OWN_FIELDS,
+)
 
 
 def objective_updates(name: str) -> tuple[Any, ...]:
@@ -244,13 +311,16 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
     settings["teacher"] = (settings["teacher"] or "").strip() or None
     if settings["pooling"] == "base":
         settings["pooling"] = None
-    # A field that is hidden for this objective may still have a value that was chosen for another one.
+    # A field that is hidden for this objective may still have a value that was chosen for another
+    # one.
     if objective := OBJECTIVES.get(settings["objective"]):
         if not objective.trains_vectors():
             settings["pooling"] = None
         if not objective.needs_teacher():
             settings["teacher"] = None
-        settings["mine_negatives"] = bool(settings["mine_negatives"]) and objective.can_mine_negatives
+        settings["mine_negatives"] = (
+            bool(settings["mine_negatives"]) and objective.can_mine_negatives
+        )
     for name, setting in SETTINGS.items():
         if not setting.range:
             continue
@@ -259,7 +329,9 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
             try:
                 settings[name] = float(text.replace(",", "."))
             except ValueError:
-                raise InputError(f"{setting.label} is {text!r}; it must be a number such as 2e-5") from None
+                raise InputError(
+                    f"{setting.label} is {text!r}; it must be a number such as 2e-5"
+                ) from None
         if setting.is_optional:
             settings[name] = settings[name] or None
     if not settings["train_data"]:
@@ -292,13 +364,16 @@ def base_choices(runs: Sequence[Run]) -> list[tuple[str, str]]:
 def base_updates(base: str | None, learning_rate: str) -> tuple[Any, Any]:
     """The updates of the learning rate and the pooling for another base.
 
-    A typed learning rate stays, and the default of a base becomes the default of the new one. Networks over word
-    vectors have a pooling of their own.
+    A typed learning rate stays, and the default of a base becomes the default of the new one.
+    Networks over word vectors have a pooling of their own.
     """
     name = (base or "").strip()
     before = learning_rate.strip()
     rate = format_learning_rate(default_learning_rate(name))
-    defaults = {format_learning_rate(default_learning_rate(other)) for other in (DEFAULT_MODEL, *WORD_ENCODERS)}
+    defaults = {
+        format_learning_rate(default_learning_rate(other))
+        for other in (DEFAULT_MODEL, *WORD_ENCODERS)
+    }
     is_replaced = before in defaults and before != rate
     rate_update = gr.update(value=rate) if is_replaced else gr.skip()
     pooling_update = gr.update(value="base") if name in WORD_ENCODERS else gr.skip()
@@ -336,7 +411,8 @@ class DataUpload:
     ) -> None:
         """Builds the panel inside the open Blocks, empty until there is an upload.
 
-        ``data`` is the picker of the data set, with these other choices; the ids of the panel begin with ``name``.
+        ``data`` is the picker of the data set, with these other choices; the ids of the panel begin
+        with ``name``.
         """
         self.services = services
         self.data = data
@@ -386,7 +462,9 @@ class DataUpload:
         self.services.check_kept_room(Path(file.path))
         copy = str(keep_upload(file.path, self.services.settings.home))
         first, second, target = file.columns
-        update = self.read_as(copy, file.encoding, file.sheet, (first, second, target), file.read_as)
+        update = self.read_as(
+            copy, file.encoding, file.sheet, (first, second, target), file.read_as
+        )
         return {**update, self.original: copy}
 
     def name_columns(self, original: str | None, encoding: str, *columns: str) -> Update:
@@ -405,8 +483,8 @@ class DataUpload:
         """Wires the panel.
 
         Args:
-            name_columns: `name_columns`, or a function that also takes the values of ``inputs``, before its arguments,
-                and also updates ``outputs``.
+            name_columns: `name_columns`, or a function that also takes the values of ``inputs``,
+                before its arguments, and also updates ``outputs``.
             estimate_on: ``estimate_on(event.then)`` estimates the run again.
         """
         panel = self.panel
@@ -417,13 +495,25 @@ class DataUpload:
         outputs = [self.data, *outputs]
         for event in (panel.role_event.then, panel.read_as.submit, panel.read_as.blur):
             estimate_on(
-                event(name_columns, inputs, outputs, **event_options(queue=False, trigger_mode="multiple")).then
+                event(
+                    name_columns,
+                    inputs,
+                    outputs,
+                    **event_options(queue=False, trigger_mode="multiple"),
+                ).then
             )
         parts = [panel.table, panel.encoding, panel.sheet, panel.read_as, panel.doctor.fold]
-        self.data.input(_hide_unless_upload, self.data, parts, **event_options(queue=False, trigger_mode="multiple"))
+        self.data.input(
+            _hide_unless_upload,
+            self.data,
+            parts,
+            **event_options(queue=False, trigger_mode="multiple"),
+        )
 
     def _named(self, name: str, original: str) -> Any:
-        return gr.update(choices=[(f"{Path(original).name} (uploaded)", name), *self.choices], value=name)
+        return gr.update(
+            choices=[(f"{Path(original).name} (uploaded)", name), *self.choices], value=name
+        )
 
 
 def _hide_unless_upload(name: str | None) -> tuple[Any, ...]:
@@ -434,19 +524,24 @@ def _hide_unless_upload(name: str | None) -> tuple[Any, ...]:
     return ("", *[gr.update(visible=False)] * 4)
 
 
-def connect_uploads(fields: Fields, planned: gr.HTML, estimate_on: Callable[[Any], None]) -> Callable[[Any], Any]:
+def connect_uploads(
+    fields: Fields, planned: gr.HTML, estimate_on: Callable[[Any], None]
+) -> Callable[[Any], Any]:
     """Wires both uploads of the form; training data selects the objective that fits it.
 
     ``planned`` shows errors; ``estimate_on(event.then)`` estimates the run again.
 
     Returns:
-        A function that takes the file that another page has sent, after an event, and returns the event after that.
+        A function that takes the file that another page has sent, after an event, and returns the
+            event after that.
     """
     train = fields["train_upload"]
     dev = fields["dev_upload"]
     # An objective that a person has chosen stays when the columns of a file change.
     by_hand = gr.State(False)
-    fields["objective"].input(lambda: True, None, by_hand, **event_options(queue=False, trigger_mode="multiple"))
+    fields["objective"].input(
+        lambda: True, None, by_hand, **event_options(queue=False, trigger_mode="multiple")
+    )
 
     def with_objective(update: Update) -> Update:
         """Adds the objective that fits the file."""
@@ -481,9 +576,13 @@ def connect_uploads(fields: Fields, planned: gr.HTML, estimate_on: Callable[[Any
 
     of_train = [*train.outputs, dev.data, fields["objective"], planned, by_hand]
     estimate_on(
-        train.button.upload(keep_train, [train.button, dev.data], of_train, **event_options(queue=False)).success
+        train.button.upload(
+            keep_train, [train.button, dev.data], of_train, **event_options(queue=False)
+        ).success
     )
-    estimate_on(dev.button.upload(dev.keep, dev.button, dev.outputs, **event_options(queue=False)).then)
+    estimate_on(
+        dev.button.upload(dev.keep, dev.button, dev.outputs, **event_options(queue=False)).then
+    )
     train.wire(name_train_columns, [by_hand], [fields["objective"], planned], estimate_on)
     dev.wire(dev.name_columns, [], [], estimate_on)
     return lambda event: event.then(take, dev.data, of_train, **event_options(queue=False))

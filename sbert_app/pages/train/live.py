@@ -48,7 +48,8 @@ class RunPanel:
         self.overlaid = gr.State([])
         # The id of the run on the page, "" before the first.
         self.current = gr.State("")
-        # The number of running runs: a speed may be known once it changes. Events outside the queue change no gr.State.
+        # The number of running runs: a speed may be known once it changes. Events outside the queue
+        # change no gr.State.
         self.running = gr.HTML("0", visible="hidden")
         self.status = gr.HTML(elem_id="run-status")
         with gr.Row(elem_classes="actions"):
@@ -57,13 +58,21 @@ class RunPanel:
             self.export = gr.Button("Export as zip", size="sm", visible=False, elem_id="export-run")
             make = partial(run_report, self.store)
             self.report = report_button(services, make, [self.current], "run", visible=False)
-            self.download = gr.DownloadButton("Download", size="sm", visible=False, elem_id="download-run")
+            self.download = gr.DownloadButton(
+                "Download", size="sm", visible=False, elem_id="download-run"
+            )
         self.error = gr.HTML(elem_id="run-error")
-        self.figures = {"measure": gr.Plot(show_label=False, visible=False, elem_id="curve-measure")}
+        self.figures = {
+            "measure": gr.Plot(show_label=False, visible=False, elem_id="curve-measure")
+        }
         with gr.Row():
             for name in ("loss", "random"):
-                self.figures[name] = gr.Plot(show_label=False, visible=False, min_width=280, elem_id=f"curve-{name}")
-        with gr.Accordion("Rename, delete, push to the Hub, log", open=False, visible=False) as self.more:
+                self.figures[name] = gr.Plot(
+                    show_label=False, visible=False, min_width=280, elem_id=f"curve-{name}"
+                )
+        with gr.Accordion(
+            "Rename, delete, push to the Hub, log", open=False, visible=False
+        ) as self.more:
             with gr.Row(equal_height=True):
                 self.name = gr.Textbox(label="Name", scale=3, elem_id="new-name")
                 self.rename = gr.Button("Rename", size="sm", elem_id="rename-run")
@@ -72,9 +81,13 @@ class RunPanel:
             self.confirmation, _, self.confirm = _confirmation(question, "confirm-delete")
             with gr.Row(equal_height=True):
                 hint = "org/name; private if it is new"
-                self.push_repo = gr.Textbox(label="Push to the Hub", info=hint, max_lines=1, elem_id="push-repo")
+                self.push_repo = gr.Textbox(
+                    label="Push to the Hub", info=hint, max_lines=1, elem_id="push-repo"
+                )
                 hint = "With the right to write; it is not kept"
-                self.push_token = gr.Textbox(label="Token", info=hint, type="password", elem_id="push-token")
+                self.push_token = gr.Textbox(
+                    label="Token", info=hint, type="password", elem_id="push-token"
+                )
                 self.push = gr.Button("Push", size="sm", elem_id="push-run")
             self.pushed = gr.HTML(elem_id="pushed-run")
             self.log = gr.HTML(elem_id="run-log")
@@ -88,9 +101,15 @@ class RunPanel:
                 scale=4,
                 elem_id="filter-runs",
             )
-            self.delete_listed = gr.Button("Delete the listed runs…", size="sm", scale=1, elem_id="delete-listed")
-        self.listed_confirmation, self.listed, self.confirm_listed = _confirmation("", "confirm-delete-listed")
-        self.runs = gr.HTML(waiting("Reading the runs …"), js_on_load=read_asset("train.js"), elem_id="run-list")
+            self.delete_listed = gr.Button(
+                "Delete the listed runs…", size="sm", scale=1, elem_id="delete-listed"
+            )
+        self.listed_confirmation, self.listed, self.confirm_listed = _confirmation(
+            "", "confirm-delete-listed"
+        )
+        self.runs = gr.HTML(
+            waiting("Reading the runs …"), js_on_load=read_asset("train.js"), elem_id="run-list"
+        )
 
     def wire(self) -> Callable[..., Any]:
         """Connects the timer, the list and the buttons. Returns a function that refreshes the panel at an event."""
@@ -111,7 +130,9 @@ class RunPanel:
             self.timer,
             *self.figures.values(),
         ]
-        refresh_on = follow(self.timer, self.look, [self.opened, self.overlaid, self.filter], outputs)
+        refresh_on = follow(
+            self.timer, self.look, [self.opened, self.overlaid, self.filter], outputs
+        )
 
         def open_link(request: gr.Request) -> Any:
             """The run and the overlaid runs in the address, or a message that there is no such run."""
@@ -125,7 +146,12 @@ class RunPanel:
         self._wire_list(refresh_on)
         for button, action in ((self.stop, self.store.stop), (self.resume, self._resume)):
             refresh_on(
-                button.click(partial(error_of, action), self.current, self.error, **event_options(queue=False)).then
+                button.click(
+                    partial(error_of, action),
+                    self.current,
+                    self.error,
+                    **event_options(queue=False),
+                ).then
             )
         for event in (self.rename.click, self.name.submit):
             renamed = event(
@@ -135,10 +161,15 @@ class RunPanel:
                 **event_options(queue=False),
             )
             refresh_on(renamed.then)
-        self.delete.click(lambda: gr.update(visible=True), None, self.confirmation, **event_options(queue=False))
+        self.delete.click(
+            lambda: gr.update(visible=True), None, self.confirmation, **event_options(queue=False)
+        )
         outputs = [self.error, self.opened, self.confirmation]
         deleted = self.confirm.click(
-            lambda run_id: self._delete([run_id]), self.current, outputs, **event_options(queue=False)
+            lambda run_id: self._delete([run_id]),
+            self.current,
+            outputs,
+            **event_options(queue=False),
         )
         refresh_on(deleted.then)
         deleted.then(None, None, None, js=FORGET_RUN)
@@ -165,23 +196,33 @@ class RunPanel:
             _open_run, None, [self.opened, self.error, self.download], **event_options(queue=False)
         )
         refresh_on(opened.then).then(None, None, None, js=REMEMBER_RUN)
-        refresh_on(self.runs.open_group(_open_group, None, self.filter, **event_options(queue=False)).then)
+        refresh_on(
+            self.runs.open_group(_open_group, None, self.filter, **event_options(queue=False)).then
+        )
         refresh_on(self.filter.change)
         question = [self.listed, self.listed_confirmation]
-        self.delete_listed.click(self._ask_to_delete_listed, self.filter, question, **event_options(queue=False))
+        self.delete_listed.click(
+            self._ask_to_delete_listed, self.filter, question, **event_options(queue=False)
+        )
 
         def delete_listed(pattern: str | None) -> tuple[str, str, Any]:
             return self._delete(run.id for run in self._deletable(pattern))
 
         outputs = [self.error, self.opened, self.listed_confirmation]
-        deleted = self.confirm_listed.click(delete_listed, self.filter, outputs, **event_options(queue=False))
+        deleted = self.confirm_listed.click(
+            delete_listed, self.filter, outputs, **event_options(queue=False)
+        )
         refresh_on(deleted.then)
         deleted.then(None, None, None, js=FORGET_RUN)
-        ticked = self.runs.overlay_run(_overlay, self.overlaid, self.overlaid, **event_options(queue=False))
+        ticked = self.runs.overlay_run(
+            _overlay, self.overlaid, self.overlaid, **event_options(queue=False)
+        )
         ticked.then(None, None, None, js=KEEP_OVERLAID)
         refresh_on(ticked.then)
 
-    def look(self, opened: str, overlaid: Sequence[str], pattern: str | None = None) -> dict[Any, Output]:
+    def look(
+        self, opened: str, overlaid: Sequence[str], pattern: str | None = None
+    ) -> dict[Any, Output]:
         """The current state of every component; ``pattern`` is the filter of the list."""
         is_filtered = bool((pattern or "").strip())
         runs = self.store.list() if is_filtered else self.store.recent([opened, *overlaid], PAGE)
@@ -192,7 +233,9 @@ class RunPanel:
         with_curves = with_curves[:MOST_CURVES]
         curves = curves_of(with_curves)
         colours = {other.id: curve.colour for other, curve in zip(with_curves, curves, strict=True)}
-        version = [(curve.name, curve.colour, len(curve.events), curve.events[-1:]) for curve in curves]
+        version = [
+            (curve.name, curve.colour, len(curve.events), curve.events[-1:]) for curve in curves
+        ]
 
         def draw(figure: Callable[[Sequence[Curve]], Any]) -> Any:
             plot = figure(curves)
@@ -240,7 +283,9 @@ class RunPanel:
         groups = run_groups(self.store.home)
         return [run for run in runs if matches(run, groups.get(run.id), pattern or "")]
 
-    def _list(self, runs: Sequence[Run], opened: Run | None, colours: dict[str, str], pattern: str | None) -> Output:
+    def _list(
+        self, runs: Sequence[Run], opened: Run | None, colours: dict[str, str], pattern: str | None
+    ) -> Output:
         """The list of runs; without a filter, the runs of an experiment share one row."""
         listed = self._listed(runs, pattern)
         states = [state_label(run) for run in runs]
@@ -322,7 +367,11 @@ def select_run(runs: Sequence[Run], opened: str, groups: Container[str] = ()) ->
 def _status(run: Run | None, runs: Sequence[Run]) -> str:
     if run is None:
         return no_runs(precomputed("pooling"))
-    ahead = [other for other in runs if other.state in AT_WORK and other.record.created < run.record.created]
+    ahead = [
+        other
+        for other in runs
+        if other.state in AT_WORK and other.record.created < run.record.created
+    ]
     return status(run, len(ahead))
 
 

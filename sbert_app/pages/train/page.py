@@ -1,7 +1,8 @@
 """The Train page: configure a run, start it, follow it, and manage all runs.
 
-Start puts a run into the queue (`services.jobs`), whose worker trains in a process of its own. A timer reads the
-folders of the runs (`services.runs`): every tab shows every run live, and neither a reload nor a crash loses anything.
+Start puts a run into the queue (`services.jobs`), whose worker trains in a process of its own. A
+timer reads the folders of the runs (`services.runs`): every tab shows every run live, and neither a
+reload nor a crash loses anything.
 """
 
 import json
@@ -40,12 +41,16 @@ NO_PRESET: tuple[str, form.Fields] = ("", {})
 TYPED = ("learning_rate", "matryoshka_dims", "seed")
 SENT = "The training data are the sentences selected in Explore. Plain sentences are trained with SimCSE."
 TAGLINE = "Choose a preset or your own settings, press Start, and watch Spearman’s ρ rise, or the space collapse."
-KEEP_PRESET = """(key) => window.nameInAddress(["preset", "settings", "sentences"], [key, "", ""])"""
+KEEP_PRESET = (
+    """(key) => window.nameInAddress(["preset", "settings", "sentences"], [key, "", ""])"""
+)
 KEEP_CHANGED = """(lesson) => {
   const changed = /data-changed="([^"]*)"/.exec(lesson)?.[1] ?? "";
   window.nameInAddress(["changed"], [decodeURIComponent(changed)]);
 }"""
-SHOW_SETTINGS = """() => { document.getElementById("settings")?.scrollIntoView({behavior: "smooth"}); }"""
+SHOW_SETTINGS = (
+    """() => { document.getElementById("settings")?.scrollIntoView({behavior: "smooth"}); }"""
+)
 
 
 def build(services: Services) -> None:
@@ -60,7 +65,9 @@ def build(services: Services) -> None:
             lesson = gr.HTML(_lesson(opening), elem_id="lesson")
             planned = gr.HTML(macro("plan")(["Estimating the run"], "…", "", ()), elem_id="plan")
             start = gr.Button("Start", variant="primary", size="lg", elem_id="start")
-            download = gr.Button("Download the base", size="sm", visible=False, elem_id="download-base")
+            download = gr.Button(
+                "Download the base", size="sm", visible=False, elem_id="download-base"
+            )
             # Only phones show this button.
             to_settings = gr.Button("Change the settings ↓", size="sm", elem_id="to-settings")
             to_settings.click(None, None, None, js=SHOW_SETTINGS)
@@ -72,7 +79,9 @@ def build(services: Services) -> None:
             panel = live.RunPanel(services)
     refresh_on = panel.wire()
     runs = _connect_form(services, (preset, filled, lesson), fields, planned, download)
-    started = runs.start_on(start, partial(_start, services, list(form.config_fields(fields))), panel.opened)
+    started = runs.start_on(
+        start, partial(_start, services, list(form.config_fields(fields))), panel.opened
+    )
     refresh_on(started.success).then(None, None, None, js=live.REMEMBER_RUN)
     runs.estimate_on(panel.running.change)
     started.success(None, None, None, js="() => window.showLive()")
@@ -120,10 +129,19 @@ def _connect_form(
         note_action(questions)
         return _fill(services, names, key)
 
-    preset.input(None, preset, None, js=KEEP_PRESET, **event_options(queue=False, trigger_mode="multiple"))
-    lesson.change(None, lesson, None, js=KEEP_CHANGED, **event_options(queue=False, trigger_mode="multiple"))
+    preset.input(
+        None, preset, None, js=KEEP_PRESET, **event_options(queue=False, trigger_mode="multiple")
+    )
+    lesson.change(
+        None, lesson, None, js=KEEP_CHANGED, **event_options(queue=False, trigger_mode="multiple")
+    )
     runs.estimate_on(
-        preset.input(fill_form, [questions, preset], fill, **event_options(queue=False, trigger_mode="multiple")).then
+        preset.input(
+            fill_form,
+            [questions, preset],
+            fill,
+            **event_options(queue=False, trigger_mode="multiple"),
+        ).then
     )
     objective = fields["objective"]
     of_objective = [fields[name] for name in form.OF_OBJECTIVE]
@@ -138,7 +156,9 @@ def _connect_form(
     )
     _connect_negatives(services, fields, names)
     runs.estimate_on(_connect_download(services, base, planned, download).change)
-    edited = [component.input for name, component in config_fields.items() if name not in ("name", *TYPED)]
+    edited = [
+        component.input for name, component in config_fields.items() if name not in ("name", *TYPED)
+    ]
     # Pasted text fires no input event.
     edited += [fields[name].change for name in TYPED]
     runs.estimate_on(partial(gr.on, edited))
@@ -149,11 +169,15 @@ def _connect_form(
     return runs
 
 
-def _connect_download(services: Services, base: gr.Dropdown, planned: gr.HTML, button: gr.Button) -> gr.HTML:
+def _connect_download(
+    services: Services, base: gr.Dropdown, planned: gr.HTML, button: gr.Button
+) -> gr.HTML:
     """Wires the button that downloads a base. Returns a component that changes when a base is there."""
     downloaded = gr.HTML("", visible="hidden")
     downloads = count()
-    tab = MeasureTab(services, "base", planned, button, stopped="stopped: the base is not on this machine yet.")
+    tab = MeasureTab(
+        services, "base", planned, button, stopped="stopped: the base is not on this machine yet."
+    )
 
     def download(watch: Watch, name: str) -> Update:
         services.models.download([ModelName.parse((name or "").strip())], watch)
@@ -163,7 +187,9 @@ def _connect_download(services: Services, base: gr.Dropdown, planned: gr.HTML, b
     return downloaded
 
 
-def _fill(services: Services, names: list[str], key: str, changed: form.Fields | None = None) -> list[Any]:
+def _fill(
+    services: Services, names: list[str], key: str, changed: form.Fields | None = None
+) -> list[Any]:
     """The preset, its values, its lesson, and the updates of the form, some of them ``changed``."""
     changed = changed or {}
     values = PRESETS[key].fields()
@@ -174,10 +200,13 @@ def _fill(services: Services, names: list[str], key: str, changed: form.Fields |
     return [key, (key, form.shown_values(values)), _lesson(key), *filled]
 
 
-def _fill_from_link(services: Services, fields: form.Fields, request: gr.Request) -> list[Any] | None:
+def _fill_from_link(
+    services: Services, fields: form.Fields, request: gr.Request
+) -> list[Any] | None:
     """Fills the form from the address: a ?preset with ?changed fields, or the ?settings of a run.
 
-    ?sentences=<token> names sentences from another page, which become the training data. None without any of these.
+    ?sentences=<token> names sentences from another page, which become the training data. None
+    without any of these.
     """
     query = request.query_params
     names = list(fields)
@@ -202,7 +231,10 @@ def _estimate(services: Services, names: list[str], *values: Any) -> tuple[RunEs
     form_values = dict(zip(names, values, strict=False))
     config = to_config(form_values, services.access)
     estimate = estimate_run(config, services.jobs.store)
-    missing = [f"not on this machine yet: {model}" for model in services.models.missing([estimate.config.base])]
+    missing = [
+        f"not on this machine yet: {model}"
+        for model in services.models.missing([estimate.config.base])
+    ]
     estimate = replace(estimate, notes=(*missing, *estimate.notes))
     return estimate, partial(plan, estimate, seeds=len(parse_seeds(form_values["seed"])))
 
@@ -228,7 +260,9 @@ def _lesson(key: str, changed: form.Fields | None = None) -> str:
 def _connect_negatives(services: Services, fields: form.Fields, names: list[str]) -> None:
     """Wires the preview of mined hard negatives; ``names`` are the fields of a RunConfig, in order."""
     status, start, stop = (fields[f"negatives_{part}"] for part in ("shown", "preview", "stop"))
-    tab = MeasureTab(services, "negatives", status, start, stop, "stopped before the negatives were found.")
+    tab = MeasureTab(
+        services, "negatives", status, start, stop, "stopped before the negatives were found."
+    )
 
     def preview(watch: Watch, *values: Any) -> Update:
         from training.trainer.negatives import PREVIEWED, mine_for
@@ -236,7 +270,12 @@ def _connect_negatives(services: Services, fields: form.Fields, names: list[str]
         form_values = dict(zip(names, values, strict=True))
         config = to_config({**form_values, "mine_negatives": True}, services.access)
         stage = watch.stage("Encoding the training data")
-        mined = mine_for(config, services.settings.home, should_stop=stage.should_stop, on_progress=stage.on_progress)
+        mined = mine_for(
+            config,
+            services.settings.home,
+            should_stop=stage.should_stop,
+            on_progress=stage.on_progress,
+        )
         return {tab.status: negatives(mined.data.notes[-1], mined.examples(PREVIEWED))}
 
     tab.wire(preview, [fields[name] for name in names], {})
@@ -276,4 +315,7 @@ def _sent_sentences(services: Services, token: str) -> dict[str, Any]:
     services.check_kept_room(sent)
     copy = keep_upload(sent, services.settings.home)
     choices = [(f"{copy.name} (from Explore)", str(copy)), *TRAIN_DATA]
-    return {"train_data": gr.update(choices=choices, value=str(copy)), "objective": OBJECTIVE_FOR[SENTENCES]}
+    return {
+        "train_data": gr.update(choices=choices, value=str(copy)),
+        "objective": OBJECTIVE_FOR[SENTENCES],
+    }

@@ -11,7 +11,14 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup
 
 from sbert_app.figures.training import FIGURES, MOST_CURVES, curves_of
-from sbert_app.formats import MISSING, format_count, format_duration, format_estimate, format_number, format_time
+from sbert_app.formats import (
+    MISSING,
+    format_count,
+    format_duration,
+    format_estimate,
+    format_number,
+    format_time,
+)
 from sbert_app.pages.components.messages import estimate_plan
 from sbert_app.pages.components.report import Report, plot
 from sbert_app.pages.components.templates import macro, render
@@ -47,7 +54,12 @@ negatives = macro("train/negatives")
 
 def no_runs(pooling: PrecomputedTable | None) -> Markup:
     """The page before the first run, with the precomputed table of poolings if the app ships it."""
-    columns = [("pooling", ""), ("dev ρ before", "number"), ("after", "number"), ("random pairs", "number")]
+    columns = [
+        ("pooling", ""),
+        ("dev ρ before", "number"),
+        ("after", "number"),
+        ("random pairs", "number"),
+    ]
     rows: list[list[str]] = []
     caption = ""
     if pooling is not None and pooling.runs:
@@ -115,14 +127,31 @@ def run_list(
     for run in runs:
         group = folded.get(run.id)
         if group is None or run.id == opened:
-            rows.append({"run": run, "is_open": run.id == opened, "colour": colours.get(run.id), **_row(run)})
+            rows.append(
+                {
+                    "run": run,
+                    "is_open": run.id == opened,
+                    "colour": colours.get(run.id),
+                    **_row(run),
+                }
+            )
         elif group.id not in folded_groups:
             folded_groups.add(group.id)
             members = [member for member in runs if member.id in group.runs]
             states = Counter(member.state for member in members).most_common()
             best = _over_seeds(members) if group.differ_in_seed else ""
-            rows.append({"group": group, "runs": members, "states": states, "best": best, "metric": _unit(run)})
-    return render("train/templates/run_list.html", rows=rows, most_curves=MOST_CURVES, hidden=hidden)
+            rows.append(
+                {
+                    "group": group,
+                    "runs": members,
+                    "states": states,
+                    "best": best,
+                    "metric": _unit(run),
+                }
+            )
+    return render(
+        "train/templates/run_list.html", rows=rows, most_curves=MOST_CURVES, hidden=hidden
+    )
 
 
 def _over_seeds(runs: Sequence[Run]) -> str:
@@ -160,7 +189,11 @@ def settings(run: Run) -> str:
     """The settings that distinguish runs, in one line."""
     config = run.config
     objective = config.objective_class
-    parts = [f"{config.objective} {config.concatenation}" if "concatenation" in objective.fields else config.objective]
+    parts = [
+        f"{config.objective} {config.concatenation}"
+        if "concatenation" in objective.fields
+        else config.objective
+    ]
     if config.teacher:
         parts.append(f"teacher {config.teacher}")
     if not objective.scores_pairs:
@@ -206,9 +239,15 @@ def _facts(run: Run, ahead: int) -> list[str]:
             return [f"{format_count(ahead, 'run')} ahead in the queue"]
         waiting = ["starting …"]
         if run.waited > MOST_WAITED:
-            waiting.append(f"no worker has begun it for {format_duration(run.waited)}: the worker’s log may say why")
+            waiting.append(
+                f"no worker has begun it for {format_duration(run.waited)}: the worker’s log may say why"
+            )
         return waiting
-    facts = [f"step {progress.step:,} of {progress.steps:,}" if progress.steps else "loading data and model"]
+    facts = [
+        f"step {progress.step:,} of {progress.steps:,}"
+        if progress.steps
+        else "loading data and model"
+    ]
     if run.state == State.RUNNING:
         if progress.seconds_left is not None:
             facts.append(f"{format_estimate(progress.seconds_left)} left")
@@ -242,19 +281,39 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
         tiles.append((shares, "finds the partner", f"of {partners[0]['queries']:,} dev pairs"))
     if best is not None and progress.best is not None:
         after = " after training" if base is not None and best < base else ""
-        tiles.append((f"{best:.{digits}f}", f"best {metric.label}{after}", f"at step {progress.best['step']:,}"))
+        tiles.append(
+            (
+                f"{best:.{digits}f}",
+                f"best {metric.label}{after}",
+                f"at step {progress.best['step']:,}",
+            )
+        )
         if base is not None:
-            tiles.append((format_number(best - base, digits, "+"), "against the base", f"which has {base:.{digits}f}"))
+            tiles.append(
+                (
+                    format_number(best - base, digits, "+"),
+                    "against the base",
+                    f"which has {base:.{digits}f}",
+                )
+            )
         last = progress.figure(latest)
         if latest is not None and last is not None and latest is not progress.best:
             tiles.append((f"{last:.{digits}f}", "last", f"at step {latest['step']:,}"))
     elif base is not None:
         tiles.append((f"{base:.{digits}f}", metric.label, "of the base, before the first step"))
     if progress.test is not None:
-        tiles.append((f"{100 * progress.test['spearman']:.1f}", f"on {progress.test['data']}", "held out"))
+        tiles.append(
+            (f"{100 * progress.test['spearman']:.1f}", f"on {progress.test['data']}", "held out")
+        )
     shorter = (progress.best or latest or {}).get("by_dimension") or {}
     for dimension, value in shorter.items():
-        tiles.append((f"{metric.factor * value:.{digits}f}", f"with {dimension} dimensions", "the vectors truncated"))
+        tiles.append(
+            (
+                f"{metric.factor * value:.{digits}f}",
+                f"with {dimension} dimensions",
+                "the vectors truncated",
+            )
+        )
     if latest is not None and latest.get("plain_cosine") is not None:
         cosine = max(latest["plain_cosine"], latest.get("random_cosine") or -1.0)
         if cosine > COLLAPSED_FROM:
@@ -301,7 +360,9 @@ def _row(run: Run) -> dict[str, str]:
     return row
 
 
-def run_report(store: RunStore, run_id: str, clean: Callable[[str], str] = without_folders) -> Report:
+def run_report(
+    store: RunStore, run_id: str, clean: Callable[[str], str] = without_folders
+) -> Report:
     """The report of a run: results, curves, evaluations, log; ``clean`` removes paths.
 
     RunNotFoundError if there is no such run.
@@ -328,7 +389,9 @@ def run_report(store: RunStore, run_id: str, clean: Callable[[str], str] = witho
         used_settings,
         {
             "Result": [status(run, 0)],
-            "Curves": [plot(figure) for figure in figures if any(len(trace.x) for trace in figure.data)],
+            "Curves": [
+                plot(figure) for figure in figures if any(len(trace.x) for trace in figure.data)
+            ],
             "Evaluations": [_evaluation_table(evaluations)] if evaluations else [],
             "Log": [log(clean(store.log(run_id)))],
         },

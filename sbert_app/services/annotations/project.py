@@ -6,8 +6,9 @@
                           agreed.jsonl    the scores that the raters have agreed on where they differed, likewise
                           training.json   the run that was trained on it, with its held-out pairs
 
-A rating is on the disk before the page sends the next one, so that neither a killed process nor a power cut loses
-more than what was just pressed. A damaged or incomplete line is skipped, and the next one begins a line of its own.
+A rating is on the disk before the page sends the next one, so that neither a killed process nor a
+power cut loses more than what was just pressed. A damaged or incomplete line is skipped, and the
+next one begins a line of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +26,13 @@ from typing import Annotated, Any, TypeVar
 from filelock import FileLock
 from pydantic import Field
 
-from sbert_app.services.store.documents import DocumentStore, Timestamp, check_text, read_lines, write_document
+from sbert_app.services.store.documents import (
+    DocumentStore,
+    Timestamp,
+    check_text,
+    read_lines,
+    write_document,
+)
 from training.atomic import replace_folder, write_bytes
 from training.errors import InputError
 from training.names import slug
@@ -107,7 +114,9 @@ class Projects:
     def create(self, info: ProjectInfo, pairs: Sequence[ChosenPair]) -> str:
         """Create a project and return its id. InputError as `check_new`, or if a text cannot be saved."""
         for pair in pairs:
-            check_text(pair.first + pair.second, f"the pair {pair.first[:40]!r}, {pair.second[:40]!r}")
+            check_text(
+                pair.first + pair.second, f"the pair {pair.first[:40]!r}, {pair.second[:40]!r}"
+            )
         with self.store.locked():
             project_id = self.check_new(info.name)
             with replace_folder(self.store.folder / project_id) as fresh:
@@ -120,9 +129,13 @@ class Projects:
         """The id of a new project of that name. InputError if the name or the number of projects forbids it."""
         name = check_name(name, "a project")
         if not (project_id := slug(name)):
-            raise InputError(f"the project {name!r} needs a letter from a to z or a digit in its name")
+            raise InputError(
+                f"the project {name!r} needs a letter from a to z or a digit in its name"
+            )
         if (self.store.folder / project_id).exists():
-            raise InputError(f"there is a project {project_id!r} already; open it, or choose another name")
+            raise InputError(
+                f"there is a project {project_id!r} already; open it, or choose another name"
+            )
         if len(self.list()) >= MOST_PROJECTS:
             raise InputError(f"there are {MOST_PROJECTS} projects, as many as may be")
         return project_id
@@ -134,7 +147,9 @@ class Projects:
         pairs = []
         for number, pair in read_lines(folder / "pairs.jsonl", ChosenPair):
             if pair is None:
-                raise InputError(f"{project_id}/pairs.jsonl: line {number} is damaged; repair or remove it")
+                raise InputError(
+                    f"{project_id}/pairs.jsonl: line {number} is damaged; repair or remove it"
+                )
             pairs.append(pair)
         if not pairs:
             raise InputError(f"{project_id}/pairs.jsonl holds no pair; repair or remove it")
@@ -153,8 +168,8 @@ class Project:
     def rate(self, rater: str, pair: int, score: int | None) -> None:
         """Save a rating on the disk; None says that the pair cannot be judged.
 
-        Raises InputError if the rater has no name or is one too many, the score is not one of the scale, there is no
-        such pair, or the disk is full.
+        Raises InputError if the rater has no name or is one too many, the score is not one of the
+        scale, there is no such pair, or the disk is full.
         """
         rater = check_name(rater, "a rater")
         self._check(pair, score)
@@ -163,14 +178,18 @@ class Project:
             if rater not in raters and len(raters) >= MOST_RATERS:
                 raise InputError(f"{MOST_RATERS} people have judged this project, as many as may")
             judgement = {"cannot": True} if score is None else {"score": score}
-            self._append(RATINGS, {"rater": rater, "pair": pair, **judgement, "at": round(time.time(), 3)})
+            self._append(
+                RATINGS, {"rater": rater, "pair": pair, **judgement, "at": round(time.time(), 3)}
+            )
 
     def agree(self, rater: str, pair: int, score: int | None) -> None:
         """Save the score that raters have agreed on, in place of their mean; None removes it. InputError as `rate`."""
         rater = check_name(rater, "a rater")
         self._check(pair, score)
         with self._locked():
-            self._append(AGREED, {"pair": pair, "score": score, "rater": rater, "at": round(time.time(), 3)})
+            self._append(
+                AGREED, {"pair": pair, "score": score, "rater": rater, "at": round(time.time(), 3)}
+            )
 
     def undo(self, rater: str) -> int | None:
         """Take back the last rating of a rater. Returns its pair, or None if there is none."""
@@ -198,7 +217,11 @@ class Project:
     def agreed(self) -> dict[int, int]:
         """The scores that the raters have agreed on, by pair."""
         newest = {line.pair: line.score for line in self._lines(AGREED, _Agreed)}
-        return {pair: score for pair, score in newest.items() if score is not None and pair < len(self.pairs)}
+        return {
+            pair: score
+            for pair, score in newest.items()
+            if score is not None and pair < len(self.pairs)
+        }
 
     def _check(self, pair: int, score: int | None) -> None:
         if score is not None and not LOWEST <= score <= HIGHEST:
@@ -206,7 +229,9 @@ class Project:
         if score is not None and self.info.is_binary and score not in (LOWEST, HIGHEST):
             raise InputError(f"a score is {HIGHEST} for yes or {LOWEST} for no, not {score!r}")
         if not 0 <= pair < len(self.pairs):
-            raise InputError(f"the project has {len(self.pairs)} pairs; there is none with number {pair + 1}")
+            raise InputError(
+                f"the project has {len(self.pairs)} pairs; there is none with number {pair + 1}"
+            )
 
     def _steps(self) -> dict[str, list[tuple[int, int | None]]]:
         """The pairs and scores of each rater in their order, without withdrawn ones. The last of a pair counts."""

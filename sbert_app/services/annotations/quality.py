@@ -1,8 +1,9 @@
 """The agreement of the raters of a project, the quality of a model on its pairs, and training on them.
 
-For training, the judged pairs are split by sentence into train (60%), dev (20%, which selects the checkpoint) and
-held-out (20%). No sentence is in two parts, and the held-out pairs are used only to compare the model before and after.
-The data of the run are stored with the uploads, so that later ratings do not change them.
+For training, the judged pairs are split by sentence into train (60%), dev (20%, which selects the
+checkpoint) and held-out (20%). No sentence is in two parts, and the held-out pairs are used only to
+compare the model before and after. The data of the run are stored with the uploads, so that later
+ratings do not change them.
 """
 
 from collections import Counter
@@ -59,10 +60,13 @@ class Agreement:
     Attributes:
         judged: the number of pairs of each rater.
         shared: the number of pairs with two ratings or more.
-        alpha: Krippendorff's, for intervals, which of yes and no is the nominal one; NaN where it is undefined.
-        equal: the percentage of equal answers among the ratings of a pair by two raters, of a yes/no project.
+        alpha: Krippendorff's, for intervals, which of yes and no is the nominal one; NaN where it
+            is undefined.
+        equal: the percentage of equal answers among the ratings of a pair by two raters, of a
+            yes/no project.
         between: Spearman's ρ of each two raters, and the number of pairs that both have judged.
-        confusion: int (6, 6), the number of pairs with the row's score by one rater and the column's by a later one.
+        confusion: int (6, 6), the number of pairs with the row's score by one rater and the
+            column's by a later one.
     """
 
     judged: dict[str, int]
@@ -96,7 +100,8 @@ class Quality:
     Attributes:
         random: on the pairs that were drawn at random; None for fewer than `FEWEST_JUDGED`.
         raters: ρ ×100 of each rater with the mean of the others, which is as good as a person is.
-        ceiling: ρ ×100 of a perfect model with the mean ratings, by their reliability; None for fewer than two raters.
+        ceiling: ρ ×100 of a perfect model with the mean ratings, by their reliability; None for
+            fewer than two raters.
     """
 
     model: str
@@ -164,7 +169,8 @@ def percent(share: Estimate) -> Estimate:
 def disagreements(project: Project, rater: str) -> list[Disagreement]:
     """The pairs that this rater has judged and on which raters differ, the largest difference first.
 
-    Pairs that this rater has yet to judge are left out, so that nobody sees the ratings of others first.
+    Pairs that this rater has yet to judge are left out, so that nobody sees the ratings of others
+    first.
     """
     ratings = project.ratings()
     agreed = project.agreed()
@@ -180,9 +186,10 @@ def disagreements(project: Project, rater: str) -> list[Disagreement]:
 def ceiling(project: Project) -> Estimate | None:
     """ρ ×100 that a perfect model would have with the mean ratings: the root of their reliability.
 
-    The reliability of the mean of k ratings with the correlation r of two raters is k r / (1 + (k − 1) r) (Spearman and
-    Brown 1910). k is the harmonic mean over the pairs, as the error of a mean is that of one rating divided by k. The
-    interval follows from the interval of r. None where no two raters share ten pairs, or they do not agree.
+    The reliability of the mean of k ratings with the correlation r of two raters is k r / (1 + (k −
+    1) r) (Spearman and Brown 1910). k is the harmonic mean over the pairs, as the error of a mean
+    is that of one rating divided by k. The interval follows from the interval of r. None where no
+    two raters share ten pairs, or they do not agree.
     """
     ratings = project.ratings()
     correlations = []
@@ -233,7 +240,8 @@ def rater_correlations(project: Project) -> dict[str, float]:
 def joint_ratings(project: Project) -> dict[int, float]:
     """The mean of the ratings of each judged pair, or the score that was agreed on, in the order of the pairs.
 
-    Of a yes/no project it is the answer of most raters; pairs on which as many say yes as no are left out.
+    Of a yes/no project it is the answer of most raters; pairs on which as many say yes as no are
+    left out.
     """
     by_pair: dict[int, list[int]] = {}
     for scores in project.ratings().values():
@@ -259,7 +267,15 @@ def model_quality(project: Project, models: ModelCache, model: str) -> Quality:
     if is_random.sum() >= FEWEST_JUDGED:
         random = correlation(scores[is_random], gold[is_random], keys=keys[is_random]).estimate(100)
     rho = correlation(scores, gold, keys=keys).estimate(100)
-    return Quality(model, rho, len(gold), random, int(is_random.sum()), rater_correlations(project), ceiling(project))
+    return Quality(
+        model,
+        rho,
+        len(gold),
+        random,
+        int(is_random.sum()),
+        rater_correlations(project),
+        ceiling(project),
+    )
 
 
 def answer_quality(project: Project, models: ModelCache, model: str) -> dict[str, Decision]:
@@ -274,21 +290,33 @@ def answer_quality(project: Project, models: ModelCache, model: str) -> dict[str
     return decisions
 
 
-def _scored(project: Project, models: ModelCache, model: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _scored(
+    project: Project, models: ModelCache, model: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The model's score of each judged pair, its rating, its keys, and whether it was drawn at random.
 
-    Raises InputError if fewer than ten pairs are judged, all have the same score, or the model cannot be used.
+    Raises InputError if fewer than ten pairs are judged, all have the same score, or the model
+    cannot be used.
     """
     means = joint_ratings(project)
     if len(means) < FEWEST_JUDGED:
-        raise InputError(f"{len(means)} pairs are judged; from {FEWEST_JUDGED} on a model can be compared with them")
+        raise InputError(
+            f"{len(means)} pairs are judged; from {FEWEST_JUDGED} on a model can be compared with them"
+        )
     gold = np.array(list(means.values()))
     if np.ptp(gold) == 0:
-        raise InputError("all judged pairs have the same rating; there is no order to compare a model with")
+        raise InputError(
+            "all judged pairs have the same rating; there is no order to compare a model with"
+        )
     pairs = [project.pairs[i] for i in means]
     texts = [(pair.first, pair.second) for pair in pairs]
     is_random = np.array([pair.reason == RANDOM for pair in pairs])
-    return score_pairs(models, model, texts), gold, sentence_keys(list(zip(*texts, strict=True))), is_random
+    return (
+        score_pairs(models, model, texts),
+        gold,
+        sentence_keys(list(zip(*texts, strict=True))),
+        is_random,
+    )
 
 
 @dataclass(frozen=True)
@@ -355,7 +383,10 @@ def start(project: Project, jobs: RunQueue, visitor: str = "") -> Run:
         pair = project.pairs[i]
         rows.append((pair.first, pair.second, mean))
     parts = split(rows, project.info.seed)
-    files = {name: keep_pairs(f"{project.id}-{name}.csv", parts[name], jobs.store.home) for name in ("train", "dev")}
+    files = {
+        name: keep_pairs(f"{project.id}-{name}.csv", parts[name], jobs.store.home)
+        for name in ("train", "dev")
+    }
     config = RunConfig(
         "regression",
         train_data=str(files["train"]),
@@ -365,7 +396,9 @@ def start(project: Project, jobs: RunQueue, visitor: str = "") -> Run:
         name=f"label: {project.info.name}"[:80],
     )
     run = jobs.start(config, visitor)
-    training = Training(run.id, project.info.model, len(parts["train"]), len(parts["dev"]), parts["held-out"])
+    training = Training(
+        run.id, project.info.model, len(parts["train"]), len(parts["dev"]), parts["held-out"]
+    )
     write_document(project.folder / TRAINING, training)
     return run
 
@@ -387,11 +420,17 @@ def compare(training: Training, models: ModelCache, is_binary: bool = False) -> 
     keys = sentence_keys(list(zip(*pairs, strict=True)))
     if is_binary and np.ptp(gold):
         matches = [MatchScores(values, gold == HIGHEST, keys) for values in scores]
-        precision_before, precision_after = (percent(pairs.estimate_average_precision()) for pairs in matches)
+        precision_before, precision_after = (
+            percent(pairs.estimate_average_precision()) for pairs in matches
+        )
         before, after = (pairs.average_precision() for pairs in matches)
-        return BeforeAfter(precision_before, precision_after, Difference.of(after, before), len(gold))
+        return BeforeAfter(
+            precision_before, precision_after, Difference.of(after, before), len(gold)
+        )
     before, after = (correlation(values, gold, keys=keys) for values in scores)
-    return BeforeAfter(before.estimate(100), after.estimate(100), Difference.of(after, before), len(gold))
+    return BeforeAfter(
+        before.estimate(100), after.estimate(100), Difference.of(after, before), len(gold)
+    )
 
 
 def export_csv(project: Project, file: Path) -> Path:
@@ -416,6 +455,8 @@ def export_csv(project: Project, file: Path) -> Path:
     }
     for name in sorted(ratings):
         scores = [ratings[name].get(i) for i in range(len(pairs))]
-        columns[f"rater {name}" if name in columns else name] = [names.get(score, score) for score in scores]
+        columns[f"rater {name}" if name in columns else name] = [
+            names.get(score, score) for score in scores
+        ]
     file.parent.mkdir(parents=True, exist_ok=True)
     return save_table(file, columns)

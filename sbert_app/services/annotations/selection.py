@@ -1,7 +1,8 @@
 """The selection of pairs that are worth judging: where two models disagree, near a threshold, and a random third.
 
-The random pairs give an unbiased estimate of quality; a judgement of the others says the most. Of single sentences,
-pairs are formed first: each sentence with its nearest ones, and as many at random.
+The random pairs give an unbiased estimate of quality; a judgement of the others says the most. Of
+single sentences, pairs are formed first: each sentence with its nearest ones, and as many at
+random.
 """
 
 import time
@@ -68,7 +69,9 @@ class ProjectRequest:
     def check(self) -> None:
         """Raises InputError if a value cannot be used."""
         if not FEWEST_PAIRS <= self.count <= MOST_PAIRS:
-            raise InputError(f"a project has {FEWEST_PAIRS} to {MOST_PAIRS:,} pairs, not {self.count}")
+            raise InputError(
+                f"a project has {FEWEST_PAIRS} to {MOST_PAIRS:,} pairs, not {self.count}"
+            )
         if not -1 <= self.threshold <= 1:
             raise InputError(f"the threshold is a cosine from -1 to 1, not {self.threshold:g}")
 
@@ -85,7 +88,9 @@ def choose_pairs(
 
     request.check()
     if not isinstance(models.get(request.model, Model), Encoder):
-        raise InputError(f"{request.model} cannot be trained later; choose a bi-encoder as the model")
+        raise InputError(
+            f"{request.model} cannot be trained later; choose a bi-encoder as the model"
+        )
     watch.report(0, "Reading the data")
     data = load_data(request.data, home)
     random = np.random.default_rng(request.seed)
@@ -95,9 +100,17 @@ def choose_pairs(
     watch.report(0.4, f"Scoring {len(pairs):,} pairs with {request.second_model}")
     second = score_pairs(models, request.second_model, pairs, watch)
     rows = pick(first, second, request.threshold, request.count, random)
-    selection = [ChosenPair(*pairs[row], why, float(first[row]), float(second[row])) for row, why in rows]
+    selection = [
+        ChosenPair(*pairs[row], why, float(first[row]), float(second[row])) for row, why in rows
+    ]
     info = ProjectInfo(
-        request.name, data.name, request.model, request.second_model, request.threshold, request.seed, time.time()
+        request.name,
+        data.name,
+        request.model,
+        request.second_model,
+        request.threshold,
+        request.seed,
+        time.time(),
     )
     return info, selection
 
@@ -107,8 +120,9 @@ def pick(
 ) -> list[tuple[int, str]]:
     """The rows and reasons of ``count`` pairs in random order, a third for each reason and no pair twice.
 
-    The random third is drawn first and from all pairs, so that it is a sample of them. The scores of the models, (N,)
-    each, are compared by their ranks, as the scales differ. ``threshold`` is on the scale of ``first``.
+    The random third is drawn first and from all pairs, so that it is a sample of them. The scores
+    of the models, (N,) each, are compared by their ranks, as the scales differ. ``threshold`` is on
+    the scale of ``first``.
     """
     from scipy.stats import rankdata
 
@@ -129,10 +143,16 @@ def pick(
 
 
 def _candidates(
-    data: Dataset, request: ProjectRequest, models: ModelCache, random: np.random.Generator, watch: Watch
+    data: Dataset,
+    request: ProjectRequest,
+    models: ModelCache,
+    random: np.random.Generator,
+    watch: Watch,
 ) -> list[tuple[str, str]]:
     if data.kind == TRIPLETS:
-        raise InputError(f"{data.name} holds triplets; give pairs of sentences, or single sentences")
+        raise InputError(
+            f"{data.name} holds triplets; give pairs of sentences, or single sentences"
+        )
     if data.kind == SENTENCES:
         pairs = _pairs_of_sentences(data.columns[0], request.model, models, random, watch)
     else:
@@ -143,7 +163,9 @@ def _candidates(
             distinct[first[:LONGEST], second[:LONGEST]] = None
     pairs = list(distinct)
     if len(pairs) < FEWEST_PAIRS:
-        raise InputError(f"{data.name} has {len(pairs)} different pairs; at least {FEWEST_PAIRS} are needed")
+        raise InputError(
+            f"{data.name} has {len(pairs)} different pairs; at least {FEWEST_PAIRS} are needed"
+        )
     if len(pairs) > MOST_CANDIDATES:
         pairs = [pairs[row] for row in np.sort(random.permutation(len(pairs))[:MOST_CANDIDATES])]
     return pairs
@@ -172,7 +194,10 @@ def _pairs_of_sentences(
 
 
 def score_pairs(
-    models: ModelCache, name: ModelName | str, pairs: list[tuple[str, str]], watch: Watch = UNWATCHED
+    models: ModelCache,
+    name: ModelName | str,
+    pairs: list[tuple[str, str]],
+    watch: Watch = UNWATCHED,
 ) -> np.ndarray:
     """The score of each pair by a model, (N,). InputError if the model cannot be loaded."""
     return models.get(name, Model).score(pairs, should_stop=watch.should_stop)

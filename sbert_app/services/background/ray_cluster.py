@@ -37,7 +37,8 @@ class RayCluster:
     Args:
         address: auto, ray://host:10001, or local, which starts Ray on this machine.
         gpus: the GPUs of a run; None means one if the cluster has any.
-        cpus: the CPUs of a run; None means one with a GPU, otherwise as many as the smallest node has.
+        cpus: the CPUs of a run; None means one with a GPU, otherwise as many as the smallest node
+            has.
     """
 
     address: str
@@ -58,9 +59,9 @@ class RayCluster:
         # No call of Ray starts a cluster implicitly.
         os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
         if self.address == LOCAL:
-            # Everybody who can reach Ray can execute code. Without this option for clusters of several machines, which
-            # Ray documents for Windows and macOS but reads everywhere, it listens only on 127.0.0.1. Other accounts of
-            # the machine need the token.
+            # Everybody who can reach Ray can execute code. Without this option for clusters of
+            # several machines, which Ray documents for Windows and macOS but reads everywhere, it
+            # listens only on 127.0.0.1. Other accounts of the machine need the token.
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
             os.environ.setdefault("RAY_AUTH_MODE", "token")
             os.environ["RAY_AUTH_TOKEN"] = os.environ.get("RAY_AUTH_TOKEN") or token_hex(32)
@@ -78,7 +79,9 @@ class RayCluster:
                         _connect(place)
                     ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)
                 except (ConnectionError, ValueError, RuntimeError) as error:
-                    raise InputError(f"there is no Ray cluster at {self.address}: {first_line(error)}") from error
+                    raise InputError(
+                        f"there is no Ray cluster at {self.address}: {first_line(error)}"
+                    ) from error
                 finally:
                     # Ray's own handler would end the process at once.
                     if threading.current_thread() is threading.main_thread():
@@ -94,7 +97,12 @@ class RayCluster:
         with suppress(IndexError):
             return self.idle.pop()
         taken = self.resources()
-        return self.connect().remote(kind).options(num_cpus=taken["CPU"], num_gpus=taken["GPU"]).remote()
+        return (
+            self.connect()
+            .remote(kind)
+            .options(num_cpus=taken["CPU"], num_gpus=taken["GPU"])
+            .remote()
+        )
 
     def release(self, is_over: bool) -> None:
         """End idle actors, which frees their resources; if ``is_over``, also end the connection."""
@@ -117,7 +125,11 @@ class RayCluster:
             gpus = float(any(node.get("GPU") for node in nodes))
         cpus = self.cpus
         if cpus is None:
-            cpus = 1.0 if gpus else min((node["CPU"] for node in nodes if node.get("CPU")), default=1.0)
+            cpus = (
+                1.0
+                if gpus
+                else min((node["CPU"] for node in nodes if node.get("CPU")), default=1.0)
+            )
         return {"CPU": cpus, "GPU": gpus}
 
     def room(self) -> int:
@@ -175,7 +187,11 @@ def ray_errors() -> Iterator[None]:
     except (RayError, ConnectionError) as error:
         if isinstance(error, RayActorError) and error.actor_init_failed:
             reason = str(error).strip().rpartition("\n")[2]
-            raise InputError(f"the run cannot be executed on a node of Ray: {reason[:200]}") from error
+            raise InputError(
+                f"the run cannot be executed on a node of Ray: {reason[:200]}"
+            ) from error
         if isinstance(error, RayActorError):
             raise ActorLostError(first_line(error)) from error
-        raise InputError(f"Ray cannot go on: {first_line(error)}; resume the run when it is back") from error
+        raise InputError(
+            f"Ray cannot go on: {first_line(error)}; resume the run when it is back"
+        ) from error

@@ -6,9 +6,9 @@
         else:
             show(event)    # a TaskProgress, with a description, a fraction and the remaining time
 
-An owner, such as a browser session and the name of a tab, has one task at a time: a new task stops the earlier one. A
-download is a stage of its task, in megabytes, and ends when the task is stopped. A `Task` continues even if nobody
-follows it.
+An owner, such as a browser session and the name of a tab, has one task at a time: a new task stops
+the earlier one. A download is a stage of its task, in megabytes, and ends when the task is stopped.
+A `Task` continues even if nobody follows it.
 """
 
 import atexit
@@ -81,8 +81,8 @@ class Task(threading.Thread):
         self.stopping = threading.Event()
         self.is_superseded = False
         self._outcome: Future[TaskResult] = Future()
-        # In the context of a Gradio handler, creating a component means an update. Without the context it would become
-        # part of a page that is being built at the same time.
+        # In the context of a Gradio handler, creating a component means an update. Without the
+        # context it would become part of a page that is being built at the same time.
         self._context = copy_context()
         # A tuple, which is replaced as a whole, as other threads read it.
         self._latest = (description, 0.0, 1.0, time.perf_counter())
@@ -122,13 +122,19 @@ class Task(threading.Thread):
     def _report(self, done: float, description: str | None = None, total: float = 1.0, /) -> None:
         current, _, _, since = self._latest
         is_new = description is not None and description != current
-        self._latest = (description or current, done, total, time.perf_counter() if is_new else since)
+        self._latest = (
+            description or current,
+            done,
+            total,
+            time.perf_counter() if is_new else since,
+        )
 
 
 def run_apart(watch: Watch, description: str, work: Callable[[Watch], Any]) -> Any:
     """Run ``work(watch)``, which cannot be stopped, such as loading a model, as a stage of another task.
 
-    Raises StoppedError as soon as ``watch`` does; the work then ends by itself. Raises the error of ``work``.
+    Raises StoppedError as soon as ``watch`` does; the work then ends by itself. Raises the error of
+    ``work``.
     """
     task = Task(description, work)
     task.start()
@@ -180,11 +186,13 @@ class TaskRunner:
     def at_work(self) -> dict[Owner, Task]:
         return {owner: task for owner, task in list(self._tasks.items()) if task.is_alive()}
 
-    def run(self, owner: Owner, description: str, work: Callable[[Watch], Any]) -> Iterator[TaskProgress | TaskResult]:
+    def run(
+        self, owner: Owner, description: str, work: Callable[[Watch], Any]
+    ) -> Iterator[TaskProgress | TaskResult]:
         """Start a task and yield its progress, followed by its result. Closing the iterator stops the task.
 
-        Raises the error of ``work``; StoppedError after `stop`, and SupersededError when the owner starts another task.
-        The thread then ends by itself.
+        Raises the error of ``work``; StoppedError after `stop`, and SupersededError when the owner
+        starts another task. The thread then ends by itself.
         """
         task = self.start(owner, description, work)
         try:

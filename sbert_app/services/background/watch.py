@@ -7,8 +7,8 @@
             watch.check()  # raises StoppedError
             watch.report(done, "Joining", len(blocks))
 
-The functions of `training` take ``on_progress`` and ``should_stop``, which are methods of a watch. The command line
-creates a watch from its progress bar: ``Watch.of(bar, should_stop)``.
+The functions of `training` take ``on_progress`` and ``should_stop``, which are methods of a watch.
+The command line creates a watch from its progress bar: ``Watch.of(bar, should_stop)``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class Watch:
     should_stop: Callable[[], bool] = _never
 
     @classmethod
-    def of(cls, on_progress: Callable[[float, float], object], should_stop: Callable[[], bool] = _never) -> Watch:
+    def of(
+        cls, on_progress: Callable[[float, float], object], should_stop: Callable[[], bool] = _never
+    ) -> Watch:
         """A watch that reports to a callback of (done, total), such as the progress bar of a terminal."""
 
         def report(done: float, description: str | None = None, total: float = 1.0, /) -> None:
@@ -100,9 +102,11 @@ UNWATCHED = Watch()
 class State(StrEnum):
     """The state of long work: a run, a file that is scored, a cell of an experiment.
 
-    queued -> running -> finished | failed | stopped | interrupted (its process ended; it can be started again)
+    queued -> running -> finished | failed | stopped | interrupted (its process ended; it can be
+    started again)
 
-    Members equal their words in records on disk, on pages and in the API. A file that was not scored yet is opened.
+    Members equal their words in records on disk, on pages and in the API. A file that was not
+    scored yet is opened.
     """
 
     OPENED = "opened"

@@ -12,7 +12,14 @@ from sbert_app.services.clusters.summary import Cluster
 from sbert_app.services.corpus.corpus import CorpusLimits
 from sbert_app.services.corpus.embedded import EmbeddedCorpus, sample_of
 from sbert_app.services.corpus.neighbours import neighbours
-from sbert_app.services.files.writers import ADVICE, PARQUET, Column, cell_text, check_output, with_file_columns
+from sbert_app.services.files.writers import (
+    ADVICE,
+    PARQUET,
+    Column,
+    cell_text,
+    check_output,
+    with_file_columns,
+)
 from sbert_app.services.maps.corpus_map import place_between
 from sbert_app.services.maps.projection import MapSettings, project
 from sbert_app.services.store.cache import DiskCache
@@ -40,8 +47,9 @@ def export_atlas(
 ) -> int:
     """Write a .parquet file with a row for each sentence, and the other columns of the corpus.
 
-    Returns the number of sentences that UMAP placed; the others lie between their neighbours. InputError if there are
-    too few distinct sentences, or the file cannot be written; nothing is left behind then.
+    Returns the number of sentences that UMAP placed; the others lie between their neighbours.
+    InputError if there are too few distinct sentences, or the file cannot be written; nothing is
+    left behind then.
     """
     check_output(output, PARQUET)
     vectors = np.asarray(embedded.vectors)

@@ -1,17 +1,19 @@
 """Clusters of a corpus by three methods: HDBSCAN, mini-batch k-means and hierarchical clustering.
 
-HDBSCAN (Campello et al. 2013) finds groups that are denser than their surroundings, and calls the other sentences
-noise. In hundreds of dimensions hardly anything is dense: of 10,000 STSb sentences 82% were noise after a principal
-component analysis to 50 dimensions, and 29% after UMAP to 5. It therefore runs on a 5-D map (`maps.projection`). If a
-corpus is too large for a map, HDBSCAN groups a random sample, and every other sentence joins the cluster of most of its
-nearest neighbours in the sample.
+HDBSCAN (Campello et al. 2013) finds groups that are denser than their surroundings, and calls the
+other sentences noise. In hundreds of dimensions hardly anything is dense: of 10,000 STSb sentences
+82% were noise after a principal component analysis to 50 dimensions, and 29% after UMAP to 5. It
+therefore runs on a 5-D map (`maps.projection`). If a corpus is too large for a map, HDBSCAN groups
+a random sample, and every other sentence joins the cluster of most of its nearest neighbours in the
+sample.
 
-Hierarchical clustering repeatedly joins the two groups with the highest mean cosine of their pairs (average linkage).
-It compares every pair of sentences: for 10,000 of them, 65 hours of BERT in the paper (section 1 and its conclusion).
-The tree is cached, so that other cuts take no time. All distances are in memory, which limits the size of the corpus.
+Hierarchical clustering repeatedly joins the two groups with the highest mean cosine of their pairs
+(average linkage). It compares every pair of sentences: for 10,000 of them, 65 hours of BERT in the
+paper (section 1 and its conclusion). The tree is cached, so that other cuts take no time. All
+distances are in memory, which limits the size of the corpus.
 
-Mini-batch k-means (Sculley 2010) divides any corpus into a given number of clusters, without noise, and reads a memory
-map batch by batch.
+Mini-batch k-means (Sculley 2010) divides any corpus into a given number of clusters, without noise,
+and reads a memory map batch by batch.
 """
 
 import math
@@ -38,7 +40,8 @@ MIN_SENTENCES = {HDBSCAN: 5, K_MEANS: 2, HIERARCHICAL: 2}
 # The most sentences of a tree. Their 112 million distances take 1.9 GB.
 MAX_TREE_SENTENCES = 15_000
 CENTRES = 20
-# The smallest cluster has one in SENTENCES_OF_SIZE sentences, or more if there would be more than MOST_CLUSTERS.
+# The smallest cluster has one in SENTENCES_OF_SIZE sentences, or more if there would be more than
+# MOST_CLUSTERS.
 FEWEST_IN_CLUSTER = 5
 SENTENCES_OF_SIZE = 200
 MOST_CLUSTERS = 40
@@ -55,10 +58,10 @@ class ClusterSettings:
     """The method and its parameters.
 
     Attributes:
-        min_cluster_size: the smallest cluster of HDBSCAN; 0 derives it from the size of the corpus, for at most 40
-            clusters.
-        min_cosine: hierarchical clustering does not join groups with a lower mean cosine, unless ``num_clusters`` is
-            set.
+        min_cluster_size: the smallest cluster of HDBSCAN; 0 derives it from the size of the corpus,
+            for at most 40 clusters.
+        min_cosine: hierarchical clustering does not join groups with a lower mean cosine, unless
+            ``num_clusters`` is set.
         num_clusters: None means 20 for k-means.
     """
 
@@ -70,14 +73,20 @@ class ClusterSettings:
     def check(self, embedded: EmbeddedCorpus) -> None:
         """Raises InputError if a setting is invalid, or the corpus has too few distinct sentences."""
         if self.method not in MIN_SENTENCES:
-            raise InputError(f"there is no clustering method {self.method!r}; choose {' or '.join(MIN_SENTENCES)}.")
+            raise InputError(
+                f"there is no clustering method {self.method!r}; choose {' or '.join(MIN_SENTENCES)}."
+            )
         if self.min_cluster_size != 0 and self.min_cluster_size < 2:
-            raise InputError(f"the smallest cluster has {self.min_cluster_size} sentences; it must be at least 2.")
+            raise InputError(
+                f"the smallest cluster has {self.min_cluster_size} sentences; it must be at least 2."
+            )
         if not -1 <= self.min_cosine <= 1:
             raise InputError(f"the cosine is {self.min_cosine}; it must be from −1 to 1.")
         if self.num_clusters is not None and not 1 <= self.num_clusters <= len(embedded):
             size = format_count(len(embedded), "sentence")
-            raise InputError(f"{self.num_clusters:,} clusters were requested; {size} can make 1 to {len(embedded):,}.")
+            raise InputError(
+                f"{self.num_clusters:,} clusters were requested; {size} can make 1 to {len(embedded):,}."
+            )
         embedded.corpus.require_distinct(MIN_SENTENCES[self.method], "clusters need")
 
 
@@ -92,8 +101,8 @@ def cluster(
 ) -> np.ndarray:
     """The cluster of each sentence: int64 (N,), 0 the largest, −1 noise. The cache stores maps, labels and trees.
 
-    Sentences without known tokens are noise, unless ``keep_unknown``. Raises InputError if a setting is invalid, or the
-    corpus is too small, or too large for a tree.
+    Sentences without known tokens are noise, unless ``keep_unknown``. Raises InputError if a
+    setting is invalid, or the corpus is too small, or too large for a tree.
     """
     settings.check(embedded)
     count = settings.num_clusters
@@ -135,12 +144,16 @@ def by_size(labels: np.ndarray) -> np.ndarray:
     return numbers[labels].astype(np.int64)
 
 
-def _hdbscan(embedded: EmbeddedCorpus, setting: int, cache: DiskCache, home: Path, watch: Watch) -> np.ndarray:
+def _hdbscan(
+    embedded: EmbeddedCorpus, setting: int, cache: DiskCache, home: Path, watch: Watch
+) -> np.ndarray:
     """The labels by HDBSCAN on a 5-D map. With a ``setting`` of 0 the smallest size of clusters is found here."""
     size = setting or max(FEWEST_IN_CLUSTER, len(embedded) // SENTENCES_OF_SIZE)
     if size > len(embedded):
         available = format_count(len(embedded), "sentence")
-        raise InputError(f"clusters of {size:,} sentences or more were requested, but there are only {available}.")
+        raise InputError(
+            f"clusters of {size:,} sentences or more were requested, but there are only {available}."
+        )
     map_settings = MapSettings(dimensions=CLUSTER_DIMENSIONS, min_dist=0.0)
 
     def compute() -> np.ndarray:
@@ -153,16 +166,22 @@ def _hdbscan(embedded: EmbeddedCorpus, setting: int, cache: DiskCache, home: Pat
         smallest = size
         while True:
             min_samples = min(MIN_SAMPLES, smallest, len(points))
-            hdbscan = sklearn_cluster.HDBSCAN(min_cluster_size=smallest, min_samples=min_samples, copy=True)
+            hdbscan = sklearn_cluster.HDBSCAN(
+                min_cluster_size=smallest, min_samples=min_samples, copy=True
+            )
             labels = hdbscan.fit_predict(points).astype(np.int64)
             if setting or labels.max() < MOST_CLUSTERS:
                 return labels
             smallest = math.ceil(1.5 * smallest)
 
-    return cache.get_or_compute(digest(["hdbscan", map_key(map_settings, embedded), str(setting)]), compute)
+    return cache.get_or_compute(
+        digest(["hdbscan", map_key(map_settings, embedded), str(setting)]), compute
+    )
 
 
-def linkage_tree(embedded: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWATCHED) -> np.ndarray:
+def linkage_tree(
+    embedded: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWATCHED
+) -> np.ndarray:
     """Average linkage under cosine distance in SciPy's format: float64 (N−1, 4).
 
     Raises InputError if there are more than ``MAX_TREE_SENTENCES`` sentences.
@@ -226,15 +245,20 @@ def k_means(vectors: np.ndarray, k: int, watch: Watch, rows: int = ROWS) -> np.n
     labels = np.empty(n, dtype=np.int64)
     for start in range(0, n, rows):
         watch.check()
-        labels[start : start + rows] = model.predict(np.ascontiguousarray(vectors[start : start + rows]))
+        labels[start : start + rows] = model.predict(
+            np.ascontiguousarray(vectors[start : start + rows])
+        )
         watch.report(start / n, "Assigning the sentences")
     return labels
 
 
-def join_nearest(vectors: np.ndarray, sample: np.ndarray, sample_labels: np.ndarray, watch: Watch) -> np.ndarray:
+def join_nearest(
+    vectors: np.ndarray, sample: np.ndarray, sample_labels: np.ndarray, watch: Watch
+) -> np.ndarray:
     """The label of every vector (N, D) by a vote of its nearest neighbours among the rows of ``sample``: int64 (N,).
 
-    The sample keeps its labels. If labels are equally frequent, the lowest wins, and noise comes last.
+    The sample keeps its labels. If labels are equally frequent, the lowest wins, and noise comes
+    last.
     """
     # The import of torch takes seconds.
     from training.search import neighbour_index

@@ -1,14 +1,16 @@
 """The contents of clusters, of selected sentences and of the regions of a map: keywords, and central sentences.
 
-Keywords are found by a variant of class-based TF-IDF (Grootendorst 2022, whose weight is tf · ln(1 + A / f)). All
-sentences of a cluster count as one document. The weight of a word is its frequency in that document (TF), times the
-logarithm of its rarity among all sentences (IDF), times the logarithm of the ratio of its frequency here to its
-frequency elsewhere (the class-based part). The product of the two logarithms should reach a threshold; if it does for
-no word of a class, the class has its best words instead. The function words of some languages are left out
-(`models.function_words`). Chinese and Japanese, written without spaces, are counted as character bigrams.
+Keywords are found by a variant of class-based TF-IDF (Grootendorst 2022, whose weight is tf · ln(1
++ A / f)). All sentences of a cluster count as one document. The weight of a word is its frequency
+in that document (TF), times the logarithm of its rarity among all sentences (IDF), times the
+logarithm of the ratio of its frequency here to its frequency elsewhere (the class-based part). The
+product of the two logarithms should reach a threshold; if it does for no word of a class, the class
+has its best words instead. The function words of some languages are left out
+(`models.function_words`). Chinese and Japanese, written without spaces, are counted as character
+bigrams.
 
-A map is divided into regions by k-means. Ward's method joins them to at most a third of their number, so that the fine
-regions are nested in the coarse ones.
+A map is divided into regions by k-means. Ward's method joins them to at most a third of their
+number, so that the fine regions are nested in the coarse ones.
 """
 
 import math
@@ -68,14 +70,18 @@ def describe_clusters(embedded: EmbeddedCorpus, labels: np.ndarray) -> list[Clus
             noise = [Cluster(0, rows, [], [], None)]
             continue
         vectors = np.asarray(embedded.vectors[rows])
-        nearest = rows[np.argsort(-(vectors @ vectors.sum(axis=0, dtype=np.float64)), kind="stable")]
+        nearest = rows[
+            np.argsort(-(vectors @ vectors.sum(axis=0, dtype=np.float64)), kind="stable")
+        ]
         row_of: dict[str, int] = {}
         for row in nearest.tolist():
             row_of.setdefault(normalize_text(embedded.corpus.sentences[row]), row)
             if len(row_of) == REPRESENTATIVES:
                 break
         representatives = list(row_of.values())
-        clusters.append(Cluster(label + 1, rows, words[label], representatives, mean_pair_cosine(vectors)))
+        clusters.append(
+            Cluster(label + 1, rows, words[label], representatives, mean_pair_cosine(vectors))
+        )
     return clusters + noise
 
 
@@ -87,23 +93,32 @@ def label_columns(corpus: Corpus, clusters: list[Cluster]) -> dict[str, Column]:
         for row in cluster.rows.tolist():
             numbers[row] = cluster.number
             keywords_of_rows[row] = " ".join(cluster.keywords)
-    columns: dict[str, Column] = {"cluster": numbers, "keywords": keywords_of_rows, "sentence": corpus.sentences}
+    columns: dict[str, Column] = {
+        "cluster": numbers,
+        "keywords": keywords_of_rows,
+        "sentence": corpus.sentences,
+    }
     return with_file_columns(columns, corpus.columns)
 
 
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
-# The fewest sentences of a cluster that contain a keyword, unless the cluster has only one sentence.
+# The fewest sentences of a cluster that contain a keyword, unless the cluster has only one
+# sentence.
 MIN_SENTENCES = 2
 MAX_COUNTED = 100_000
-# The least product of the logarithms: a word in one of seven sentences, and five times as frequent as elsewhere.
+# The least product of the logarithms: a word in one of seven sentences, and five times as frequent
+# as elsewhere.
 MIN_SPECIFICITY = 3.0
 
 
-def keywords(sentences: Sequence[str], labels: np.ndarray, k: int = 6, most: int = MAX_COUNTED) -> dict[int, list[str]]:
+def keywords(
+    sentences: Sequence[str], labels: np.ndarray, k: int = 6, most: int = MAX_COUNTED
+) -> dict[int, list[str]]:
     """The k words of each label, int (N,), that distinguish its sentences from the others, the highest weight first.
 
-    They are counted in a random sample of at most ``most`` sentences. A label without sentences there has no keywords.
+    They are counted in a random sample of at most ``most`` sentences. A label without sentences
+    there has no keywords.
     """
     rows = fixed_sample(len(sentences), most)
     best: dict[int, list[str]] = {label: [] for label in np.unique(labels).tolist()}
@@ -121,7 +136,8 @@ def keywords(sentences: Sequence[str], labels: np.ndarray, k: int = 6, most: int
     sizes = Counter(labels[rows].tolist())
     stopped = stop_words(total_counts.elements())
     for label, class_counts in counts.items():
-        # One is added to every count elsewhere, so that the ratio of a word that occurs only here is finite.
+        # One is added to every count elsewhere, so that the ratio of a word that occurs only here
+        # is finite.
         elsewhere = (total_counts.total() - class_counts.total() + 1) / max(class_counts.total(), 1)
         weights = {}
         weaker = {}
@@ -160,7 +176,8 @@ class Subset:
 
     Attributes:
         rows: ascending positions in the corpus, int64.
-        cosines: the mean cosine of each sentence with the others, float32 (n,); NaN for a single sentence.
+        cosines: the mean cosine of each sentence with the others, float32 (n,); NaN for a single
+            sentence.
         cosine: the mean over all pairs; None for a single sentence.
         keywords: the words that distinguish these sentences from the others.
     """
@@ -239,7 +256,9 @@ class Topics(NamedTuple):
     names: dict[int, str]
 
 
-def find_topics(points: np.ndarray, sentences: list[str], watch: Watch = UNWATCHED) -> tuple[Topics, Topics]:
+def find_topics(
+    points: np.ndarray, sentences: list[str], watch: Watch = UNWATCHED
+) -> tuple[Topics, Topics]:
     """The coarse and the fine regions of a map, float32 (N, dimensions). A small map is one region without a name."""
     if len(points) < FEWEST:
         whole = Topics(np.zeros(len(points), dtype=np.int64), {0: ""})

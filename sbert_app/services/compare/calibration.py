@@ -1,8 +1,8 @@
 """Stores calibration curves (`training.evaluation.calibration`) in the home folder, one per model and pooling.
 
-A curve is fitted on STSb train or on a user's gold scores. It belongs to the weights of a model, and is not used for
-other weights under the same name. ``scripts/measure_examples.py`` writes the curves that ship with the app,
-``assets/calibration.json``.
+A curve is fitted on STSb train or on a user's gold scores. It belongs to the weights of a model,
+and is not used for other weights under the same name. ``scripts/measure_examples.py`` writes the
+curves that ship with the app, ``assets/calibration.json``.
 """
 
 import hashlib
@@ -37,8 +37,8 @@ log = logging.getLogger("sbert_lab.services")
 
 # The shipped curves by "model|pooling".
 SHIPPED = asset("calibration.json")
-# The only curve whose range of scores was measured on other text than STSb, the SemEval sets and SICK-R. There it holds
-# 57 to 73 of 100 pairs instead of 80.
+# The only curve whose range of scores was measured on other text than STSb, the SemEval sets and
+# SICK-R. There it holds 57 to 73 of 100 pairs instead of 80.
 MEASURED_ELSEWHERE = (DEFAULT_MODEL, "mean")
 # The number of pairs for the curve of a model that ships without one, as a person waits for it.
 QUICK_PAIRS = 2_000
@@ -62,8 +62,8 @@ def curve_key(model: str, pooling: str) -> str:
 def load_calibration(model: str, pooling: str, home: Path, weights: str = "") -> Calibration | None:
     """Returns the user's own curve of a model, or else its `computed_curve`, or None.
 
-    Curves of other ``weights`` (`weights_key`) are not used, if the weights are known. Raises InputError if the user's
-    own curve is damaged.
+    Curves of other ``weights`` (`weights_key`) are not used, if the weights are known. Raises
+    InputError if the user's own curve is damaged.
     """
     own = _own_curve(model, pooling, home)
     if own and _is_of(own, weights):
@@ -134,7 +134,8 @@ def fit_own(
 ) -> Calibration:
     """Fits and stores the curve of a user's pairs with gold scores, which `load_calibration` then returns.
 
-    Raises InputError for fewer than 50 pairs, for labels in place of scores, or if the curve cannot be written.
+    Raises InputError for fewer than 50 pairs, for labels in place of scores, or if the curve cannot
+    be written.
     """
     keys = tuple(sorted(set(pair_keys(data))))
     curve = replace(fit_pairs(data, cosines), keys=keys, weights=weights)
@@ -185,7 +186,9 @@ def _scored(
     """Returns the encoder, the pairs, and their cosines (N,) float32."""
     encoder = models.get(model, Model)
     if not isinstance(encoder, VectorModel):
-        raise InputError(f"{model.label} is not a bi-encoder; “x of 5” is calibrated from a cosine of sentence vectors")
+        raise InputError(
+            f"{model.label} is not a bi-encoder; “x of 5” is calibrated from a cosine of sentence vectors"
+        )
     pairs = load_scored_pairs(data, home)
     result = evaluate_one(model, pairs, models, watch)
     result, pairs = result.measured(pairs)

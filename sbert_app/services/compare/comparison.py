@@ -1,8 +1,9 @@
 """Compares two sentences in detail, and a few hundred sentences with each other.
 
-`compare` pools the token vectors of both sentences in three ways, from one pass of the encoder, and attributes the
-cosine to words. `leave_one_out` measures the effect of each word. `compare_all` measures the contrast of the paper's
-introduction: N encodings, or N(N-1)/2 passes of a cross-encoder.
+`compare` pools the token vectors of both sentences in three ways, from one pass of the encoder, and
+attributes the cosine to words. `leave_one_out` measures the effect of each word. `compare_all`
+measures the contrast of the paper's introduction: N encodings, or N(N-1)/2 passes of a
+cross-encoder.
 """
 
 from __future__ import annotations
@@ -53,10 +54,13 @@ class Side:
     """One sentence as the encoder reads it.
 
     Attributes:
-        truncated: whether the sentence exceeds the maximum length; ``unread`` words at its end were not read.
+        truncated: whether the sentence exceeds the maximum length; ``unread`` words at its end were
+            not read.
         language: the language of the sentence, if the model was made for another one.
-        unknown: the words that the model does not know, such as emoji. It reads all of them as the same token.
-        is_unknown: whether the model does not know most of the words, so that a score of the sentence is meaningless.
+        unknown: the words that the model does not know, such as emoji. It reads all of them as the
+            same token.
+        is_unknown: whether the model does not know most of the words, so that a score of the
+            sentence is meaningless.
     """
 
     text: str
@@ -176,10 +180,14 @@ def compare(
     cross_report = ReadReport()
     if cross_encoder is not None:
         cross_started = time.perf_counter()
-        scores = check_finite(cross_encoder, cross_encoder.predict([(a, b)], report=cross_report), [THE_PAIR])
+        scores = check_finite(
+            cross_encoder, cross_encoder.predict([(a, b)], report=cross_report), [THE_PAIR]
+        )
         cross_score = float(scores[0])
         cross_ms = (time.perf_counter() - cross_started) * 1000
-        cross_is_blind = any(_are_most(_unknown_words(side, cross_encoder), side) for side in (reading.a, reading.b))
+        cross_is_blind = any(
+            _are_most(_unknown_words(side, cross_encoder), side) for side in (reading.a, reading.b)
+        )
     return Comparison(
         model=encoder.name,
         pooling=encoder.pooling,
@@ -214,7 +222,9 @@ def _with_unknown(side: Side, encoder: VectorModel) -> Side:
 def _unknown_words(side: Side, model: Model) -> list[str]:
     """Returns the words of a sentence that a model does not know."""
     words = [word.text for word in words_in_text(side.words)]
-    return [word for word, is_unknown in zip(words, model.is_unknown(words), strict=True) if is_unknown]
+    return [
+        word for word, is_unknown in zip(words, model.is_unknown(words), strict=True) if is_unknown
+    ]
 
 
 def _are_most(unknown: Sequence[str], side: Side) -> bool:
@@ -262,7 +272,9 @@ def _read_tokens(encoder: Encoder, second: Encoder, a: str, b: str) -> _Reading:
         cosines,
         _side(encoder, a, first_tokens),
         _side(second, b, second_tokens),
-        attribute_tokens(encoder, a, b, first_tokens, second_tokens) if has_exact_map(encoder) else None,
+        attribute_tokens(encoder, a, b, first_tokens, second_tokens)
+        if has_exact_map(encoder)
+        else None,
     )
 
 
@@ -301,8 +313,8 @@ def compare_by_name(
 ) -> Comparison:
     """Compares a pair with models by name. The default pooling is the one in the name, or else the model's own.
 
-    If the name of the model ends in ?prompt_name=query|document, the first sentence is read with the prompt for
-    queries, and the second one with the prompt for documents.
+    If the name of the model ends in ?prompt_name=query|document, the first sentence is read with
+    the prompt for queries, and the second one with the prompt for documents.
     """
     # Before a model is loaded.
     _check(a, "first")
@@ -311,7 +323,9 @@ def compare_by_name(
     model = replace(model, pooling=None)
     first, second = _by_role(models, model, pooling)
     comparison = compare(first, models.cross_encoder_or_none(cross_encoder), a, b, second)
-    return replace(comparison, model=str(model), own_pooling=models.get(model.weights, VectorModel).pooling)
+    return replace(
+        comparison, model=str(model), own_pooling=models.get(model.weights, VectorModel).pooling
+    )
 
 
 class LeftOut(NamedTuple):
@@ -336,8 +350,8 @@ def leave_one_out(
 ) -> list[LeftOut]:
     """Leaves out each word in turn and scores the pair again, all variants in one batch.
 
-    This works for any model and any pooling. Special tokens stay, and only the first 120 words are left out. ``second``
-    reads the second sentence, as in `compare`.
+    This works for any model and any pooling. Special tokens stay, and only the first 120 words are
+    left out. ``second`` reads the second sentence, as in `compare`.
     """
     a = comparison.a
     b = comparison.b
@@ -368,7 +382,9 @@ def leave_one_out_by_name(models: ModelCache, comparison: Comparison) -> list[Le
     return leave_one_out(first, cross_encoder, comparison, second)
 
 
-def _by_role(models: ModelCache, model: ModelName, pooling: str) -> tuple[VectorModel, VectorModel | None]:
+def _by_role(
+    models: ModelCache, model: ModelName, pooling: str
+) -> tuple[VectorModel, VectorModel | None]:
     """Returns the encoder of the first sentence, and the one of the second sentence if it has another prompt."""
     if model.prompt_name != BY_ROLE:
         return models.get(model, VectorModel, pooling), None
@@ -402,7 +418,10 @@ class AllPairs:
 
 
 def compare_all(
-    encoder: VectorModel, cross_encoder: PairModel | None, text: str, should_stop: Callable[[], bool] | None = None
+    encoder: VectorModel,
+    cross_encoder: PairModel | None,
+    text: str,
+    should_stop: Callable[[], bool] | None = None,
 ) -> AllPairs:
     """Compares all pairs of lines and measures the time. Raises InputError for fewer than 2 or more than 500 lines."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
@@ -431,7 +450,9 @@ def compare_all(
         cross = np.ones((len(lines), len(lines)), dtype=np.float32)
         cross[first, second] = scores
         cross[second, first] = scores
-    return AllPairs(lines, cosine, encoded - started, multiplied - encoded, cross, cross_seconds, notes)
+    return AllPairs(
+        lines, cosine, encoded - started, multiplied - encoded, cross, cross_seconds, notes
+    )
 
 
 def _check(sentence: str, which: str) -> None:

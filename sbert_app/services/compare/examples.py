@@ -62,8 +62,8 @@ def random_stsb_pair(home: Path) -> ExamplePair:
 def error_of_model(score: float, gold: float | None, expected: tuple[float, float] | None) -> str:
     """Returns a sentence if a score from 0 to 5 is wrong, and "" if it is not.
 
-    A score is wrong if it differs from the ``gold`` score by a point or more, or, without a gold score, if it is not
-    between the two bounds of ``expected``.
+    A score is wrong if it differs from the ``gold`` score by a point or more, or, without a gold
+    score, if it is not between the two bounds of ``expected``.
     """
     if gold is not None:
         if abs(score - gold) < 1:

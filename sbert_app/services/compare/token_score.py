@@ -43,7 +43,12 @@ class TokenScore:
                 token[name] = float(token[name])
             tokens.append(token)
         milliseconds = round(self.milliseconds, 2)
-        return {"title": self.title, "score": round(self.score, 6), "tokens": tokens, "milliseconds": milliseconds}
+        return {
+            "title": self.title,
+            "score": round(self.score, 6),
+            "tokens": tokens,
+            "milliseconds": milliseconds,
+        }
 
 
 def score_tokens(models: ModelCache, name: ModelName, a: str, b: str) -> TokenScore | None:
@@ -69,7 +74,8 @@ def _score_late_interaction(model: LateInteraction, name: ModelName, a: str, b: 
     milliseconds = (time.perf_counter() - started) * 1000
     rows = []
     for side, pairs in (("first", result.first), ("second", result.second)):
-        # The score is a mean over the tokens, unless the model sums them, and over both directions if there are two.
+        # The score is a mean over the tokens, unless the model sums them, and over both directions
+        # if there are two.
         count = len(pairs) if model.takes_mean else 1
         if result.second:
             count *= 2

@@ -2,9 +2,10 @@
 
     corpus = Corpus.from_file("reviews.csv")         or from_data("stsb:dev")
 
-Each row of a user's file is a sentence, even a repeated one. A data set of pairs becomes the list of its distinct
-sentences, with the gold scores of the pairs. A corpus holds at most a million sentences. Users can bring their own
-vectors: a .npy file beside the sentences, or a column of their Parquet file.
+Each row of a user's file is a sentence, even a repeated one. A data set of pairs becomes the list
+of its distinct sentences, with the gold scores of the pairs. A corpus holds at most a million
+sentences. Users can bring their own vectors: a .npy file beside the sentences, or a column of their
+Parquet file.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class CorpusLimits:
         sentences: a corpus is cut to its first sentences.
         in_memory: the vectors are in a memory-mapped file.
         map_points: a map shows a random sample.
-        clustered: HDBSCAN clusters a sample of ``map_points``, and the other sentences join its clusters.
+        clustered: HDBSCAN clusters a sample of ``map_points``, and the other sentences join its
+            clusters.
     """
 
     sentences: int = 1_000_000
@@ -67,8 +69,8 @@ class GoldPairs:
 class Corpus:
     """N sentences in order, other columns of N values each, and the user's vectors, unit float32 (N, D), if any.
 
-    ``table`` is the file whose rows are the sentences, and ``rows`` the number of each row from 1, int64 (N,). Both are
-    None for pairs and for data sets.
+    ``table`` is the file whose rows are the sentences, and ``rows`` the number of each row from 1,
+    int64 (N,). Both are None for pairs and for data sets.
     """
 
     name: str
@@ -125,15 +127,16 @@ class Corpus:
         """The sentences of a file that `training.data.tables.table` reads, with its other columns.
 
         Args:
-            column: the column of sentences, or the two columns of pairs, "a,b". By default it is inferred from header
-                and cells, and a file of pairs gives the distinct sentences of its pairs. A .txt file has one sentence
-                per line.
+            column: the column of sentences, or the two columns of pairs, "a,b". By default it is
+                inferred from header and cells, and a file of pairs gives the distinct sentences of
+                its pairs. A .txt file has one sentence per line.
             encoding: the encoding of a text file; None detects it.
             sheet: the sheet of a workbook; None is the first.
             vectors: the user's vectors of the rows, or the name of the column that holds them.
 
         Raises:
-            InputError: the file cannot be read, has no such column or no text, or lacks a vector for a row.
+            InputError: the file cannot be read, has no such column or no text, or lacks a vector
+                for a row.
         """
         table = open_table(path, encoding, sheet, lines=column in (None, "sentence"))
         reading = table.reading.with_columns(requested_columns(column, table.reading))
@@ -142,7 +145,9 @@ class Corpus:
         return _from_rows(table, reading.sentence(), most, vectors)
 
     @classmethod
-    def from_data(cls, name: str, home: Path | str | None = None, most: int = MAX_SENTENCES) -> Corpus:
+    def from_data(
+        cls, name: str, home: Path | str | None = None, most: int = MAX_SENTENCES
+    ) -> Corpus:
         """The distinct sentences of a data set such as stsb:dev. InputError for a path, or if it cannot be loaded."""
         return cls.from_dataset(load_data(check_data_name(name), home), most)
 
@@ -151,7 +156,9 @@ class Corpus:
         """The distinct sentences of all columns, row by row, each with the role of its first occurrence."""
         if len(data.columns) == 1:
             sentences = data.columns[0]
-            return cls(data.name, sentences[:most], notes=(*data.notes, *_cut(len(sentences), most)))
+            return cls(
+                data.name, sentences[:most], notes=(*data.notes, *_cut(len(sentences), most))
+            )
         roles = ROLES[len(data.columns)]
         positions: dict[str, int] = {}
         first_role: list[str] = []
@@ -169,12 +176,18 @@ class Corpus:
         return cls(data.name, list(positions)[:most], {"role": first_role[:most]}, gold, notes)
 
 
-def _from_rows(table: OpenedTable, column: str, most: int, vectors: np.ndarray | str | None) -> Corpus:
+def _from_rows(
+    table: OpenedTable, column: str, most: int, vectors: np.ndarray | str | None
+) -> Corpus:
     """The rows with text in ``column``, up to ``most``."""
     of_vectors = vector_columns(table)
     if isinstance(vectors, str) and vectors not in of_vectors:
-        raise InputError(f"{table.path.name} has no column {quoted(vectors)} with a vector for each row.")
-    columns: dict[str, list[Any]] = {name: [] for name in table.columns if name not in {column, *of_vectors}}
+        raise InputError(
+            f"{table.path.name} has no column {quoted(vectors)} with a vector for each row."
+        )
+    columns: dict[str, list[Any]] = {
+        name: [] for name in table.columns if name not in {column, *of_vectors}
+    }
     sentences: list[str] = []
     rows: list[int] = []
     arrow_vectors: list[Any] = []
@@ -236,17 +249,27 @@ def read_vectors(path: Path) -> np.ndarray:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise InputError(f"the vectors in {path.name} cannot be read; save an array with np.save.") from error
+        raise InputError(
+            f"the vectors in {path.name} cannot be read; save an array with np.save."
+        ) from error
     return unit_vectors(array, path.name)
 
 
 def unit_vectors(array: Any, name: str) -> np.ndarray:
     """The vectors of an array (rows, D) as float32 of length 1, so that products are cosines.
 
-    InputError, which names the file ``name``, if the array has another shape or a vector without direction.
+    InputError, which names the file ``name``, if the array has another shape or a vector without
+    direction.
     """
-    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "fiu" or not array.size:
-        raise InputError(f"{name} must hold numbers of the shape (rows, dimensions): a vector for each row.")
+    if (
+        not isinstance(array, np.ndarray)
+        or array.ndim != 2
+        or array.dtype.kind not in "fiu"
+        or not array.size
+    ):
+        raise InputError(
+            f"{name} must hold numbers of the shape (rows, dimensions): a vector for each row."
+        )
     vectors = array.astype(np.float32)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     wrong = np.flatnonzero(~np.isfinite(lengths[:, 0]) | (lengths[:, 0] == 0))

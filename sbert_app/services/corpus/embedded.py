@@ -37,7 +37,8 @@ log = logging.getLogger("sbert_lab.corpus")
 
 # Up to this number of vectors, an exact search in float32 takes a few milliseconds.
 MAX_EXACT = 200_000
-# From this dimension on, one bit per dimension finds 99% of the ten nearest among a million vectors.
+# From this dimension on, one bit per dimension finds 99% of the ten nearest among a million
+# vectors.
 MIN_DIMENSION_OF_BITS = 256
 MAX_AVERAGED = 20_000
 # The number of values of each parameter that enter the fingerprint of an encoder.
@@ -53,8 +54,8 @@ class EmbeddedCorpus:
         vectors: unit float32 (N, D); a memory map for a large corpus.
         key: identifies the sentences, the weights and the pooling.
         seconds: the time of encoding; 0 if the vectors came from the cache.
-        unknown: the positions of sentences without known tokens or with vectors that are not finite: int64, ascending.
-            Their vectors are 0.
+        unknown: the positions of sentences without known tokens or with vectors that are not
+            finite: int64, ascending. Their vectors are 0.
     """
 
     corpus: Corpus
@@ -81,7 +82,9 @@ class EmbeddedCorpus:
     @cached_property
     def random_cosine(self) -> float:
         """The mean cosine of two different sentences of the corpus; 0 for a single sentence."""
-        return mean_pair_cosine(np.asarray(self.vectors[fixed_sample(len(self), MAX_AVERAGED)])) or 0.0
+        return (
+            mean_pair_cosine(np.asarray(self.vectors[fixed_sample(len(self), MAX_AVERAGED)])) or 0.0
+        )
 
     @cached_property
     def index(self) -> SearchIndex | QuantizedIndex:
@@ -105,8 +108,8 @@ def encode(
 ) -> EmbeddedCorpus:
     """Encode a corpus, or read its vectors from the cache.
 
-    With ``folder`` the vectors are a file in it (`encode_to_file`). Otherwise they are in memory, and are stored in the
-    cache. Raises InputError if the file cannot be written.
+    With ``folder`` the vectors are a file in it (`encode_to_file`). Otherwise they are in memory,
+    and are stored in the cache. Raises InputError if the file cannot be written.
     """
     key = embedding_key(corpus, encoder)
     started = time.perf_counter()
@@ -150,7 +153,8 @@ def embedding_key(corpus: Corpus, encoder: VectorModel) -> str:
 def fingerprint(encoder: VectorModel) -> str:
     """The key of an encoder's weights (a sample of each parameter) and its settings.
 
-    The name is not enough: a run that continues training, or a folder that is replaced, keeps its name.
+    The name is not enough: a run that continues training, or a folder that is replaced, keeps its
+    name.
     """
     parts = [encoder.name, encoder.pooling, str(encoder.max_length or "")]
     if encoder.settings:
@@ -172,13 +176,17 @@ _keys: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 def _weights(encoder: VectorModel) -> list[str]:
     """A sample of each parameter."""
-    return [f"{name} {sample.tobytes().hex()}" for name, sample in encoder.weights_sample(SAMPLED_WEIGHTS)]
+    return [
+        f"{name} {sample.tobytes().hex()}"
+        for name, sample in encoder.weights_sample(SAMPLED_WEIGHTS)
+    ]
 
 
 def mean_pair_cosine(vectors: np.ndarray) -> float | None:
     """The mean cosine over all pairs of unit vectors (n, D); None if there is no pair.
 
-    The squared norm of the sum is the sum of the cosines of all pairs, twice, and of each vector with itself.
+    The squared norm of the sum is the sum of the cosines of all pairs, twice, and of each vector
+    with itself.
     """
     n = len(vectors)
     if n < 2:
@@ -210,12 +218,15 @@ def sample_of(embedded: EmbeddedCorpus, size: int) -> Sample:
     vectors = np.array(embedded.vectors[rows])
     unknown = np.flatnonzero(np.isin(rows, embedded.unknown))
     key = digest([embedded.key, f"sample {size} {SEED}"])
-    return Sample(EmbeddedCorpus(corpus, vectors, embedded.model, embedded.pooling, key, 0.0, unknown), rows)
+    return Sample(
+        EmbeddedCorpus(corpus, vectors, embedded.model, embedded.pooling, key, 0.0, unknown), rows
+    )
 
 
-# The vectors of a large corpus are a file of N · D float32 values, row by row, without a header. The file is written
-# while they are computed, and mapped into memory when it is complete. Until then its name ends with ``.incomplete``,
-# and an encoding that was stopped or killed continues from its last complete row.
+# The vectors of a large corpus are a file of N · D float32 values, row by row, without a header.
+# The file is written while they are computed, and mapped into memory when it is complete. Until
+# then its name ends with ``.incomplete``, and an encoding that was stopped or killed continues from
+# its last complete row.
 SUFFIX = ".f32"
 INCOMPLETE = ".incomplete"
 CHUNK = 16_384
@@ -226,12 +237,16 @@ MAX_BYTES = 64 << 30
 
 
 def encode_to_file(
-    path: Path, sentences: list[str], encoder: VectorModel, watch: Watch = UNWATCHED, chunk: int = CHUNK
+    path: Path,
+    sentences: list[str],
+    encoder: VectorModel,
+    watch: Watch = UNWATCHED,
+    chunk: int = CHUNK,
 ) -> np.ndarray:
     """The vectors of all sentences, float32 (N, D), mapped read-only. Only vectors that the file lacks are computed.
 
-    Each chunk is written when it is done, and stays after a stop. Raises InputError if the disk is full or not
-    writable.
+    Each chunk is written when it is done, and stays after a stop. Raises InputError if the disk is
+    full or not writable.
     """
     shape = (len(sentences), encoder.dimension)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -261,7 +276,9 @@ def open_vectors(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
         return None
 
 
-def _complete(path: Path, sentences: list[str], encoder: VectorModel, watch: Watch, chunk: int) -> None:
+def _complete(
+    path: Path, sentences: list[str], encoder: VectorModel, watch: Watch, chunk: int
+) -> None:
     """Append the rows that the file lacks, encode each distinct sentence once, and give the file its final name."""
     part = path.with_name(path.name + INCOMPLETE)
     # A folder in place of a file could not be replaced.
@@ -295,12 +312,16 @@ def _complete(path: Path, sentences: list[str], encoder: VectorModel, watch: Wat
                 new = [sentences[row] for row in rows[is_new].tolist()]
                 vectors[is_new] = _encode_finite(encoder, new, Watch(should_stop=watch.should_stop))
                 if start:
-                    written = np.memmap(part, dtype=np.float32, mode="r", shape=(start, encoder.dimension))
+                    written = np.memmap(
+                        part, dtype=np.float32, mode="r", shape=(start, encoder.dimension)
+                    )
                     vectors[~is_new] = written[rows[~is_new]]
                 file.write(vectors.data)
                 file.flush()
                 watch.report(min(start + chunk, total), None, total)
         part.replace(path)
     except OSError as error:
-        raise unwritable(part, error, "free some space and open the corpus again: what is done is kept") from error
+        raise unwritable(
+            part, error, "free some space and open the corpus again: what is done is kept"
+        ) from error
     remove_least_used(path.parent.glob(f"*{SUFFIX}"), MAX_BYTES, spared=path)

@@ -1,7 +1,7 @@
 """The nearest neighbours of every sentence of a corpus, and the hubs and outliers among the sentences.
 
-A hub is among the ten nearest neighbours of far more sentences than usual (Radovanović et al. 2010), so every search
-finds it. An outlier is far even from its own ten nearest neighbours.
+A hub is among the ten nearest neighbours of far more sentences than usual (Radovanović et al.
+2010), so every search finds it. An outlier is far even from its own ten nearest neighbours.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,9 @@ from training.errors import InputError
 ROWS = 4_096
 
 
-def neighbours(vectors: np.ndarray, k: int, watch: Watch = UNWATCHED) -> tuple[np.ndarray, np.ndarray]:
+def neighbours(
+    vectors: np.ndarray, k: int, watch: Watch = UNWATCHED
+) -> tuple[np.ndarray, np.ndarray]:
     """The k ≤ N nearest neighbours of each unit vector of float32 (N, D), the vector itself first.
 
     Returns their rows, int32 (N, k), and cosine distances, float32 (N, k).
@@ -46,7 +48,9 @@ def neighbours(vectors: np.ndarray, k: int, watch: Watch = UNWATCHED) -> tuple[n
     return rows, distances
 
 
-def searched(index: Any, vectors: np.ndarray, k: int, watch: Watch) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+def searched(
+    index: Any, vectors: np.ndarray, k: int, watch: Watch
+) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
     """Searches the vectors (N, D) block by block, and yields the rows of a block, cosines and neighbours (Q, k)."""
     for start in range(0, len(vectors), ROWS):
         watch.check()
@@ -59,7 +63,8 @@ def searched(index: Any, vectors: np.ndarray, k: int, watch: Watch) -> Iterator[
 NEAREST = 10
 # A hub is found by more sentences than the mean plus this number of standard deviations.
 DEVIATIONS = 3.0
-# An outlier is less close than the first quartile minus this number of interquartile ranges (Tukey's fence).
+# An outlier is less close than the first quartile minus this number of interquartile ranges
+# (Tukey's fence).
 FENCE = 1.5
 
 
@@ -102,5 +107,7 @@ def find_unusual(embedded: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWA
         found_by = np.bincount(rows[:, 1:].ravel(), minlength=len(rows))
         return np.stack([found_by, 1 - distances[:, 1:].mean(axis=1)])
 
-    found_by, closeness = cache.get_or_compute(digest(["hubs and outliers", embedded.key, str(k)]), compute)
+    found_by, closeness = cache.get_or_compute(
+        digest(["hubs and outliers", embedded.key, str(k)]), compute
+    )
     return Unusual(found_by, closeness, k)

@@ -3,16 +3,17 @@
     key = embeddings.add(Corpus.from_file("reviews.csv"))           equal corpora have equal keys
     embedded = embeddings.embed(key, "all-MiniLM-L6-v2", "mean")    encoded once; then from memory or disk
 
-Vectors are cached on disk by sentences, weights and pooling, and in memory up to one gigabyte. The vectors of a corpus
-of more than 100,000 sentences are a memory-mapped file. The open corpora have at most two million sentences together;
-a corpus that was evicted has to be opened again.
+Vectors are cached on disk by sentences, weights and pooling, and in memory up to one gigabyte. The
+vectors of a corpus of more than 100,000 sentences are a memory-mapped file. The open corpora have
+at most two million sentences together; a corpus that was evicted has to be opened again.
 
     key, corpus = corpora.keep(Path("/tmp/x/reviews.csv"), KeptCorpus("reviews.csv", time()))
     corpora.read(key)                          works after a page reload, a server restart, or from a shared link
     token = shared.put(["A man sleeps.", "A dog barks."])      /?tab=many&sentences=TOKEN, /train?sentences=TOKEN
 
-A visitor's corpus is stored for a day under an id that cannot be guessed. Sentences that one page sends to another are
-stored in a file too, as servers and browsers refuse addresses of more than a few thousand characters.
+A visitor's corpus is stored for a day under an id that cannot be guessed. Sentences that one page
+sends to another are stored in a file too, as servers and browsers refuse addresses of more than a
+few thousand characters.
 """
 
 import json
@@ -63,7 +64,8 @@ class EmbeddingCache:
         self._corpora: LRUCache[str, Corpus] = LRUCache(max_sentences, len)
         # A memory map counts as 0, as the operating system reclaims its pages.
         self._embedded: LRUCache[str, EmbeddedCorpus] = LRUCache(
-            MAX_BYTES, lambda space: 0 if isinstance(space.vectors, np.memmap) else space.vectors.nbytes
+            MAX_BYTES,
+            lambda space: 0 if isinstance(space.vectors, np.memmap) else space.vectors.nbytes,
         )
         self._locks: dict[str, threading.Lock] = {}
         # The keys of data sets and of the example, whose content stays the same.
@@ -95,23 +97,31 @@ class EmbeddingCache:
         """The open corpus with that key. Raises InputError if it has been evicted."""
         corpus = self._corpora.get(key)
         if corpus is None:
-            raise InputError("this corpus is not open any more: others were opened since. Open it again.")
+            raise InputError(
+                "this corpus is not open any more: others were opened since. Open it again."
+            )
         return corpus
 
     def embed(
-        self, corpus_key: str, model: ModelName | str, pooling: str | None = None, watch: Watch = UNWATCHED
+        self,
+        corpus_key: str,
+        model: ModelName | str,
+        pooling: str | None = None,
+        watch: Watch = UNWATCHED,
     ) -> EmbeddedCorpus:
         """A corpus under a model and a pooling, or with its `OWN` vectors. It is encoded unless it was before.
 
-        Concurrent requests for the same vectors encode once; if one is stopped, the others continue. InputError if the
-        corpus has been evicted, or the model cannot be loaded.
+        Concurrent requests for the same vectors encode once; if one is stopped, the others
+        continue. InputError if the corpus has been evicted, or the model cannot be loaded.
         """
         corpus = self.corpus(corpus_key)
         if model == OWN:
             if corpus.vectors is None:
                 raise InputError(f"{corpus.name} has no vectors of its own.")
             key = corpus.own_key
-            own = self._embedded.get(key) or EmbeddedCorpus(corpus, corpus.vectors, OWN.name, "", key, 0.0)
+            own = self._embedded.get(key) or EmbeddedCorpus(
+                corpus, corpus.vectors, OWN.name, "", key, 0.0
+            )
             self._embedded.put(key, own)
             return own if own.corpus is corpus else replace(own, corpus=corpus)
         encoder = self.models.get(model, VectorModel, pooling, "document")
@@ -153,7 +163,9 @@ class KeptCorpora:
         self.most = most
         self.records = DocumentStore(temp.path / FOLDER, KeptCorpus, "/corpus.json", "corpus")
 
-    def keep(self, source: Path, record: KeptCorpus, vectors: Path | None = None) -> tuple[str, Corpus]:
+    def keep(
+        self, source: Path, record: KeptCorpus, vectors: Path | None = None
+    ) -> tuple[str, Corpus]:
         """Store a copy of a file, and of the .npy file ``vectors`` beside it. Returns the id and the corpus.
 
         InputError if the file cannot be read or stored; nothing is left behind then.
@@ -162,7 +174,9 @@ class KeptCorpora:
         try:
             keep_copy(source, folder / "input" / record.name)
             if vectors is not None:
-                record = replace(record, array=keep_copy(vectors, folder / "input" / vectors.name).name)
+                record = replace(
+                    record, array=keep_copy(vectors, folder / "input" / vectors.name).name
+                )
             corpus = self._read(folder.name, record)
             self.records.put(folder.name, replace(record, sentences=len(corpus)))
         except BaseException:
@@ -174,7 +188,9 @@ class KeptCorpora:
         """The corpus of that id. InputError if it is gone, or cannot be read."""
         record = self.list([key]).get(key)
         if record is None:
-            raise InputError("this corpus is no longer kept: corpora are deleted after a day. Open its file again.")
+            raise InputError(
+                "this corpus is no longer kept: corpora are deleted after a day. Open its file again."
+            )
         return self._read(key, record)
 
     def list(self, keys: Iterable[str]) -> dict[str, KeptCorpus]:
@@ -188,7 +204,9 @@ class KeptCorpora:
     def _read(self, key: str, record: KeptCorpus) -> Corpus:
         folder = self.records.folder / key / "input"
         vectors = read_vectors(folder / record.array) if record.array else record.vectors
-        return Corpus.from_file(folder / record.name, record.column, record.encoding, self.most, record.sheet, vectors)
+        return Corpus.from_file(
+            folder / record.name, record.column, record.encoding, self.most, record.sheet, vectors
+        )
 
 
 # The most sentences from which all pairs are made: 124,750 pairs.
@@ -216,7 +234,9 @@ class SharedSentences:
         """The file of the sentences, with the column ``sentence``. InputError if it does not exist."""
         path = self.folder / token / SENTENCES
         if not TOKEN.fullmatch(token) or not path.exists():
-            raise InputError("the sentences of this link are not kept any more: select them again in Explore.")
+            raise InputError(
+                "the sentences of this link are not kept any more: select them again in Explore."
+            )
         return path
 
     def sentences(self, token: str) -> list[str]:
@@ -231,7 +251,9 @@ class SharedSentences:
         """
         sentences = self.sentences(token)
         if not 2 <= len(sentences) <= MAX_PAIRED:
-            raise InputError(f"{len(sentences):,} sentences were sent; pairs are made of 2 to {MAX_PAIRED}.")
+            raise InputError(
+                f"{len(sentences):,} sentences were sent; pairs are made of 2 to {MAX_PAIRED}."
+            )
         characters = (len(sentences) - 1) * sum(map(len, sentences))
         if characters > MOST_CHARACTERS:
             raise InputError(
@@ -240,7 +262,13 @@ class SharedSentences:
             )
         path = self.folder / token / PAIRS
         if not path.exists():
-            _write(path, ({"sentence1": first, "sentence2": second} for first, second in combinations(sentences, 2)))
+            _write(
+                path,
+                (
+                    {"sentence1": first, "sentence2": second}
+                    for first, second in combinations(sentences, 2)
+                ),
+            )
         return path
 
 

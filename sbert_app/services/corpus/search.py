@@ -1,7 +1,8 @@
 """Searches in a corpus: the sentences nearest to a query, the most similar pairs, and near duplicates.
 
-Two sentences are the same text if they have the same words, regardless of case, whitespace and punctuation. Such pairs
-have a cosine near 1 and would hide the interesting ones, so only the first sentence of each text is compared.
+Two sentences are the same text if they have the same words, regardless of case, whitespace and
+punctuation. Such pairs have a cosine near 1 and would hide the interesting ones, so only the first
+sentence of each text is compared.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from training.models.model import PairModel, VectorModel
 from training.models.texts import first_positions
 
 MAX_K = 100
-# A sentence is similar to a query if their cosine is at least UNLIKE, and exceeds that of random pairs by ABOVE_RANDOM.
+# A sentence is similar to a query if their cosine is at least UNLIKE, and exceeds that of random
+# pairs by ABOVE_RANDOM.
 UNLIKE = 0.25
 ABOVE_RANDOM = 0.1
 # The cross-encoder reads this many times k sentences.
@@ -51,8 +53,9 @@ class Hit:
 class SearchResult:
     """The k sentences nearest to a query by cosine, and the k best ``candidates`` that the cross-encoder read.
 
-    ``index_note`` states the measured recall of an index that is not exact. ``random_cosine`` is the mean cosine of two
-    sentences of the corpus. ``warnings`` are about text that the model does not know.
+    ``index_note`` states the measured recall of an index that is not exact. ``random_cosine`` is
+    the mean cosine of two sentences of the corpus. ``warnings`` are about text that the model does
+    not know.
     """
 
     query: str
@@ -88,7 +91,11 @@ class SearchResult:
             "exact": self.exact,
             "cross_encoder": self.cross_encoder,
             "candidates": self.candidates,
-            "milliseconds": {"encode": self.encode_ms, "search": self.search_ms, "cross_encoder": self.cross_ms},
+            "milliseconds": {
+                "encode": self.encode_ms,
+                "search": self.search_ms,
+                "cross_encoder": self.cross_ms,
+            },
             "hits": [asdict(hit) | {"row": hit.row + 1} for hit in self.hits],
             "warnings": self.warnings,
         }
@@ -112,9 +119,9 @@ def search(
 ) -> SearchResult:
     """The k sentences of a corpus nearest to a query.
 
-    Texts without any token that the model knows are never found, and find nothing, unless ``keep_unknown``. A
-    cross-encoder scores the 4k nearest sentences against the query, and its k best are returned. Raises InputError if
-    the query is empty, or k is not between 1 and 100.
+    Texts without any token that the model knows are never found, and find nothing, unless
+    ``keep_unknown``. A cross-encoder scores the 4k nearest sentences against the query, and its k
+    best are returned. Raises InputError if the query is empty, or k is not between 1 and 100.
     """
     check_query(query, k)
     index = embedded.index
@@ -130,7 +137,9 @@ def search(
         is_near = ~np.isin(rows[0], embedded.unknown) & (not encoder.is_unknown([query])[0])
     searched = time.perf_counter()
     nearest: list[Hit] = []
-    for row, cosine in zip(rows[0, is_near][:count].tolist(), cosines[0, is_near][:count].tolist(), strict=True):
+    for row, cosine in zip(
+        rows[0, is_near][:count].tolist(), cosines[0, is_near][:count].tolist(), strict=True
+    ):
         nearest.append(Hit(row, embedded.corpus.sentences[row], cosine, rank=len(nearest) + 1))
     result = SearchResult(
         query,
@@ -146,14 +155,18 @@ def search(
     return _rerank(result, nearest, k, cross_encoder) if cross_encoder and nearest else result
 
 
-def _rerank(result: SearchResult, candidates: list[Hit], k: int, cross_encoder: PairModel) -> SearchResult:
+def _rerank(
+    result: SearchResult, candidates: list[Hit], k: int, cross_encoder: PairModel
+) -> SearchResult:
     started = time.perf_counter()
     scores = cross_encoder.predict([(result.query, hit.sentence) for hit in candidates])
     milliseconds = (time.perf_counter() - started) * 1e3
     by_cross: list[Hit] = []
     for position in np.argsort(-scores, kind="stable").tolist():
         score = float(scores[position])
-        by_cross.append(replace(candidates[position], cross_score=score, cross_rank=len(by_cross) + 1))
+        by_cross.append(
+            replace(candidates[position], cross_score=score, cross_rank=len(by_cross) + 1)
+        )
     # The ranks by cosine are the positions of the candidates.
     by_cosine = sorted(by_cross, key=lambda hit: hit.rank)
     return replace(
@@ -175,8 +188,8 @@ WORD = re.compile(r"\w+")
 class SimilarPairs:
     """The most similar pairs of a corpus by rows and cosine, best first, and the number of sentences compared.
 
-    ``same_text`` counts sentences that were left out because the same text came before, ``unknown`` sentences without
-    known tokens.
+    ``same_text`` counts sentences that were left out because the same text came before, ``unknown``
+    sentences without known tokens.
     """
 
     pairs: list[tuple[int, int, float]]
@@ -208,7 +221,11 @@ class NearDuplicates:
 
 
 def similar_pairs(
-    embedded: EmbeddedCorpus, k: int, threshold: float = -1.0, hide_same: bool = True, watch: Watch = UNWATCHED
+    embedded: EmbeddedCorpus,
+    k: int,
+    threshold: float = -1.0,
+    hide_same: bool = True,
+    watch: Watch = UNWATCHED,
 ) -> SimilarPairs:
     """The k most similar pairs of a corpus with a cosine of ``threshold`` or more. InputError if k is less than 1.
 
@@ -218,10 +235,14 @@ def similar_pairs(
     from training.search import most_similar_pairs
 
     started = time.perf_counter()
-    distinct = first_of_each_text(embedded.corpus.sentences) if hide_same else np.arange(len(embedded))
+    distinct = (
+        first_of_each_text(embedded.corpus.sentences) if hide_same else np.arange(len(embedded))
+    )
     rows = np.intersect1d(distinct, embedded.comparable, assume_unique=True)
     vectors = embedded.vectors if len(rows) == len(embedded) else embedded.vectors[rows]
-    best = most_similar_pairs(vectors, k, threshold, on_progress=watch.on_progress, should_stop=watch.should_stop)
+    best = most_similar_pairs(
+        vectors, k, threshold, on_progress=watch.on_progress, should_stop=watch.should_stop
+    )
     pairs = [(int(rows[i]), int(rows[j]), cosine) for i, j, cosine in best]
     return SimilarPairs(
         pairs,
@@ -232,7 +253,9 @@ def similar_pairs(
     )
 
 
-def find_near_duplicates(embedded: EmbeddedCorpus, threshold: float, watch: Watch = UNWATCHED) -> NearDuplicates:
+def find_near_duplicates(
+    embedded: EmbeddedCorpus, threshold: float, watch: Watch = UNWATCHED
+) -> NearDuplicates:
     """Find the sentences whose cosine with an earlier original is ``threshold`` or more.
 
     Sentences without known tokens are never duplicates.
@@ -260,14 +283,18 @@ class Nearest:
         return order[self.cosines[order] >= threshold]
 
 
-def nearest_in(embedded: EmbeddedCorpus, other: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWATCHED) -> Nearest:
+def nearest_in(
+    embedded: EmbeddedCorpus, other: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWATCHED
+) -> Nearest:
     """Find the nearest sentence in another corpus under the same model, or read the result from the cache.
 
-    The cosine is −1 if one of the sentences has no known token. Raises InputError if the vectors have different
-    dimensions.
+    The cosine is −1 if one of the sentences has no known token. Raises InputError if the vectors
+    have different dimensions.
     """
     if embedded.vectors.shape[1] != other.vectors.shape[1]:
-        raise InputError(f"{embedded.corpus.name} and {other.corpus.name} have vectors of different dimensions.")
+        raise InputError(
+            f"{embedded.corpus.name} and {other.corpus.name} have vectors of different dimensions."
+        )
 
     def compute() -> np.ndarray:
         nearest = np.empty((2, len(embedded)))
@@ -280,7 +307,9 @@ def nearest_in(embedded: EmbeddedCorpus, other: EmbeddedCorpus, cache: DiskCache
             watch.report(start, None, len(embedded))
         return nearest
 
-    cosines, rows = cache.get_or_compute(digest(["nearest in another", embedded.key, other.key]), compute)
+    cosines, rows = cache.get_or_compute(
+        digest(["nearest in another", embedded.key, other.key]), compute
+    )
     cosines[embedded.unknown] = -1
     cosines[np.isin(rows, other.unknown)] = -1
     return Nearest(cosines, rows.astype(np.int64))
@@ -311,23 +340,33 @@ def save_pairs(similar: SimilarPairs, corpus: Corpus, folder: Path) -> Path:
 def save_rows(corpus: Corpus, rows: np.ndarray, folder: Path, name: str, **columns: Any) -> Path:
     """Write a CSV file of sentences with ``columns`` and the columns of the corpus. InputError if that fails."""
     selected = corpus.select(rows.tolist())
-    return save_table(folder / name, with_file_columns({**columns, "sentence": selected.sentences}, selected.columns))
+    return save_table(
+        folder / name,
+        with_file_columns({**columns, "sentence": selected.sentences}, selected.columns),
+    )
 
 
-def save_like_file(corpus: Corpus, duplicates: NearDuplicates, output: Path, kept_only: bool) -> Path:
+def save_like_file(
+    corpus: Corpus, duplicates: NearDuplicates, output: Path, kept_only: bool
+) -> Path:
     """Write the rows of the corpus's file unchanged: only the kept ones, or all of them with two more columns.
 
-    ``group`` is the number of the row that is kept of a group of duplicates; rows without text have none. ``kept`` says
-    whether a row is that row. The ending of ``output`` determines the format. InputError if it cannot be written.
+    ``group`` is the number of the row that is kept of a group of duplicates; rows without text have
+    none. ``kept`` says whether a row is that row. The ending of ``output`` determines the format.
+    InputError if it cannot be written.
     """
     if corpus.table is None or corpus.rows is None:
         raise ValueError("the corpus is not made of the rows of a file")
-    group_of = dict(zip(corpus.rows.tolist(), corpus.rows[duplicates.original].tolist(), strict=True))
+    group_of = dict(
+        zip(corpus.rows.tolist(), corpus.rows[duplicates.original].tolist(), strict=True)
+    )
     table = corpus.table
     group_column = free_name("group", table.columns)
     kept_column = free_name("kept", table.columns)
     added = {} if kept_only else {group_column: "int64", kept_column: "bool"}
-    with open_writers([output], table.path, table.fields(), added, layout=Layout.of(table)) as [writer]:
+    with open_writers([output], table.path, table.fields(), added, layout=Layout.of(table)) as [
+        writer
+    ]:
         for batch in table.batches():
             groups = [group_of.get(batch.first_row + row) for row in range(len(batch))]
             is_kept = [group == batch.first_row + row for row, group in enumerate(groups)]

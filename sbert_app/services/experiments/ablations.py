@@ -1,14 +1,16 @@
 """The ablations: their variants, the results of the paper, the tables that ship, and the statistics of a sweep.
 
-An ablation is an entry of ``assets/ablations.json``: `RunConfig`s that differ in one setting. The results of the paper
-are Spearman ρ ×100 on STSb dev (Table 6): classification on SNLI and MultiNLI, or regression on STSb train, from
-bert-base-uncased, averaged over ten seeds. A sweep (`experiments.experiment`) is such a grid times seeds.
+An ablation is an entry of ``assets/ablations.json``: `RunConfig`s that differ in one setting. The
+results of the paper are Spearman ρ ×100 on STSb dev (Table 6): classification on SNLI and MultiNLI,
+or regression on STSb train, from bert-base-uncased, averaged over ten seeds. A sweep
+(`experiments.experiment`) is such a grid times seeds.
 
-The tables that ship are ``assets/ablation/<name>.json``. `scripts/measure_ablation.py` writes them, with every run that
-it makes.
+The tables that ship are ``assets/ablation/<name>.json``. `scripts/measure_ablation.py` writes them,
+with every run that it makes.
 
-The statistics are computed from the Spearman ρ ×100 of each run after its last step. Runs with the same seed see the
-same data in the same order in every variant, so Student's t-test of the differences pairs runs by seed.
+The statistics are computed from the Spearman ρ ×100 of each run after its last step. Runs with the
+same seed see the same data in the same order in every variant, so Student's t-test of the
+differences pairs runs by seed.
 """
 
 from __future__ import annotations
@@ -69,10 +71,13 @@ class Ablation:
     def fields(self, variant: str, seed: int, changes: Mapping[str, Any]) -> dict[str, Any]:
         """The fields of a run's config that differ from the defaults. InputError if there is no such variant.
 
-        ``changes`` (max_steps, train_data, base …) apply to all variants, unless they are what varies.
+        ``changes`` (max_steps, train_data, base …) apply to all variants, unless they are what
+        varies.
         """
         if variant not in self.variants:
-            raise InputError(f"{self.title} has no variant {variant!r}; choose {', '.join(self.variants)}")
+            raise InputError(
+                f"{self.title} has no variant {variant!r}; choose {', '.join(self.variants)}"
+            )
         name = f"{self.title.lower()}: {self.variants[variant].label}, seed {seed}"
         shared = {"eval_every": AT_THE_END, **self.common, **changes}
         return {**shared, **self.variants[variant].changes, "seed": seed, "name": name}
@@ -177,7 +182,9 @@ def precomputed(name: str, folder: Path = SHIPPED) -> PrecomputedTable | None:
 
 def precomputed_tables(name: str, folder: Path = SHIPPED) -> dict[str, PrecomputedTable]:
     """The tables that ship for an ablation, by their base, "" if the base varies. The default base comes last."""
-    tables = [read_document(file, PrecomputedTable) for file in sorted(folder.glob(f"{name}-*.json"))]
+    tables = [
+        read_document(file, PrecomputedTable) for file in sorted(folder.glob(f"{name}-*.json"))
+    ]
     default = precomputed(name, folder)
     if default is not None:
         tables.append(default)
@@ -223,8 +230,8 @@ class Summary:
 class Paired:
     """The difference of a variant from the default over their common seeds. In ``better`` seeds the variant is better.
 
-    The two-sided p-value is None for one seed, or if all differences are equal. In a `VariantRow` it is corrected for
-    the comparisons of all variants, as in the ranking.
+    The two-sided p-value is None for one seed, or if all differences are equal. In a `VariantRow`
+    it is corrected for the comparisons of all variants, as in the ranking.
     """
 
     difference: Summary
@@ -234,7 +241,9 @@ class Paired:
     @classmethod
     def of(cls, variant: Mapping[int, float], default: Mapping[int, float]) -> Paired | None:
         """The comparison of values by seed; None if no seed has both."""
-        differences = [variant[seed] - default[seed] for seed in sorted(variant.keys() & default.keys())]
+        differences = [
+            variant[seed] - default[seed] for seed in sorted(variant.keys() & default.keys())
+        ]
         summary = Summary.of(differences)
         if summary is None:
             return None
@@ -298,7 +307,9 @@ class VariantRow:
         return values
 
 
-def variant_rows(ablation: Ablation, values: Values, before: Values | None = None) -> list[VariantRow]:
+def variant_rows(
+    ablation: Ablation, values: Values, before: Values | None = None
+) -> list[VariantRow]:
     """A row for each variant, in the ablation's order; the summary of a variant without runs is None."""
     by_variant = {name: dict[int, float]() for name in ablation.variants}
     for (name, seed), value in values.items():
@@ -316,7 +327,9 @@ def variant_rows(ablation: Ablation, values: Values, before: Values | None = Non
             values=by_variant[name],
             before=statistics.fmean(bases) if bases else None,
             summary=Summary.of([*by_variant[name].values()]),
-            against=None if is_default else Paired.of(by_variant[name], by_variant[ablation.default]),
+            against=None
+            if is_default
+            else Paired.of(by_variant[name], by_variant[ablation.default]),
             paper=variant.paper,
         )
         rows.append(row)
@@ -330,7 +343,9 @@ def variant_rows(ablation: Ablation, values: Values, before: Values | None = Non
 
 def rank_variants(rows: Sequence[VariantRow]) -> Ranking:
     """The ranking of variants. The paired test compares each two of them over their common seeds."""
-    means = {row.variant: row.summary.mean for row in rows if row.summary and not isnan(row.summary.mean)}
+    means = {
+        row.variant: row.summary.mean for row in rows if row.summary and not isnan(row.summary.mean)
+    }
     values = {row.variant: row.values for row in rows}
 
     def compare(a: str, b: str) -> tuple[float, float] | None:
@@ -385,10 +400,17 @@ def outcome(rows: Sequence[VariantRow]) -> str:
 
 def _behind(best: VariantRow, others: Sequence[VariantRow]) -> str:
     """The distances of the other variants from the best one."""
-    gaps = {row.name: best.summary.mean - row.summary.mean for row in others if best.summary and row.summary}
+    gaps = {
+        row.name: best.summary.mean - row.summary.mean
+        for row in others
+        if best.summary and row.summary
+    }
     nearest = sorted(gaps, key=lambda name: gaps[name])
     first, *rest = nearest
-    parts = [f"{first} is {gaps[first]:.1f} points lower", *(f"{name} {gaps[name]:.1f}" for name in rest)]
+    parts = [
+        f"{first} is {gaps[first]:.1f} points lower",
+        *(f"{name} {gaps[name]:.1f}" for name in rest),
+    ]
     return _listed(parts)
 
 

@@ -5,10 +5,10 @@
     base        random weights instead of raw-bert-mini
     rate        a learning rate that is ten times as high
 
-The data is STSb train. The loss of guessing the mean gold score is the variance of the gold scores. Without a defect
-the run learns: its loss falls below that, and ρ rises. To leave padding unmasked, [PAD] tokens are appended to the text
-of each sentence until all positions are filled. ``scripts/measure_defects.py`` measures all 16 combinations for the
-lesson.
+The data is STSb train. The loss of guessing the mean gold score is the variance of the gold scores.
+Without a defect the run learns: its loss falls below that, and ρ rises. To leave padding unmasked,
+[PAD] tokens are appended to the text of each sentence until all positions are filled.
+``scripts/measure_defects.py`` measures all 16 combinations for the lesson.
 """
 
 from collections.abc import Callable, Collection
@@ -33,7 +33,9 @@ DEFECTS = {
 }
 # The defects of the notebook.
 NOTEBOOK = ("schedule", "mask", "base")
-COMBINATIONS = [names for count in range(len(DEFECTS) + 1) for names in combinations(DEFECTS, count)]
+COMBINATIONS = [
+    names for count in range(len(DEFECTS) + 1) for names in combinations(DEFECTS, count)
+]
 RANDOM_BASE = "scratch:4x256"
 POSITIONS = 48
 EVALUATED = 200
@@ -79,11 +81,16 @@ def shipped() -> DefectTable:
 
 
 def train_with(
-    defects: Collection[str], seed: int, steps: int, home: Path, should_stop: Callable[[], bool] | None = None
+    defects: Collection[str],
+    seed: int,
+    steps: int,
+    home: Path,
+    should_stop: Callable[[], bool] | None = None,
 ) -> DefectRun:
     """Train once with these defects.
 
-    InputError if the data or the base cannot be loaded, or the run failed; StoppedError after a stop.
+    InputError if the data or the base cannot be loaded, or the run failed; StoppedError after a
+    stop.
     """
     from training.trainer.train import train
 
@@ -138,4 +145,6 @@ def _read(data: Dataset, defects: Collection[str]) -> Dataset:
     if "mask" not in defects:
         return data
     padding = " [PAD]" * POSITIONS
-    return replace(data, columns=tuple([text + padding for text in column] for column in data.columns))
+    return replace(
+        data, columns=tuple([text + padding for text in column] for column in data.columns)
+    )

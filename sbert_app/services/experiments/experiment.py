@@ -1,14 +1,15 @@
 """Experiments: groups of runs that are started, shown and stopped together.
 
-A sweep is the grid of an ablation times seeds, folds are a cross-validation, seeds are one config with several seeds.
+A sweep is the grid of an ablation times seeds, folds are a cross-validation, seeds are one config
+with several seeds.
 
     experiments = Experiments(jobs)
     experiment = experiments.start(new_sweep("pooling", seeds=3, changes={"max_steps": 200}))
     experiments.get(experiment.id).rows
 
-The runs are ordinary runs in the queue (`jobs.queue`), independent of the page and the app. The record of an
-experiment lists the config and the id of each run, so that any process can show it. Its state follows from its runs.
-Resuming it replaces deleted runs.
+The runs are ordinary runs in the queue (`jobs.queue`), independent of the page and the app. The
+record of an experiment lists the config and the id of each run, so that any process can show it.
+Its state follows from its runs. Resuming it replaces deleted runs.
 
     home/experiments/<id>.json        the record
 """
@@ -30,7 +31,13 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sbert_app.services.background.watch import AT_WORK, RESUMABLE, State
-from sbert_app.services.experiments.ablations import Ablation, Summary, VariantRow, ablation, variant_rows
+from sbert_app.services.experiments.ablations import (
+    Ablation,
+    Summary,
+    VariantRow,
+    ablation,
+    variant_rows,
+)
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.estimate import RunEstimate, TrainingRate, estimate_run
 from sbert_app.services.runs.record import Run, RunError, default_name
@@ -106,7 +113,9 @@ def parse_seeds(text: object) -> tuple[int, ...]:
     for part in str(text).split(","):
         ends = re.fullmatch(r"\s*(\d{1,10})(?:\s*[-–]\s*(\d{1,10}))?\s*", part)
         if ends is None:
-            raise InputError(f"the seed is {str(text)!r}; give a number, or several such as 0-4 or 0,3,7")
+            raise InputError(
+                f"the seed is {str(text)!r}; give a number, or several such as 0-4 or 0,3,7"
+            )
         first = int(ends[1])
         last = int(ends[2] or ends[1])
         seeds |= dict.fromkeys(range(first, min(last, first + MAX_SEEDS) + 1))
@@ -213,11 +222,19 @@ class Experiment:
 
     @property
     def values(self) -> Mapping[tuple[str, int], float]:
-        return {(cell.plan.label, cell.plan.seed): cell.value for cell in self.cells if cell.value is not None}
+        return {
+            (cell.plan.label, cell.plan.seed): cell.value
+            for cell in self.cells
+            if cell.value is not None
+        }
 
     @property
     def rows(self) -> list[VariantRow]:
-        before = {(cell.plan.label, cell.plan.seed): cell.before for cell in self.cells if cell.before is not None}
+        before = {
+            (cell.plan.label, cell.plan.seed): cell.before
+            for cell in self.cells
+            if cell.before is not None
+        }
         return variant_rows(self.ablation, self.values, before)
 
     @property
@@ -232,7 +249,9 @@ class Experiment:
                 seconds.append(ended - started)
         if not seconds or self.state != State.RUNNING:
             return None
-        return statistics.median(seconds) * sum(1 - cell.share for cell in self.cells if cell.state in AT_WORK)
+        return statistics.median(seconds) * sum(
+            1 - cell.share for cell in self.cells if cell.state in AT_WORK
+        )
 
     @property
     def _finished(self) -> list[Run]:
@@ -241,7 +260,11 @@ class Experiment:
     @property
     def reasons(self) -> list[str]:
         """The distinct reasons why runs failed."""
-        reasons = [run.record.reason or "no reason was recorded" for run in self.runs if run.state == State.FAILED]
+        reasons = [
+            run.record.reason or "no reason was recorded"
+            for run in self.runs
+            if run.state == State.FAILED
+        ]
         return list(dict.fromkeys(reasons))
 
 
@@ -268,7 +291,9 @@ class ExperimentEstimate:
 class Experiments:
     """The experiments of a home folder. They have no state in memory."""
 
-    def __init__(self, jobs: RunQueue, check_config: Callable[[RunConfig], RunConfig] = lambda config: config) -> None:
+    def __init__(
+        self, jobs: RunQueue, check_config: Callable[[RunConfig], RunConfig] = lambda config: config
+    ) -> None:
         """``check_config`` returns the config to train, or raises InputError for a run that may not be started."""
         self.jobs = jobs
         self.store = jobs.store
@@ -285,7 +310,11 @@ class Experiments:
         for experiment_id, record in self._records.list().documents.items():
             if record.kind == kind and name in (None, record.name):
                 experiments.append(self._current(experiment_id, record))
-        return sorted(experiments, key=lambda experiment: (experiment.record.created, experiment.id), reverse=True)
+        return sorted(
+            experiments,
+            key=lambda experiment: (experiment.record.created, experiment.id),
+            reverse=True,
+        )
 
     def damaged(self) -> Sequence[InputError]:
         """The errors of the files that cannot be read."""
@@ -311,7 +340,9 @@ class Experiments:
         """
         self.jobs.check_room(len(record.runs), visitor)
         experiment = self.create(record)
-        return self._create_missing(experiment, partial(self.jobs.resume, visitor=visitor, grouped=True))
+        return self._create_missing(
+            experiment, partial(self.jobs.resume, visitor=visitor, grouped=True)
+        )
 
     def create(self, record: ExperimentRecord) -> Experiment:
         """Create an experiment without runs. `resume` queues them, and `run_here` executes them."""
@@ -332,7 +363,9 @@ class Experiments:
         experiment = self.get(experiment_id)
         if not experiment.can_resume:
             kind = experiment.record.kind
-            raise InputError(f"{kind} {experiment_id} is {experiment.state}; there is nothing to resume")
+            raise InputError(
+                f"{kind} {experiment_id} is {experiment.state}; there is nothing to resume"
+            )
         for run in experiment.runs:
             if run.state in RESUMABLE:
                 # Another process may have resumed it.
@@ -340,7 +373,9 @@ class Experiments:
                     self.jobs.resume(run.id)
         return self._create_missing(experiment, self.jobs.resume)
 
-    def run_here(self, experiment_id: str, execute: Callable[[str], object], at_once: int = 1) -> Experiment:
+    def run_here(
+        self, experiment_id: str, execute: Callable[[str], object], at_once: int = 1
+    ) -> Experiment:
         """Call ``execute`` with the id of each unfinished run, in this thread or in several."""
         experiment = self._create_missing(self.get(experiment_id))
         unfinished = [run.id for run in experiment.runs if run.state in RESUMABLE]
@@ -352,12 +387,16 @@ class Experiments:
         """Remove an experiment, its runs and their models. Raises InputError while a run is queued or running."""
         experiment = self.get(experiment_id)
         if experiment.state == State.RUNNING:
-            raise InputError(f"{experiment.record.kind} {experiment_id} is running; stop it before you delete it")
+            raise InputError(
+                f"{experiment.record.kind} {experiment_id} is running; stop it before you delete it"
+            )
         for run in experiment.runs:
             self.store.delete(run.id)
         self._records.delete(experiment_id)
 
-    def _create_missing(self, experiment: Experiment, queue: Callable[[str], Run] | None = None) -> Experiment:
+    def _create_missing(
+        self, experiment: Experiment, queue: Callable[[str], Run] | None = None
+    ) -> Experiment:
         """Create the missing runs. Each is recorded before it is queued, so that none is computed twice."""
         for index, cell in enumerate(experiment.cells):
 
@@ -379,7 +418,9 @@ class Experiments:
         return self.get(experiment.id)
 
     def _current(self, experiment_id: str, record: ExperimentRecord) -> Experiment:
-        return Experiment(experiment_id, record, [Cell(plan, self._run(plan)) for plan in record.runs])
+        return Experiment(
+            experiment_id, record, [Cell(plan, self._run(plan)) for plan in record.runs]
+        )
 
     def _run(self, plan: PlannedRun) -> Run | None:
         if plan.run is not None:

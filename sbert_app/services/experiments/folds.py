@@ -1,8 +1,8 @@
 """Cross-validation: train on all folds but one, evaluate on that one, and average (the paper, section 4.3).
 
-k-fold cross-validation measures how well a model learns the task. Leave-one-topic-out, for a file with a column
-``topic``, measures how well it generalises to an unseen topic, which is harder. The folds are an experiment. The rows
-of each fold are stored with the uploads, for its run.
+k-fold cross-validation measures how well a model learns the task. Leave-one-topic-out, for a file
+with a column ``topic``, measures how well it generalises to an unseen topic, which is harder. The
+folds are an experiment. The rows of each fold are stored with the uploads, for its run.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from sbert_app.services.experiments.experiment import FOLDS, Experiment, ExperimentRecord, Experiments, PlannedRun
+from sbert_app.services.experiments.experiment import (
+    FOLDS,
+    Experiment,
+    ExperimentRecord,
+    Experiments,
+    PlannedRun,
+)
 from sbert_app.services.files.uploads import keep_pairs
 from sbert_app.services.results.grid import overlap_with
 from training.catalogue import SCORED
@@ -40,9 +46,13 @@ def by_topic(data: Dataset, topics: Sequence[str]) -> Folds:
     for row, topic in enumerate(topics):
         rows.setdefault(topic, []).append(row)
     if not 2 <= len(rows) <= MAX_FOLDS:
-        raise InputError(f"{data.name} has {len(rows)} topics; leave-one-topic-out needs 2 to {MAX_FOLDS}")
+        raise InputError(
+            f"{data.name} has {len(rows)} topics; leave-one-topic-out needs 2 to {MAX_FOLDS}"
+        )
     if small := [topic for topic, test in rows.items() if len(test) < MIN_TEST_PAIRS]:
-        raise InputError(f"topic {small[0]!r} has {len(rows[small[0]])} pairs; each needs {MIN_TEST_PAIRS} at least")
+        raise InputError(
+            f"topic {small[0]!r} has {len(rows[small[0]])} pairs; each needs {MIN_TEST_PAIRS} at least"
+        )
     return dict(sorted(rows.items(), key=lambda item: -len(item[1])))
 
 
@@ -54,7 +64,9 @@ def k_folds(data: Dataset, k: int) -> Folds:
     if not 2 <= k <= MAX_FOLDS:
         raise InputError(f"there cannot be {k} folds; choose 2 to {MAX_FOLDS}")
     if len(data) < k * MIN_TEST_PAIRS:
-        raise InputError(f"{data.name} has {len(data):,} pairs; {k} folds need {k * MIN_TEST_PAIRS} at least")
+        raise InputError(
+            f"{data.name} has {len(data):,} pairs; {k} folds need {k * MIN_TEST_PAIRS} at least"
+        )
     folds = sentence_folds(data.columns, k, seed=0)
     if (sizes := np.bincount(folds, minlength=k)).min() < MIN_TEST_PAIRS:
         raise InputError(
@@ -67,7 +79,8 @@ def k_folds(data: Dataset, k: int) -> Folds:
 def split(path: Path | str, k: int | None) -> tuple[Dataset, Folds]:
     """Read a file of scored pairs and split it into ``k`` folds, or by its column ``topic`` if ``k`` is None.
 
-    ``path`` may name an encoding, see `training.names`. InputError if the file has no scores, or cannot be split.
+    ``path`` may name an encoding, see `training.names`. InputError if the file has no scores, or
+    cannot be split.
     """
     file = DataName.parse(str(path))
     with opened_file(file.path, file.encoding, file.sheet) as table:
@@ -81,21 +94,28 @@ def split(path: Path | str, k: int | None) -> tuple[Dataset, Folds]:
             raters=file.raters,
         )
         if data.kind != SCORED:
-            raise InputError(f"{data.name} holds {data.kind}; folds need sentence1, sentence2, score")
+            raise InputError(
+                f"{data.name} holds {data.kind}; folds need sentence1, sentence2, score"
+            )
         if k is not None:
             return data, k_folds(data, k)
         column = next((name for name in table.columns if name.lower() == TOPIC), None)
         if column is None:
-            raise InputError(f"{data.name} has no column topic, but {listed(table.columns)}; choose k folds instead")
+            raise InputError(
+                f"{data.name} has no column topic, but {listed(table.columns)}; choose k folds instead"
+            )
         topics = table.in_memory([column])[column]
     return data, by_topic(data, [str(topics[row - 1]).strip() for row in data.rows])
 
 
-def start(path: Path | str, k: int | None, experiments: Experiments, visitor: str = "", **changes: Any) -> Experiment:
+def start(
+    path: Path | str, k: int | None, experiments: Experiments, visitor: str = "", **changes: Any
+) -> Experiment:
     """Queue a run for each fold of `split`; ``changes`` are fields of a `RunConfig` for regression.
 
-    A fold is not tested on pairs that the base was trained on. InputError as `split`, if too few other pairs are left,
-    if a setting is out of range, and if too many runs are waiting, in total or for this visitor.
+    A fold is not tested on pairs that the base was trained on. InputError as `split`, if too few
+    other pairs are left, if a setting is out of range, and if too many runs are waiting, in total
+    or for this visitor.
     """
     data, folds = split(path, k)
     # A wrong setting is reported before anything is written.
@@ -104,18 +124,27 @@ def start(path: Path | str, k: int | None, experiments: Experiments, visitor: st
     rows = set(range(len(data)))
     unread = rows if overlap is None else set(overlap.unread)
     if any(len(unread.intersection(test)) < MIN_TEST_PAIRS for test in folds.values()):
-        raise InputError(f"{base} was trained on these pairs: {overlap}; too few are left to judge it by")
+        raise InputError(
+            f"{base} was trained on these pairs: {overlap}; too few are left to judge it by"
+        )
     experiments.jobs.check_room(len(folds), visitor)
     stem = Path(data.name).stem
     planned = []
     for number, (name, test) in enumerate(folds.items(), start=1):
         files = {}
         tested = sorted(unread.intersection(test))
-        for field, part, selected in (("train_data", "train", rows.difference(test)), ("eval_data", "test", tested)):
+        for field, part, selected in (
+            ("train_data", "train", rows.difference(test)),
+            ("eval_data", "test", tested),
+        ):
             data_of_part = data.select(sorted(selected))
             pairs = zip(*data_of_part.columns, data_of_part.scores or (), strict=True)
-            files[field] = str(keep_pairs(f"{stem}-{number}-{part}.csv", pairs, experiments.store.home))
+            files[field] = str(
+                keep_pairs(f"{stem}-{number}-{part}.csv", pairs, experiments.store.home)
+            )
         config = {"objective": "regression", "name": f"{stem}, without {name}", **files, **changes}
         planned.append(PlannedRun(label=name, config=config, pairs=len(tested)))
     by = TOPIC if k is None else f"{k} folds"
-    return experiments.start(ExperimentRecord(kind=FOLDS, name=data.name, by=by, runs=tuple(planned)), visitor)
+    return experiments.start(
+        ExperimentRecord(kind=FOLDS, name=data.name, by=by, runs=tuple(planned)), visitor
+    )

@@ -16,8 +16,8 @@ from training.errors import InputError
 class RunGroup:
     """The ids of the runs of an experiment.
 
-    The ``name`` is unique, so that a filter by it finds only these runs. ``differ_in_seed`` says that the runs differ
-    in nothing but the seed.
+    The ``name`` is unique, so that a filter by it finds only these runs. ``differ_in_seed`` says
+    that the runs differ in nothing but the seed.
     """
 
     id: str
@@ -52,12 +52,22 @@ def _group(key: str, path: Path, stamp: int) -> RunGroup:
         name = f"sweep: {ablation(record.name).title.lower()} {key}"
     if record.kind == SEEDS:
         name = f"{record.name}, seeds {record.by} {key}"
-    return RunGroup(key, name, frozenset(plan.run for plan in record.runs if plan.run), record.kind == SEEDS)
+    return RunGroup(
+        key, name, frozenset(plan.run for plan in record.runs if plan.run), record.kind == SEEDS
+    )
 
 
 def matches(run: Run, group: RunGroup | None, text: str) -> bool:
     """Whether each word of a filter is in the name, id, state, settings or group of a run."""
     config = run.config
-    parts = (run.name, run.id, run.state, config.objective, config.base, config.train_data, config.pooling)
+    parts = (
+        run.name,
+        run.id,
+        run.state,
+        config.objective,
+        config.base,
+        config.train_data,
+        config.pooling,
+    )
     haystack = " ".join(filter(None, (*parts, group.name if group else ""))).lower()
     return all(word in haystack for word in text.lower().split())

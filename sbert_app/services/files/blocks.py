@@ -1,7 +1,7 @@
 """A sharded job, its files, and their blocks of rows. A block becomes one part of the output.
 
-The part of block 12 of file 3 is part-00003-00012.parquet, whoever computes it and whenever, so that a job is resumed
-by the names of its parts.
+The part of block 12 of file 3 is part-00003-00012.parquet, whoever computes it and whenever, so
+that a job is resumed by the names of its parts.
 """
 
 import re
@@ -29,9 +29,9 @@ FILE_ROWS = 10**12
 class ShardJob:
     """The scoring of pairs or the encoding of sentences, as plain data for another machine.
 
-    ``kind`` is score or encode. ``columns`` are the two (or three) of pairs, or the one of sentences; by default the
-    names in each file decide. ``encoding`` is the encoding of text files; None detects it. ``keep_unknown`` also scores
-    sentences of unknown tokens only.
+    ``kind`` is score or encode. ``columns`` are the two (or three) of pairs, or the one of
+    sentences; by default the names in each file decide. ``encoding`` is the encoding of text files;
+    None detects it. ``keep_unknown`` also scores sentences of unknown tokens only.
     """
 
     kind: str
@@ -78,8 +78,8 @@ class BlockTable(OpenedTable):
 class Block:
     """Consecutive rows of a file with their ids; or the ``error`` that ends the reading of the file.
 
-    ``picked`` are the columns of pairs, or the one of sentences. ``row_estimate`` is for the whole file. A computed
-    block has no ``table`` but the number of its rows, ``done``.
+    ``picked`` are the columns of pairs, or the one of sentences. ``row_estimate`` is for the whole
+    file. A computed block has no ``table`` but the number of its rows, ``done``.
     """
 
     job: ShardJob
@@ -109,7 +109,9 @@ def read_blocks(
         with _local_copy(file) as path:
             table = open_table(path, job.encoding)
             reading = table.reading.with_columns(job.columns)
-            picked: PairColumns | str = reading.sentence() if job.kind == "encode" else reading.pair()
+            picked: PairColumns | str = (
+                reading.sentence() if job.kind == "encode" else reading.pair()
+            )
             columns = table.columns
             schema = table.fields()
             first_id = None
@@ -118,10 +120,14 @@ def read_blocks(
                 schema = [*schema, pa.field(ID, pa.int64())]
                 first_id = number * FILE_ROWS
             batches = _cut(table, job.block_rows, first_id)
-            for at, rows in groupby(batches, key=lambda batch: (batch.first_row - 1) // job.block_rows):
+            for at, rows in groupby(
+                batches, key=lambda batch: (batch.first_row - 1) // job.block_rows
+            ):
                 part = f"{PART.format(number)}{at:05d}.parquet"
                 if part not in finished:
-                    block = BlockTable(Path(file), columns, table.row_estimate, (), schema, collect(rows))
+                    block = BlockTable(
+                        Path(file), columns, table.row_estimate, (), schema, collect(rows)
+                    )
                     yield Block(job, file, part, picked, block, table.row_estimate)
     except InputError as error:
         yield Block(job, file, error=str(error))
@@ -151,7 +157,8 @@ def _cut(table: OpenedTable, block_rows: int, first_id: int | None) -> Iterator[
 def find_files(source: str) -> list[str]:
     """The files that a path, a folder, a glob or a URL of any of these names, sorted by name.
 
-    A folder stands for all tables in it and below it, except names that begin with . or _. InputError if there is none.
+    A folder stands for all tables in it and below it, except names that begin with . or _.
+    InputError if there is none.
     """
     files, name, is_local = filesystem(source)
     try:
@@ -163,9 +170,13 @@ def find_files(source: str) -> list[str]:
             hidden = {path for path in paths if path != name and re.search(r"/[._][^/]*$", path)}
     except (OSError, ValueError) as error:
         raise InputError(f"{source} cannot be listed: {first_line(error)}") from error
-    paths = sorted(path if is_local else files.unstrip_protocol(path) for path in paths if path not in hidden)
+    paths = sorted(
+        path if is_local else files.unstrip_protocol(path) for path in paths if path not in hidden
+    )
     if not paths:
-        raise InputError(f"{source} names no file; it takes a path, a folder or a glob of {', '.join(SUFFIXES)}")
+        raise InputError(
+            f"{source} names no file; it takes a path, a folder or a glob of {', '.join(SUFFIXES)}"
+        )
     return paths
 
 

@@ -3,8 +3,8 @@
     findings = examine(load_data("pairs.csv"), encoder, {"stsb:test": load_data("stsb:test")})
     clean(open_table(Path("pairs.csv")), Path("clean.csv"), findings, dataset)
 
-Texts are equal if they differ only in case and white space, as in mteb's cleaning. Pairs are equal in either order,
-unless their labels are labels of inference.
+Texts are equal if they differ only in case and white space, as in mteb's cleaning. Pairs are equal
+in either order, unless their labels are labels of inference.
 """
 
 import re
@@ -53,7 +53,9 @@ class Finding:
         return f"{self.summary} (row {some}{more})" if self.rows else self.what
 
 
-def examine(data: Dataset, model: Model | None = None, others: Mapping[str, Dataset] | None = None) -> list[Finding]:
+def examine(
+    data: Dataset, model: Model | None = None, others: Mapping[str, Dataset] | None = None
+) -> list[Finding]:
     """The faults of a data set.
 
     Args:
@@ -66,7 +68,9 @@ def examine(data: Dataset, model: Model | None = None, others: Mapping[str, Data
         evaluated = set(map(frozenset, folded_rows(other)))
         # Two sentences of a triplet are a pair.
         parts = [map(frozenset, combinations(row, len(other.columns))) for row in rows]
-        faults[f"also in {name}"] = [at for at, part in enumerate(parts) if not evaluated.isdisjoint(part)]
+        faults[f"also in {name}"] = [
+            at for at, part in enumerate(parts) if not evaluated.isdisjoint(part)
+        ]
     texts = list(dict.fromkeys(chain.from_iterable(data.columns)))
     if model is not None:
         unknown = set(compress(texts, model.is_unknown(texts)))
@@ -77,22 +81,36 @@ def examine(data: Dataset, model: Model | None = None, others: Mapping[str, Data
         if places:
             findings.append(Finding(what, [data.rows[at] for at in sorted(places)], noun=noun))
     remarks = {
-        "text without a letter or digit": {text for text in texts if not any(map(str.isalnum, text))},
+        "text without a letter or digit": {
+            text for text in texts if not any(map(str.isalnum, text))
+        },
         "tags or entities": {text for text in texts if MARKUP.search(text)},
     }
     if model is not None and model.vocabulary_size:
         if model.max_length:
             _, cut = model.read_tokens(texts)
-            remarks[f"longer than {model.name} reads ({model.max_length:,} tokens)"] = {texts[at] for at in cut}
+            remarks[f"longer than {model.name} reads ({model.max_length:,} tokens)"] = {
+                texts[at] for at in cut
+            }
         if language := language_of(texts[:LANGUAGE_TEXTS], model):
-            findings.append(Finding(f"the texts look like {language}; {model.name} was trained on English", [], False))
+            findings.append(
+                Finding(
+                    f"the texts look like {language}; {model.name} was trained on English",
+                    [],
+                    False,
+                )
+            )
     for what, cells in remarks.items():
         if numbers := [data.rows[at] for at in _rows_with(data, cells)]:
             findings.append(Finding(what, numbers, False, noun))
     if data.kind == LABELLED and data.labels:
         label, count = Counter(data.labels).most_common(1)[0]
         if count >= IMBALANCE * len(data):
-            findings.append(Finding(f"{count:,} of {len(data):,} labels are {data.label_names[label]}", [], False))
+            findings.append(
+                Finding(
+                    f"{count:,} of {len(data):,} labels are {data.label_names[label]}", [], False
+                )
+            )
     return findings
 
 
@@ -138,7 +156,9 @@ def clean(table: OpenedTable, output: Path, data: Dataset, findings: list[Findin
     left_out = {row for finding in findings if finding.is_left_out for row in finding.rows}
     keep = set(data.rows) - left_out
     keep = keep.union(*(data.joined.get(row, ()) for row in keep))
-    with open_writers([output], table.path, table.fields(), {}, layout=Layout.of(table)) as [writer]:
+    with open_writers([output], table.path, table.fields(), {}, layout=Layout.of(table)) as [
+        writer
+    ]:
         for batch in table.batches():
             for at in range(len(batch)):
                 if batch.first_row + at in keep:
@@ -147,4 +167,6 @@ def clean(table: OpenedTable, output: Path, data: Dataset, findings: list[Findin
 
 
 def _rows_with(data: Dataset, texts: set[str]) -> list[int]:
-    return [at for at, row in enumerate(zip(*data.columns, strict=True)) if not texts.isdisjoint(row)]
+    return [
+        at for at, row in enumerate(zip(*data.columns, strict=True)) if not texts.isdisjoint(row)
+    ]

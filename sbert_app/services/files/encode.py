@@ -1,8 +1,9 @@
 """Files of sentences in, files of vectors out, as a stream in constant memory.
 
-Row i of the output belongs to row i of the input. A row without text has the vector NaN in a .npy file and null in a
-.parquet file. The .npy file is one float32 array (N, D); the .parquet file has the sentences and a column
-``embedding`` of D numbers each. The output appears under its name when it is complete, never before.
+Row i of the output belongs to row i of the input. A row without text has the vector NaN in a .npy
+file and null in a .parquet file. The .npy file is one float32 array (N, D); the .parquet file has
+the sentences and a column ``embedding`` of D numbers each. The output appears under its name when
+it is complete, never before.
 """
 
 from collections import deque
@@ -28,7 +29,8 @@ from training.pooling import is_finite
 class EncodeSummary:
     """An encoded file: its rows, and how many of them have no text, were cut, or say nothing to the model.
 
-    ``unknown`` counts rows of unknown tokens only, ``not_finite`` rows with NaN or infinite numbers in their vectors.
+    ``unknown`` counts rows of unknown tokens only, ``not_finite`` rows with NaN or infinite numbers
+    in their vectors.
     """
 
     input: str
@@ -69,8 +71,9 @@ def encode_file(
 ) -> EncodeSummary:
     """Encode one column of a table into ``output``, a .npy or .parquet file.
 
-    With ``all_columns``, which only a .parquet file can hold, the other columns are written too. InputError if the
-    table breaks off, or the output cannot be written, which leaves nothing behind.
+    With ``all_columns``, which only a .parquet file can hold, the other columns are written too.
+    InputError if the table breaks off, or the output cannot be written, which leaves nothing
+    behind.
     """
     report = ReadReport()
     missing = 0
@@ -79,7 +82,9 @@ def encode_file(
 
     def texts() -> Iterator[str]:
         for batch in table.batches():
-            waiting.append(batch if all_columns else RowBatch(batch.first_row, {column: batch.rows[column]}))
+            waiting.append(
+                batch if all_columns else RowBatch(batch.first_row, {column: batch.rows[column]})
+            )
             yield from (as_text(cell) or "" for cell in batch.rows[column])
 
     def on_progress(done: int, _: int | None) -> None:
@@ -97,7 +102,11 @@ def encode_file(
     added[name] = encoder.dimension
     with open_writers([output], table.path, fields, added, formats) as [writer]:
         for vectors in encoder.encode_stream(
-            texts(), normalize=normalize, on_progress=on_progress, should_stop=watch.should_stop, report=report
+            texts(),
+            normalize=normalize,
+            on_progress=on_progress,
+            should_stop=watch.should_stop,
+            report=report,
         ):
             start = 0
             for rows in _first(waiting, len(vectors)):
@@ -110,7 +119,9 @@ def encode_file(
                 if all_columns:
                     writer.write(rows, {name: own})
                 else:
-                    readable = [text and text.encode("utf-8", "replace").decode() for text in sentences]
+                    readable = [
+                        text and text.encode("utf-8", "replace").decode() for text in sentences
+                    ]
                     writer.write(RowBatch(1, {}), {column: readable, name: own})
                 start += len(rows)
                 missing += len(absent)

@@ -4,9 +4,9 @@
     job = jobs.start(job.id, ScoreRequest(…))       scored in the background
     for event in jobs.follow(job.id): ...           TaskProgress, at last the ScoreSummary; for any number of readers
 
-The folder of a job holds its file, its record (``job.json``) and its results, for a day. Nobody can guess its id, and
-nothing lists the jobs of others; a browser remembers its own. A job whose process has ended is "interrupted", and its
-file can be scored again.
+The folder of a job holds its file, its record (``job.json``) and its results, for a day. Nobody can
+guess its id, and nothing lists the jobs of others; a browser remembers its own. A job whose process
+has ended is "interrupted", and its file can be scored again.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class ScoreRequest:
     cross_encoder: str | None = None
     formats: tuple[str, ...] = (".csv", ".parquet")
     criteria: tuple[str, ...] = CRITERIA
-    # The scale of the scores or the values of the labels, such as 1-7 or yes:1,no:0; "" to find out.
+    # The scale of the scores or the values of the labels, such as 1-7 or yes:1,no:0; "" to find
+    # out.
     read_as: str = ""
     keep_unknown: bool = False
 
@@ -77,8 +78,8 @@ class ScoreRequest:
 class ScoreJob(BaseModel):
     """A job as it is now: its record, ``job.json``.
 
-    ``source`` is the name of its file. ``reason`` is one sentence on why it failed, with ``details`` for a model that
-    was not found. ``summary`` is set when it has ended.
+    ``source`` is the name of its file. ``reason`` is one sentence on why it failed, with
+    ``details`` for a model that was not found. ``summary`` is set when it has ended.
     """
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
@@ -109,11 +110,15 @@ class ScoreJob(BaseModel):
 class ScoreJobs:
     """All jobs of a home folder, each a task and its record. Thread-safe.
 
-    Their folders are in ``temp_folder``. ``check_room`` raises InputError if there is no room for a number of bytes.
+    Their folders are in ``temp_folder``. ``check_room`` raises InputError if there is no room for a
+    number of bytes.
     """
 
     def __init__(
-        self, models: ModelCache, temp_folder: Path, check_room: Callable[[int], None] = lambda size: None
+        self,
+        models: ModelCache,
+        temp_folder: Path,
+        check_room: Callable[[int], None] = lambda size: None,
     ) -> None:
         self._models = models
         self._check_room = check_room
@@ -156,7 +161,9 @@ class ScoreJobs:
     def _copy(self, scored: Path, source: Path) -> ScoreJob:
         job = self.open(source)
         try:
-            shutil.copytree(scored, job.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("input"))
+            shutil.copytree(
+                scored, job.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("input")
+            )
         except OSError as error:
             self._records.delete(job.id)
             raise InputError(f"{source.name} cannot be kept: {error.strerror or error}") from error
@@ -166,32 +173,46 @@ class ScoreJobs:
     def start(self, job_id: str, request: ScoreRequest, visitor: str = "") -> ScoreJob:
         """Score the file of a job in the background, in a new job if it was scored before.
 
-        The visitor "" has no limit of their own. InputError if there is no such job, too many wait, of this visitor or
-        of all, or there is no room.
+        The visitor "" has no limit of their own. InputError if there is no such job, too many wait,
+        of this visitor or of all, or there is no room.
         """
         job = self.get(job_id)
         with self._starting:
             if len(self._tasks.at_work()) >= MOST_WAITING:
-                raise InputError(f"{MOST_WAITING} files are being scored or wait for it; try again in a few minutes")
+                raise InputError(
+                    f"{MOST_WAITING} files are being scored or wait for it; try again in a few minutes"
+                )
             if visitor and self._of_visitors.seconds_to_wait(visitor):
-                raise InputError(f"{MOST_OF_ONE} files from your address are being scored or wait for it; wait for one")
+                raise InputError(
+                    f"{MOST_OF_ONE} files from your address are being scored or wait for it; wait for one"
+                )
             self._check_copies(job)
             if job.state != State.OPENED:
                 job = self.open(job.path, job.encoding, job.sheet)
             queued = job.but(
-                state=State.QUEUED, model=request.model, pooling=request.pooling, cross_encoder=request.cross_encoder
+                state=State.QUEUED,
+                model=request.model,
+                pooling=request.pooling,
+                cross_encoder=request.cross_encoder,
             )
             self._records.put(job.id, queued)
             self._of_visitors.add(visitor)
-            self._tasks.start(job.id, "Waiting", lambda watch: self._work(queued, request, visitor, watch))
+            self._tasks.start(
+                job.id, "Waiting", lambda watch: self._work(queued, request, visitor, watch)
+            )
         return queued
 
-    def run(self, request: ScoreRequest, visitor: str = "", encoding: str = "") -> tuple[ScoreJob, ScoreSummary]:
+    def run(
+        self, request: ScoreRequest, visitor: str = "", encoding: str = ""
+    ) -> tuple[ScoreJob, ScoreSummary]:
         """Score a file and wait for it. Raises InputError if the file, the columns or a model cannot be used."""
         job = self.open(request.path, encoding or None)
         try:
-            # Gradio replaces an upload when the same file is uploaded again, so the job has its own copy.
-            job = self.start(job.id, replace(request, source=open_table(job.path, job.encoding)), visitor)
+            # Gradio replaces an upload when the same file is uploaded again, so the job has its own
+            # copy.
+            job = self.start(
+                job.id, replace(request, source=open_table(job.path, job.encoding)), visitor
+            )
         except InputError:
             self.delete(job.id)
             raise
@@ -208,7 +229,9 @@ class ScoreJobs:
             with self._starting:
                 job = self._record(job_id)
                 if job.state in AT_WORK and job_id not in self._tasks.at_work():
-                    return job.but(state=State.INTERRUPTED, reason="the app ended while it was being scored")
+                    return job.but(
+                        state=State.INTERRUPTED, reason="the app ended while it was being scored"
+                    )
         return job
 
     def summary(self, job_id: str) -> ScoreSummary | None:
@@ -220,14 +243,17 @@ class ScoreJobs:
     def follow(self, job_id: str) -> Iterator[TaskProgress | ScoreSummary]:
         """Yields the progress while the job is at work, and then the summary. Closing it does not stop the job.
 
-        InputError if there is no such job, or it failed. StoppedError if it was stopped before the first row.
+        InputError if there is no such job, or it failed. StoppedError if it was stopped before the
+        first row.
         """
         if (task := self._tasks.at_work().get(job_id)) is not None:
             yield from task.follow()
         job = self.get(job_id)
         if job.state in (State.FAILED, State.INTERRUPTED):
             if job.details:
-                raise NotFoundError(f"{job.reason} ({'; '.join(job.details)})", job.reason, job.details)
+                raise NotFoundError(
+                    f"{job.reason} ({'; '.join(job.details)})", job.reason, job.details
+                )
             raise InputError(job.reason)
         if job.summary is not None:
             yield job.summary
@@ -237,14 +263,18 @@ class ScoreJobs:
     def stop(self, job_id: str) -> None:
         self._tasks.stop(job_id)
 
-    def apply_threshold(self, job_id: str, threshold: float, watch: Watch = UNWATCHED) -> MatchSummary:
+    def apply_threshold(
+        self, job_id: str, threshold: float, watch: Watch = UNWATCHED
+    ) -> MatchSummary:
         """Write the matching rows of a scored file as CSV and Parquet, its groups, and the file without duplicates.
 
         InputError if there is no such job, it is not scored, or there is no room.
         """
         job = self.get(job_id)
         summary = job.summary
-        scored = [Path(path) for path in (summary.outputs if summary else ()) if path.endswith(".parquet")]
+        scored = [
+            Path(path) for path in (summary.outputs if summary else ()) if path.endswith(".parquet")
+        ]
         if summary is None or not scored:
             raise InputError("Score the file first.")
         self._check_copies(job)
@@ -252,12 +282,19 @@ class ScoreJobs:
             # All visitors share the job that ships, so the threshold is applied to a copy.
             job = self._copy(job.folder, job.path)
         table = open_table(job.path, job.encoding, job.sheet)
-        own = next((path.suffix for path in map(Path, summary.outputs) if path.suffix != ".parquet"), ".csv")
+        own = next(
+            (path.suffix for path in map(Path, summary.outputs) if path.suffix != ".parquet"),
+            ".csv",
+        )
         names = (f"matches{own}", "matches.parquet", f"groups{own}", f"deduplicated{own}")
-        matched, parquet, groups, deduplicated = (job.folder / f"{Path(job.source).stem}-{name}" for name in names)
+        matched, parquet, groups, deduplicated = (
+            job.folder / f"{Path(job.source).stem}-{name}" for name in names
+        )
         outputs = MatchOutputs([matched, parquet], groups, deduplicated, Layout.of(table))
         cosine = summary.added["cosine"]
-        return apply_threshold(scored[0], summary.columns, cosine, threshold, outputs, watch, summary.gold)
+        return apply_threshold(
+            scored[0], summary.columns, cosine, threshold, outputs, watch, summary.gold
+        )
 
     def delete(self, job_id: str) -> None:
         self.stop(job_id)
@@ -271,9 +308,13 @@ class ScoreJobs:
         try:
             job = read_document(folder / "job.json", ScoreJob).but(folder=folder)
         except FileNotFoundError:
-            raise InputError("this file is no longer kept: jobs are removed after a day. Upload it again.") from None
+            raise InputError(
+                "this file is no longer kept: jobs are removed after a day. Upload it again."
+            ) from None
         if job.summary is not None:
-            job.summary.outputs = [str(folder / Path(output).name) for output in job.summary.outputs]
+            job.summary.outputs = [
+                str(folder / Path(output).name) for output in job.summary.outputs
+            ]
         return job
 
     def _check_copies(self, job: ScoreJob) -> None:
@@ -335,5 +376,7 @@ class ScoreJobs:
 
     def _save(self, job: ScoreJob) -> None:
         """Save a record, unless the job has been deleted, or ends with the process and is interrupted."""
-        if job.folder.is_dir() and (job.state in (State.RUNNING, State.FINISHED) or not self._is_closing):
+        if job.folder.is_dir() and (
+            job.state in (State.RUNNING, State.FINISHED) or not self._is_closing
+        ):
             self._records.put(job.id, job)

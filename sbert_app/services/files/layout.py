@@ -1,7 +1,7 @@
 """The layout of a file that a spreadsheet reads: what comes out of a file looks as the file did.
 
-German Excel opens a CSV file by semicolons, reads it as UTF-8 only behind a byte order mark, and takes 0,5 for a number
-and 0.5 for a date.
+German Excel opens a CSV file by semicolons, reads it as UTF-8 only behind a byte order mark, and
+takes 0,5 for a number and 0.5 for a date.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class Layout:
         if not isinstance(table, DelimitedTable) or table.delimiter not in DELIMITERS:
             return cls(encoding=encoding)
         cells = (cell for column in table.sample.values() for cell in column)
-        has_commas = table.delimiter != "," and any(DECIMAL_COMMA.fullmatch(str(cell)) for cell in cells)
+        has_commas = table.delimiter != "," and any(
+            DECIMAL_COMMA.fullmatch(str(cell)) for cell in cells
+        )
         return cls(table.delimiter, encoding, "," if has_commas else ".")
 
 

@@ -1,9 +1,9 @@
 """The matches of a scored file by a threshold: a column ``match``, groups of duplicates, and a file without them.
 
-Two sentences are duplicates if a row pairs them with at least the threshold, or a chain of such rows connects them.
-The groups are the connected components of that graph, the largest first. The file without duplicates has the first
-sentence of each group. Sentences are compared by a 64-bit hash of their text, which bounds the memory; the file is read
-twice.
+Two sentences are duplicates if a row pairs them with at least the threshold, or a chain of such
+rows connects them. The groups are the connected components of that graph, the largest first. The
+file without duplicates has the first sentence of each group. Sentences are compared by a 64-bit
+hash of their text, which bounds the memory; the file is read twice.
 """
 
 import hashlib
@@ -39,7 +39,8 @@ class MatchOutputs:
     matched: Sequence[Path] = ()
     # The sentences of every group of at least two: group, size, sentence.
     groups: Path | None = None
-    # One sentence of each group, and all others: the columns of its row, then sentence, row, group, stands_for.
+    # One sentence of each group, and all others: the columns of its row, then sentence, row, group,
+    # stands_for.
     deduplicated: Path | None = None
     layout: Layout = USUAL
 
@@ -62,7 +63,8 @@ class MatchSummary:
         pairs: the number of rows with a score, ``matches`` of them with at least the threshold.
         sentences: the number of distinct ones, ``remaining`` of them without the duplicates.
         groups: the number of groups of at least two sentences.
-        false: the number of matching rows that should not match by their gold score or label; None without any.
+        false: the number of matching rows that should not match by their gold score or label; None
+            without any.
         false_pairs: the row and the sentences of the first of them.
     """
 
@@ -83,7 +85,8 @@ class MatchSummary:
 def threshold_of(summary: ScoreSummary, criterion: Criterion) -> float:
     """The threshold of a criterion for a scored file.
 
-    InputError if the gold column does not say which rows match, or no threshold fulfils the criterion.
+    InputError if the gold column does not say which rows match, or no threshold fulfils the
+    criterion.
     """
     if criterion.kind == FIXED:
         return criterion.value
@@ -95,7 +98,9 @@ def threshold_of(summary: ScoreSummary, criterion: Criterion) -> float:
         )
     choice = decision.decision.choice(str(criterion))
     if not choice.exists:
-        raise InputError(f"{criterion} on {summary.source}: {choice.why_none}; or give a number, such as 0.8")
+        raise InputError(
+            f"{criterion} on {summary.source}: {choice.why_none}; or give a number, such as 0.8"
+        )
     return choice.threshold.value
 
 
@@ -123,7 +128,9 @@ def apply_threshold(
     pairs = 0
     first_matches = list[tuple[int, str, str]]()
     added = {column: "bool"}
-    with open_writers(outputs.matched, scored, table.fields(), added, layout=outputs.layout) as matched:
+    with open_writers(
+        outputs.matched, scored, table.fields(), added, layout=outputs.layout
+    ) as matched:
         for batch in table.batches():
             watch.check()
             scores = [parse_number(cell) for cell in batch.rows[score]]
@@ -161,7 +168,9 @@ def apply_threshold(
         largest=largest,
         false=false,
         false_pairs=false_pairs[:EXAMPLES],
-        outputs=[str(path) for path in (*outputs.matched, outputs.groups, outputs.deduplicated) if path],
+        outputs=[
+            str(path) for path in (*outputs.matched, outputs.groups, outputs.deduplicated) if path
+        ],
     )
 
 
@@ -179,9 +188,9 @@ def _false_matches(gold: GoldColumn, values: np.ndarray, is_match: np.ndarray) -
 class _Graph:
     """The distinct sentences of a file and their groups.
 
-    ``first`` is the place of each sentence's first occurrence, and ``group_of`` its group. ``sizes`` are the numbers of
-    sentences of the groups, and ``places`` the places of their first sentences. Groups are ordered by size, then by
-    place.
+    ``first`` is the place of each sentence's first occurrence, and ``group_of`` its group.
+    ``sizes`` are the numbers of sentences of the groups, and ``places`` the places of their first
+    sentences. Groups are ordered by size, then by place.
     """
 
     def __init__(self, keys: np.ndarray, together: np.ndarray) -> None:
@@ -199,7 +208,9 @@ class _Graph:
         group_of: np.ndarray = np.empty(0, dtype=np.int64)
         if count:
             rows, columns = links.T
-            matrix = coo_array((np.ones(len(links), dtype=bool), (rows, columns)), shape=(count, count))
+            matrix = coo_array(
+                (np.ones(len(links), dtype=bool), (rows, columns)), shape=(count, count)
+            )
             groups, group_of = connected_components(matrix, directed=False)
         self.first = places[first]
         sizes = np.bincount(group_of, minlength=groups)
@@ -226,7 +237,11 @@ def _hashes(texts: Sequence[str | None]) -> np.ndarray:
 
 
 def _write_lists(
-    table: OpenedTable, sentences: tuple[str, str], graph: _Graph, outputs: MatchOutputs, watch: Watch
+    table: OpenedTable,
+    sentences: tuple[str, str],
+    graph: _Graph,
+    outputs: MatchOutputs,
+    watch: Watch,
 ) -> list[DuplicateGroup]:
     """Write the groups and the sentences without duplicates. Returns the largest groups."""
     members: list[tuple[int, int, str]] = []
@@ -237,7 +252,9 @@ def _write_lists(
     deduplicated = [outputs.deduplicated] if outputs.deduplicated else []
     with (
         open_writers(groups, table.path, [], columns, layout=outputs.layout) as of_groups,
-        open_writers(deduplicated, table.path, table.fields(), kinds, layout=outputs.layout) as of_singles,
+        open_writers(
+            deduplicated, table.path, table.fields(), kinds, layout=outputs.layout
+        ) as of_singles,
     ):
         for batch, occurrences in _first_occurrences(table, sentences, graph, watch):
             singles: list[tuple[str, int, int | None, int]] = []
@@ -250,7 +267,9 @@ def _write_lists(
             if singles:
                 added = dict(zip(names, map(list, zip(*singles, strict=True)), strict=True))
                 for writer in of_singles:
-                    writer.write(batch.at([row - batch.first_row for _, row, _, _ in singles]), added)
+                    writer.write(
+                        batch.at([row - batch.first_row for _, row, _, _ in singles]), added
+                    )
         members.sort()
         if members:
             rows = [(group + 1, int(graph.sizes[group]), text) for group, _, text in members]

@@ -1,8 +1,9 @@
 """The report on a scored file: the spread of the cosines, agreement with the gold scores, and where they disagree.
 
-Rows are added as they are scored, in bounded memory. The histogram is exact. Correlations and disagreements are those
-of a uniform sample of at most a million rows with a gold score or a cross-encoder's. Their sentences wait in a
-temporary file, as the rows that disagree most are known only at the end.
+Rows are added as they are scored, in bounded memory. The histogram is exact. Correlations and
+disagreements are those of a uniform sample of at most a million rows with a gold score or a
+cross-encoder's. Their sentences wait in a temporary file, as the rows that disagree most are known
+only at the end.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ class ScoreReport:
 
     Attributes:
         decision: the threshold of the cosine, where the gold column says which rows match.
-        by_label: for labels, the number of matches and of other rows in each hundredth of the cosine.
+        by_label: for labels, the number of matches and of other rows in each hundredth of the
+            cosine.
         low_matches: for labels, the matches with the lowest cosines.
         high_others: for labels, the other rows with the highest cosines.
     """
@@ -128,7 +130,8 @@ class ReportBuilder:
         gold = nothing if gold is None else gold
         cross = nothing if cross is None else cross
         useful = scored[~(np.isnan(gold) & np.isnan(cross))[scored]]
-        # Algorithm R of Vitter: the row at place n of all replaces one of the sample at random, or none.
+        # Algorithm R of Vitter: the row at place n of all replaces one of the sample at random, or
+        # none.
         order = self._count + np.arange(len(useful))
         self._count += len(useful)
         random = (self._random.random(len(useful)) * (order + 1)).astype(np.int64)
@@ -143,7 +146,9 @@ class ReportBuilder:
         figures = (first_row + rows, cosine[rows], gold[rows], cross[rows])
         self._sample[places] = np.stack([*figures, self._keep(texts, rows), *hashes], axis=1)
 
-    def finish(self, reading: GoldColumn | None = None, criteria: Sequence[str] = CRITERIA) -> ScoreReport:
+    def finish(
+        self, reading: GoldColumn | None = None, criteria: Sequence[str] = CRITERIA
+    ) -> ScoreReport:
         """The report on all rows so far, with the ``reading`` of their gold column and the criteria of `decide`."""
         sample = self._sample[: min(self._count, len(self._sample))]
         gold = sample[~np.isnan(sample[:, GOLD])]
@@ -176,7 +181,9 @@ class ReportBuilder:
             **by_label,
         )
 
-    def _keep(self, texts: tuple[Sequence[str | None], Sequence[str | None]], rows: np.ndarray) -> list[int]:
+    def _keep(
+        self, texts: tuple[Sequence[str | None], Sequence[str | None]], rows: np.ndarray
+    ) -> list[int]:
         """Write the sentences of these rows to the temporary file. Returns their places there."""
         at = self._texts.seek(0, 2)
         lines = []
@@ -198,12 +205,16 @@ class ReportBuilder:
         apart = np.abs(cosine_rank - other_rank)
         worst = np.argsort(-apart, kind="stable")[:WORST]
         worst = worst[apart[worst] > 0]
-        return [self._disagreement(sample[at], other, cosine_rank[at], other_rank[at]) for at in worst]
+        return [
+            self._disagreement(sample[at], other, cosine_rank[at], other_rank[at]) for at in worst
+        ]
 
     def _disagreement(self, row: np.ndarray, other: int, *ranks: float) -> Disagreement:
         self._texts.seek(int(row[PLACE]))
         first, second = json.loads(self._texts.readline())
-        return Disagreement(int(row[ROW]), first, second, *map(float, (row[COSINE], row[other], *ranks)))
+        return Disagreement(
+            int(row[ROW]), first, second, *map(float, (row[COSINE], row[other], *ranks))
+        )
 
     def _by_label(self, gold: np.ndarray, is_match: np.ndarray) -> dict[str, Any]:
         """The fields of the report that labels have in place of disagreements."""
@@ -213,7 +224,10 @@ class ReportBuilder:
         low_matches = order[is_match[order]][:WORST]
         high_others = order[::-1][~is_match[order[::-1]]][:WORST]
         return {
-            "by_label": tuple(np.bincount(bins[rows], minlength=FINE_BINS).tolist() for rows in (is_match, ~is_match)),
+            "by_label": tuple(
+                np.bincount(bins[rows], minlength=FINE_BINS).tolist()
+                for rows in (is_match, ~is_match)
+            ),
             "low_matches": [self._disagreement(gold[at], GOLD, 0, 0) for at in low_matches],
             "high_others": [self._disagreement(gold[at], GOLD, 0, 0) for at in high_others],
         }
@@ -243,14 +257,20 @@ def _keys(sample: np.ndarray) -> np.ndarray:
     return sentence_keys((sample[:, FIRST].tolist(), sample[:, SECOND].tolist()))
 
 
-def _decision(sample: np.ndarray, reading: GoldColumn, criteria: Sequence[str]) -> DataDecision | None:
+def _decision(
+    sample: np.ndarray, reading: GoldColumn, criteria: Sequence[str]
+) -> DataDecision | None:
     """The thresholds by at most `DECIDED` rows; None where the gold scores do not say which rows match."""
     if len(sample) > DECIDED:
-        sample = sample[np.sort(np.random.default_rng(0).choice(len(sample), DECIDED, replace=False))]
+        sample = sample[
+            np.sort(np.random.default_rng(0).choice(len(sample), DECIDED, replace=False))
+        ]
     matches = reading.matches(sample[:, GOLD])
     if matches is None:
         return None
-    return DataDecision("cosine", matches[1], decide(sample[:, COSINE], matches[0], criteria, keys=_keys(sample)))
+    return DataDecision(
+        "cosine", matches[1], decide(sample[:, COSINE], matches[0], criteria, keys=_keys(sample))
+    )
 
 
 @dataclass
@@ -261,7 +281,8 @@ class ScoreSummary:
         added: the names in the outputs of the columns cosine, cross_encoder and note.
         malformed: the rows that the reader repaired.
         unknown: the rows with a sentence of unknown tokens only.
-        unscored: the rows that have text and no score, because a sentence is unknown or its vector not finite.
+        unscored: the rows that have text and no score, because a sentence is unknown or its vector
+            not finite.
         truncated: the rows with a sentence whose end a model has not read.
         language: the language of the first rows, if the model was made for another one.
         encoded: the sentences that went through the encoder, without repeated ones.
@@ -318,7 +339,13 @@ class ScoreSummary:
 
     @property
     def sentence(self) -> str:
-        rows = format_count(self.rows, "row") if self.stopped_at is None else f"stopped at row {self.rows:,}"
+        rows = (
+            format_count(self.rows, "row")
+            if self.stopped_at is None
+            else f"stopped at row {self.rows:,}"
+        )
         marked = f"; marked in {self.added['note']}: {self.marked}" if self.marked else ""
         speed = f"{self.rows_per_second:,.0f} rows/s"
-        return f"{rows}: {self.scored:,} scored in {format_duration(self.seconds)} ({speed}){marked}."
+        return (
+            f"{rows}: {self.scored:,} scored in {format_duration(self.seconds)} ({speed}){marked}."
+        )

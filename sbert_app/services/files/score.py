@@ -1,15 +1,18 @@
 """Scores a file of sentence pairs as a stream: a million rows in less memory than the model takes.
 
-    score_file(Path("pairs.csv"), [Path("scored.csv"), Path("scored.parquet")], encoder) -> ScoreSummary
+    score_file(Path("pairs.csv"), [Path("scored.csv"), Path("scored.parquet")], encoder) ->
+    ScoreSummary
 
-Rows stay in their order and none is dropped. The columns of the input are copied; new are ``cosine``, ``cross_encoder``
-if there is one, and ``note``, on what is wrong with a row: missing text, a gold score that is not a number, too many
-fields, a sentence that is longer than the model reads, or one of unknown tokens only, whose scores would say nothing
-and so are left out. (If the input has a column of that name, the new one is called cosine_2.)
+Rows stay in their order and none is dropped. The columns of the input are copied; new are
+``cosine``, ``cross_encoder`` if there is one, and ``note``, on what is wrong with a row: missing
+text, a gold score that is not a number, too many fields, a sentence that is longer than the model
+reads, or one of unknown tokens only, whose scores would say nothing and so are left out. (If the
+input has a column of that name, the new one is called cosine_2.)
 
-Sentences repeat in a file of pairs: one premise with three hypotheses, one query with a hundred passages. Each distinct
-sentence of a chunk is encoded once, and `RecentEmbeddings` keeps the most recent ones. Rows are processed in chunks of
-about two seconds, so that little is lost when the task is stopped; output files appear when they are complete.
+Sentences repeat in a file of pairs: one premise with three hypotheses, one query with a hundred
+passages. Each distinct sentence of a chunk is encoded once, and `RecentEmbeddings` keeps the most
+recent ones. Rows are processed in chunks of about two seconds, so that little is lost when the task
+is stopped; output files appear when they are complete.
 """
 
 from __future__ import annotations
@@ -43,7 +46,8 @@ from training.inference.recent import RecentEmbeddings
 from training.models.model import PairModel, VectorModel
 from training.models.texts import ReadReport
 
-# The time of a chunk, its size in rows at first and at least, and its largest growth over the one before.
+# The time of a chunk, its size in rows at first and at least, and its largest growth over the one
+# before.
 CHUNK_SECONDS = 2.0
 FIRST_CHUNK = 128
 MIN_CHUNK = 16.0
@@ -74,29 +78,31 @@ def score_file(
 
     Args:
         source: a file, or a table that is already open.
-        outputs: .csv, .tsv, .jsonl, .parquet or .xlsx files; all are written at the same time. Text has the layout of
-            the input.
+        outputs: .csv, .tsv, .jsonl, .parquet or .xlsx files; all are written at the same time. Text
+            has the layout of the input.
         encoder: the score is the cosine of its embeddings.
         cross_encoder: adds a second score.
-        columns: the two columns with sentences, and a third with gold scores or labels if there are any; by default
-            their names decide.
+        columns: the two columns with sentences, and a third with gold scores or labels if there are
+            any; by default their names decide.
         watch: after a stop the outputs hold the rows scored so far.
         criteria: the thresholds that the report decides on, where there are gold scores or labels.
-        is_block: whether the table is a block of a larger job. There is then no report, and damage or a stop, which
-            raises `StoppedError`, leaves no outputs.
+        is_block: whether the table is a block of a larger job. There is then no report, and damage
+            or a stop, which raises `StoppedError`, leaves no outputs.
         scale: the lowest and the highest gold score: "1-7"; None to find out.
         labels: the values of labels: "similar:1,different:0"; None to go by their names.
         keep_unknown: whether sentences without a token that the encoder knows have scores.
         raters: the raters that count, separated by commas; None for all.
 
     Raises:
-        InputError: the file cannot be used, or an output cannot be written. If the file is damaged in the middle, or
-            changed while it was read, the outputs hold the rows before.
+        InputError: the file cannot be used, or an output cannot be written. If the file is damaged
+            in the middle, or changed while it was read, the outputs hold the rows before.
     """
     table = source if isinstance(source, OpenedTable) else open_table(source)
     # A block can be read only once, and its columns are known.
     reading = None if is_block else table.reading.with_columns(_names(columns))
-    pair_columns = columns if isinstance(columns, PairColumns) else (reading or table.reading).pair()
+    pair_columns = (
+        columns if isinstance(columns, PairColumns) else (reading or table.reading).pair()
+    )
     judged = _judged(table, reading, scale, labels, raters) if reading else _Gold(None)
     kinds = ("cosine", "note") if cross_encoder is None else ("cosine", "cross_encoder", "note")
     summary = ScoreSummary(
@@ -113,9 +119,13 @@ def score_file(
         summary.remarks.append(f"{summary.gold.note}.")
     summary.remarks += judged.notes
     if reading and (splits := reading.first(SPLIT)):
-        summary.remarks.append(f"The column {splits} names parts of the file: the rows of all are scored and measured.")
+        summary.remarks.append(
+            f"The column {splits} names parts of the file: the rows of all are scored and measured."
+        )
     types = {name: "string" if what == "note" else "float" for what, name in summary.added.items()}
-    with open_writers(outputs, table.path, table.fields(), types, layout=Layout.of(table)) as writers:
+    with open_writers(
+        outputs, table.path, table.fields(), types, layout=Layout.of(table)
+    ) as writers:
         scorer = PairScorer(encoder, cross_encoder, keep_unknown)
         scoring = _Scoring(table, scorer, summary, writers, watch, judged.by_row)
         damage = scoring.run(None if is_block else outputs[0].parent, criteria)
@@ -125,7 +135,9 @@ def score_file(
     summary.guarded = max((writer.guarded for writer in writers), default=0)
     if damage:
         files = ", ".join(summary.outputs)
-        raise InputError(f"{damage} The {summary.rows:,} rows before are scored in {files}.") from damage
+        raise InputError(
+            f"{damage} The {summary.rows:,} rows before are scored in {files}."
+        ) from damage
     return summary
 
 
@@ -143,7 +155,11 @@ def _names(columns: PairColumns | Sequence[str] | None) -> Sequence[str]:
 
 
 def _judged(
-    table: OpenedTable, reading: TableReading, scale: str | None, labels: str | None, raters: str | None
+    table: OpenedTable,
+    reading: TableReading,
+    scale: str | None,
+    labels: str | None,
+    raters: str | None,
 ) -> _Gold:
     """The judgements of a file's pairs. InputError as `Dataset.from_table`."""
     if not reading.all(RATING, RATER):
@@ -232,7 +248,9 @@ class _Scoring:
         names = (self.summary.columns.sentence1, self.summary.columns.sentence2)
         notes = dict(chunk.notes)
         first, second = ([as_text(cell) for cell in chunk.rows[name]] for name in names)
-        complete = [row for row in range(len(chunk)) if first[row] is not None and second[row] is not None]
+        complete = [
+            row for row in range(len(chunk)) if first[row] is not None and second[row] is not None
+        ]
         for row in sorted(set(range(len(chunk))).difference(complete)):
             cells = {names[0]: first[row], names[1]: second[row]}
             missing = [name for name, text in cells.items() if text is None]
@@ -247,7 +265,10 @@ class _Scoring:
         cosine, cross, remarks, unknown = self.scorer.score(
             [first[row] or "" for row in complete],
             [second[row] or "" for row in complete],
-            Watch(lambda done, _=None, total=1.0, /: self._report(done / total * len(chunk)), self.watch.should_stop),
+            Watch(
+                lambda done, _=None, total=1.0, /: self._report(done / total * len(chunk)),
+                self.watch.should_stop,
+            ),
         )
         parts = [part for part in (cosine, cross) if part is not None]
         scores = np.full((len(parts), len(chunk)), np.nan, dtype=np.float32)
@@ -260,7 +281,13 @@ class _Scoring:
         for writer in self.writers:
             writer.write(chunk, added)
         if builder is not None:
-            builder.add(chunk.first_row, (first, second), scores[0], gold, scores[1] if len(parts) > 1 else None)
+            builder.add(
+                chunk.first_row,
+                (first, second),
+                scores[0],
+                gold,
+                scores[1] if len(parts) > 1 else None,
+            )
 
         summary.rows += len(chunk)
         summary.scored += len(complete) - unscored
@@ -287,7 +314,10 @@ class _Scoring:
 
 
 def _head(chunk: RowBatch, added: dict[str, Any]) -> dict[str, list[str]]:
-    head = {name: list(map(cell_text, cells)) for name, cells in chunk.part(0, EXAMPLE_ROWS).rows.items()}
+    head = {
+        name: list(map(cell_text, cells))
+        for name, cells in chunk.part(0, EXAMPLE_ROWS).rows.items()
+    }
     for name, cells in added.items():
         texts = numbers(cells) if isinstance(cells, np.ndarray) else map(cell_text, cells)
         head[name] = list(texts)[:EXAMPLE_ROWS]
@@ -307,13 +337,17 @@ class PairScorer:
     """Scores pairs by the cosine of an encoder's embeddings and, if there is one, by a cross-encoder."""
 
     def __init__(
-        self, encoder: VectorModel, cross_encoder: PairModel | None = None, keep_unknown: bool = False
+        self,
+        encoder: VectorModel,
+        cross_encoder: PairModel | None = None,
+        keep_unknown: bool = False,
     ) -> None:
         self.encoder = encoder
         self.cross_encoder = cross_encoder
         self.keep_unknown = keep_unknown
         self.encoded = 0
-        # The last number of each is 1 for a sentence that was cut, and 2 for one of unknown tokens only.
+        # The last number of each is 1 for a sentence that was cut, and 2 for one of unknown tokens
+        # only.
         self._cache = RecentEmbeddings(encoder.dimension + 1)
 
     def score(
@@ -331,15 +365,21 @@ class PairScorer:
         def encode(texts: list[str]) -> np.ndarray:
             self.encoded += len(texts)
             report = ReadReport(cut=set(), refused=refused)
-            vectors = self.encoder.encode(texts, True, encoding.on_progress, watch.should_stop, report)
+            vectors = self.encoder.encode(
+                texts, True, encoding.on_progress, watch.should_stop, report
+            )
             is_cut = [text in (report.cut or ()) for text in texts]
-            states = np.where(self.encoder.is_unknown(texts), UNKNOWN, np.array(is_cut, dtype=np.float32))
+            states = np.where(
+                self.encoder.is_unknown(texts), UNKNOWN, np.array(is_cut, dtype=np.float32)
+            )
             return np.column_stack([vectors, states.astype(np.float32)])
 
         embeddings = self._cache.get(list(positions), encode)
         u = embeddings[rows[: len(firsts)]]
         v = embeddings[rows[len(firsts) :]]
-        cosine = np.clip(np.einsum("nd,nd->n", u[:, :-1], v[:, :-1]), -1, 1).astype(np.float32, copy=False)
+        cosine = np.clip(np.einsum("nd,nd->n", u[:, :-1], v[:, :-1]), -1, 1).astype(
+            np.float32, copy=False
+        )
         notes: dict[int, str] = {}
         states = np.stack([u[:, -1], v[:, -1]])  # (2, N)
         for at in np.flatnonzero(states.any(axis=0)).tolist():
@@ -351,7 +391,9 @@ class PairScorer:
             refusals = []
             for number, text in enumerate((firsts[at], seconds[at]), 1):
                 if text in refused:
-                    refusals.append(f"{self.encoder.sent_to} refuses sentence {number}: {refused[text]}")
+                    refusals.append(
+                        f"{self.encoder.sent_to} refuses sentence {number}: {refused[text]}"
+                    )
             _add_note(notes, at, "; ".join(refusals) or "the model gives no finite vector")
         is_unknown = (states == UNKNOWN).any(axis=0)
         is_left_out = ~np.isfinite(cosine)
@@ -363,7 +405,9 @@ class PairScorer:
         predicting = watch.part(0.5, 1)
         report = ReadReport(cut=set())
         pairs = list(zip(firsts, seconds, strict=True))
-        scores = self.cross_encoder.predict(pairs, predicting.on_progress, watch.should_stop, report)
+        scores = self.cross_encoder.predict(
+            pairs, predicting.on_progress, watch.should_stop, report
+        )
         for at, pair in enumerate(pairs):
             if pair in (report.cut or ()):
                 _add_note(notes, at, "cut for the cross-encoder")

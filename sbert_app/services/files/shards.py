@@ -4,9 +4,10 @@
     run_job(job, "pairs/*.parquet")
     run_job(job, "s3://bucket/pairs/*.parquet", RayEngine("auto", concurrency=8, gpus_per_worker=1))
 
-A part is finished when its file exists, so that a job that was killed and is started again computes the missing parts.
-Ray Data reads the files by tasks and hands their blocks to actors, to others where an actor or a node dies. An actor
-writes its part itself, as the Parquet writer of Ray Data neither gives it a predictable name nor makes it appear whole.
+A part is finished when its file exists, so that a job that was killed and is started again computes
+the missing parts. Ray Data reads the files by tasks and hands their blocks to actors, to others
+where an actor or a node dies. An actor writes its part itself, as the Parquet writer of Ray Data
+neither gives it a predictable name nor makes it appear whole.
 """
 
 from __future__ import annotations
@@ -28,7 +29,14 @@ from sbert_app.process import configure_process
 from sbert_app.services.background.ray_cluster import RayCluster, disconnect
 from sbert_app.services.background.tasks import Task
 from sbert_app.services.background.watch import UNWATCHED, Watch
-from sbert_app.services.files.blocks import Block, ShardJob, filesystem, find_files, parts_of, read_blocks
+from sbert_app.services.files.blocks import (
+    Block,
+    ShardJob,
+    filesystem,
+    find_files,
+    parts_of,
+    read_blocks,
+)
 from sbert_app.services.files.encode import EncodeSummary, encode_file
 from sbert_app.services.files.report import ScoreSummary
 from sbert_app.services.files.score import score_file
@@ -51,7 +59,8 @@ class OutputFolder:
     def start(self, description: dict[str, Any]) -> set[str]:
         """Create the folder, or check that it belongs to this very job. Returns the names of the finished parts.
 
-        InputError if it cannot be created, holds other files, or the parts of a job with another setting.
+        InputError if it cannot be created, holds other files, or the parts of a job with another
+        setting.
         """
         if self._is_local and Path(self._path).is_file():
             raise InputError(f"{self.url} is a file; name a folder for the parts")
@@ -67,13 +76,19 @@ class OutputFolder:
             before = json.loads(self._files.cat_file(f"{self._path}/{DESCRIPTION}"))
             self.sweep()
         except json.JSONDecodeError as error:
-            raise InputError(f"{self.url}/{DESCRIPTION} is damaged; name a new folder for the parts") from error
+            raise InputError(
+                f"{self.url}/{DESCRIPTION} is damaged; name a new folder for the parts"
+            ) from error
         except OSError as error:
             raise unwritable(self.url, error) from error
         for key, value in json.loads(text).items():
             if before.get(key) != value:
-                other = "other files" if key == "files" else f"{key} {json.dumps(before.get(key))[:80]}"
-                raise InputError(f"{self.url} holds the parts of another job, with {other}; name a new folder")
+                other = (
+                    "other files" if key == "files" else f"{key} {json.dumps(before.get(key))[:80]}"
+                )
+                raise InputError(
+                    f"{self.url} holds the parts of another job, with {other}; name a new folder"
+                )
         return {name for name in names if name.startswith("part-")}
 
     @contextmanager
@@ -98,7 +113,10 @@ class OutputFolder:
     def count(self) -> tuple[int, int]:
         """The number of finished parts, and the number of their rows."""
         names = [name for name in self._names() if name.startswith("part-")]
-        rows = [pq.read_metadata(f"{self._path}/{name}", filesystem=self._files).num_rows for name in names]
+        rows = [
+            pq.read_metadata(f"{self._path}/{name}", filesystem=self._files).num_rows
+            for name in names
+        ]
         return len(names), sum(rows)
 
     def sweep(self, **options: Any) -> bool:
@@ -131,7 +149,9 @@ class Worker:
             summary: EncodeSummary | ScoreSummary
             with OutputFolder(job.output).part(block.part) as path:
                 if isinstance(picked, str):
-                    summary = encode_file(table, picked, path, encoder, job.normalize, watch, all_columns=True)
+                    summary = encode_file(
+                        table, picked, path, encoder, job.normalize, watch, all_columns=True
+                    )
                 else:
                     summary = score_file(
                         table,
@@ -159,11 +179,14 @@ class Worker:
         return required(model, VectorModel), cross_encoder
 
 
-# A function of the job, its files, the names of the finished parts, and a watch for the rows of the current block.
+# A function of the job, its files, the names of the finished parts, and a watch for the rows of the
+# current block.
 Engine = Callable[[ShardJob, list[str], Collection[str], Watch], Iterable[Block]]
 
 
-def compute_here(job: ShardJob, files: list[str], finished: Collection[str], watch: Watch) -> Iterator[Block]:
+def compute_here(
+    job: ShardJob, files: list[str], finished: Collection[str], watch: Watch
+) -> Iterator[Block]:
     """The engine of one machine, which yields each block before and after it is computed.
 
     After an error it leaves out the remaining blocks of a file.
@@ -195,25 +218,36 @@ class JobResult:
     @property
     def sentence(self) -> str:
         done = "scored" if self.kind == "score" else "encoded"
-        parts = [f"{format_count(self.rows, 'row')} of {format_count(self.files, 'file')} {done} in {self.output}"]
+        parts = [
+            f"{format_count(self.rows, 'row')} of {format_count(self.files, 'file')} {done} in {self.output}"
+        ]
         if self.computed:
-            parts.append(f" in {format_duration(self.seconds)} ({self.rows_per_second:,.0f} rows/s)")
+            parts.append(
+                f" in {format_duration(self.seconds)} ({self.rows_per_second:,.0f} rows/s)"
+            )
         if self.resumed:
-            parts.append(f"; {self.resumed:,} of {format_count(self.blocks, 'part')} had been finished before")
+            parts.append(
+                f"; {self.resumed:,} of {format_count(self.blocks, 'part')} had been finished before"
+            )
         return "".join(parts) + "."
 
 
-def run_job(job: ShardJob, source: str, engine: Engine = compute_here, watch: Watch = UNWATCHED) -> JobResult:
+def run_job(
+    job: ShardJob, source: str, engine: Engine = compute_here, watch: Watch = UNWATCHED
+) -> JobResult:
     """Compute the missing parts of a file, a folder, a glob or a URL of these.
 
-    The engine yields the computed blocks in any order. A stop loses only the current block. InputError if there is no
-    file, the output belongs to another job, or a model cannot be loaded; and after all other files are finished, if
-    some could not be read or changed while they were read.
+    The engine yields the computed blocks in any order. A stop loses only the current block.
+    InputError if there is no file, the output belongs to another job, or a model cannot be loaded;
+    and after all other files are finished, if some could not be read or changed while they were
+    read.
     """
     started = time.perf_counter()
     files = find_files(source)
     if "://" not in source and Path(job.output).resolve().is_relative_to(Path(source).resolve()):
-        raise InputError(f"{job.output} lies inside {source}, and would be read as input: name another folder")
+        raise InputError(
+            f"{job.output} lies inside {source}, and would be read as input: name another folder"
+        )
     output = OutputFolder(job.output)
     finished = output.start(job.description(files))
     errors = dict[str, str]()
@@ -222,7 +256,10 @@ def run_job(job: ShardJob, source: str, engine: Engine = compute_here, watch: Wa
 
     def report(rows: float, _: float = 0) -> None:
         """Report the rows of the current block. Files that are not open yet count as the others on average."""
-        total = sum(file_rows.values()) / max(len(file_rows), 1) * len(files) - len(finished) * job.block_rows
+        total = (
+            sum(file_rows.values()) / max(len(file_rows), 1) * len(files)
+            - len(finished) * job.block_rows
+        )
         watch.report(computed + rows, None, max(computed + rows, total))
 
     for block in engine(job, files, finished, Watch.of(report, watch.should_stop)):
@@ -238,9 +275,13 @@ def run_job(job: ShardJob, source: str, engine: Engine = compute_here, watch: Wa
     if errors:
         problem = next(iter(errors.values()))
         if len(errors) > 1:
-            problem += f" ({len(errors):,} of {len(files):,} files could not be read; this is the first)"
+            problem += (
+                f" ({len(errors):,} of {len(files):,} files could not be read; this is the first)"
+            )
         if len(errors) < len(files):
-            problem += f" The others are finished in {job.output}: repair or remove it and start again."
+            problem += (
+                f" The others are finished in {job.output}: repair or remove it and start again."
+            )
         raise InputError(problem)
     seconds = time.perf_counter() - started
     parts, rows = output.count()
@@ -289,7 +330,9 @@ class RayEngine:
     gpus_per_worker: float = 0
     cpus_per_worker: float = 1
 
-    def __call__(self, job: ShardJob, files: list[str], finished: Collection[str], watch: Watch) -> Iterator[Block]:
+    def __call__(
+        self, job: ShardJob, files: list[str], finished: Collection[str], watch: Watch
+    ) -> Iterator[Block]:
         """Compute the blocks. InputError if Ray is missing, there is no cluster at the address, or it ends."""
         cluster = RayCluster(self.address)
         cluster.connect()
@@ -303,7 +346,8 @@ class RayEngine:
         context.max_consecutive_actor_init_deaths = INIT_DEATHS
         # Each block of ours is one of Ray Data's, and so is scheduled by itself.
         context.target_max_block_size = 1
-        # The job travels in the rows: the arguments of an actor's constructor are lost with the node that holds them.
+        # The job travels in the rows: the arguments of an actor's constructor are lost with the
+        # node that holds them.
         job = replace(
             job,
             output=_absolute(job.output),
@@ -319,9 +363,13 @@ class RayEngine:
         resources = {"num_cpus": self.cpus_per_worker, "num_gpus": self.gpus_per_worker or None}
         # A reader for each node keeps its actors busy.
         blocks = ray.data.from_items(rows, override_num_blocks=len(rows)).flat_map(
-            read, num_cpus=0, compute=ray.data.TaskPoolStrategy(min(len(cluster.nodes()), len(rows)))
+            read,
+            num_cpus=0,
+            compute=ray.data.TaskPoolStrategy(min(len(cluster.nodes()), len(rows))),
         )
-        computed = iter(blocks.map(Compute, compute=ray.data.ActorPoolStrategy(**pool), **resources).iter_rows())
+        computed = iter(
+            blocks.map(Compute, compute=ray.data.ActorPoolStrategy(**pool), **resources).iter_rows()
+        )
         try:
             while row := _next(computed, cluster, watch):
                 yield row["block"]

@@ -20,8 +20,8 @@ from training.errors import InputError
 class TakenFile:
     """``file.json``: an upload and the choices that a person has made for it.
 
-    ``columns`` names the columns of sentence 1, sentence 2 and the judgement, as the panel of files holds them; "" for
-    none.
+    ``columns`` names the columns of sentence 1, sentence 2 and the judgement, as the panel of files
+    holds them; "" for none.
     """
 
     path: str
@@ -50,5 +50,7 @@ class TakenFiles:
         except InputError:
             file = None
         if file is None or not Path(file.path).exists():
-            raise InputError("the file of this link is deleted, as uploads are after a day: upload it again")
+            raise InputError(
+                "the file of this link is deleted, as uploads are after a day: upload it again"
+            )
         return file

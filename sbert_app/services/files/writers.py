@@ -1,8 +1,9 @@
 """Writers of scored rows and vectors: CSV, TSV, JSON Lines, Parquet, XLSX and NumPy files, whole or not at all.
 
-A writer moves its file to the destination when it is finished. It copies the columns of the input. Only in CSV and TSV
-a cell that a spreadsheet would run as a formula gets an apostrophe in front (a plain number such as -1.5 does not), and
-the writer counts these cells. Parquet preserves the types of the input.
+A writer moves its file to the destination when it is finished. It copies the columns of the input.
+Only in CSV and TSV a cell that a spreadsheet would run as a formula gets an apostrophe in front (a
+plain number such as -1.5 does not), and the writer counts these cells. Parquet preserves the types
+of the input.
 """
 
 import json
@@ -24,7 +25,8 @@ from training.data.tables.cells import NUMBER, UNSEEN
 from training.data.tables.rows import RowBatch
 from training.errors import InputError, unwritable
 
-# Spreadsheets take the small and the full-width forms for the same signs, and drop what cannot be seen before them.
+# Spreadsheets take the small and the full-width forms for the same signs, and drop what cannot be
+# seen before them.
 _FORMULA = re.compile(rf"[\t\r\n]|[{UNSEEN}]*[=+\-@＝＋－＠﹦﹢﹣﹫]")
 ADVICE = "write to another folder"
 # The rows in a row group of a Parquet file, or the bytes if they are vectors.
@@ -56,7 +58,9 @@ class Writer(ABC):
     _file: Any = None
     _rows = 0
 
-    def __init__(self, path: Path, fields: Sequence[Any], added: Added, layout: Layout = USUAL) -> None:
+    def __init__(
+        self, path: Path, fields: Sequence[Any], added: Added, layout: Layout = USUAL
+    ) -> None:
         self.path = path
         self._fields = fields
         self._added = added
@@ -109,7 +113,9 @@ class DelimitedWriter(Writer):
         self._delimiter = layout.delimiter
         self._decimal = layout.decimal
         self._special = re.compile(f'["\r\n{re.escape(layout.delimiter)}]')
-        self._rounded = {field.name for field in self._fields if DIGITS.items() <= (field.metadata or {}).items()}
+        self._rounded = {
+            field.name for field in self._fields if DIGITS.items() <= (field.metadata or {}).items()
+        }
         self._file = temporary.open("x", encoding=layout.encoding, newline="")
         self._file.write(self._delimiter.join(self._texts(self._names)) + "\n")
 
@@ -129,7 +135,8 @@ class DelimitedWriter(Writer):
     def _texts(self, values: Sequence[Any]) -> list[str]:
         """The cells as text, with formulas disarmed, and in quotes around a delimiter, a quote or a line end."""
         texts = [value if type(value) is str else cell_text(value) for value in values]
-        # csv.writer would leave a carriage return unquoted, and a reader would take it for the end of the row.
+        # csv.writer would leave a carriage return unquoted, and a reader would take it for the end
+        # of the row.
         for at, text in enumerate(texts):
             safe = without_formula(text)
             if safe is not text:
@@ -161,7 +168,9 @@ class ParquetWriter(Writer):
 
         new = []
         for name, kind in self._added.items():
-            arrow_type = pa.list_(pa.float32(), kind) if isinstance(kind, int) else pa.type_for_alias(kind)
+            arrow_type = (
+                pa.list_(pa.float32(), kind) if isinstance(kind, int) else pa.type_for_alias(kind)
+            )
             new.append(pa.field(name, arrow_type, metadata=DIGITS if kind == "float" else None))
         self._schema = pa.schema([*self._fields, *new])
         self._waiting: list[Any] = []
@@ -184,7 +193,9 @@ class ParquetWriter(Writer):
         import pyarrow as pa
 
         if self._waiting:
-            self._file.write_table(pa.Table.from_batches(self._waiting, schema=self._schema), GROUP_ROWS)
+            self._file.write_table(
+                pa.Table.from_batches(self._waiting, schema=self._schema), GROUP_ROWS
+            )
             self._waiting = []
 
 
@@ -203,7 +214,9 @@ class XlsxWriter(Writer):
         for row in _plain_rows(batch, added):
             self._rows += 1
             if self._rows >= MOST_EXCEL_ROWS:
-                raise InputError(f"{self.path.name}: a sheet of Excel holds {MOST_EXCEL_ROWS:,} rows; write CSV")
+                raise InputError(
+                    f"{self.path.name}: a sheet of Excel holds {MOST_EXCEL_ROWS:,} rows; write CSV"
+                )
             self._sheet.append([self._cell(value) for value in row])
 
     def _cell(self, value: Any) -> Any:
@@ -214,7 +227,9 @@ class XlsxWriter(Writer):
             return None if value != value else value
         text = ILLEGAL_CHARACTERS_RE.sub("", cell_text(value))
         if len(text) > LONGEST_EXCEL_CELL:
-            raise InputError(f"{self.path.name}: a cell of Excel holds {LONGEST_EXCEL_CELL:,} characters; write CSV")
+            raise InputError(
+                f"{self.path.name}: a cell of Excel holds {LONGEST_EXCEL_CELL:,} characters; write CSV"
+            )
         cell = WriteOnlyCell(self._sheet, text)
         cell.data_type = "s"
         return cell
@@ -226,8 +241,8 @@ class XlsxWriter(Writer):
 class NpyWriter(Writer):
     """One float32 array (N, D), version 1.0 of the format: open it with ``np.load(path, mmap_mode="r")``.
 
-    The header is written again at the end, when N is known; NumPy pads it to the same length. Only the last column, the
-    vectors, is written.
+    The header is written again at the end, when N is known; NumPy pads it to the same length. Only
+    the last column, the vectors, is written.
     """
 
     def _open(self, temporary: Path) -> None:
@@ -241,7 +256,11 @@ class NpyWriter(Writer):
 
     def _complete(self) -> None:
         self._file.seek(0)
-        shape = {"descr": "<f4", "fortran_order": False, "shape": (self._rows, list(self._added.values())[-1])}
+        shape = {
+            "descr": "<f4",
+            "fortran_order": False,
+            "shape": (self._rows, list(self._added.values())[-1]),
+        }
         np.lib.format.write_array_header_1_0(self._file, shape)
 
 
@@ -322,7 +341,9 @@ def save_table(path: Path, columns: Mapping[str, Column]) -> Path:
     return path
 
 
-def with_file_columns(columns: Mapping[str, Column], from_file: Mapping[str, Column]) -> dict[str, Column]:
+def with_file_columns(
+    columns: Mapping[str, Column], from_file: Mapping[str, Column]
+) -> dict[str, Column]:
     """Add the columns of the user's file; one whose name is taken is renamed to "NAME (file)"."""
     together = dict(columns)
     for name, values in from_file.items():
@@ -342,7 +363,10 @@ def _plain_rows(batch: RowBatch, added: Mapping[str, Column]) -> Iterator[tuple[
         if isinstance(values, np.ndarray) and values.ndim == 1:
             values = values.astype(float).round(6).tolist()
         elif isinstance(values, np.ndarray):
-            values = [None if np.isnan(vector[0]) else vector.astype(float).round(7).tolist() for vector in values]
+            values = [
+                None if np.isnan(vector[0]) else vector.astype(float).round(7).tolist()
+                for vector in values
+            ]
         columns.append(values)
     return zip(*columns, strict=True)
 
@@ -366,9 +390,13 @@ def _array(values: Column, kind: Any) -> Any:
 
     if isinstance(values, np.ndarray) and values.ndim == 2:
         flat = np.ascontiguousarray(values, dtype=np.float32).reshape(-1)
-        return pa.FixedSizeListArray.from_arrays(pa.array(flat), type=kind, mask=pa.array(np.isnan(values[:, 0])))
+        return pa.FixedSizeListArray.from_arrays(
+            pa.array(flat), type=kind, mask=pa.array(np.isnan(values[:, 0]))
+        )
     if isinstance(values, np.ndarray):
         return pa.array(values, type=kind, from_pandas=True)
     if pa.types.is_string(kind):
-        values = [value if value is None or type(value) is str else cell_text(value) for value in values]
+        values = [
+            value if value is None or type(value) is str else cell_text(value) for value in values
+        ]
     return pa.array(values, type=kind)

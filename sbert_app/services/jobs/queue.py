@@ -2,13 +2,13 @@
 
     app, command line  --start, resume-->  the run's folder, queued  -->  worker processes  -->  the run's folder
 
-The folders of the runs are the queue: the next run is the queued run that has waited for the longest. Nothing else is
-stored, so nothing can be lost or contradict the folders.
+The folders of the runs are the queue: the next run is the queued run that has waited for the
+longest. Nothing else is stored, so nothing can be lost or contradict the folders.
 
-A worker (`jobs.worker`) is a process in its own session. It continues when the page is reloaded, the browser closed or
-the app killed. There is one for each GPU, or a single one on a machine without GPUs. For Ray there is one too, which
-submits as many runs as the cluster has room for (`runs.on_ray`). A worker is started when a run is queued, and ends
-after some idle minutes.
+A worker (`jobs.worker`) is a process in its own session. It continues when the page is reloaded,
+the browser closed or the app killed. There is one for each GPU, or a single one on a machine
+without GPUs. For Ray there is one too, which submits as many runs as the cluster has room for
+(`runs.on_ray`). A worker is started when a run is queued, and ends after some idle minutes.
 """
 
 import math
@@ -34,12 +34,14 @@ from training.trainer.config import SETTINGS, RunConfig
 MOST_WAITING = 1_000
 # The most single runs of one visitor in the queue.
 MOST_WAITING_OF_ONE = 20
-# The most runs of one visitor's ablations and folds in the queue, which is the size of the largest ablation.
+# The most runs of one visitor's ablations and folds in the queue, which is the size of the largest
+# ablation.
 MOST_GROUPED_OF_ONE = 700
 # The least time between two starts of a worker, in case it crashes at once.
 RELAUNCH_SECONDS = 3.0
-# A hash of the schema of a RunConfig. It is part of the names of locks, so that after an upgrade a worker of the
-# earlier version, which cannot read new runs, does not prevent a new worker from starting.
+# A hash of the schema of a RunConfig. It is part of the names of locks, so that after an upgrade a
+# worker of the earlier version, which cannot read new runs, does not prevent a new worker from
+# starting.
 FORMAT = blake2b(
     repr([(name, *setting.choices) for name, setting in SETTINGS.items()]).encode(), digest_size=4
 ).hexdigest()
@@ -73,7 +75,8 @@ def has_worker(home: Path, slot: int | str) -> bool:
 class RunQueue:
     """Queues and resumes runs, and starts workers for them. Thread-safe.
 
-    ``ray`` is the address of a cluster that executes the runs, or "" for this machine. The default is $SBERT_RAY.
+    ``ray`` is the address of a cluster that executes the runs, or "" for this machine. The default
+    is $SBERT_RAY.
     """
 
     def __init__(self, store: RunStore, ray: str | None = None) -> None:
@@ -89,8 +92,8 @@ class RunQueue:
     def start(self, config: RunConfig, visitor: str = "", grouped: bool = False) -> Run:
         """Queue a new run. InputError if too many runs are waiting, in total or for this visitor.
 
-        ``visitor`` is an address, or "" for the owner of the home folder, who has no limit. Runs of an ablation or of
-        folds are ``grouped``.
+        ``visitor`` is an address, or "" for the owner of the home folder, who has no limit. Runs of
+        an ablation or of folds are ``grouped``.
         """
         with self._starting:
             self.check_room(1, visitor, grouped)
@@ -127,7 +130,11 @@ class RunQueue:
 
     def queued(self) -> list[str]:
         """The ids of the runs that wait for this machine, or for Ray, the next run first."""
-        return [run_id for run_id in self.store.ids(State.QUEUED) if self.store.is_for_ray(run_id) == bool(self.ray)]
+        return [
+            run_id
+            for run_id in self.store.ids(State.QUEUED)
+            if self.store.is_for_ray(run_id) == bool(self.ray)
+        ]
 
     def reconcile(self) -> None:
         """Take over all queued runs, and start workers for them."""
@@ -153,7 +160,14 @@ class RunQueue:
 
     def _launch(self, slot: int | str) -> subprocess.Popen[bytes]:
         # With -P, a folder named ``training`` in the user's working directory is not imported.
-        command = [sys.executable, "-P", "-m", "sbert_app.services.jobs.worker", str(self.store.home), str(slot)]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "sbert_app.services.jobs.worker",
+            str(self.store.home),
+            str(slot),
+        ]
         with (self.store.home / f"worker-{slot}.log").open("wb") as log:
             return subprocess.Popen(
                 [*command, self.ray],

@@ -1,12 +1,14 @@
 """The worker: executes queued runs, one after another on one device, or several at once on Ray.
 
-`jobs.queue` starts ``python -m sbert_app.services.jobs.worker HOME SLOT`` when a run is queued. It does the same as
-``sbert-lab worker`` in a terminal. The worker has a low priority, and its idle threads sleep, so that the page stays
-responsive on the same machine. It ends after some minutes without a run. On this machine each run has its own process,
-which releases all memory, including GPU memory, when it ends. On SIGTERM, or if the worker is killed, the run writes a
-checkpoint, becomes interrupted, and can be resumed.
+`jobs.queue` starts ``python -m sbert_app.services.jobs.worker HOME SLOT`` when a run is queued. It
+does the same as ``sbert-lab worker`` in a terminal. The worker has a low priority, and its idle
+threads sleep, so that the page stays responsive on the same machine. It ends after some minutes
+without a run. On this machine each run has its own process, which releases all memory, including
+GPU memory, when it ends. On SIGTERM, or if the worker is killed, the run writes a checkpoint,
+becomes interrupted, and can be resumed.
 
-`run_once` executes one run and ends, for a scheduler that starts processes itself (Slurm, Ray jobs, SkyPilot).
+`run_once` executes one run and ends, for a scheduler that starts processes itself (Slurm, Ray jobs,
+SkyPilot).
 """
 
 import logging
@@ -40,7 +42,8 @@ log = logging.getLogger("sbert_lab.worker")
 # How long a worker that the app has started waits for a run before it ends.
 IDLE_SECONDS = 600.0
 POLL_SECONDS = 0.2
-# The pause between two searches for runs, relative to the duration of a search: one second with 20,000 runs.
+# The pause between two searches for runs, relative to the duration of a search: one second with
+# 20,000 runs.
 REST = 5
 # A run that could not start, for example because the disk is full, is tried again after this time.
 RETRY_SECONDS = 60.0
@@ -54,7 +57,11 @@ class Worker:
     """A worker on the device ``slot``, an index into `devices`, or on a Ray cluster. It ends after ``idle_seconds``."""
 
     def __init__(
-        self, home: Path, slot: int, idle_seconds: float = math.inf, cluster: RayCluster | None = None
+        self,
+        home: Path,
+        slot: int,
+        idle_seconds: float = math.inf,
+        cluster: RayCluster | None = None,
     ) -> None:
         self.slot = slot if cluster is None else "ray"
         self.idle_seconds = idle_seconds
@@ -69,8 +76,9 @@ class Worker:
     def work(self) -> None:
         """Execute runs until there is none for ``idle_seconds``. Returns at once if the device already has a worker.
 
-        A run that is queued at the moment this worker ends is not lost: the process that queues it checks for a worker
-        afterwards, and this worker looks for runs again after releasing its lock.
+        A run that is queued at the moment this worker ends is not lost: the process that queues it
+        checks for a worker afterwards, and this worker looks for runs again after releasing its
+        lock.
         """
         while not self.should_end.is_set():
             try:
@@ -89,8 +97,12 @@ class Worker:
         last = time.monotonic()
         with ThreadPoolExecutor(MOST_SUBMITTED, "run") as threads:
             submitted: dict[str, Future[None]] = {}
-            while not self.should_end.is_set() and (submitted or time.monotonic() - last < self.idle_seconds):
-                submitted = {run_id: future for run_id, future in submitted.items() if not future.done()}
+            while not self.should_end.is_set() and (
+                submitted or time.monotonic() - last < self.idle_seconds
+            ):
+                submitted = {
+                    run_id: future for run_id, future in submitted.items() if not future.done()
+                }
                 looked = time.monotonic()
                 has_room = len(submitted) < self._room(len(submitted))
                 run_id = self._next_run(submitted) if has_room else None
@@ -183,7 +195,9 @@ def _execute_alone(home: Path, run_id: str) -> None:
             log.info("%s", error)
 
 
-def run_worker(home: Path, slot: int, idle_seconds: float = math.inf, cluster: RayCluster | None = None) -> None:
+def run_worker(
+    home: Path, slot: int, idle_seconds: float = math.inf, cluster: RayCluster | None = None
+) -> None:
     """Make this process a worker with a low priority and, unless it works for a cluster, one visible device."""
     _prepare_process(slot if cluster is None else None)
     if hasattr(os, "nice"):
@@ -198,7 +212,8 @@ def run_worker(home: Path, slot: int, idle_seconds: float = math.inf, cluster: R
 def run_once(home: Path, slot: int, run_id: str) -> State:
     """Execute one run that is queued or can be resumed in this process. Returns the state in which it ended.
 
-    Calling it again resumes an interrupted run; a finished run stays as it is. Raises the errors of `execute`.
+    Calling it again resumes an interrupted run; a finished run stays as it is. Raises the errors of
+    `execute`.
     """
     _prepare_process(slot)
     store = RunStore(home)
@@ -219,7 +234,9 @@ def _prepare_process(slot: int | None) -> None:
         return
     all_devices = devices()
     if not 0 <= slot < len(all_devices):
-        raise InputError(f"there is no device {slot}; this machine has {len(all_devices)}, counted from 0")
+        raise InputError(
+            f"there is no device {slot}; this machine has {len(all_devices)}, counted from 0"
+        )
     if device := all_devices[slot]:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
 

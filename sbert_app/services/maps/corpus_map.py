@@ -26,7 +26,8 @@ from training.similarities import dot
 SIMILAR = 4.0
 # The most points that a browser draws. A larger corpus is shown by a random sample.
 MOST_DRAWN = 200_000
-# A sentence that UMAP does not draw is placed between this number of its nearest neighbours in the sample.
+# A sentence that UMAP does not draw is placed between this number of its nearest neighbours in the
+# sample.
 PLACED_BETWEEN = 5
 SEED = 0
 RANDOM_PAIRS = 5_000
@@ -41,7 +42,8 @@ class MapResult:
         maps: float32 (N, dimensions), for each model.
         key: the key of the maps in the cache.
         seconds: the time to draw the maps, or to read them from the cache.
-        rows: positions in the corpus of the sentences on the map, int64 (N,); None if the map shows all sentences.
+        rows: positions in the corpus of the sentences on the map, int64 (N,); None if the map shows
+            all sentences.
         total: the number of sentences of the corpus.
         by_umap: the number of sentences that UMAP placed; the others lie between their neighbours.
     """
@@ -65,8 +67,9 @@ def compute_map(
 ) -> MapResult:
     """Encode an open corpus, by its key, and draw its map under one model, or aligned maps under two.
 
-    Vectors and maps are read from the caches if possible. A large corpus is drawn by a sample. Raises InputError if a
-    model cannot be loaded, a setting is invalid, or the corpus cannot be mapped.
+    Vectors and maps are read from the caches if possible. A large corpus is drawn by a sample.
+    Raises InputError if a model cannot be loaded, a setting is invalid, or the corpus cannot be
+    mapped.
     """
     settings.check()
     embedded = []
@@ -111,8 +114,8 @@ def place_between(
 ) -> np.ndarray:
     """A point for each vector of float32 (N, D): float32 (N, dimensions).
 
-    The points of the sample stay. Every other sentence lies between its nearest neighbours in the sample, closer to the
-    more similar ones.
+    The points of the sample stay. Every other sentence lies between its nearest neighbours in the
+    sample, closer to the more similar ones.
     """
     if len(sample.rows) == len(vectors):
         return sample_points
@@ -122,7 +125,9 @@ def place_between(
     index = neighbour_index(sample.embedded.vectors, len(vectors))
     points = np.empty((len(vectors), sample_points.shape[1]), dtype=np.float32)
     placing = watch.stage("Placing the other sentences on the map")
-    for rows, cosines, nearest in searched(index, vectors, min(PLACED_BETWEEN, len(sample_points)), placing):
+    for rows, cosines, nearest in searched(
+        index, vectors, min(PLACED_BETWEEN, len(sample_points)), placing
+    ):
         # The fourth power favours the most similar neighbours.
         weights = np.where(nearest >= 0, np.maximum(cosines, 1e-3) ** 4, 0)
         weights /= np.maximum(weights.sum(axis=1, keepdims=True), 1e-12)
@@ -139,7 +144,8 @@ class PairDistances:
         count: the number of pairs with a gold score of 4 or more.
         cosines: the mean cosine of these pairs.
         random_cosines: the mean cosine of random pairs, which a collapse raises.
-        on_map: the mean distance of the similar pairs on the map, divided by the mean distance of random pairs.
+        on_map: the mean distance of the similar pairs on the map, divided by the mean distance of
+            random pairs.
     """
 
     count: int
@@ -156,7 +162,10 @@ def pair_distances(result: MapResult, gold: GoldPairs) -> PairDistances | None:
     random = np.random.default_rng(SEED).integers(0, len(result.maps[0]), (RANDOM_PAIRS, 2))
     cosines = [_mean_cosine(space.vectors, rows) for space in result.embedded]
     random_cosines = [_mean_cosine(space.vectors, random) for space in result.embedded]
-    on_map = [_mean_distance(points, rows) / max(_mean_distance(points, random), 1e-9) for points in result.maps]
+    on_map = [
+        _mean_distance(points, rows) / max(_mean_distance(points, random), 1e-9)
+        for points in result.maps
+    ]
     return PairDistances(len(rows), cosines, random_cosines, on_map)
 
 
@@ -184,7 +193,9 @@ def moved_neighbours(result: MapResult) -> tuple[float, list[str]] | None:
     for row, first, second in zip(rows.tolist(), *neighbours, strict=True):
         # A sentence is its own neighbour under both models.
         common.append(len({*first} & {*second} - {row}))
-    least = [place for place in np.argsort(common, kind="stable")[:MOST_MOVED] if common[place] < count]
+    least = [
+        place for place in np.argsort(common, kind="stable")[:MOST_MOVED] if common[place] < count
+    ]
     return float(np.mean(common)) / count, [sentences[rows[place]] for place in least]
 
 

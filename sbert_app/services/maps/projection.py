@@ -1,13 +1,14 @@
 """Maps of a corpus by umap-learn: to two or three dimensions, and aligned maps of two models.
 
-UMAP (McInnes et al. 2018) preserves neighbourhoods. It does not preserve distances between far groups, their sizes, or
-the direction of the axes. The neighbours come from `corpus.neighbours`, and umap-learn lays them out in one thread from
-a seed, so the same seed gives the same map. The second of two aligned maps starts from the first, with small steps, and
-is rotated onto it, so a sentence stays where it was if its neighbours do.
+UMAP (McInnes et al. 2018) preserves neighbourhoods. It does not preserve distances between far
+groups, their sizes, or the direction of the axes. The neighbours come from `corpus.neighbours`, and
+umap-learn lays them out in one thread from a seed, so the same seed gives the same map. The second
+of two aligned maps starts from the first, with small steps, and is rotated onto it, so a sentence
+stays where it was if its neighbours do.
 
-umap-learn runs in a separate process (`UmapProcess`), which can be ended at any time. It holds Python's lock while it
-computes, so that the app could not answer requests otherwise. At the first use numba compiles its code for 27 seconds;
-the compiled code is stored in the home folder.
+umap-learn runs in a separate process (`UmapProcess`), which can be ended at any time. It holds
+Python's lock while it computes, so that the app could not answer requests otherwise. At the first
+use numba compiles its code for 27 seconds; the compiled code is stored in the home folder.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ COLLAPSED_RANGE = 1e-5
 MAX_SPECTRAL = 20_000
 # From this number of sentences on, 200 epochs suffice.
 MANY_SENTENCES = 4_000
-# On two maps of 10,000 STSb sentences under two poolings of MiniLM, the two points of a sentence are 0.32 times as far
-# apart as two random points. With umap-learn's default rate of 1 it is 0.38, and the second map is not more faithful.
+# On two maps of 10,000 STSb sentences under two poolings of MiniLM, the two points of a sentence
+# are 0.32 times as far apart as two random points. With umap-learn's default rate of 1 it is 0.38,
+# and the second map is not more faithful.
 SECOND_LEARNING_RATE = 0.1
 COMPILING = "Compiling umap-learn, about 30 s, once on this machine"
 # The niceness of background work.
@@ -64,7 +66,8 @@ STALLED_SECONDS = 300.0
 # How long an idle process, which holds 350 MB, waits for the next map.
 WAITING_SECONDS = 120.0
 
-# Vectors float32 (N, D) with the rows int32 and distances float32 of their nearest neighbours, (N, k) each.
+# Vectors float32 (N, D) with the rows int32 and distances float32 of their nearest neighbours, (N,
+# k) each.
 Job = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -89,7 +92,9 @@ class MapSettings:
         if self.dimensions not in (*DIMENSIONS, CLUSTER_DIMENSIONS):
             raise InputError(f"a map has 2 or 3 dimensions, not {self.dimensions}.")
         if not 2 <= self.neighbours <= 200:
-            raise InputError(f"the number of neighbours is {self.neighbours}; it must be from 2 to 200.")
+            raise InputError(
+                f"the number of neighbours is {self.neighbours}; it must be from 2 to 200."
+            )
         if not 0 <= self.min_dist <= 0.99:
             raise InputError(f"the minimum distance is {self.min_dist}; it must be from 0 to 0.99.")
         if not 0 <= self.seed < 2**31:
@@ -97,12 +102,17 @@ class MapSettings:
 
 
 def project(
-    embedded: Sequence[EmbeddedCorpus], settings: MapSettings, cache: DiskCache, home: Path, watch: Watch = UNWATCHED
+    embedded: Sequence[EmbeddedCorpus],
+    settings: MapSettings,
+    cache: DiskCache,
+    home: Path,
+    watch: Watch = UNWATCHED,
 ) -> list[np.ndarray]:
     """The map of a corpus under one model, or its aligned maps under two, drawn or from the cache.
 
-    Returns float32 (N, dimensions) for each. Raises InputError if a setting is out of range, the corpus has too few
-    distinct sentences, a model gives all of them the same vector, or two corpora have different sentences.
+    Returns float32 (N, dimensions) for each. Raises InputError if a setting is out of range, the
+    corpus has too few distinct sentences, a model gives all of them the same vector, or two corpora
+    have different sentences.
     """
     settings.check()
     if len({space.corpus.digest for space in embedded}) > 1:
@@ -132,7 +142,8 @@ def map_key(settings: MapSettings, *embedded: EmbeddedCorpus) -> str:
 def compile_umap(home: Path | None = None) -> None:
     """Draw a small map at low priority, so that umap-learn is compiled into the home folder, unless it already is.
 
-    This takes half a minute, once for each version of the packages. The default is the home folder of the environment.
+    This takes half a minute, once for each version of the packages. The default is the home folder
+    of the environment.
     """
     home = home_folder(home)
     if is_compiled(home):
@@ -148,7 +159,8 @@ def compile_umap(home: Path | None = None) -> None:
 def compiled_code(home: Path) -> Path:
     """The folder of the compiled code of the installed packages.
 
-    numba compiles a function again if its own file has changed, but not if a function that it calls has.
+    numba compiles a function again if its own file has changed, but not if a function that it calls
+    has.
     """
     versions = [version(name) for name in ("umap-learn", "pynndescent", "numba")]
     return home / "numba" / digest([sys.prefix, sys.version, *versions])
@@ -163,7 +175,9 @@ def is_compiled(home: Path) -> bool:
 _waiting: dict[Path, tuple[UmapProcess, threading.Timer]] = {}
 
 
-def draw(models: Sequence[np.ndarray], settings: MapSettings, home: Path, watch: Watch = UNWATCHED) -> list[np.ndarray]:
+def draw(
+    models: Sequence[np.ndarray], settings: MapSettings, home: Path, watch: Watch = UNWATCHED
+) -> list[np.ndarray]:
     """UMAP of unit vectors, float32 (N, D), under one model or two, without the cache: float32 (N, dimensions) each."""
     k = min(settings.neighbours, len(models[0]) - 1)
     step = SEARCH_FRACTION / len(models)
@@ -189,7 +203,9 @@ def draw(models: Sequence[np.ndarray], settings: MapSettings, home: Path, watch:
         # Another thread has left a process for the next map.
         process.end()
     if not all(np.isfinite(points).all() for points in maps):
-        raise InputError("UMAP found no map of these sentences; try more neighbours or another seed.")
+        raise InputError(
+            "UMAP found no map of these sentences; try more neighbours or another seed."
+        )
     return maps
 
 
@@ -297,7 +313,8 @@ def import_umap() -> Any:
     """
     import umap
 
-    # umap-learn warns that precomputed neighbours have no index, which only transforming further points would need.
+    # umap-learn warns that precomputed neighbours have no index, which only transforming further
+    # points would need.
     warnings.filterwarnings("ignore", module="umap")
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in ("umap", "pynndescent"):
@@ -319,7 +336,9 @@ class _Progress(io.TextIOBase):
         return len(text)
 
 
-def _layouts(umap: Any, jobs: list[Job], settings: MapSettings, progress: _Progress) -> list[np.ndarray]:
+def _layouts(
+    umap: Any, jobs: list[Job], settings: MapSettings, progress: _Progress
+) -> list[np.ndarray]:
     """The map of each job. The second starts from the first, and is rotated onto it in the end."""
     from scipy.linalg import orthogonal_procrustes
 

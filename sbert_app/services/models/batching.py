@@ -1,8 +1,9 @@
 """Dynamic batching of requests: small jobs of several threads are computed in the same batches.
 
-A pass of the transformer over two short sentences takes nearly as long as over twenty, because the weights are fetched
-from memory either way. While one thread computes, the jobs of others queue up, and the next thread computes all of them
-at once. A job that arrives alone is computed without delay.
+A pass of the transformer over two short sentences takes nearly as long as over twenty, because the
+weights are fetched from memory either way. While one thread computes, the jobs of others queue up,
+and the next thread computes all of them at once. A job that arrives alone is computed without
+delay.
 """
 
 import threading
@@ -31,8 +32,8 @@ Result = TypeVar("Result")
 class DynamicBatcher(Generic[Request, Response]):
     """Calls ``process`` with the requests of all waiting threads, and returns its response to each. Thread-safe.
 
-    ``process`` takes a list of requests and returns their responses in the same order. If it raises an error, every
-    thread whose request was in the list raises it.
+    ``process`` takes a list of requests and returns their responses in the same order. If it raises
+    an error, every thread whose request was in the list raises it.
     """
 
     def __init__(self, process: Callable[[list[Request]], list[Response]]) -> None:
@@ -86,7 +87,10 @@ class BatchingRunner(InferenceRunner[Text]):
         return self.runner.hidden(texts, rows)
 
     def map(
-        self, texts: Sequence[Text], reduce: Reduce[Result], should_stop: Callable[[], bool] | None = None
+        self,
+        texts: Sequence[Text],
+        reduce: Reduce[Result],
+        should_stop: Callable[[], bool] | None = None,
     ) -> Iterator[tuple[list[int], Result]]:
         if sum(map(len, texts)) > SMALL_JOB_TOKENS or self.batch_size is not None:
             yield from super().map(texts, reduce, should_stop)
@@ -111,7 +115,9 @@ class BatchingRunner(InferenceRunner[Text]):
             results = []
             with torch.inference_mode():
                 hidden, mask = self.hidden(texts, rows)
-                for number, group in groupby(by_job, lambda place: bisect_right(ends, batch[place])):
+                for number, group in groupby(
+                    by_job, lambda place: bisect_right(ends, batch[place])
+                ):
                     places = list(group)
                     part, reduce = jobs[number]
                     first = ends[number] - len(part)

@@ -1,7 +1,8 @@
 """The loaded models by name: each is loaded once for all threads, and the least recently used ones are evicted.
 
-The cache is bounded in number and in bytes. A model that is larger than the limit stays until the next one is loaded.
-Encoders and cross-encoders compute small requests of several threads in the same batches.
+The cache is bounded in number and in bytes. A model that is larger than the limit stays until the
+next one is loaded. Encoders and cross-encoders compute small requests of several threads in the
+same batches.
 """
 
 from __future__ import annotations
@@ -22,7 +23,14 @@ import numpy as np
 
 from sbert_app.services.background.watch import POLL_SECONDS, UNWATCHED, Watch
 from sbert_app.services.store.cache import LRUCache
-from training.catalogue import CROSS_ENCODERS, DOWNLOADS, GLOVE, SHIPPED, WITH_THE_APP, WORD_ENCODERS
+from training.catalogue import (
+    CROSS_ENCODERS,
+    DOWNLOADS,
+    GLOVE,
+    SHIPPED,
+    WITH_THE_APP,
+    WORD_ENCODERS,
+)
 from training.data.load import megabytes_to_fetch
 from training.errors import InputError
 from training.models.folder import ModelFolder
@@ -54,7 +62,9 @@ class ModelCache:
         self.home = home
         self._check_name = check_name
         # By name: the model and its bytes.
-        self._models: LRUCache[ModelName, tuple[Model, int]] = LRUCache(max_bytes, itemgetter(1), capacity)
+        self._models: LRUCache[ModelName, tuple[Model, int]] = LRUCache(
+            max_bytes, itemgetter(1), capacity
+        )
         self._locks: dict[ModelName, threading.Lock] = {}
         # One thread at a time imports transformers and builds a model.
         self._loading = threading.Lock()
@@ -62,14 +72,21 @@ class ModelCache:
         # The megabytes of each download so far, and in total.
         self._downloads: dict[ModelName, tuple[float, float]] = {}
 
-    def get(self, name: ModelName | str, type_: type[M], pooling: str | None = None, role: str | None = None) -> M:
+    def get(
+        self,
+        name: ModelName | str,
+        type_: type[M],
+        pooling: str | None = None,
+        role: str | None = None,
+    ) -> M:
         """The model of that name. Variants with other poolings, dimensions or prompts share its weights.
 
         Args:
             name: the name of any model, with its settings.
             type_: the required type: `Model` for any, `VectorModel`, `Encoder`, `PairModel`, …
             pooling: replaces the pooling in the name. Endpoints ignore it.
-            role: query or document, which selects a prompt of the model's folder, unless ``name`` states a prompt.
+            role: query or document, which selects a prompt of the model's folder, unless ``name``
+                states a prompt.
 
         Raises:
             InputError: the model may not be loaded, cannot be opened, or has another type.
@@ -112,7 +129,9 @@ class ModelCache:
         if model.name in WORD_ENCODERS or model.name == GLOVE:
             return has_glove(self.home)
         base = CROSS_ENCODERS.get(model.name, model.name)
-        return model.run_id is not None or model.is_scratch or (self.home / "models" / base).is_dir()
+        return (
+            model.run_id is not None or model.is_scratch or (self.home / "models" / base).is_dir()
+        )
 
     def missing(self, names: Iterable[ModelName | str], data: str = "") -> list[str]:
         """The models, and the data sets in ``data``, that have to be downloaded first, with their sizes."""
@@ -137,7 +156,9 @@ class ModelCache:
         if model.name in DOWNLOADS:
             return DOWNLOADS[model.name]
         try:
-            _, megabytes = hub.to_download(hub.Repo(model.name, "model"), partial(hub.pick_model, model.name))
+            _, megabytes = hub.to_download(
+                hub.Repo(model.name, "model"), partial(hub.pick_model, model.name)
+            )
         except FileNotFoundError:
             # The error is raised when the model is opened.
             return ""
@@ -151,7 +172,8 @@ class ModelCache:
             if self.is_here(name):
                 continue
             key = self.canonical(name).weights
-            # Another thread may be downloading it, as the app does when it starts in an empty home folder.
+            # Another thread may be downloading it, as the app does when it starts in an empty home
+            # folder.
             lock = self._locks.setdefault(key, threading.Lock())
             while lock.locked():
                 watch.check()
@@ -193,7 +215,11 @@ class ModelCache:
 
     def drop_idle(self, seconds: float) -> None:
         """Drop the models that were not used for this many seconds."""
-        idle = {name for name, used in self._last_use.copy().items() if time.monotonic() - used > seconds}
+        idle = {
+            name
+            for name, used in self._last_use.copy().items()
+            if time.monotonic() - used > seconds
+        }
         before = len(self._models)
         self._models.remove(lambda name: name in idle)
         if len(self._models) < before:
@@ -213,7 +239,8 @@ class ModelCache:
             entry = self._models.get(name)
             if entry is not None:
                 return entry[0]
-            # Files are downloaded before the common lock is taken, so that a slow server delays only its own model.
+            # Files are downloaded before the common lock is taken, so that a slow server delays
+            # only its own model.
             opener, folder = find_opener(name, self.home)
             if folder is not None and folder.base:
                 ModelFolder.of(folder.base, self.home)

@@ -10,7 +10,8 @@ import py3langid
 
 from training.catalogue import read_asset
 
-# The least share of function words by which a text counts as written in a language; English prose has about 0.4.
+# The least share of function words by which a text counts as written in a language; English prose
+# has about 0.4.
 LANGUAGE_FROM = 0.15
 
 
@@ -32,10 +33,11 @@ def stop_words(words: Iterable[str]) -> frozenset[str]:
     return stopped
 
 
-# A multilingual model has a vocabulary of 100,000 sub-words and more. A model with a smaller vocabulary was trained on
-# one language, which is English for the built-in models. py3langid detects the language of a text. In addition, the
-# model has to split its words more than English words, as names alone do not make a text foreign. With these limits, 19
-# of 45,886 English sentences (STSb, STS 2012, 2014, 2016, SNLI) are taken for foreign.
+# A multilingual model has a vocabulary of 100,000 sub-words and more. A model with a smaller
+# vocabulary was trained on one language, which is English for the built-in models. py3langid
+# detects the language of a text. In addition, the model has to split its words more than English
+# words, as names alone do not make a text foreign. With these limits, 19 of 45,886 English
+# sentences (STSb, STS 2012, 2014, 2016, SNLI) are taken for foreign.
 LANGUAGES: dict[str, str] = json.loads(read_asset("examples/languages.json"))
 LEAST_PROBABILITY = 0.5
 MULTILINGUAL = "paraphrase-multilingual-MiniLM-L12-v2"
@@ -48,13 +50,15 @@ FOREIGN_SPLIT = 1.25
 def other_language(text: str, subwords: int, vocabulary: int) -> str:
     """The language of a text in which an English model was not trained; "" for English, and if it is uncertain.
 
-    ``subwords`` is the number of sub-words of the text, ``vocabulary`` the number of sub-words that the model knows.
+    ``subwords`` is the number of sub-words of the text, ``vocabulary`` the number of sub-words that
+    the model knows.
     """
     if vocabulary > MULTILINGUAL_FROM or subwords < FOREIGN_SPLIT * len(text.split()):
         return ""
     _choose_languages()
     (code, best), *others = py3langid.rank(text)
-    # The scores are sums over the text. Divided by the root of its length, they give comparable probabilities.
+    # The scores are sums over the text. Divided by the root of its length, they give comparable
+    # probabilities.
     length = math.sqrt(len(text.encode()) or 1)
     probability = 1 / (1 + sum(math.exp((score - best) / length) for _, score in others))
     if code == "en" or probability < LEAST_PROBABILITY:

@@ -1,7 +1,8 @@
 """Texts that a model cannot judge: it knows none of their tokens, or its vectors for them are not finite.
 
-Examples are emoji, or the letters of a language that the model was not made for. All of their tokens are the unknown
-token, so that any two such texts would be similar. They are reported, and by default never match.
+Examples are emoji, or the letters of a language that the model was not made for. All of their
+tokens are the unknown token, so that any two such texts would be similar. They are reported, and by
+default never match.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,9 @@ from training.pooling import is_finite
 MOST_NUMBERED = 5
 
 
-def unknown_warnings(models: Sequence[Model | None], texts: Sequence[str], names: Sequence[str] = ()) -> list[str]:
+def unknown_warnings(
+    models: Sequence[Model | None], texts: Sequence[str], names: Sequence[str] = ()
+) -> list[str]:
     """A warning for each model that knows no token of some texts. It gives their names, or else their numbers."""
     warnings = []
     for model in models:
@@ -44,5 +47,7 @@ def check_finite(model: Model, vectors: np.ndarray, names: Sequence[str] = ()) -
     wrong = np.flatnonzero(~is_finite(vectors))
     if len(wrong):
         what = names[wrong[0]] if names else f"input {wrong[0] + 1}"
-        raise InputError(f"{model.name} gives NaN or infinite numbers for {what}; choose another model or text")
+        raise InputError(
+            f"{model.name} gives NaN or infinite numbers for {what}; choose another model or text"
+        )
     return vectors

@@ -1,7 +1,7 @@
 """A threshold for a model on labelled pairs, and the equivalent of another model's threshold.
 
-    was = ModelThreshold.parse("all-mpnet-base-v2@0.82")
-    advice = advise(ModelName.parse("all-MiniLM-L6-v2"), load_data("stsb:dev"), open_model, home, was=was)
+    was = ModelThreshold.parse("all-mpnet-base-v2@0.82") advice =
+    advise(ModelName.parse("all-MiniLM-L6-v2"), load_data("stsb:dev"), open_model, home, was=was)
     print(advice.carried_sentence)
 
 Both models score the same pairs, without pairs that one of them was trained on or cannot score.
@@ -56,7 +56,9 @@ class ModelThreshold(NamedTuple):
         except ValueError:
             threshold = math.nan
         if not name or not math.isfinite(threshold):
-            raise InputError(f"{text[:80]!r} must be a model and its threshold, such as all-mpnet-base-v2@0.82")
+            raise InputError(
+                f"{text[:80]!r} must be a model and its threshold, such as all-mpnet-base-v2@0.82"
+            )
         return cls(ModelName.parse(name), threshold)
 
 
@@ -115,8 +117,9 @@ def advise(
 ) -> ThresholdAdvice:
     """Scores the pairs with the model and the earlier one, which ``load`` opens, and chooses thresholds.
 
-    Pairs whose score is not finite are left out, and pairs with a text without known tokens unless ``keep_unknown``.
-    InputError if a criterion cannot be read, the pairs do not say which of them match, or a model cannot be opened.
+    Pairs whose score is not finite are left out, and pairs with a text without known tokens unless
+    ``keep_unknown``. InputError if a criterion cannot be read, the pairs do not say which of them
+    match, or a model cannot be opened.
     """
     # Checked first, so that a mistake is reported before anything is scored.
     parse_criteria(criteria)
@@ -131,7 +134,9 @@ def advise(
     for number, name in enumerate(names, start=1):
         step = watch.stage(f"{number} of {len(names)}: {name.label}")
         scorer = load(name)
-        [by_similarity] = row_scores(scorer, rows.columns, on_progress=step.on_progress, should_stop=step.should_stop)
+        [by_similarity] = row_scores(
+            scorer, rows.columns, on_progress=step.on_progress, should_stop=step.should_stop
+        )
         similarity, values = next(iter(by_similarity.items()))
         scores[name] = (similarity, values)
         unknown, note = without_score(scorer, rows.columns, [{similarity: values}], keep_unknown)
@@ -140,13 +145,17 @@ def advise(
             notes.append(note)
     is_scored = ~is_left_out
     if len(set(matches[is_scored].tolist())) < 2:
-        raise InputError(f"{rows.name}: the pairs that are left are of one kind, so that no threshold can be chosen")
+        raise InputError(
+            f"{rows.name}: the pairs that are left are of one kind, so that no threshold can be chosen"
+        )
     keys = sentence_keys(rows.columns)[is_scored]
     similarity, values = scores[model]
     decision = decide(values[is_scored], matches[is_scored], criteria, keys=keys)
     carried = None
     if was is not None:
         _, before = scores[was.model]
-        carried = carry_threshold(values[is_scored], matches[is_scored], before[is_scored], was.threshold, keys)
+        carried = carry_threshold(
+            values[is_scored], matches[is_scored], before[is_scored], was.threshold, keys
+        )
     on_data = DataDecision(similarity, meaning, decision)
     return ThresholdAdvice(model, rows.name, on_data, was, carried, tuple(notes))

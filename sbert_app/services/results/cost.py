@@ -1,9 +1,10 @@
 """Quality against the size of the vectors, for every number of dimensions and every precision.
 
-A model's vectors are computed once. Their first 384, 256, … 32 dimensions are scaled to length 1 and stored in float32,
-bfloat16, int8 and binary (`training.quantization`). Quality is Spearman's ρ between the cosine of the stored vectors
-and the gold scores. All sizes are resampled with the same pairs, so that differences have intervals too. The time is
-the time of an exact search by FAISS for one query, in one thread.
+A model's vectors are computed once. Their first 384, 256, … 32 dimensions are scaled to length 1
+and stored in float32, bfloat16, int8 and binary (`training.quantization`). Quality is Spearman's ρ
+between the cosine of the stored vectors and the gold scores. All sizes are resampled with the same
+pairs, so that differences have intervals too. The time is the time of an exact search by FAISS for
+one query, in one thread.
 """
 
 import math
@@ -23,7 +24,13 @@ from sbert_app.services.background.watch import UNWATCHED, Watch
 from training.catalogue import SCORED
 from training.data.dataset import Dataset
 from training.errors import InputError
-from training.evaluation.bootstrap import Estimate, Statistic, correlation, resamples_for, sentence_keys
+from training.evaluation.bootstrap import (
+    Estimate,
+    Statistic,
+    correlation,
+    resamples_for,
+    sentence_keys,
+)
 from training.evaluation.metrics import why_undefined
 from training.evaluation.scoring import without_score
 from training.models.model import Model, VectorModel
@@ -58,7 +65,8 @@ class Cell:
 class CostTable:
     """Every size of the vectors of a model on one data set, the largest first.
 
-    int8 is calibrated on the distinct ``sentences``. ``note`` states how many rows are left out; "" if there are none.
+    int8 is calibrated on the distinct ``sentences``. ``note`` states how many rows are left out; ""
+    if there are none.
     """
 
     model: str
@@ -71,7 +79,11 @@ class CostTable:
     note: str = ""
 
     def cell(self, dimension: int, precision: str) -> Cell:
-        return next(cell for cell in self.cells if (cell.dimension, cell.precision) == (dimension, precision))
+        return next(
+            cell
+            for cell in self.cells
+            if (cell.dimension, cell.precision) == (dimension, precision)
+        )
 
     @property
     def dimensions(self) -> list[int]:
@@ -81,7 +93,8 @@ class CostTable:
     def smallest_within(self, points: float) -> Cell | None:
         """The smallest size that loses at most ``points`` of ρ ×100 to the full vectors, by a non-inferiority test.
 
-        The 95% interval of its change lies above −``points``. None if this holds for no smaller size.
+        The 95% interval of its change lies above −``points``. None if this holds for no smaller
+        size.
         """
         near = [cell for cell in self.cells[1:] if cell.change.low >= -points]
         return min(near, key=lambda cell: (cell.bytes, -cell.rho.value), default=None)
@@ -90,18 +103,26 @@ class CostTable:
 def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostTable:
     """Measure every size. InputError for a model without dense vectors, data without gold scores, or undefined ρ."""
     if not isinstance(model, VectorModel):
-        raise InputError(f"{model.name} is a {model.kind}, without dense sentence vectors; choose a bi-encoder")
+        raise InputError(
+            f"{model.name} is a {model.kind}, without dense sentence vectors; choose a bi-encoder"
+        )
     if data.kind != SCORED:
-        raise InputError(f"{data.name} holds {data.kind}; this needs a score or a label for each pair")
+        raise InputError(
+            f"{data.name} holds {data.kind}; this needs a score or a label for each pair"
+        )
     if len(data) > MAX_PAIRS:
         data = data.select(range(MAX_PAIRS))
     texts = list(chain.from_iterable(data.columns))
     distinct, rows = np.unique(first_positions(texts), return_inverse=True)
     watch.report(0, "Encoding")
-    vectors = model.encode([texts[row] for row in distinct], None, watch.on_progress, watch.should_stop)
+    vectors = model.encode(
+        [texts[row] for row in distinct], None, watch.on_progress, watch.should_stop
+    )
     # The rows of both sentences of each pair: (2, N).
     pairs = rows.reshape(2, -1)
-    is_left_out, note = without_score(model, data.columns, [{"": cosine(vectors[pairs[0]], vectors[pairs[1]])}])
+    is_left_out, note = without_score(
+        model, data.columns, [{"": cosine(vectors[pairs[0]], vectors[pairs[1]])}]
+    )
     if note:
         data = data.select(np.flatnonzero(~is_left_out).tolist())
         used, pairs = np.unique(pairs[:, ~is_left_out], return_inverse=True)
@@ -137,7 +158,16 @@ def measure_cost(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> CostT
             milliseconds=_search_milliseconds(shortened, precision),
         )
         cells.append(cell)
-    return CostTable(model.name, data.name, len(data), len(vectors), tuple(cells), SEARCHED, describe_processor(), note)
+    return CostTable(
+        model.name,
+        data.name,
+        len(data),
+        len(vectors),
+        tuple(cells),
+        SEARCHED,
+        describe_processor(),
+        note,
+    )
 
 
 def describe_processor() -> str:
@@ -149,14 +179,17 @@ def describe_processor() -> str:
             if line.startswith("model name"):
                 name = line.partition(":")[2].strip()
                 break
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return f"{name or platform.processor() or platform.machine()}, {format_count(cores, 'core')}"
 
 
 def _search_milliseconds(vectors: np.ndarray, precision: str) -> float:
     """The median time in which FAISS finds the nearest of `SEARCHED` vectors to one query, in one thread.
 
-    The vectors (N, D) are repeated up to that number, as the time of an exact search does not depend on their values.
+    The vectors (N, D) are repeated up to that number, as the time of an exact search does not
+    depend on their values.
     """
     import faiss
 

@@ -1,14 +1,16 @@
 """Data with labels: thresholds of several models for pairs that match, and scores of triplets and labelled pairs.
 
-Models are compared by average precision, which needs no threshold, in a paired bootstrap: resample r draws the same
-pairs for every model. The one to take is the best, or a faster one that is shown to be as good: one whose difference to
-the best has a 95% interval above a margin (non-inferiority). That two models cannot be told apart shows nothing. Pairs
-that a model was trained on are left out for all models.
+Models are compared by average precision, which needs no threshold, in a paired bootstrap: resample
+r draws the same pairs for every model. The one to take is the best, or a faster one that is shown
+to be as good: one whose difference to the best has a 95% interval above a margin (non-inferiority).
+That two models cannot be told apart shows nothing. Pairs that a model was trained on are left out
+for all models.
 
-Triplets (the paper's section 4.4) are scored by accuracy: how often the anchor is nearer to the positive than to the
-negative. NLI labels are taken as ordered (entailment 1, neutral 0, contradiction −1), and ρ measures whether the cosine
-preserves that order. The mean cosine of each label says more: cosine separates related from unrelated sentences, but
-hardly a statement from its contradiction.
+Triplets (the paper's section 4.4) are scored by accuracy: how often the anchor is nearer to the
+positive than to the negative. NLI labels are taken as ordered (entailment 1, neutral 0,
+contradiction −1), and ρ measures whether the cosine preserves that order. The mean cosine of each
+label says more: cosine separates related from unrelated sentences, but hardly a statement from its
+contradiction.
 """
 
 from __future__ import annotations
@@ -87,8 +89,10 @@ class Decisions:
     """Models on the same pairs, best first; and the reasons why others could not be measured, by their names.
 
     Attributes:
-        overlaps: the pairs that models were trained on, by their names; they are left out for all models.
-        is_unread: whether pairs are left that none was trained on. If not, the figures are those of all pairs.
+        overlaps: the pairs that models were trained on, by their names; they are left out for all
+            models.
+        is_unread: whether pairs are left that none was trained on. If not, the figures are those of
+            all pairs.
     """
 
     models: list[ModelDecision]
@@ -106,14 +110,20 @@ class Decisions:
         """
         first = self.models[0]
         differences = ((model, first.difference(model)) for model in self.models[1:])
-        tied = [model for model, difference in differences if difference is None or difference.low <= 0]
+        tied = [
+            model for model, difference in differences if difference is None or difference.low <= 0
+        ]
         return max([first, *tied], key=lambda model: np.nan_to_num(model.rho.value, nan=-np.inf))
 
     @cached_property
     def to_take(self) -> ModelDecision | None:
         """The fastest of the best and of those that are shown to be as good; None if all pairs were trained on."""
-        differences = ((model, model.difference(self.best)) for model in self.models if model is not self.best)
-        as_good = [model for model, difference in differences if difference and difference.low > -MARGIN]
+        differences = (
+            (model, model.difference(self.best)) for model in self.models if model is not self.best
+        )
+        as_good = [
+            model for model, difference in differences if difference and difference.low > -MARGIN
+        ]
         return max([self.best, *as_good], key=lambda model: model.speed) if self.is_unread else None
 
     @property
@@ -125,7 +135,11 @@ class Decisions:
             return ""
         # Beside the best the fastest that is not shown to be as good, else the next best.
         faster = [model for model in others if model.speed > taken.speed]
-        other = self.best if taken is not self.best else max(faster, key=lambda model: model.speed, default=others[0])
+        other = (
+            self.best
+            if taken is not self.best
+            else max(faster, key=lambda model: model.speed, default=others[0])
+        )
         difference = taken.difference(other)
         if difference is None:
             return ""
@@ -134,24 +148,34 @@ class Decisions:
             sentence += f"; {taken.label} is as good: it is at most {max(0.0, -difference.low):.1f} points worse"
         elif difference.low <= 0:
             sentence += f"; ρ ×100 is {taken.rho.value:.1f} against {other.rho.value:.1f}; these pairs cannot show "
-            sentence += f"that {other.label} is as good: it may be up to {difference.high:.1f} points worse"
+            sentence += (
+                f"that {other.label} is as good: it may be up to {difference.high:.1f} points worse"
+            )
         return f"{sentence}; {taken.label} reads {taken.speed:,.0f} sentences/s, {other.label} {other.speed:,.0f}"
 
     @property
     def leaks(self) -> list[str]:
         """A sentence on each model that was trained on some of the pairs, and on what follows."""
-        leaks = [f"{model} was trained on these pairs: {overlap}" for model, overlap in self.overlaps.items()]
+        leaks = [
+            f"{model} was trained on these pairs: {overlap}"
+            for model, overlap in self.overlaps.items()
+        ]
         if leaks and self.is_unread:
             leaks.append("all figures here are those of the other pairs")
         elif leaks:
-            leaks.append("no pairs are left to judge by, so no model is recommended; measure on other pairs")
+            leaks.append(
+                "no pairs are left to judge by, so no model is recommended; measure on other pairs"
+            )
         return leaks
 
 
 def safest(choices: Sequence[Choice]) -> Choice:
     """The threshold for a precision where there is one, as it is safe for removing duplicates; else the first."""
     tested = [choice for choice in choices if choice.is_tested]
-    return min(tested, key=lambda choice: (not choice.exists, Criterion.parse(choice.criterion).kind != PRECISION))
+    return min(
+        tested,
+        key=lambda choice: (not choice.exists, Criterion.parse(choice.criterion).kind != PRECISION),
+    )
 
 
 def decide_models(
@@ -165,8 +189,8 @@ def decide_models(
 ) -> Decisions:
     """Score the pairs with each model, and `decide` from which score on they are matches (`match_labels`).
 
-    InputError if the data has neither labels nor gold scores, a criterion is none, there is no model or too many, or
-    none can be measured.
+    InputError if the data has neither labels nor gold scores, a criterion is none, there is no
+    model or too many, or none can be measured.
     """
     if not 0 < len(models) <= MOST_MODELS:
         raise InputError(f"{len(models)} models are chosen; choose 1 to {MOST_MODELS}")
@@ -234,7 +258,9 @@ def decide_results(
     return Decisions(decisions, {}, overlaps or {}, is_unread, left_out=left_out)
 
 
-def unread_pairs(model: ModelName, data: Dataset, home: Path, match_from: float) -> tuple[Dataset, list[str]]:
+def unread_pairs(
+    model: ModelName, data: Dataset, home: Path, match_from: float
+) -> tuple[Dataset, list[str]]:
     """The pairs that a model was not trained on, and a note on the others. InputError if none of a kind is left."""
     overlap = overlap_with(model, data, home)
     if overlap is None or not overlap.read:
@@ -263,7 +289,9 @@ class LabelScore:
 def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> LabelScore:
     """Score pairs with labels that say what belongs together. InputError for other data."""
     if data.kind != LABELLED:
-        raise InputError(f"{data.name} holds {data.kind}; this needs triplets, or pairs with labels of inference")
+        raise InputError(
+            f"{data.name} holds {data.kind}; this needs triplets, or pairs with labels of inference"
+        )
     order = NLI_VALUES
     if not set(data.label_names) <= set(NLI_VALUES):
         # A positive label and a negative one.
@@ -274,10 +302,18 @@ def score_labels(scorer: Model, data: Dataset, watch: Watch = UNWATCHED) -> Labe
                 f"{', '.join(NLI_VALUES)}, or two labels such as 1 and 0"
             )
         order = {data.label_names[together]: 1.0, data.label_names[apart]: -1.0}
-    (by_similarity,) = row_scores(scorer, data.columns, ((0, 1),), watch.on_progress, watch.should_stop)
+    (by_similarity,) = row_scores(
+        scorer, data.columns, ((0, 1),), watch.on_progress, watch.should_stop
+    )
     is_left_out, note = without_score(scorer, data.columns, [by_similarity])
     of_pairs = next(iter(by_similarity.values()))[~is_left_out]
     values = np.array([order[data.label_names[label]] for label in data.labels or ()])[~is_left_out]
-    by_label = {label: of_pairs[values == value] for label, value in order.items() if (values == value).any()}
+    by_label = {
+        label: of_pairs[values == value]
+        for label, value in order.items()
+        if (values == value).any()
+    }
     interval = bootstrap_interval(of_pairs, values, keys=sentence_keys(data.columns)[~is_left_out])
-    return LabelScore(len(values), spearman(of_pairs, values), interval, by_label, [note] if note else [])
+    return LabelScore(
+        len(values), spearman(of_pairs, values), interval, by_label, [note] if note else []
+    )

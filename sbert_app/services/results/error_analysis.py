@@ -1,8 +1,8 @@
 """The errors of a model: pairs that it scores far too high or too low, and kinds of pairs on which it is weak.
 
-Spearman's ρ depends only on ranks, so an error is the rank of a pair by score minus its rank by gold score, where ranks
-go from 0 for the least similar pair to 1. Slices are by length, negation and lexical overlap. ρ within a slice is lower
-if its gold scores vary less.
+Spearman's ρ depends only on ranks, so an error is the rank of a pair by score minus its rank by
+gold score, where ranks go from 0 for the least similar pair to 1. Slices are by length, negation
+and lexical overlap. ρ within a slice is lower if its gold scores vary less.
 """
 
 import re
@@ -21,7 +21,19 @@ MAX_ERRORS = 5
 # The fewest pairs of a slice for which ρ is computed.
 MIN_PAIRS = 10
 NEGATIONS = frozenset(
-    ["not", "no", "never", "nobody", "nothing", "none", "neither", "nor", "nowhere", "without", "cannot"]
+    [
+        "not",
+        "no",
+        "never",
+        "nobody",
+        "nothing",
+        "none",
+        "neither",
+        "nor",
+        "nowhere",
+        "without",
+        "cannot",
+    ]
 )
 WORD = re.compile(r"\w+(?:'\w+)?")
 
@@ -85,7 +97,9 @@ def analyze_errors(result: EvalResult, data: Dataset) -> ErrorAnalysis:
 
     over = order[::-1][: (differences > 0).sum()]
     under = order[: (differences < 0).sum()]
-    words = [[WORD.findall(text.lower().replace("’", "'")) for text in column] for column in data.columns]
+    words = [
+        [WORD.findall(text.lower().replace("’", "'")) for text in column] for column in data.columns
+    ]
     slices = []
     keys = sentence_keys(data.columns)
     for by, (names, classify) in SLICINGS.items():
@@ -95,8 +109,14 @@ def analyze_errors(result: EvalResult, data: Dataset) -> ErrorAnalysis:
             n = int(rows.sum())
             if n == 0:
                 continue
-            why = "too few pairs" if n < MIN_PAIRS else why_undefined(scores[rows], result.gold[rows])
-            rho = None if why else correlation(scores[rows], result.gold[rows], keys=keys[rows]).estimate(100)
+            why = (
+                "too few pairs" if n < MIN_PAIRS else why_undefined(scores[rows], result.gold[rows])
+            )
+            rho = (
+                None
+                if why
+                else correlation(scores[rows], result.gold[rows], keys=keys[rows]).estimate(100)
+            )
             slices.append(Slice(by, name, n, rho, why))
     return ErrorAnalysis(errors(over), errors(under), slices)
 
@@ -119,7 +139,10 @@ def _overlap(a: list[str], b: list[str]) -> int:
 Slicing = tuple[tuple[str, ...], Callable[[list[str], list[str]], int]]
 SLICINGS: dict[str, Slicing] = {
     "mean length": (("up to 8 words", "9 to 15 words", "over 15 words"), _length),
-    "negation": (("in neither sentence", "in one of the two", "in both"), lambda a, b: _is_negated(a) + _is_negated(b)),
+    "negation": (
+        ("in neither sentence", "in one of the two", "in both"),
+        lambda a, b: _is_negated(a) + _is_negated(b),
+    ),
     "words in common": (("under a quarter", "a quarter to a half", "half or more"), _overlap),
 }
 

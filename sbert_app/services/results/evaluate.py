@@ -36,7 +36,8 @@ class Evaluation:
 
     Attributes:
         kind: PAIRS (or triplets), THRESHOLD, RETRIEVAL or MTEB.
-        figures: the plain values that `scoring.evaluate`, `DataDecision.to_dict` or `evaluate_task` returned.
+        figures: the plain values that `scoring.evaluate`, `DataDecision.to_dict` or `evaluate_task`
+            returned.
         notes: sentences on the data, and on its overlap with the training data of the model.
         models: the models that were loaded, in this order.
         texts: the columns that they have read; for RETRIEVAL the queries and the documents.
@@ -64,9 +65,10 @@ def evaluate(
     Args:
         model: a name; for retrieval data, any name that `load_retriever` takes.
         load: opens a model by its name.
-        threshold: criteria, separated by commas, by which the similarity is chosen from which pairs match. It is chosen
-            on one half of the pairs and measured on the other.
-        match_from: the gold score from which a pair is a match, or the grade from which a document is relevant.
+        threshold: criteria, separated by commas, by which the similarity is chosen from which pairs
+            match. It is chosen on one half of the pairs and measured on the other.
+        match_from: the gold score from which a pair is a match, or the grade from which a document
+            is relevant.
         keep_unknown: whether pairs count that have a text without known tokens.
 
     Raises InputError if the data cannot be used like this, or the model cannot be opened.
@@ -80,22 +82,32 @@ def evaluate(
         return models[-1]
 
     if threshold and (name.is_retrieval or name.mteb_task is not None):
-        raise InputError(f"{data} has no pairs to choose a threshold by; leave the threshold out, or name pairs")
+        raise InputError(
+            f"{data} has no pairs to choose a threshold by; leave the threshold out, or name pairs"
+        )
     if match_from is not None and not (threshold or name.is_retrieval):
-        raise InputError("match-from is for a threshold and for retrieval; name a threshold, or leave it out")
+        raise InputError(
+            "match-from is for a threshold and for retrieval; name a threshold, or leave it out"
+        )
     if name.mteb_task is not None:
         task = find_task(name.mteb_task)
         return Evaluation(MTEB, evaluate_task(opened(model), task, home, **watched), (), models)
     if name.is_retrieval:
         judged = load_retrieval(data, home)
         retriever = load_retriever(model, opened)
-        figures = scoring.evaluate(retriever, judged, home, relevant_from=match_from or 0.0, **watched)
-        return Evaluation(RETRIEVAL, figures, judged.notes, models, (judged.queries, judged.documents))
+        figures = scoring.evaluate(
+            retriever, judged, home, relevant_from=match_from or 0.0, **watched
+        )
+        return Evaluation(
+            RETRIEVAL, figures, judged.notes, models, (judged.queries, judged.documents)
+        )
 
     started = time.perf_counter()
     dataset = load_data(data, home, split="test")
     if not threshold:
-        figures = scoring.evaluate(opened(model), dataset, home, keep_unknown=keep_unknown, **watched)
+        figures = scoring.evaluate(
+            opened(model), dataset, home, keep_unknown=keep_unknown, **watched
+        )
         notes = [*dataset.notes, *figures["notes"]]
         overlap = overlap_with(ModelName.parse(model), dataset, home)
         if overlap is not None:

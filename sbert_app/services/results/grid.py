@@ -4,9 +4,10 @@
     evaluate_grid(grid, models, home, watch)     in a task, while other threads read the grid
     grid.estimate("tfidf", "stsb:test", Metric())                       69.12 (66.24, 72.00)
 
-Results are cached in HOME/cache/evaluation by the fingerprints of model and data, with the speed that was measured. A
-name is not enough: a run continues training, a folder is replaced, a file is edited. So a model is identified by its
-files (names, sizes, modification times), and a data set by its sentences and gold scores.
+Results are cached in HOME/cache/evaluation by the fingerprints of model and data, with the speed
+that was measured. A name is not enough: a run continues training, a folder is replaced, a file is
+edited. So a model is identified by its files (names, sizes, modification times), and a data set by
+its sentences and gold scores.
 """
 
 from contextlib import suppress
@@ -51,8 +52,9 @@ WARM_UP = (["A man plays the guitar."], ["Someone is making music."])
 class ResultGrid:
     """Results by model and data. One thread fills the grid while others read it.
 
-    ``sizes`` are the numbers of pairs of the data sets that could be read, ``failures`` the reasons why there is no
-    estimate, and ``overlaps`` the parts of the data that a model was trained on, if that is known.
+    ``sizes`` are the numbers of pairs of the data sets that could be read, ``failures`` the reasons
+    why there is no estimate, and ``overlaps`` the parts of the data that a model was trained on, if
+    that is known.
     """
 
     models: list[str]
@@ -67,7 +69,9 @@ class ResultGrid:
         """The number of results and failures so far."""
         return len(self.results) + len(self.failures)
 
-    def estimate(self, model: str, data: str, metric: Metric, unread: bool = False) -> Estimate | None:
+    def estimate(
+        self, model: str, data: str, metric: Metric, unread: bool = False
+    ) -> Estimate | None:
         """The estimate of one result, or of the mean over a row; ``unread`` uses pairs that no model was trained on."""
         if data != AVERAGE and not unread:
             result = self.results.get((model, data))
@@ -120,7 +124,11 @@ class ResultGrid:
         return Difference.of(first, second)
 
     def _statistic(self, model: str, data: str, metric: Metric, unread: bool) -> Statistic | None:
-        names = averaged([name for name in self.data if name in self.sizes]) if data == AVERAGE else [data]
+        names = (
+            averaged([name for name in self.data if name in self.sizes])
+            if data == AVERAGE
+            else [data]
+        )
         statistics = []
         for name in names:
             result = self.results.get((model, name))
@@ -187,7 +195,9 @@ def load_scored_pairs(name: str, home: Path) -> Dataset:
     """Scored pairs by name (the test split) or from a file. Raises InputError for other data."""
     data = with_scores(load_data(name, home, split="test"))
     if data.kind != SCORED:
-        raise InputError(f"{data.name} holds {data.kind}; this needs a score or a label for each pair")
+        raise InputError(
+            f"{data.name} holds {data.kind}; this needs a score or a label for each pair"
+        )
     if len(data) > MAX_PAIRS:
         raise InputError(
             f"{data.name} has {len(data):,} pairs, more than {MAX_PAIRS:,}; use python -m sbert_app evaluate"
@@ -207,7 +217,9 @@ def with_scores(data: Dataset) -> Dataset:
     if NEUTRAL in data.label_names:
         scores[np.asarray(data.labels) == data.label_names.index(NEUTRAL)] = TOP_SCORE / 2
     note = f"the labels are read as scores: {meaning}"
-    return replace(data, scores=scores.tolist(), labels=None, label_names=(), notes=(*data.notes, note))
+    return replace(
+        data, scores=scores.tolist(), labels=None, label_names=(), notes=(*data.notes, note)
+    )
 
 
 def evaluate_one(spec: ModelName, data: Dataset, models: ModelCache, watch: Watch) -> EvalResult:
@@ -215,7 +227,11 @@ def evaluate_one(spec: ModelName, data: Dataset, models: ModelCache, watch: Watc
 
     The score is NaN if the model knows no token of a text, or its score is not finite.
     """
-    model_key = fingerprint(models.get(spec, VectorModel)) if spec.endpoint else model_fingerprint(spec, models.home)
+    model_key = (
+        fingerprint(models.get(spec, VectorModel))
+        if spec.endpoint
+        else model_fingerprint(spec, models.home)
+    )
     key = f"{model_key}-{data_fingerprint(data)}"
     cache = DiskCache(models.home / "cache" / "evaluation", MAX_BYTES)
     arrays = cache.get_arrays(key) or {}
@@ -223,11 +239,16 @@ def evaluate_one(spec: ModelName, data: Dataset, models: ModelCache, watch: Watc
     if set(arrays) in ({"gold", "cost", SCORE}, {"gold", "cost", *SIMILARITIES}):
         gold = arrays.pop("gold")
         count, seconds = arrays.pop("cost").tolist()
-        return EvalResult(arrays, gold, int(count), seconds, from_cache=True, keys=sentence_keys(data.columns))
+        return EvalResult(
+            arrays, gold, int(count), seconds, from_cache=True, keys=sentence_keys(data.columns)
+        )
     model = models.get(spec, Model)
     result = timed_scores(model, data, watch)
     is_left_out, _ = without_score(model, data.columns, [result.scores])
-    scores = {name: np.where(is_left_out, np.float32(np.nan), values) for name, values in result.scores.items()}
+    scores = {
+        name: np.where(is_left_out, np.float32(np.nan), values)
+        for name, values in result.scores.items()
+    }
     # Scores that are not finite are not cached: an endpoint may fail only for a while.
     if all(np.isfinite(values).all() for values in result.scores.values()):
         cost = np.array([result.num_sentences, result.seconds])
@@ -241,10 +262,16 @@ def timed_scores(model: Model, data: Dataset, watch: Watch = UNWATCHED) -> EvalR
     row_scores(model, WARM_UP)
     report = ScoreReport()
     (scores,) = row_scores(
-        model, data.columns, on_progress=watch.on_progress, should_stop=watch.should_stop, report=report
+        model,
+        data.columns,
+        on_progress=watch.on_progress,
+        should_stop=watch.should_stop,
+        report=report,
     )
     gold = np.asarray(data.scores, dtype=np.float64)
-    return EvalResult(scores, gold, report.sentences, report.seconds, keys=sentence_keys(data.columns))
+    return EvalResult(
+        scores, gold, report.sentences, report.seconds, keys=sentence_keys(data.columns)
+    )
 
 
 # Increased when the same model gives other scores, such as after a change of a baseline's tokens.
@@ -272,7 +299,8 @@ def _files(model: ModelName, home: Path) -> list[str]:
         if folder.base:
             stats += _stat(ModelFolder.of(folder.base, home).path)
         return stats
-    # The model may be a file, such as one of word vectors, with or without a prefix before its path.
+    # The model may be a file, such as one of word vectors, with or without a prefix before its
+    # path.
     paths = [Path(model.name), Path(model.name.partition(":")[2])]
     if model.name == GLOVE:
         paths = [glove_folder(home).path]
@@ -299,8 +327,8 @@ def _stat(path: Path) -> list[str]:
 def trained_on(model: ModelName, home: Path) -> list[Dataset]:
     """The training data of a model, and of the runs that it started from.
 
-    It is known for built-in cross-encoders and for runs; other models have none. Data from the Hub and deleted files
-    are left out.
+    It is known for built-in cross-encoders and for runs; other models have none. Data from the Hub
+    and deleted files are left out.
     """
     rows: list[Dataset] = []
     ids = set[str]()

@@ -1,9 +1,10 @@
-"""The tables that ship: models in ``assets/evaluation.json``, our own systems in ``assets/systems.json``, and the
-results of Reimers & Gurevych (EMNLP 2019) in ``assets/paper.json``.
+"""The tables that ship: models in ``assets/evaluation.json``, our own systems in
+``assets/systems.json``, and the results of Reimers & Gurevych (EMNLP 2019) in
+``assets/paper.json``.
 
-Correlations are ×100. Differences are of Spearman ρ under the cosine, each pair of models once, in table order.
-`scripts/measure_evaluation.py` writes the first table from a `ResultGrid`, as the page would measure it, and
-`scripts/measure_systems.py` writes the second, whose models do not ship.
+Correlations are ×100. Differences are of Spearman ρ under the cosine, each pair of models once, in
+table order. `scripts/measure_evaluation.py` writes the first table from a `ResultGrid`, as the page
+would measure it, and `scripts/measure_systems.py` writes the second, whose models do not ship.
 """
 
 import statistics
@@ -64,7 +65,9 @@ class PrecomputedResults:
     def data(self) -> list[str]:
         return list(self.sizes)
 
-    def estimate(self, model: str, data: str, metric: Metric, unread: bool = False) -> Estimate | None:
+    def estimate(
+        self, model: str, data: str, metric: Metric, unread: bool = False
+    ) -> Estimate | None:
         estimates = self.figures.get(model, {}).get(data)
         figures = estimates and estimates[metric.statistic].get(metric.similarity)
         return Estimate(*figures) if figures else None
@@ -84,8 +87,8 @@ class PrecomputedResults:
 def shipped_scores(home: Path) -> tuple[Dataset, dict[ModelName, EvalResult], str]:
     """The pairs of `SCORED_DATA`, results of a few models, and when and where `scripts/measure_examples.py` made them.
 
-    The speed of a model is taken from the table that ships, so that all pages state the same. InputError if the data
-    cannot be loaded.
+    The speed of a model is taken from the table that ships, so that all pages state the same.
+    InputError if the data cannot be loaded.
     """
     data = load_data(SCORED_DATA, home)
     speeds = read_document(SHIPPED, PrecomputedResults).speeds
@@ -103,7 +106,12 @@ def shipped_scores(home: Path) -> tuple[Dataset, dict[ModelName, EvalResult], st
         if model in speeds:
             seconds = sentences / speeds[model]
         results[ModelName.parse(model)] = EvalResult(
-            scores, gold, int(sentences), float(seconds), from_cache=True, keys=sentence_keys(data.columns)
+            scores,
+            gold,
+            int(sentences),
+            float(seconds),
+            from_cache=True,
+            keys=sentence_keys(data.columns),
         )
     return data, results, origin
 
@@ -157,11 +165,19 @@ def shipped_systems() -> list[System]:
 
 PAPER = "Reimers & Gurevych 2019"
 PAPER_COLUMNS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb:test", "sickr")
-PAPER_SIZES = {"sts12": 3_108, "sts13": 1_500, "sts14": 3_750, "sts15": 3_000, "sts16": 1_186, "stsb:test": 1_379}
+PAPER_SIZES = {
+    "sts12": 3_108,
+    "sts13": 1_500,
+    "sts14": 3_750,
+    "sts15": 3_000,
+    "sts16": 1_186,
+    "stsb:test": 1_379,
+}
 
 
-# Table 1 has models without STS training data on the test sets of STS12–16, STSb and SICK-R. Table 2 has only STSb
-# test, and some models that were trained on STSb. The speeds are the highest of Table 7, on an Intel i7-5820K.
+# Table 1 has models without STS training data on the test sets of STS12–16, STSb and SICK-R. Table
+# 2 has only STSb test, and some models that were trained on STSb. The speeds are the highest of
+# Table 7, on an Intel i7-5820K.
 TABLE_1, TABLE_2 = read_document(asset("paper.json"), dict[str, list[System]]).values()
 FIRST = "Table 1"
 PAPER_TABLES = {"none": [], FIRST: TABLE_1, "Tables 1 and 2": TABLE_1 + TABLE_2}

@@ -1,11 +1,12 @@
 """Results of models × data sets for tables, figures and texts, measured now or precomputed, and their rankings.
 
-`EvalResult` is one model on one data set: the scores of every pair, and correlations with their intervals. `AVERAGE` is
-an additional column, the mean over the data sets without the development sets (STSb train and dev).
+`EvalResult` is one model on one data set: the scores of every pair, and correlations with their
+intervals. `AVERAGE` is an additional column, the mean over the data sets without the development
+sets (STSb train and dev).
 
-A ranking tests all pairs of systems at a family-wise error rate of 5%, by Holm's procedure (1979): the probability that
-any of its claims is false is at most 5%. A system ranks below all systems that are significantly better, and above all
-that are significantly worse.
+A ranking tests all pairs of systems at a family-wise error rate of 5%, by Holm's procedure (1979):
+the probability that any of its claims is false is at most 5%. A system ranks below all systems that
+are significantly better, and above all that are significantly worse.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from training.data.dataset import Dataset
-from training.evaluation.bootstrap import ALPHA, Estimate, Statistic, bootstrap_interval, correlation
+from training.evaluation.bootstrap import (
+    ALPHA,
+    Estimate,
+    Statistic,
+    bootstrap_interval,
+    correlation,
+)
 from training.evaluation.scoring import SCORE
 from training.names import DataName
 
@@ -37,8 +44,8 @@ class Metric(NamedTuple):
 class EvalResult:
     """The scores of N pairs under each similarity, float32 (N,); a cross-encoder has only `SCORE`.
 
-    The model read ``num_sentences`` distinct sentences in ``seconds``. The ``keys`` of the pairs (`sentence_keys`) let
-    intervals take into account that pairs share sentences.
+    The model read ``num_sentences`` distinct sentences in ``seconds``. The ``keys`` of the pairs
+    (`sentence_keys`) let intervals take into account that pairs share sentences.
     """
 
     scores: dict[str, np.ndarray]
@@ -89,7 +96,9 @@ class EvalResult:
             metric = metric._replace(similarity=SCORE)
         if metric not in self._statistics:
             scores = self.scores_by(metric.similarity)
-            self._statistics[metric] = correlation(scores, self.gold, metric.statistic, keys=self.keys)
+            self._statistics[metric] = correlation(
+                scores, self.gold, metric.statistic, keys=self.keys
+            )
         return self._statistics[metric]
 
     def estimate(self, metric: Metric) -> Estimate:
@@ -131,9 +140,9 @@ class Standing(NamedTuple):
 class Ranking(NamedTuple):
     """Standings, best first, and the confidence that the system of a row is better than the system of a column.
 
-    The confidence is 1 − p / 2 of a two-sided test, not the probability that a single run is better; None if the two
-    cannot be compared. ``p_values`` are corrected by Holm's procedure over all pairs of systems, and have the better
-    system first.
+    The confidence is 1 − p / 2 of a two-sided test, not the probability that a single run is
+    better; None if the two cannot be compared. ``p_values`` are corrected by Holm's procedure over
+    all pairs of systems, and have the better system first.
     """
 
     standings: list[Standing]
@@ -154,10 +163,13 @@ class Ranking(NamedTuple):
         return values
 
 
-def rank(names: Sequence[str], compare: Callable[[str, str], tuple[float, float] | None]) -> Ranking:
+def rank(
+    names: Sequence[str], compare: Callable[[str, str], tuple[float, float] | None]
+) -> Ranking:
     """The ranking of ``names``, which are sorted by quality, best first.
 
-    ``compare`` returns the lead of one system over another, and the two-sided p-value; None if it is unknown.
+    ``compare`` returns the lead of one system over another, and the two-sided p-value; None if it
+    is unknown.
     """
     leads = {}
     raw_p_values = {}

@@ -1,7 +1,7 @@
 """The table: a row for each model, a column for each data set, followed by our own systems and the rows of the paper.
 
-The table is shown on the page, and can be copied as Markdown or LaTeX. The best values are bold, and rows from
-elsewhere state their source.
+The table is shown on the page, and can be copied as Markdown or LaTeX. The best values are bold,
+and rows from elsewhere state their source.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,15 @@ from sbert_app.services.results.precomputed import (
     paper_column,
     shipped_systems,
 )
-from sbert_app.services.results.results import AVERAGE, STATISTICS, Metric, Ranking, averaged, data_label, rank
+from sbert_app.services.results.results import (
+    AVERAGE,
+    STATISTICS,
+    Metric,
+    Ranking,
+    averaged,
+    data_label,
+    rank,
+)
 from training.catalogue import CROSS_ENCODERS
 from training.evaluation.bootstrap import Estimate
 from training.names import ModelName
@@ -61,8 +69,9 @@ class TableRow:
 class ResultTable:
     """A table of results.
 
-    ``best`` has, for each column, the models with the highest printed value among those that were not trained on it.
-    Systems and the paper's rows are not compared. ``overlaps`` are sentences on the data that models have read.
+    ``best`` has, for each column, the models with the highest printed value among those that were
+    not trained on it. Systems and the paper's rows are not compared. ``overlaps`` are sentences on
+    the data that models have read.
     """
 
     metric: Metric
@@ -86,7 +95,11 @@ def tabulate(results: Results, metric: Metric, papers: str = FIRST) -> ResultTab
             model,
             ModelName.parse(model).label,
             estimates={name: results.estimate(model, name, metric) for name in names},
-            failures={name: results.failures[model, name] for name in names if (model, name) in results.failures},
+            failures={
+                name: results.failures[model, name]
+                for name in names
+                if (model, name) in results.failures
+            },
             speed=results.speed(model),
             trained_on=frozenset(name for name in names if _was_trained_on(results, model, name)),
         )
@@ -116,7 +129,8 @@ def tabulate(results: Results, metric: Metric, papers: str = FIRST) -> ResultTab
 def _was_trained_on(results: Results, model: str, name: str) -> bool:
     """Whether column ``name`` has pairs that the model was trained on.
 
-    STSb was drawn from the SemEval sets of 2012 to 2017, and the built-in cross-encoders were trained on STSb.
+    STSb was drawn from the SemEval sets of 2012 to 2017, and the built-in cross-encoders were
+    trained on STSb.
     """
     if model not in CROSS_ENCODERS:
         return False
@@ -137,7 +151,10 @@ def _reported_rows(results: Results, systems: Sequence[System]) -> list[TableRow
             row = TableRow(
                 system.label,
                 system.label,
-                estimates={name: Estimate(system.mean(of_name), nan, nan) for name, of_name in columns.items()},
+                estimates={
+                    name: Estimate(system.mean(of_name), nan, nan)
+                    for name, of_name in columns.items()
+                },
                 failures={},
                 speed=system.speed,
                 deviations={name: system.deviation(of_name) for name, of_name in columns.items()},
@@ -152,7 +169,9 @@ def averaged_of(results: Results) -> list[str]:
     return averaged([name for name in results.data if name in results.sizes])
 
 
-def rank_models(results: Results, data: str, metric: Metric, models: Sequence[str] | None = None) -> Ranking:
+def rank_models(
+    results: Results, data: str, metric: Metric, models: Sequence[str] | None = None
+) -> Ranking:
     """The ranking of models on a data set, or on average, by the paired bootstrap on pairs that none was trained on."""
     values = {}
     for model in models or results.models:
@@ -170,7 +189,13 @@ def rank_models(results: Results, data: str, metric: Metric, models: Sequence[st
 
 
 _LATEX = str.maketrans(
-    {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "ρ": r"$\rho$"}
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "–": "--",
+        "ρ": r"$\rho$",
+    }
     | {char: f"\\{char}" for char in "&%$#_{}"}
 )
 
@@ -183,7 +208,9 @@ def markdown(table: ResultTable) -> str:
         "|---" + "|---:" * (len(heads) + 1) + "|",
     ]
     for row, source in _rows(table):
-        cells = [_with_interval(row, name, table, "**{}**", " ({:.1f}–{:.1f})") for name in _names(table)]
+        cells = [
+            _with_interval(row, name, table, "**{}**", " ({:.1f}–{:.1f})") for name in _names(table)
+        ]
         label = _plain(row.label)
         if source:
             label += f" *({_plain(source)})*"
@@ -204,12 +231,17 @@ def latex(table: ResultTable) -> str:
     heading = ""
     for row, source in _rows(table):
         if source != heading:
-            lines += [r"\midrule", rf"\multicolumn{{{len(table.columns) + 2}}}{{l}}{{\emph{{{_tex(source)}}}}} \\"]
+            lines += [
+                r"\midrule",
+                rf"\multicolumn{{{len(table.columns) + 2}}}{{l}}{{\emph{{{_tex(source)}}}}} \\",
+            ]
             heading = source
         bold = r"\textbf{{{}}}"
         bounds = r" {{\small [{:.1f}, {:.1f}]}}"
         cells = [_with_interval(row, name, table, bold, bounds) for name in _names(table)]
-        lines.append(rf"{_tex(row.label)} & {' & '.join(cells)} & {_speed(row).replace(',', '{,}')} \\")
+        lines.append(
+            rf"{_tex(row.label)} & {' & '.join(cells)} & {_speed(row).replace(',', '{,}')} \\"
+        )
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
@@ -229,7 +261,9 @@ def _names(table: ResultTable) -> list[str]:
 
 
 def _metric(table: ResultTable) -> str:
-    return f"{STATISTICS[table.metric.statistic]} ×100, {SIMILARITIES[table.metric.similarity].label}"
+    return (
+        f"{STATISTICS[table.metric.statistic]} ×100, {SIMILARITIES[table.metric.similarity].label}"
+    )
 
 
 def _with_interval(row: TableRow, name: str, table: ResultTable, bold: str, bounds: str) -> str:
@@ -251,7 +285,13 @@ def _speed(row: TableRow) -> str:
 
 
 def _plain(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").replace("\n", " ")
+    return (
+        text.replace("\\", "\\\\")
+        .replace("|", "\\|")
+        .replace("<", "&lt;")
+        .replace("*", "\\*")
+        .replace("\n", " ")
+    )
 
 
 def _tex(text: str) -> str:

@@ -1,12 +1,12 @@
 """Transfer: classifiers on sentence vectors that were not trained for their task (paper, section 5).
 
-As in SentEval (Conneau & Kiela 2018) the encoder stays frozen, and logistic regression on its vectors is scored by
-stratified k-fold cross-validation, as in the paper (SentEval has test sets for SST, TREC and MRPC). The regularisation
-strength (1/C) is selected on the training part of each fold, never on the rows that are scored. The features of a pair
-of sentences are |u − v| and u * v.
+As in SentEval (Conneau & Kiela 2018) the encoder stays frozen, and logistic regression on its
+vectors is scored by stratified k-fold cross-validation, as in the paper (SentEval has test sets for
+SST, TREC and MRPC). The regularisation strength (1/C) is selected on the training part of each
+fold, never on the rows that are scored. The features of a pair of sentences are |u − v| and u * v.
 
-The data is a file with labels, the genres of the STS benchmark (news, captions, forums), or the training split of a
-task of section 5 on the Hub.
+The data is a file with labels, the genres of the STS benchmark (news, captions, forums), or the
+training split of a task of section 5 on the Hub.
 """
 
 from __future__ import annotations
@@ -81,8 +81,9 @@ class ClassificationData:
 class TransferScore:
     """The accuracies of the folds, from 0 to 1.
 
-    ``majority`` is the accuracy of always predicting the largest class. ``seconds`` are the times to encode, and to fit
-    and score. ``note`` states how many rows are left out; "" if there are none.
+    ``majority`` is the accuracy of always predicting the largest class. ``seconds`` are the times
+    to encode, and to fit and score. ``note`` states how many rows are left out; "" if there are
+    none.
     """
 
     model: str
@@ -113,12 +114,16 @@ def read_labelled(path: Path | str) -> ClassificationData:
     return _labelled(reading, table.in_memory(table.columns))
 
 
-def _labelled(reading: TableReading, cells: dict[str, list[Any]], label: str | None = None) -> ClassificationData:
+def _labelled(
+    reading: TableReading, cells: dict[str, list[Any]], label: str | None = None
+) -> ClassificationData:
     """The labelled rows of a table in memory. The ``label`` column is the target of the reading by default."""
     name = reading.name
     label = label or reading.target
     if not reading.sentences or label not in cells:
-        raise InputError(f"{name} has the columns {', '.join(cells)}; it needs sentence and label, or a pair and label")
+        raise InputError(
+            f"{name} has the columns {', '.join(cells)}; it needs sentence and label, or a pair and label"
+        )
     columns = []
     for column in (*reading.sentences, label):
         columns.append(["" if cell is None else str(cell).strip() for cell in cells[column]])
@@ -127,29 +132,38 @@ def _labelled(reading: TableReading, cells: dict[str, list[Any]], label: str | N
     complete = [row for row in rows if all(row) and row[-1].lower() not in UNSURE | {"-1"}]
     notes = []
     if len(complete) < len(rows):
-        notes.append(f"{format_count(len(rows) - len(complete), 'row')} without text or label left out")
+        notes.append(
+            f"{format_count(len(rows) - len(complete), 'row')} without text or label left out"
+        )
     if len(complete) > MAX_ROWS:
         notes.append(f"the first {MAX_ROWS:,} of {len(complete):,} rows")
         complete = complete[:MAX_ROWS]
     sizes = Counter(row[-1] for row in complete)
     if len(sizes) > MAX_CLASSES:
-        raise InputError(f"{name} has {len(sizes):,} different labels; at most {MAX_CLASSES} can be classes")
+        raise InputError(
+            f"{name} has {len(sizes):,} different labels; at most {MAX_CLASSES} can be classes"
+        )
     single = sorted(label for label, size in sizes.items() if size < 2)
     if single:
         notes.append(f"classes with a single row left out: {', '.join(single[:5])}")
     if len(sizes) - len(single) < 2:
-        raise InputError(f"{name} does not have two classes of at least two rows each, which a classifier needs")
+        raise InputError(
+            f"{name} does not have two classes of at least two rows each, which a classifier needs"
+        )
     usable = [row for row in complete if row[-1] not in single]
     *text_columns, labels = map(list, zip(*usable, strict=True))
     return ClassificationData(name, tuple(text_columns), labels, tuple(notes))
 
 
-def score_transfer(model: Model, data: ClassificationData, watch: Watch = UNWATCHED) -> TransferScore:
+def score_transfer(
+    model: Model, data: ClassificationData, watch: Watch = UNWATCHED
+) -> TransferScore:
     """Cross-validate a model on a task. There are fewer folds than `FOLDS` if a class has fewer rows.
 
-    Rows of one group (`ClassificationData.groups`) are in one fold, as a near-duplicate of a test row in the training
-    data would make the task easier. Rows without known tokens, or with vectors that are not finite, are left out.
-    InputError if the model has no sentence vectors, or fewer than two classes of two rows remain.
+    Rows of one group (`ClassificationData.groups`) are in one fold, as a near-duplicate of a test
+    row in the training data would make the task easier. Rows without known tokens, or with vectors
+    that are not finite, are left out. InputError if the model has no sentence vectors, or fewer
+    than two classes of two rows remain.
     """
     if not isinstance(model, VectorModel | SparseModel):
         raise InputError(f"a {model.kind} has no sentence embeddings")
@@ -175,14 +189,18 @@ def score_transfer(model: Model, data: ClassificationData, watch: Watch = UNWATC
     return TransferScore(model.name, model.pooling, tuple(accuracies), majority, seconds, note)
 
 
-def _splits(targets: np.ndarray, groups: np.ndarray, folds: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _splits(
+    targets: np.ndarray, groups: np.ndarray, folds: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yields the training and the test rows of each fold, stratified by class and without dividing a group."""
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
     # Without groups the folds are the same, and are made many times faster.
     is_grouped = len(np.unique(groups)) < len(groups)
     kind = StratifiedGroupKFold if is_grouped else StratifiedKFold
-    return kind(folds, shuffle=True, random_state=SEED).split(targets, targets, groups if is_grouped else None)
+    return kind(folds, shuffle=True, random_state=SEED).split(
+        targets, targets, groups if is_grouped else None
+    )
 
 
 def _features(
@@ -190,13 +208,16 @@ def _features(
 ) -> tuple[Vectors, np.ndarray, str]:
     """The features of usable rows, which rows are usable, bool (rows,), and a sentence on the other rows.
 
-    Features are (N, D) for sentences and (N, 2D) for pairs, scaled to a mean squared norm of ``MEAN_SQUARED_NORM``.
+    Features are (N, D) for sentences and (N, 2D) for pairs, scaled to a mean squared norm of
+    ``MEAN_SQUARED_NORM``.
     """
     from scipy import sparse
 
     watch.report(0.0, "Encoding")
     texts = list(chain.from_iterable(data.columns))
-    vectors = sentence_vectors(model, texts, on_progress=watch.on_progress, should_stop=watch.should_stop)
+    vectors = sentence_vectors(
+        model, texts, on_progress=watch.on_progress, should_stop=watch.should_stop
+    )
     if len(data.columns) == 2:
         u = vectors[: len(data)]
         v = vectors[len(data) :]
@@ -205,7 +226,9 @@ def _features(
         else:
             v = sparse.csr_matrix(v)
             vectors = sparse.csr_matrix(sparse.hstack([abs(u - v), u.multiply(v)]))
-    is_left_out, note = without_score(model, data.columns, [{"": np.asarray(vectors.sum(axis=1)).ravel()}])
+    is_left_out, note = without_score(
+        model, data.columns, [{"": np.asarray(vectors.sum(axis=1)).ravel()}]
+    )
     vectors = vectors[~is_left_out]
     squares = np.square(vectors) if isinstance(vectors, np.ndarray) else vectors.power(2)
     scale = np.sqrt(MEAN_SQUARED_NORM * vectors.shape[0] / max(float(squares.sum()), 1e-12))
@@ -222,7 +245,9 @@ def _fit(features: Vectors, targets: np.ndarray) -> Any:
     if held_out.any() and has_rows.all():
 
         def accuracy(c: float) -> float:
-            classifier = LogisticRegression(C=c, max_iter=300).fit(features[~held_out], targets[~held_out])
+            classifier = LogisticRegression(C=c, max_iter=300).fit(
+                features[~held_out], targets[~held_out]
+            )
             return float(classifier.score(features[held_out], targets[held_out]))
 
         best = max(C_VALUES, key=accuracy)
@@ -257,11 +282,18 @@ def load_task(name: str, home: Path) -> ClassificationData:
     task = TRANSFER_TASKS[name]
     # Cross-validation takes its test rows from the training split.
     columns = read_dataset(task.repo, (), "train", list, home).columns
-    reading = TableReading.of(task.title, {column: cells[:HEAD_ROWS] for column, cells in columns.items()})
+    reading = TableReading.of(
+        task.title, {column: cells[:HEAD_ROWS] for column, cells in columns.items()}
+    )
     return _labelled(reading, columns, task.label)
 
 
-NAMES = {"main-news": "news", "main-captions": "captions", "main-forums": "forums", "main-forum": "forums"}
+NAMES = {
+    "main-news": "news",
+    "main-captions": "captions",
+    "main-forums": "forums",
+    "main-forum": "forums",
+}
 GENRE = 0
 SCORE = 4
 FIRST = 5
@@ -284,7 +316,9 @@ def sentences_by_genre(home: Path) -> ClassificationData:
     for row in rows:
         if row[FIRST] in place and row[SECOND] in place:
             pairs.append((place[row[FIRST]], place[row[SECOND]]))
-    return ClassificationData("STSb dev by genre", (list(genre_of),), list(genre_of.values()), pairs=tuple(pairs))
+    return ClassificationData(
+        "STSb dev by genre", (list(genre_of),), list(genre_of.values()), pairs=tuple(pairs)
+    )
 
 
 def pairs_by_genre(home: Path) -> Path:
@@ -296,7 +330,9 @@ def pairs_by_genre(home: Path) -> Path:
         with open_atomic(file, newline="") as out:
             writer = csv.writer(out)
             writer.writerow(["sentence1", "sentence2", "score", "topic"])
-            writer.writerows([row[FIRST], row[SECOND], row[SCORE], NAMES[row[GENRE]]] for row in rows)
+            writer.writerows(
+                [row[FIRST], row[SECOND], row[SCORE], NAMES[row[GENRE]]] for row in rows
+            )
     return file
 
 

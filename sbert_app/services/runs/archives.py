@@ -1,7 +1,7 @@
 """The model of a run as a ZIP archive, or in a repository of the Hub.
 
-An archive holds one folder in the format of sentence-transformers with its model card, and ``run.json``: all settings,
-and the metrics of every evaluation.
+An archive holds one folder in the format of sentence-transformers with its model card, and
+``run.json``: all settings, and the metrics of every evaluation.
 """
 
 import json
@@ -22,22 +22,32 @@ from training.trainer.model_card import with_model_index
 def export(store: RunStore, run_id: str, folder: Path) -> Path:
     """Write ``folder``/<name of the run>.zip and return its path. The folder inside has the same name.
 
-    The archive is not compressed, as weights hardly shrink. RunError if the run is at work or has no model; InputError
-    if the archive cannot be written.
+    The archive is not compressed, as weights hardly shrink. RunError if the run is at work or has
+    no model; InputError if the archive cannot be written.
     """
     run = _with_model(store, run_id, "export")
     name = slug(run.name) or run.id
     target = folder / f"{name}.zip"
     evaluations = [event for event in run.events if event["kind"] == "eval"]
-    values = {"id": run.id, "name": run.name, "config": run.config.to_dict(), "evaluations": evaluations}
+    values = {
+        "id": run.id,
+        "name": run.name,
+        "config": run.config.to_dict(),
+        "evaluations": evaluations,
+    }
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with replace_file(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+        with (
+            replace_file(target) as temporary,
+            zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive,
+        ):
             model = run.folder / "model"
             for file in sorted(model.rglob("*")):
                 if file.is_file():
                     archive.write(file, f"{name}/{file.relative_to(model)}")
-            archive.writestr(f"{name}/run.json", json.dumps(values, indent=1, ensure_ascii=False) + "\n")
+            archive.writestr(
+                f"{name}/run.json", json.dumps(values, indent=1, ensure_ascii=False) + "\n"
+            )
     except OSError as error:
         raise unwritable(target, error) from error
     return target
@@ -49,7 +59,9 @@ def _with_model(store: RunStore, run_id: str, verb: str) -> Run:
     if run.state in AT_WORK:
         raise RunBusyError(f"run {run_id} is {run.state}; {verb} it when it has ended, or stop it")
     if not run.has_model:
-        raise RunStateError(f"run {run_id} has no model: it ended before its first evaluation; resume it")
+        raise RunStateError(
+            f"run {run_id} has no model: it ended before its first evaluation; resume it"
+        )
     return run
 
 
@@ -65,6 +77,9 @@ def push(store: RunStore, run_id: str, repo: str, token: str, private: bool = Tr
         shutil.copytree(run.folder / "model", model)
         card = model / "README.md"
         text = card.read_text(encoding="utf-8") if card.exists() else ""
-        write_text(card, with_model_index(text, run.config, run.progress.best or {}, repo, run.progress.test))
+        write_text(
+            card,
+            with_model_index(text, run.config, run.progress.best or {}, repo, run.progress.test),
+        )
 
     return push_folder(write, repo, token, private, f"{run.name}, trained with SBERT Lab")

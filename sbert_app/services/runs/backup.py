@@ -3,8 +3,8 @@
     back_up(home, Path("lab.zip"))       saves the parts of `services.store.HOME` that are people's work
     restore(home, Path("lab.zip"))       adds the parts that the home folder lacks, and overwrites nothing
 
-Each run, experiment, … is restored as a whole. The archive is checked completely before anything is written: its
-checksums, its size, and that each of its files is one that a home folder may have.
+Each run, experiment, … is restored as a whole. The archive is checked completely before anything is
+written: its checksums, its size, and that each of its files is one that a home folder may have.
 """
 
 import os
@@ -39,7 +39,8 @@ class Saved(NamedTuple):
 
     Attributes:
         left_out: a sentence for each file that could not be read.
-        at_work: the runs that were running. They are saved without checkpoint and model, and start from the beginning.
+        at_work: the runs that were running. They are saved without checkpoint and model, and start
+            from the beginning.
     """
 
     files: int
@@ -57,7 +58,10 @@ def back_up(home: Path, target: Path) -> Saved:
         changing += [f"runs/{run}/checkpoint/", f"runs/{run}/model/"]
     count = 0
     left_out = []
-    with replace_file(target) as fresh, ZipFile(fresh, "x", ZIP_DEFLATED, strict_timestamps=False) as archive:
+    with (
+        replace_file(target) as fresh,
+        ZipFile(fresh, "x", ZIP_DEFLATED, strict_timestamps=False) as archive,
+    ):
         archive.compresslevel = 1
         for file in files_of(home):
             name = file.relative_to(home).as_posix()
@@ -82,7 +86,8 @@ def back_up(home: Path, target: Path) -> Saved:
 def restore(home: Path, source: Path) -> tuple[list[str], list[str]]:
     """Write the missing parts of a home folder. InputError, before anything is written, for an unusable archive.
 
-    Returns the restored parts, as "runs/<id>", "experiments/<id>.json", …, and the parts that existed before.
+    Returns the restored parts, as "runs/<id>", "experiments/<id>.json", …, and the parts that
+    existed before.
     """
     make_home(home)
     restored = []
@@ -101,7 +106,9 @@ def restore(home: Path, source: Path) -> tuple[list[str], list[str]]:
         # bz2 raises an error without a number on damaged data.
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise InputError(f"{source} is damaged, or no backup ({error}); nothing of it is restored") from error
+        raise InputError(
+            f"{source} is damaged, or no backup ({error}); nothing of it is restored"
+        ) from error
     return restored, there
 
 
@@ -137,13 +144,23 @@ def _checked(archive: ZipFile, source: Path, free: int) -> dict[str, list[ZipInf
         is_unique = names[name] == 1 and name not in folders
         is_link = stat.S_ISLNK(member.external_attr >> 16)
         entry = home_entry(name)
-        if entry is None or not entry.is_work or not _NAME.fullmatch(name) or not is_unique or is_link:
-            raise InputError(f"{source} is no backup of a home folder: it has {name[:100]!r}; nothing is restored")
+        if (
+            entry is None
+            or not entry.is_work
+            or not _NAME.fullmatch(name)
+            or not is_unique
+            or is_link
+        ):
+            raise InputError(
+                f"{source} is no backup of a home folder: it has {name[:100]!r}; nothing is restored"
+            )
         part = entry.name + name.removeprefix(entry.name).partition("/")[0]
         parts.setdefault(part, []).append(member)
         size += max(member.file_size, BLOCK)
     if size > free:
-        raise InputError(f"{source} takes {format_bytes(size)}, and {format_bytes(free)} are free; nothing is restored")
+        raise InputError(
+            f"{source} takes {format_bytes(size)}, and {format_bytes(free)} are free; nothing is restored"
+        )
     if (damaged := archive.testzip()) is not None:
         raise InputError(f"{source} is damaged at {damaged}; nothing of it is restored")
     return parts

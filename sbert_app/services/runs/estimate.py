@@ -1,11 +1,11 @@
 """The estimate of a run before it is started: its rows, steps, notes and duration.
 
-Combinations that cannot work are rejected, with the nearest alternative. Data on this machine is loaded and transformed
-for the objective, so that the number of rows is exact and the notes describe the transformation. The size of a data set
-on the Hub is taken from `training.catalogue`.
+Combinations that cannot work are rejected, with the nearest alternative. Data on this machine is
+loaded and transformed for the objective, so that the number of rows is exact and the notes describe
+the transformation. The size of a data set on the Hub is taken from `training.catalogue`.
 
-The duration follows from the newest run of the same kind on this machine. Without such a run it is unknown until the
-run itself has made some steps (`training.progress`).
+The duration follows from the newest run of the same kind on this machine. Without such a run it is
+unknown until the run itself has made some steps (`training.progress`).
 """
 
 import math
@@ -69,7 +69,9 @@ class RunEstimate:
         config = self.config
         if config.max_steps is not None or self.rows is None:
             return config.max_steps
-        batches = [math.ceil(rows / config.batch_size) for rows in self.rows_of_parts or (self.rows,)]
+        batches = [
+            math.ceil(rows / config.batch_size) for rows in self.rows_of_parts or (self.rows,)
+        ]
         return config.total_steps(sum(config.steps_of_parts(batches)))
 
 
@@ -83,9 +85,13 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
             continue
         run = store.get(find_run(run_id, home))
         if not run.has_model:
-            raise InputError(f"{model} has no model yet; let it run until its first evaluation, or choose another")
+            raise InputError(
+                f"{model} has no model yet; let it run until its first evaluation, or choose another"
+            )
         if model == config.base and run.is_cross_encoder and not objective.scores_pairs:
-            raise InputError(f"{model} is a cross-encoder, which {config.objective} cannot train; choose a bi-encoder")
+            raise InputError(
+                f"{model} is a cross-encoder, which {config.objective} cannot train; choose a bi-encoder"
+            )
     dev_names = _pair_sets(config.eval_data)
     for name in dev_names:
         form, _ = _open(name, home, "dev")
@@ -118,7 +124,8 @@ def estimate_run(config: RunConfig, store: RunStore) -> RunEstimate:
 def _estimate_part(part: Part, config: RunConfig, home: Path) -> RunEstimate:
     """The estimate of one part of the config.
 
-    The number of rows of a set on the Hub is known only if the objective uses each row of a whole split.
+    The number of rows of a set on the Hub is known only if the objective uses each row of a whole
+    split.
     """
     sets = []
     sizes: list[int | None] = []
@@ -146,7 +153,9 @@ def _estimate_part(part: Part, config: RunConfig, home: Path) -> RunEstimate:
         return RunEstimate(config, rows, columns, remote_form, tuple(notes))
     data = join(sets)
     prefix = f"{data.name}, by {part.objective}: " if len(config.parts) > 1 else ""
-    return RunEstimate(config, len(data), len(data.columns), data.kind, tuple(prefix + note for note in data.notes))
+    return RunEstimate(
+        config, len(data), len(data.columns), data.kind, tuple(prefix + note for note in data.notes)
+    )
 
 
 def _preparation(config: RunConfig, home: Path) -> list[str]:
@@ -165,7 +174,9 @@ def _preparation(config: RunConfig, home: Path) -> list[str]:
     if config.teacher:
         notes.append(f"the teacher {config.teacher} computes the targets before the first step")
     if DataName.parse(config.eval_data or "").is_retrieval:
-        notes.append(f"each evaluation encodes all documents of {config.eval_data}, which is not part of the estimate")
+        notes.append(
+            f"each evaluation encodes all documents of {config.eval_data}, which is not part of the estimate"
+        )
     return notes
 
 
@@ -175,7 +186,8 @@ def _overlaps(
 ) -> list[str]:
     """Notes on the overlap of each evaluation set with the training data, all of which is on this machine.
 
-    The form asks at every change of a setting, so the result is cached until the ``stamps`` of the files change.
+    The form asks at every change of a setting, so the result is cached until the ``stamps`` of the
+    files change.
     """
     training = []
     for part in parts:
@@ -256,16 +268,20 @@ class TrainingRate(NamedTuple):
         steps = estimate.steps
         if steps is None:
             return None
-        sentences = steps * config.gradient_accumulation_steps * config.batch_size * estimate.columns
+        sentences = (
+            steps * config.gradient_accumulation_steps * config.batch_size * estimate.columns
+        )
         evaluations = math.ceil(steps / config.evaluate_every(steps)) + 1
-        return self.other_seconds + (sentences / self.sentences_per_second + evaluations * self.evaluation_seconds)
+        return self.other_seconds + (
+            sentences / self.sentences_per_second + evaluations * self.evaluation_seconds
+        )
 
 
 def known_rate(config: RunConfig, runs: Sequence[Run]) -> TrainingRate | None:
     """The rate of the first of the runs (the newest first) of the same kind as a run of ``config``, or None.
 
-    A run is of the same kind if base, data, objective and the settings that make steps fast or slow are the same, and
-    its batches are at most twice as large or small.
+    A run is of the same kind if base, data, objective and the settings that make steps fast or slow
+    are the same, and its batches are at most twice as large or small.
     """
     for run in runs:
         if any(getattr(run.config, name) != getattr(config, name) for name in SETTINGS_OF_SPEED):

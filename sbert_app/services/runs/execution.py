@@ -1,6 +1,7 @@
 """The execution of one run in this process, for the worker and for ``train`` on the command line.
 
-The run's ``log.txt`` records the sources of the model and the data, every evaluation, and the traceback of an error.
+The run's ``log.txt`` records the sources of the model and the data, every evaluation, and the
+traceback of an error.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ def execute(
 ) -> RunResult:
     """Train with the config of a run that is in one of ``states``, from its checkpoint if it has one.
 
-    When ``should_end`` returns True, the run writes a checkpoint and is interrupted. RunError if the run is in another
-    state, or another process works on it. InputError if its config, base or data cannot be used; the run has failed
-    then.
+    When ``should_end`` returns True, the run writes a checkpoint and is interrupted. RunError if
+    the run is in another state, or another process works on it. InputError if its config, base or
+    data cannot be used; the run has failed then.
     """
     with store.lease(run_id, states) as lease, _log_to(lease.run.folder / "log.txt"):
         stop = lease.run.folder / "stop"
@@ -72,7 +73,12 @@ def execute(
             _traceback_log.exception("failed")
             raise
         lease.end(result)
-        log.info("%s after %s steps%s", lease.state, result.steps, f": {lease.reason}" if lease.reason else "")
+        log.info(
+            "%s after %s steps%s",
+            lease.state,
+            result.steps,
+            f": {lease.reason}" if lease.reason else "",
+        )
         return result
 
 

@@ -1,10 +1,11 @@
 """Runs on Ray: `execute` does the work of `runs.execution.execute` on any machine of a cluster.
 
-An actor receives the config, the last checkpoint, and the files and models that only this home folder has. It executes
-the run in a temporary folder of its node, as ``worker --once`` does. Twice a second this process fetches what has
-changed into the folder of the run, which stays the truth: events and log as they grow, checkpoint and model when they
-are new. Nothing else is shared. If the actor dies, alone or with its node, the run is submitted again from the last
-checkpoint that arrived, and its curve goes on.
+An actor receives the config, the last checkpoint, and the files and models that only this home
+folder has. It executes the run in a temporary folder of its node, as ``worker --once`` does. Twice
+a second this process fetches what has changed into the folder of the run, which stays the truth:
+events and log as they grow, checkpoint and model when they are new. Nothing else is shared. If the
+actor dies, alone or with its node, the run is submitted again from the last checkpoint that
+arrived, and its curve goes on.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ class RemoteRun:
         configure_process()
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-    def start(self, run: Run, inputs: bytes, home: Path, is_offline: bool) -> tuple[Changes, RunResult | None]:
+    def start(
+        self, run: Run, inputs: bytes, home: Path, is_offline: bool
+    ) -> tuple[Changes, RunResult | None]:
         """Start a run, whose config names files and models of the archive ``inputs`` (`_packed`).
 
         ``home`` is used if the nodes share it, or else the home folder of this node.
@@ -77,13 +80,16 @@ class RemoteRun:
         self.store = RunStore(home if home.is_dir() else home_folder(), scratch / "runs")
         self.folder = self.store.folder / run.id
         self.folder.mkdir(parents=True, exist_ok=True)
-        config = _renamed(run.config, lambda name, _: str(scratch / name) if (scratch / name).exists() else name)
+        config = _renamed(
+            run.config, lambda name, _: str(scratch / name) if (scratch / name).exists() else name
+        )
         write_text(self.folder / "config.json", config.to_json() + "\n")
         write_text(self.folder / "name.txt", run.name)
         # With a start time, the run continues from its checkpoint, if there is one.
         RunRecord(State.QUEUED, time.time(), started=time.time()).write(self.folder)
         self._should_end = threading.Event()
-        # What was sent last: the inode and the size of a file, or the modification time of a folder and 0.
+        # What was sent last: the inode and the size of a file, or the modification time of a folder
+        # and 0.
         self._sent = dict[str, tuple[int, int]]()
         _note(self.folder, f"executed on {socket.gethostname()}")
         self._outcome: Future[RunResult] = ThreadPoolExecutor(1).submit(
@@ -146,7 +152,8 @@ def execute(
 ) -> RunResult:
     """Execute a run on the cluster, as `runs.execution.execute` does in this process.
 
-    InputError also if the cluster cannot be reached, or is gone. The run has then failed, and can be resumed.
+    InputError also if the cluster cannot be reached, or is gone. The run has then failed, and can
+    be resumed.
     """
     with store.lease(run_id, states) as lease:
         for _ in range(MOST_DEATHS + 1):
@@ -155,11 +162,17 @@ def execute(
             except ActorLostError as error:
                 _note(lease.run.folder, f"lost: {error}")
                 reason = error
-        raise InputError(f"Ray has lost the run {MOST_DEATHS + 1} times ({reason}): resume it to try again")
+        raise InputError(
+            f"Ray has lost the run {MOST_DEATHS + 1} times ({reason}): resume it to try again"
+        )
 
 
 def _submit(
-    store: RunStore, run: Run, cluster: RayCluster, on_event: Callable[[Event], object], should_end: Callable[[], bool]
+    store: RunStore,
+    run: Run,
+    cluster: RayCluster,
+    on_event: Callable[[Event], object],
+    should_end: Callable[[], bool],
 ) -> RunResult:
     """Execute a run on one actor. ActorLostError if the actor dies."""
     from training.trainer.train import RunResult
@@ -185,7 +198,9 @@ def _submit(
                     if not has_begun and end():
                         _note(run.folder, "ended before there was room for it")
                         path = str(run.folder / "model") if run.has_model else None
-                        return RunResult(run.id, State.STOPPED, store.get(run.id).progress.step, 0.0, path=path)
+                        return RunResult(
+                            run.id, State.STOPPED, store.get(run.id).progress.step, 0.0, path=path
+                        )
                 changes, result = ray.get(answer)
                 has_begun = True
                 for name, (start, content) in reversed(changes.items()):
@@ -247,7 +262,9 @@ def _renamed(config: RunConfig, rename: Callable[[str, bool], str]) -> RunConfig
     for key in ("train_data", "eval_data"):
         if data := getattr(config, key):
             parts = DataName.parse_joined(data)
-            names[key] = "+".join(str(replace(part, name=rename(part.name, False))) for part in parts)
+            names[key] = "+".join(
+                str(replace(part, name=rename(part.name, False))) for part in parts
+            )
     for key in ("base", "teacher"):
         if name := getattr(config, key):
             model = ModelName.parse(name)
@@ -264,7 +281,10 @@ def _pack(paths: Mapping[Path, str]) -> bytes:
                 archive.write(path, name)
             for folder, _, files in os.walk(path, followlinks=True):
                 for file in files:
-                    archive.write(Path(folder, file), PurePosixPath(name, Path(folder, file).relative_to(path)))
+                    archive.write(
+                        Path(folder, file),
+                        PurePosixPath(name, Path(folder, file).relative_to(path)),
+                    )
     return buffer.getvalue()
 
 

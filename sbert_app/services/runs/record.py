@@ -61,7 +61,9 @@ class RunRecord:
         try:
             return read_document(folder / "run.json", cls)
         except FileNotFoundError as error:
-            raise RunNotFoundError(f"there is no run {folder.name!r}; `runs list` shows them all") from error
+            raise RunNotFoundError(
+                f"there is no run {folder.name!r}; `runs list` shows them all"
+            ) from error
         except InputError as error:
             raise RunNotFoundError(error, error.public) from error
 
@@ -95,7 +97,9 @@ class Run:
 
     @cached_property
     def has_model(self) -> bool:
-        return any((self.folder / "model" / file).exists() for file in ("modules.json", "config.json"))
+        return any(
+            (self.folder / "model" / file).exists() for file in ("modules.json", "config.json")
+        )
 
     @property
     def waited(self) -> float:
@@ -126,7 +130,9 @@ class Run:
 
 def default_name(config: RunConfig) -> str:
     """The name of a run without one: objectives, concatenation, pooling, base."""
-    concatenation = f" {config.concatenation}" if "concatenation" in config.objective_class.fields else ""
+    concatenation = (
+        f" {config.concatenation}" if "concatenation" in config.objective_class.fields else ""
+    )
     pooling = {None: "", "cls": " · CLS"}.get(config.pooling, f" · {config.pooling}")
     objectives = " + ".join(dict.fromkeys(part.objective for part in config.parts))
     return f"{objectives}{concatenation}{pooling} · {config.base}"[:LONGEST_NAME]
@@ -168,9 +174,9 @@ NLI = ("nli", "snli", "mnli", "all-nli")
 class Preset:
     """A starting point of a run (``assets/presets.json``): fields of a `RunConfig`, and what it teaches.
 
-    The recipes of the paper (sections 3.1 and 4) start from a raw BERT, which has to be downloaded. Presets start from
-    the model that ships, so that they work offline. It was already trained on sentence pairs, so the curves rise less.
-    The lesson of each preset states the base of the paper.
+    The recipes of the paper (sections 3.1 and 4) start from a raw BERT, which has to be downloaded.
+    Presets start from the model that ships, so that they work offline. It was already trained on
+    sentence pairs, so the curves rise less. The lesson of each preset states the base of the paper.
     """
 
     group: str
@@ -202,9 +208,9 @@ def two_stage_base(runs: Iterable[Run]) -> str:
 class EventReader:
     """Reads ``events.jsonl`` while another process may be writing it. Not thread-safe.
 
-    Each call reads only new lines. An incomplete last line waits for the next call, and a line that a crash truncated
-    is skipped. A resumed run withdraws events (`training.trainer.events`). Its file is then a new one, or shorter, and
-    is read again from its beginning.
+    Each call reads only new lines. An incomplete last line waits for the next call, and a line that
+    a crash truncated is skipped. A resumed run withdraws events (`training.trainer.events`). Its
+    file is then a new one, or shorter, and is read again from its beginning.
     """
 
     def __init__(self, path: Path) -> None:
@@ -247,10 +253,12 @@ class RunProgress:
     Attributes:
         memory_gb: the peak memory of a GPU.
         notes: how the data was transformed.
-        baseline, latest, best: the evaluation before the first step, the last one, and the best after the first step.
+        baseline, latest, best: the evaluation before the first step, the last one, and the best
+            after the first step.
         warnings: see `training.trainer.run_metrics.warnings`.
         test: the evaluation of the best model on the test split of the dev data.
-        collapsed, undefined: the reason, if the last evaluation found a collapse, or no Spearman's correlation.
+        collapsed, undefined: the reason, if the last evaluation found a collapse, or no Spearman's
+            correlation.
     """
 
     step: int = 0

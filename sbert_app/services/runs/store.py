@@ -12,9 +12,9 @@
 
     queued -> running -> finished | failed | stopped | interrupted
 
-The process that works on a run holds a file lock on ``lock``. The operating system releases the lock however the
-process ends, so a run whose state is "running" and whose lock is free was interrupted. Any process may create the file
-``stop``, which ends the training loop.
+The process that works on a run holds a file lock on ``lock``. The operating system releases the
+lock however the process ends, so a run whose state is "running" and whose lock is free was
+interrupted. Any process may create the file ``stop``, which ends the training loop.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ if TYPE_CHECKING:
 
 PROCESS_ENDED = "its process was asked to end; it can be resumed"
 PROCESS_LOST = "its process ended unexpectedly: killed, out of memory, or the machine went down"
-# Disk space that is reserved while a run is running, so that its end can be recorded on a full disk.
+# Disk space that is reserved while a run is running, so that its end can be recorded on a full
+# disk.
 RESERVED_BYTES = 64 * 1024
 # The file that marks a run that is queued for Ray.
 FOR_RAY = "ray"
@@ -88,9 +89,11 @@ class RunStore:
         self._order: tuple[float | None, Sequence[str]] = (None, ())
         # The runs that are not at work, with the stamps of their folders (`stamp_of`).
         self._ended: dict[str, tuple[object, Run]] = {}
-        # The stamps of run.json of the runs that are not at work, so that `ids` does not read these files again.
+        # The stamps of run.json of the runs that are not at work, so that `ids` does not read these
+        # files again.
         self._quiet: dict[str, tuple[int, int]] = {}
-        # The result of the last search for runs at work: the ids of all runs then, the time, the ids of those at work.
+        # The result of the last search for runs at work: the ids of all runs then, the time, the
+        # ids of those at work.
         self._at_work: tuple[Sequence[str], float, Sequence[str]] = ((), 0.0, ())
 
     def get(self, run_id: str) -> Run:
@@ -151,7 +154,9 @@ class RunStore:
         except FileNotFoundError:
             return []
         if self._order[0] != changed:
-            ids = newest_first(folder for folder in self.folder.iterdir() if not folder.name.startswith("."))
+            ids = newest_first(
+                folder for folder in self.folder.iterdir() if not folder.name.startswith(".")
+            )
             self._ended = {run_id: self._ended[run_id] for run_id in ids if run_id in self._ended}
             # Within the resolution of the time, another run may be created after this reading.
             is_settled = time.time() - changed > 1
@@ -174,7 +179,9 @@ class RunStore:
             except (UserFacingError, OSError) as error:
                 # Unless the run was deleted in the meantime, it is damaged.
                 if os.path.lexists(folder / "run.json"):
-                    damaged.append(error if isinstance(error, UserFacingError) else unreadable(folder, error))
+                    damaged.append(
+                        error if isinstance(error, UserFacingError) else unreadable(folder, error)
+                    )
         self._damaged = damaged
         return runs
 
@@ -209,7 +216,9 @@ class RunStore:
         """The events of a run from index ``since`` on; all of them if a resumed run has withdrawn some."""
         folder = self._run_folder(run_id)
         with self._reading:
-            events = self._event_readers.setdefault(run_id, EventReader(folder / "events.jsonl")).read()
+            events = self._event_readers.setdefault(
+                run_id, EventReader(folder / "events.jsonl")
+            ).read()
             start = since if since <= len(events) else 0
             return events[start:]
 
@@ -219,16 +228,20 @@ class RunStore:
             return ""
         with file.open("rb") as log:
             log.seek(max(0, file.stat().st_size - 200 * lines))
-            return "\n".join(log.read().decode("utf-8", errors="replace").rstrip("\n").split("\n")[-lines:])
+            return "\n".join(
+                log.read().decode("utf-8", errors="replace").rstrip("\n").split("\n")[-lines:]
+            )
 
     def create(self, config: RunConfig, queue: bool = True) -> Run:
         """Create a run. Its id is made of date, time and a few words: 20261121-034512-regression-mean.
 
-        The run is queued for any worker, or else stopped, so that the caller can execute it. InputError if the disk is
-        full or the home folder is not writable, and for a config with Python objects of another process.
+        The run is queued for any worker, or else stopped, so that the caller can execute it.
+        InputError if the disk is full or the home folder is not writable, and for a config with
+        Python objects of another process.
         """
         check_queueable(config)
-        # A run that is named by its title is stored by its id, as another run may be given the same title.
+        # A run that is named by its title is stored by its id, as another run may be given the same
+        # title.
         for key in ("base", "teacher"):
             name = getattr(config, key)
             model = ModelName.parse(name) if name else None
@@ -247,7 +260,8 @@ class RunStore:
                 shutil.rmtree(folder, ignore_errors=True)
             why = error.strerror or error
             raise InputError(
-                f"no run can be written to {self.folder}: {why}", public=f"no run can be written: {why}"
+                f"no run can be written to {self.folder}: {why}",
+                public=f"no run can be written: {why}",
             ) from error
         return self.get(folder.name)
 
@@ -301,7 +315,9 @@ class RunStore:
     def claim(self, run_id: str) -> Iterator[None]:
         """Keep other workers from taking a queued run inside the block. RunBusyError if another worker has it."""
         folder = self._run_folder(run_id)
-        with self._lock(folder, f"run {run_id} is taken by another worker", timeout=0, name="worker"):
+        with self._lock(
+            folder, f"run {run_id} is taken by another worker", timeout=0, name="worker"
+        ):
             yield
 
     def delete(self, run_id: str) -> None:
@@ -320,26 +336,33 @@ class RunStore:
         for leftover in self.folder.glob(".*"):
             with suppress(OSError):
                 is_old = time.time() - leftover.stat().st_mtime > LEFTOVER_SECONDS
-                if leftover.name.startswith(".deleted-") or (leftover.name.endswith(FRESH) and is_old):
+                if leftover.name.startswith(".deleted-") or (
+                    leftover.name.endswith(FRESH) and is_old
+                ):
                     shutil.rmtree(leftover, ignore_errors=True)
 
     @contextmanager
     def lease(self, run_id: str, states: Collection[str] = QUEUED) -> Iterator[RunLease]:
         """Work on a run that is in one of ``states``. It is running inside the block, and has ended after it.
 
-        An exception in the block makes it failed; KeyboardInterrupt and SystemExit make it interrupted. RunStateError
-        if the run is in another state; RunBusyError if another process works on it.
+        An exception in the block makes it failed; KeyboardInterrupt and SystemExit make it
+        interrupted. RunStateError if the run is in another state; RunBusyError if another process
+        works on it.
         """
         folder = self._run_folder(run_id)
         with self._lock(folder, f"run {run_id} is being worked on by another process", timeout=2):
             record = self._locked_record(folder)
             if record.state not in states:
-                raise RunStateError(f"run {run_id} is {record.state}, not {' or '.join(sorted(states))}")
+                raise RunStateError(
+                    f"run {run_id} is {record.state}, not {' or '.join(sorted(states))}"
+                )
             if record.state != State.QUEUED:
                 # The file may be left over from the last time.
                 (folder / "stop").unlink(missing_ok=True)
             lease = RunLease(self.get(run_id), resume=record.started is not None)
-            record = replace(record, state=State.RUNNING, started=time.time(), ended=None, reason=None)
+            record = replace(
+                record, state=State.RUNNING, started=time.time(), ended=None, reason=None
+            )
             record.write(folder)
             try:
                 (folder / "reserve").write_bytes(bytes(RESERVED_BYTES))
@@ -350,7 +373,9 @@ class RunStore:
                 raise
             finally:
                 (folder / "reserve").unlink(missing_ok=True)
-                replace(record, state=lease.state, reason=lease.reason, ended=time.time()).write(folder)
+                replace(record, state=lease.state, reason=lease.reason, ended=time.time()).write(
+                    folder
+                )
 
     def _current_record(self, folder: Path) -> RunRecord:
         """The record of a run. A run that is recorded as running but whose lock is free becomes interrupted."""
@@ -364,20 +389,27 @@ class RunStore:
         """The record, for the holder of the lock: no other process works on the run, whatever its state says."""
         record = RunRecord.read(folder)
         if record.state == State.RUNNING:
-            record = replace(record, state=State.INTERRUPTED, reason=PROCESS_LOST, ended=time.time())
+            record = replace(
+                record, state=State.INTERRUPTED, reason=PROCESS_LOST, ended=time.time()
+            )
             record.write(folder)
             recover(folder / "model")
         return record
 
     @contextmanager
-    def _lock(self, folder: Path, message: str, timeout: float = 0.1, name: str = "lock") -> Iterator[None]:
+    def _lock(
+        self, folder: Path, message: str, timeout: float = 0.1, name: str = "lock"
+    ) -> Iterator[None]:
         """Hold a lock of the run. RunBusyError with ``message`` if another process keeps it for ``timeout`` seconds."""
         try:
-            lock = FileLock(folder / name, thread_local=False).acquire(timeout=timeout, poll_interval=0.02)
+            lock = FileLock(folder / name, thread_local=False).acquire(
+                timeout=timeout, poll_interval=0.02
+            )
         except Timeout as error:
             raise RunBusyError(message) from error
         with lock:
-            # If the run was deleted in the meantime, acquiring the lock has created its folder again.
+            # If the run was deleted in the meantime, acquiring the lock has created its folder
+            # again.
             if not os.path.lexists(folder / "run.json"):
                 shutil.rmtree(folder, ignore_errors=True)
             self._run_folder(folder.name)

@@ -1,7 +1,7 @@
 """The home folder, and the one reader and writer of its records (`documents`).
 
-`HOME` lists every kind of file in a home folder. docs/settings.md has the list, `home backup` saves people's work, and
-a test damages each kind.
+`HOME` lists every kind of file in a home folder. docs/settings.md has the list, `home backup` saves
+people's work, and a test damages each kind.
 """
 
 from fnmatch import fnmatchcase
@@ -41,7 +41,9 @@ HOME = (
         ),
         is_work=True,
     ),
-    HomeEntry("experiments/", "sweeps and folds: the settings and the id of each run", is_work=True),
+    HomeEntry(
+        "experiments/", "sweeps and folds: the settings and the id of each run", is_work=True
+    ),
     HomeEntry(
         "annotations/",
         "Label: pairs and ratings",
@@ -60,7 +62,10 @@ HOME = (
         ("*.f32", "*.f32.incomplete"),
     ),
     HomeEntry("numba/", "compiled code of UMAP"),
-    HomeEntry("tmp/", "uploads and results of the pages for a day, with Bulk's files and Explore's corpora"),
+    HomeEntry(
+        "tmp/",
+        "uploads and results of the pages for a day, with Bulk's files and Explore's corpora",
+    ),
     HomeEntry("worker-", "logs of the processes that execute runs", ("*.log",)),
 )
 

@@ -31,8 +31,9 @@ V = TypeVar("V")
 class DiskCache:
     """Arrays in a folder, one file for each key. Safe for several threads and processes.
 
-    Arrays are stored by name in KEY.npz, with checksums. Files are written atomically and never unpickled. A file that
-    cannot be read or written (damaged, disk full, no permission) is logged and counts as absent, and will be replaced.
+    Arrays are stored by name in KEY.npz, with checksums. Files are written atomically and never
+    unpickled. A file that cannot be read or written (damaged, disk full, no permission) is logged
+    and counts as absent, and will be replaced.
 
     Args:
         folder: the folder of the files, which the first entry creates.
@@ -40,7 +41,9 @@ class DiskCache:
         shipped: a second folder, which is only read.
     """
 
-    def __init__(self, folder: Path, max_bytes: int = MAX_BYTES, shipped: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, max_bytes: int = MAX_BYTES, shipped: Path | None = None
+    ) -> None:
         self.folder = folder
         self.max_bytes = max_bytes
         self.shipped = shipped
@@ -115,7 +118,10 @@ class LRUCache(Generic[K, V]):
     """
 
     def __init__(
-        self, max_size: float, size_of: Callable[[V], float] = lambda _: 1, max_count: float = math.inf
+        self,
+        max_size: float,
+        size_of: Callable[[V], float] = lambda _: 1,
+        max_count: float = math.inf,
     ) -> None:
         self.max_size = max_size
         self.max_count = max_count

@@ -6,9 +6,9 @@
     projects.create("20261121-news", project)        under an id that no other process gets
     projects.list()                                  all records that can be read, and an error for each of the others
 
-Files are written atomically: a killed process leaves the old record or the new one. A damaged file leads to an
-`InputError` that names it and says what to do. It is never overwritten, and other records can still be read. Unknown
-fields are ignored, and missing fields have their defaults.
+Files are written atomically: a killed process leaves the old record or the new one. A damaged file
+leads to an `InputError` that names it and says what to do. It is never overwritten, and other
+records can still be read. Unknown fields are ignored, and missing fields have their defaults.
 """
 
 import os
@@ -103,11 +103,14 @@ class DocumentStore(Generic[Document]):
     Args:
         folder: the folder of the records.
         kind: a dataclass or a pydantic model.
-        suffix: the path of a record after its id: ".json", or "/job.json" if each record has a folder.
+        suffix: the path of a record after its id: ".json", or "/job.json" if each record has a
+            folder.
         what: the word for a record in messages.
     """
 
-    def __init__(self, folder: Path, kind: type[Document], suffix: str = ".json", what: str = "record") -> None:
+    def __init__(
+        self, folder: Path, kind: type[Document], suffix: str = ".json", what: str = "record"
+    ) -> None:
         self.folder = folder
         self.kind = kind
         self.suffix = suffix
@@ -199,7 +202,11 @@ class DocumentStore(Generic[Document]):
             raise unreadable(self.folder, error) from error
         for name in names:
             key = name.removesuffix(file_suffix)
-            if name.endswith(file_suffix) and is_id(key) and os.path.lexists(self.folder / name / inner):
+            if (
+                name.endswith(file_suffix)
+                and is_id(key)
+                and os.path.lexists(self.folder / name / inner)
+            ):
                 yield key
 
 

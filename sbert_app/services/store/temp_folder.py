@@ -1,7 +1,8 @@
 """The folder of uploads and results, whose size and the age of its parts are limited.
 
-A part is an upload, a scored file with its record and its results, or a file for a download. It is removed as a whole,
-a day after the last of its files was written, so that nothing in use loses a file.
+A part is an upload, a scored file with its record and its results, or a file for a download. It is
+removed as a whole, a day after the last of its files was written, so that nothing in use loses a
+file.
 """
 
 import logging

@@ -25,8 +25,13 @@ SENTENCES = ["<b>bold</b>", "plain & simple", "x" * 500, "四个字", "last"]
 
 
 def picture(dimensions=2, maps=1, colouring=None, lines=()):
-    places = [np.random.default_rng(n).standard_normal((5, dimensions)).astype(np.float32) for n in range(maps)]
-    return MapData(places, ["before: a", "after: <i>b</i>"][:maps], SENTENCES, colouring, lines, "key")
+    places = [
+        np.random.default_rng(n).standard_normal((5, dimensions)).astype(np.float32)
+        for n in range(maps)
+    ]
+    return MapData(
+        places, ["before: a", "after: <i>b</i>"][:maps], SENTENCES, colouring, lines, "key"
+    )
 
 
 class TestColours:
@@ -49,7 +54,11 @@ class TestColours:
         found = make_labels("kind", values)
         assert len(found.groups) == len(values)
         assert set(found.groups) <= set(range(len(found.names)))
-        styles = [tuple(found.style(n).values()) for n, name in enumerate(found.names) if name not in (OTHER, BLANK)]
+        styles = [
+            tuple(found.style(n).values())
+            for n, name in enumerate(found.names)
+            if name not in (OTHER, BLANK)
+        ]
         assert len(set(styles)) == len(styles) <= MAX_LABELS
 
     def test_too_many_groups_leave_the_smallest_as_other(self):
@@ -80,11 +89,15 @@ class TestFigure:
     def test_both_maps_share_the_scale_of_a_number(self):
         colouring = make_colouring("length", range(20))
         points = np.zeros((20, 2), dtype=np.float32)
-        figure = map_figure(MapData([points, points], ["before", "after"], ["a sentence"] * 20, colouring))
+        figure = map_figure(
+            MapData([points, points], ["before", "after"], ["a sentence"] * 20, colouring)
+        )
         assert [trace.marker.coloraxis for trace in figure.data] == ["coloraxis", "coloraxis"]
         assert figure.layout.coloraxis.colorbar.title.text == "length"
 
-    @pytest.mark.parametrize(("points", "kind"), [(FEW_POINTS, "scatter"), (FEW_POINTS + 1, "scattergl")])
+    @pytest.mark.parametrize(
+        ("points", "kind"), [(FEW_POINTS, "scatter"), (FEW_POINTS + 1, "scattergl")]
+    )
     def test_many_points_are_drawn_by_webgl_however_they_are_grouped(self, points, kind):
         places, sentences = np.zeros((points, 2), dtype=np.float32), ["one"] * points
         colouring = make_labels("kind", ["a", "b"] * (points // 2) + ["a"] * (points % 2))
@@ -93,7 +106,9 @@ class TestFigure:
 
     @pytest.mark.parametrize("dimensions", [2, 3])
     def test_two_maps_have_a_panel_each_and_one_legend(self, dimensions):
-        figure = map_figure(picture(dimensions, maps=2, colouring=make_labels("kind", list("abaab"))))
+        figure = map_figure(
+            picture(dimensions, maps=2, colouring=make_labels("kind", list("abaab")))
+        )
         assert [trace.showlegend for trace in figure.data] == [True, True, False, False]
         assert "after: &lt;i&gt;b&lt;/i&gt;" in [note.text for note in figure.layout.annotations]
 
@@ -105,7 +120,9 @@ class TestFigure:
         drawn = picture(lines=lines)
         strong, faint, points = map_figure(drawn).data
         places = drawn.maps[0][:, 0]
-        np.testing.assert_allclose(strong.x, [places[0], places[1], np.nan, places[2], places[4], np.nan])
+        np.testing.assert_allclose(
+            strong.x, [places[0], places[1], np.nan, places[2], places[4], np.nan]
+        )
         assert (strong.visible, faint.visible, points.mode) == (True, "legendonly", "markers")
         assert strong.customdata is None, "a click on a line is no click on a point"
 
@@ -124,8 +141,13 @@ def test_a_sample_knows_its_rows_in_the_corpus_and_its_groups_their_names_on_the
     labels = Labels("group", ["left", "<b>right</b>", BLANK], np.array([0, 0, 1, 1, 2] * 2))
     rows = np.array([0, 1, 2, 3, 9])
     names = [names_at(points, labels.of(rows))]
-    figure = map_figure(MapData([points], ["map"], SENTENCES, labels.of(rows), rows=rows, names=names))
-    assert sorted(np.concatenate([trace.customdata for trace in figure.data]).tolist()) == rows.tolist()
+    figure = map_figure(
+        MapData([points], ["map"], SENTENCES, labels.of(rows), rows=rows, names=names)
+    )
+    assert (
+        sorted(np.concatenate([trace.customdata for trace in figure.data]).tolist())
+        == rows.tolist()
+    )
     notes = figure.layout.annotations
     assert [(note.text, note.name, note.visible) for note in notes] == [
         ("left", "coarse", True),
@@ -137,8 +159,12 @@ def test_a_sample_knows_its_rows_in_the_corpus_and_its_groups_their_names_on_the
 def test_names_of_fine_regions_wait_until_the_map_is_zoomed_in():
     points = np.random.default_rng(0).standard_normal((4, 2)).astype(np.float32)
     labels = make_labels("topic", ["a", "a", "b", "b"])
-    figure = map_figure(MapData([points], ["map"], SENTENCES[:4], labels, names=[names_at(points, labels, depth=1)]))
-    assert [(note.name, note.visible) for note in figure.layout.annotations] == [("fine", False)] * 2
+    figure = map_figure(
+        MapData([points], ["map"], SENTENCES[:4], labels, names=[names_at(points, labels, depth=1)])
+    )
+    assert [(note.name, note.visible) for note in figure.layout.annotations] == [
+        ("fine", False)
+    ] * 2
 
 
 def test_in_three_dimensions_names_are_text_and_only_those_of_the_coarse_regions():

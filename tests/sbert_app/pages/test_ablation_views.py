@@ -68,7 +68,9 @@ def test_the_form_holds_the_settings_of_the_figure_and_says_what_differs():
 
 def test_a_sweep_is_a_third_mark_in_the_figure_and_a_column_of_its_table(sweeps, monkeypatch):
     sweep = sweeps.start(new_sweep("pooling", 2, {"max_steps": 40, "base": "scratch:1x32"}))
-    assert len(views._figure("pooling", "raw-bert-mini", sweep)["value"].data) == 3, "before, the paper, shipped"
+    assert len(views._figure("pooling", "raw-bert-mini", sweep)["value"].data) == 3, (
+        "before, the paper, shipped"
+    )
     monkeypatch.setattr(type(sweep), "values", AFTER)
     monkeypatch.setattr(type(sweep), "rows", variant_rows(POOLING, AFTER))
     figure = views._figure("pooling", "raw-bert-mini", sweep)["value"]
@@ -77,14 +79,20 @@ def test_a_sweep_is_a_third_mark_in_the_figure_and_a_column_of_its_table(sweeps,
     ]
     assert figure.data[2].x == pytest.approx((86.2, 80.3, None))
     html = views.numbers_of("pooling", "raw-bert-mini", sweep)
-    assert html.index("<th>shipped</th>") < html.index("<th>here (scratch:1x32, 2 seeds, 40 steps)</th>")
+    assert html.index("<th>shipped</th>") < html.index(
+        "<th>here (scratch:1x32, 2 seeds, 40 steps)</th>"
+    )
     shipped = precomputed_tables("pooling")["raw-bert-mini"].rows[0].summary.mean
     assert f"<b>{shipped:.2f}</b>" in html and "<b>86.20</b>" in html
-    assert "here (scratch:1x32, 2 seeds, 40 steps): Mean" in views._text("pooling", "raw-bert-mini", sweep)
+    assert "here (scratch:1x32, 2 seeds, 40 steps): Mean" in views._text(
+        "pooling", "raw-bert-mini", sweep
+    )
 
 
 def test_one_seed_is_no_comparison():
-    html = views.statistics_of({"here": variant_rows(POOLING, {("mean", 0): 86.0, ("max", 0): 80.0})})
+    html = views.statistics_of(
+        {"here": variant_rows(POOLING, {("mean", 0): 86.0, ("max", 0): 80.0})}
+    )
     assert "nothing to test" in html
     assert "CLS" not in html, "a variant that nobody has measured has no row"
 
@@ -101,8 +109,14 @@ def test_the_statistics_have_a_row_for_each_variant_and_mark_the_default():
 
 def test_variants_that_cannot_be_told_apart_from_the_best_are_named():
     """Means of 86.2 and 86.1 with opposite signs by seed are tied; 80 in every seed is apart, by Holm over three."""
-    by_seed = {"mean": (86.0, 86.4, 86.2, 86.3), "cls": (86.1, 86.2, 86.3, 86.1), "max": (80.0, 80.6, 80.2, 80.5)}
-    values = {(name, seed): value for name, row in by_seed.items() for seed, value in enumerate(row)}
+    by_seed = {
+        "mean": (86.0, 86.4, 86.2, 86.3),
+        "cls": (86.1, 86.2, 86.3, 86.1),
+        "max": (80.0, 80.6, 80.2, 80.5),
+    }
+    values = {
+        (name, seed): value for name, row in by_seed.items() for seed, value in enumerate(row)
+    }
     rows = variant_rows(POOLING, values)
     standings, above, p_values = rank_variants(rows)
     assert [(each.name, each.tied, each.highest, each.lowest) for each in standings] == [
@@ -119,7 +133,9 @@ def test_variants_that_cannot_be_told_apart_from_the_best_are_named():
         "cls": None,
         "max": above[1][2],
     }
-    assert outcome(rows).startswith("Nothing stands out here: 2 of 3 cannot be told apart from the best")
+    assert outcome(rows).startswith(
+        "Nothing stands out here: 2 of 3 cannot be told apart from the best"
+    )
 
 
 def test_a_sweep_is_estimated_and_is_a_grid_of_links_to_its_runs(sweeps):

@@ -19,7 +19,9 @@ from training.catalogue import DEFAULT_MODEL
 def page(tmp_path_factory):
     services = Services.start(Settings(home=tmp_path_factory.mktemp("home")))
     object.__setattr__(services, "scoring", ScoreJobs(AnyModel(), services.settings.temp_folder))
-    services.models.missing = lambda models, data="": [f"{name} (91 MB)" for name in models if "/" in name]
+    services.models.missing = lambda models, data="": [
+        f"{name} (91 MB)" for name in models if "/" in name
+    ]
     with gr.Blocks() as blocks:
         page = _Page(services)
         page.wire()
@@ -30,7 +32,9 @@ def page(tmp_path_factory):
 @pytest.fixture
 def pairs(tmp_path):
     path = tmp_path / "mine.csv"
-    rows = "".join(f"the dog {i} runs,the dog {i} runs,1\na cat {i},some birds fly,0\n" for i in range(10))
+    rows = "".join(
+        f"the dog {i} runs,the dog {i} runs,1\na cat {i},some birds fly,0\n" for i in range(10)
+    )
     path.write_text("sentence1,sentence2,label\n" + rows)
     return path
 
@@ -46,7 +50,10 @@ def merged(updates):
 
 def test_a_link_begins_no_download(page, monkeypatch):
     monkeypatch.setattr(page.jobs, "start", lambda *_: pytest.fail("it is scored"))
-    for models, missing in ((("org/tiny", "mean", "none"), "org/tiny"), (("bag", "mean", "org/cross"), "org/cross")):
+    for models, missing in (
+        (("org/tiny", "mean", "none"), "org/tiny"),
+        (("bag", "mean", "org/cross"), "org/cross"),
+    ):
         shown = merged(page.visit(SimpleNamespace(query_params={}), *models, []))
         assert f"Not on this machine yet: {missing} (91 MB). Press Score" in shown[page.status]
         assert shown[page.go].interactive
@@ -80,7 +87,20 @@ def test_a_file_is_kept_scored_and_found_again(page, pairs):
     table = opened[page.table]
     pairs.unlink()
     scored = merged(
-        page.score(None, table, "sentence1", "sentence2", "label", "", "bag", "mean", "none", job, [job], None)
+        page.score(
+            None,
+            table,
+            "sentence1",
+            "sentence2",
+            "label",
+            "",
+            "bag",
+            "mean",
+            "none",
+            job,
+            [job],
+            None,
+        )
     )
     assert "20</b> of 20 pairs" in scored[page.status]
     assert "finished" in scored[page.history]
@@ -100,7 +120,9 @@ def test_a_file_is_kept_scored_and_found_again(page, pairs):
 
     applied = merged([page.duplicates.find(Watch(), job, 0.9)])
     assert "10</b> of 20 pairs match" in applied[page.duplicates.tab.status]
-    assert all(button["visible"] for button in (applied[each] for each in page.duplicates.downloads))
+    assert all(
+        button["visible"] for button in (applied[each] for each in page.duplicates.downloads)
+    )
     page.delete([job])
     assert "no longer kept" in merged(visit(page, job=job))[page.status]
 
@@ -108,7 +130,10 @@ def test_a_file_is_kept_scored_and_found_again(page, pairs):
 def test_every_update_is_among_the_outputs_of_its_event(page, pairs):
     """Gradio fails on an update of a component that its event does not name."""
     named = {
-        id(component) for event in page.blocks.fns.values() if event.fn == page.open for component in event.outputs
+        id(component)
+        for event in page.blocks.fns.values()
+        if event.fn == page.open
+        for component in event.outputs
     }
     updates = [*visit(page), page.open(str(pairs), []), page.open(None, [])]
     job = updates[-2][page.job]

@@ -52,7 +52,10 @@ def test_scores_stand_first_the_note_only_where_there_is_one_and_figures_have_ev
 @pytest.mark.parametrize(
     ("changes", "remark"),
     [
-        ({"guarded": 2_000}, "2,000 cells that a spreadsheet would run as a formula have an apostrophe"),
+        (
+            {"guarded": 2_000},
+            "2,000 cells that a spreadsheet would run as a formula have an apostrophe",
+        ),
         ({"stopped_at": 21}, "Stopped at row 21 of 5,000 rows"),
         ({"bad_gold": 3}, "3 with a gold score or label that is not understood"),
     ],

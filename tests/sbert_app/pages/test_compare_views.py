@@ -54,10 +54,14 @@ def comparison(**changes: object) -> Comparison:
 
 def answer(scored: Comparison | None = None, **changes: object) -> Answer:
     scored = scored or comparison()
-    return Answer(Question(scored.a.text, scored.b.text, ModelName(scored.model)), scored, **changes)
+    return Answer(
+        Question(scored.a.text, scored.b.text, ModelName(scored.model)), scored, **changes
+    )
 
 
-def shown(scored: Comparison | None = None, curve: Calibration | None = CURVE, **changes: object) -> str:
+def shown(
+    scored: Comparison | None = None, curve: Calibration | None = CURVE, **changes: object
+) -> str:
     """The answer to a pair, whose cosines under all poolings have one curve."""
     errors, measuring = changes.pop("failures", ()), changes.pop("measuring", False)
     found = answer(scored, **changes)
@@ -68,9 +72,14 @@ def shown(scored: Comparison | None = None, curve: Calibration | None = CURVE, *
 class TestScores:
     def test_scores_have_their_place_on_the_gold_scale_if_the_model_is_calibrated(self):
         card = {"spearman": {"test": 86.4}}
-        scored = comparison(cross_encoder="minilm-stsb", cross_score=0.4, cross_ms=9.0, card=card, own_pooling="max")
+        scored = comparison(
+            cross_encoder="minilm-stsb", cross_score=0.4, cross_ms=9.0, card=card, own_pooling="max"
+        )
         html = shown(scored, example=judged(gold=4.6), failures=["No such model"])
-        assert "Cosine · all-MiniLM-L6-v2 · mean pooling" in html and "trained with max pooling, not" in html
+        assert (
+            "Cosine · all-MiniLM-L6-v2 · mean pooling" in html
+            and "trained with max pooling, not" in html
+        )
         assert "about 3.0 on people’s 0–5 scale" in html
         assert 'style="left:60.0%;' in html
         assert html.count('<section class="card') == 3
@@ -108,23 +117,35 @@ class TestScores:
     def test_a_model_has_its_colour_as_first_and_as_second(self):
         other = comparison(model="all-mpnet-base-v2")
         for first, second in ((comparison(), other), (other, comparison())):
-            asked = Question("A dog barks.", "A cat sleeps.", ModelName(first.model), second=second.model)
-            html = answers.result(Answer(asked, first, second), [dict.fromkeys(first.by_pooling, CURVE)] * 2)
-            cards = dict(re.findall(r'<section class="card mark-(\w+)"><h2>.*?Cosine · ([\w-]+)', html))
+            asked = Question(
+                "A dog barks.", "A cat sleeps.", ModelName(first.model), second=second.model
+            )
+            html = answers.result(
+                Answer(asked, first, second), [dict.fromkeys(first.by_pooling, CURVE)] * 2
+            )
+            cards = dict(
+                re.findall(r'<section class="card mark-(\w+)"><h2>.*?Cosine · ([\w-]+)', html)
+            )
             assert {model: colour for colour, model in cards.items()} == {
                 "all-MiniLM-L6-v2": "blue",
                 "all-mpnet-base-v2": model_colours(["all-mpnet-base-v2"])[0],
             }
-        assert model_colours(["all-MiniLM-L6-v2"] * 2)[1] != "blue", "two poolings of one model can be told apart"
+        assert model_colours(["all-MiniLM-L6-v2"] * 2)[1] != "blue", (
+            "two poolings of one model can be told apart"
+        )
 
     def test_a_cut_sentence_another_language_and_another_pooling_are_said(self):
         long = replace(side("word " * 579, truncated=True), unread=340)
         html = shown(comparison(b=long, cross_encoder="c", cross_score=0.4, cross_is_cut=True))
         cards = html.split('<section class="card')
         assert "The model reads only the first 239 words of the second sentence." in cards[1]
-        assert "Only the beginnings were compared" in cards[2] and "first sentence" not in "".join(cards[1:])
+        assert "Only the beginnings were compared" in cards[2] and "first sentence" not in "".join(
+            cards[1:]
+        )
         chinese = replace(side("今天天气很好我们去公园。 " * 60, truncated=True), unread=39)
-        assert "The model reads only the beginning of the first sentence." in shown(comparison(a=chinese), None)
+        assert "The model reads only the beginning of the first sentence." in shown(
+            comparison(a=chinese), None
+        )
         german = replace(side("Ein Hund bellt."), language="German")
         assert "The first sentence looks like German" in shown(comparison(a=german))
         both = shown(comparison(a=german, b=german))
@@ -132,9 +153,18 @@ class TestScores:
 
     def test_a_pair_that_the_model_cannot_read_has_no_verdict_no_scale_and_no_reason(self):
         blind = replace(side("🍎"), unknown=("🍎",), is_unknown=True)
-        scored = comparison(a=blind, cross_encoder="minilm-stsb", cross_score=0.95, cross_ms=9.0, cross_is_blind=True)
+        scored = comparison(
+            a=blind,
+            cross_encoder="minilm-stsb",
+            cross_score=0.95,
+            cross_ms=9.0,
+            cross_is_blind=True,
+        )
         html = shown(scored)
-        assert "all-MiniLM-L6-v2 does not know 🍎: it reads each as the same unknown token, [UNK]." in html
+        assert (
+            "all-MiniLM-L6-v2 does not know 🍎: it reads each as the same unknown token, [UNK]."
+            in html
+        )
         assert html.count("says nothing about this pair") == 1
         assert "the same meaning" not in html and 'class="axis"' not in html
         assert "Why?" not in html and "under each pooling" not in html
@@ -149,8 +179,12 @@ class TestReason:
     )
 
     def test_the_sentence_is_told_from_the_table_and_marks_stand_for_nothing(self):
-        found = answers.reason(answer(comparison(cross_encoder="c", cross_score=0.5), changes=self.CHANGES))
-        assert [row.word for row in found.rows] == ["dog", "cat", "sleeps"], "what changes the cosine most comes first"
+        found = answers.reason(
+            answer(comparison(cross_encoder="c", cross_score=0.5), changes=self.CHANGES)
+        )
+        assert [row.word for row in found.rows] == ["dog", "cat", "sleeps"], (
+            "what changes the cosine most comes first"
+        )
         dog, cat, _ = found.rows
         assert (dog.cosine, cat.cosine, dog.cross) == pytest.approx((0.3, 0.75, 0.6))
         assert found.sentence == (
@@ -161,26 +195,45 @@ class TestReason:
 
     def test_each_row_has_both_scores_and_their_changes(self):
         html = shown(comparison(cross_encoder="c", cross_score=0.5), changes=self.CHANGES)
-        rows = re.findall(r"<tr( class=.decides.)?><th scope=.row.>(\w+) <small>(\w+)</small></th>", html)
+        rows = re.findall(
+            r"<tr( class=.decides.)?><th scope=.row.>(\w+) <small>(\w+)</small></th>", html
+        )
         assert [(word, sentence, bool(mark)) for mark, word, sentence in rows] == [
             ("dog", "first", True),
             ("cat", "second", False),
             ("sleeps", "second", False),
         ]
         assert "0.30 <small>−0.30</small>" in html and "0.60 <small>+0.10</small>" in html
-        without_cross = shown(changes=[change._replace(cross_change=None) for change in self.CHANGES])
-        assert "cross-encoder" not in without_cross.partition('<section class="reason"')[2].partition("</section>")[0]
+        without_cross = shown(
+            changes=[change._replace(cross_change=None) for change in self.CHANGES]
+        )
+        assert (
+            "cross-encoder"
+            not in without_cross.partition('<section class="reason"')[2].partition("</section>")[0]
+        )
 
     def test_a_word_that_both_sentences_have_is_told_apart(self):
-        found = answers.reason(answer(changes=[LeftOut("a", "dog", -0.1, None), LeftOut("b", "dog", -0.3, None)]))
-        assert found.sentence == "“dog” in the second sentence raises the cosine most: without it 0.30."
+        found = answers.reason(
+            answer(changes=[LeftOut("a", "dog", -0.1, None), LeftOut("b", "dog", -0.3, None)])
+        )
+        assert (
+            found.sentence
+            == "“dog” in the second sentence raises the cosine most: without it 0.30."
+        )
 
     def test_where_no_word_decides_none_is_marked(self):
-        found = answers.reason(answer(changes=[LeftOut("a", "dog", -0.004, None), LeftOut("b", "cat", 0.013, None)]))
-        assert found.sentence == "No single word decides: without any one of them the cosine changes by at most 0.01."
+        found = answers.reason(
+            answer(changes=[LeftOut("a", "dog", -0.004, None), LeftOut("b", "cat", 0.013, None)])
+        )
+        assert (
+            found.sentence
+            == "No single word decides: without any one of them the cosine changes by at most 0.01."
+        )
         assert not any(row.decides for row in found.rows)
 
-    def test_a_short_pair_keeps_the_place_of_the_reason_and_a_long_or_a_sent_one_waits_for_a_click(self):
+    def test_a_short_pair_keeps_the_place_of_the_reason_and_a_long_or_a_sent_one_waits_for_a_click(
+        self,
+    ):
         assert "Leaving out each word …" in shown()
         assert shown().count('<td class="number">…</td>') == 6
         long = comparison(a=side("word " * 40))
@@ -191,19 +244,30 @@ class TestReason:
     def test_many_words_are_in_a_fold_but_for_those_that_the_sentence_names(self):
         changes = [LeftOut("a", f"word{number}", -0.1, None) for number in range(8)]
         html = shown(changes=[*changes, LeftOut("b", "not", 0.05, None)])
-        assert html.index("without it 0.65") < html.index(">not <") < html.index("<summary>3 more words</summary>")
+        assert (
+            html.index("without it 0.65")
+            < html.index(">not <")
+            < html.index("<summary>3 more words</summary>")
+        )
 
 
 def test_the_map_is_said_to_be_how_the_pooling_adds_up():
-    exact = Attribution(["[CLS]", "dog"], ["[CLS]", "cat"], np.array([[0.1, 0.0], [-0.02, 0.52]]), 0.6)
+    exact = Attribution(
+        ["[CLS]", "dog"], ["[CLS]", "cat"], np.array([[0.1, 0.0], [-0.02, 0.52]]), 0.6
+    )
     html = shown(comparison(attribution=exact))
-    assert "Word by word: how mean pooling adds up" in html and "all cells sum to the cosine, 0.6000." in html
+    assert (
+        "Word by word: how mean pooling adds up" in html
+        and "all cells sum to the cosine, 0.6000." in html
+    )
     assert 'style="background:rgba(0,114,178,0.63)">0.520</td>' in html
     assert "Word by word" not in shown(comparison(pooling="cls", attribution=None))
 
 
 def test_each_word_has_the_colour_of_what_the_score_loses_without_it():
-    html = attribution(WordAttribution(["The", "dog"], [HOSTILE], np.array([0.0, 0.4]), np.array([-0.1]), 0.632))
+    html = attribution(
+        WordAttribution(["The", "dog"], [HOSTILE], np.array([0.0, 0.4]), np.array([-0.1]), 0.632)
+    )
     assert "Each word is left out in turn" in html
     assert 'style="background:rgba(0,114,178,0.63)" title="+0.400">dog</span>' in html
     assert 'style="background:rgba(213,94,0,0.22)" title="−0.100">' in html
@@ -211,11 +275,17 @@ def test_each_word_has_the_colour_of_what_the_score_loses_without_it():
 
 
 def test_a_model_that_compares_tokens_is_a_third_score_with_its_own_map(home):
-    asked = Question("a man plays", "the guitar", ModelName("scratch:1x32"), second="maxsim:scratch:1x32")
+    asked = Question(
+        "a man plays", "the guitar", ModelName("scratch:1x32"), second="maxsim:scratch:1x32"
+    )
     answer = answers.compute(ModelCache(home), asked, None)
     assert answer.second is None and not answer.errors
     found = answer.tokens
-    assert [row[:2] for row in found.rows][:3] == [("first", "a"), ("first", "man"), ("first", "plays")]
+    assert [row[:2] for row in found.rows][:3] == [
+        ("first", "a"),
+        ("first", "man"),
+        ("first", "plays"),
+    ]
     assert sum(float(row[-1]) for row in found.rows) == pytest.approx(found.score, abs=1e-3)
     html = answers.result(answer, [dict.fromkeys(answer.comparison.by_pooling)])
     assert "Late interaction · MaxSim of scratch:1x32" in html and f"{found.score:.2f}" in html
@@ -233,7 +303,9 @@ def test_the_terms_of_a_sparse_encoder_are_its_map():
     assert "of 2 in all" in found.what
 
 
-@pytest.mark.parametrize(("cross", "second"), [("minilm-stsb?depth=3", ""), ("", "scratch:1x32?dim=few")])
+@pytest.mark.parametrize(
+    ("cross", "second"), [("minilm-stsb?depth=3", ""), ("", "scratch:1x32?dim=few")]
+)
 def test_a_name_that_cannot_be_read_hides_no_cosine(home, cross, second):
     asked = Question.parse("A dog barks.", "A cat sleeps.", "scratch:1x32", "mean", cross, second)
     answer = answers.compute(ModelCache(home), asked, None)
@@ -248,7 +320,12 @@ def test_no_text_of_a_user_becomes_markup():
     hostile = comparison(a=side(HOSTILE), b=side(HOSTILE), model=HOSTILE)
     exact = Attribution([HOSTILE], [HOSTILE], np.array([[0.6]]), 0.6)
     change = LeftOut("a", HOSTILE, -0.3, None)
-    html = shown(replace(hostile, attribution=exact), example=judged(1.0), changes=[change], failures=[HOSTILE])
+    html = shown(
+        replace(hostile, attribution=exact),
+        example=judged(1.0),
+        changes=[change],
+        failures=[HOSTILE],
+    )
     assert "<script" not in html
     assert html.count("&lt;script&gt;") > 10
 
@@ -257,7 +334,12 @@ class TestSnippets:
     def test_a_link_holds_every_input_unless_no_address_could(self):
         link = answers.link("http://host/", Question("One & two", "drei", ModelName("m"), "max"))
         assert link.startswith("http://host/?")
-        assert parse_qs(urlsplit(link).query) == {"a": ["One & two"], "b": ["drei"], "model": ["m"], "pooling": ["max"]}
+        assert parse_qs(urlsplit(link).query) == {
+            "a": ["One & two"],
+            "b": ["drei"],
+            "model": ["m"],
+            "pooling": ["max"],
+        }
         assert (
             answers.link("http://host/", Question("word " * 2_000, "x", ModelName("m")))
             == "These sentences are too long for a link."
@@ -271,7 +353,13 @@ class TestSnippets:
         assert "CrossEncoder('minilm-stsb')" in answers.as_python(asked)
         asked = Question("it's", "b", ModelName("m"), "max")
         arguments = shlex.split(answers.as_curl("http://host", asked).replace("\\\n", ""))
-        sent = {"sentence_a": "it's", "sentence_b": "b", "model": "m", "pooling": "max", "cross_encoder": "none"}
+        sent = {
+            "sentence_a": "it's",
+            "sentence_b": "b",
+            "model": "m",
+            "pooling": "max",
+            "cross_encoder": "none",
+        }
         assert json.loads(arguments[-1]) == sent
 
 

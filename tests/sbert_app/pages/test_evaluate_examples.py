@@ -60,7 +60,9 @@ def test_the_classifiers_are_measured_anew(home, out):
     measured = json.loads((out / "transfer_scores.json").read_text(encoding="utf-8"))
     was = example("transfer_scores")
     assert (measured["size"], measured["classes"]) == (was["size"], was["classes"])
-    for (label, score), (label_before, score_before) in zip(measured["rows"], was["rows"], strict=True):
+    for (label, score), (label_before, score_before) in zip(
+        measured["rows"], was["rows"], strict=True
+    ):
         assert label == label_before
         assert score["mean"] == pytest.approx(score_before["mean"], abs=NEAR)
     assert was["best"] == max(score["mean"] for _, score in was["rows"])
@@ -87,5 +89,7 @@ def test_the_folds_are_trained_anew(home, out):
 
 def test_the_cost_begins_with_the_correlation_of_the_whole_vectors(home):
     cost = read_document(SHIPPED_COST, CostTable)
-    rho = evaluate(ModelCache(home).get(DEFAULT_MODEL, VectorModel), cost.data, home=home)["spearman"]["cosine"]
+    rho = evaluate(ModelCache(home).get(DEFAULT_MODEL, VectorModel), cost.data, home=home)[
+        "spearman"
+    ]["cosine"]
     assert cost.cells[0].rho.value == pytest.approx(100 * rho, abs=100 * NEAR)

@@ -33,14 +33,18 @@ def grid():
     grid = make_grid([HOSTILE, "tfidf"], [f"{HOSTILE}.csv"])
     gold = np.linspace(0, 5, 20)
     grid.sizes[f"{HOSTILE}.csv"] = 20
-    grid.results[HOSTILE, f"{HOSTILE}.csv"] = EvalResult({"cosine": gold}, gold, 40, 1.0, from_cache=True)
+    grid.results[HOSTILE, f"{HOSTILE}.csv"] = EvalResult(
+        {"cosine": gold}, gold, 40, 1.0, from_cache=True
+    )
     grid.failures["tfidf", f"{HOSTILE}.csv"] = HOSTILE
     return grid
 
 
 class TestScoreTable:
     def test_names_and_reasons_are_escaped_and_what_was_measured_here_is_counted(self, grid):
-        grid.overlaps[HOSTILE, f"{HOSTILE}.csv"] = Overlap(f"{HOSTILE}.csv", "scored pairs", 20, 3, 5)
+        grid.overlaps[HOSTILE, f"{HOSTILE}.csv"] = Overlap(
+            f"{HOSTILE}.csv", "scored pairs", 20, 3, 5
+        )
         html = sts.score_table(grid, tabulate(grid, Metric()))
         assert_escaped(html)
         assert "<b>Measured here</b>: 1 of 2 cells; 1 cached" in html
@@ -58,7 +62,9 @@ class TestScoreTable:
 
 
 def test_a_pair_is_escaped_and_its_note_is_kept():
-    html = error_analysis.error_pair(RankedError(1, HOSTILE, HOSTILE, 4.0, 0.5, 0.9, 0.1), Markup("<b>note</b>"))
+    html = error_analysis.error_pair(
+        RankedError(1, HOSTILE, HOSTILE, 4.0, 0.5, 0.9, 0.1), Markup("<b>note</b>")
+    )
     assert_escaped(html)
     assert "gold 4.00 of 5, score 0.500" in html
     assert "<b>note</b>" in html
@@ -71,7 +77,10 @@ def test_a_decision_says_what_was_chosen_where_and_escapes_its_data():
     html = decision_table(HOSTILE, found, [HOSTILE])
     assert_escaped(html)
     assert "average precision <b>100.0</b>" in html
-    assert "best F1 is chosen on 20 pairs. Its precision, recall and F1 are measured on the other 20" in html
+    assert (
+        "best F1 is chosen on 20 pairs. Its precision, recall and F1 are measured on the other 20"
+        in html
+    )
     assert "A threshold for a precision is tested and measured on all pairs" in html
     assert "Only 20 pairs are matches." in html
     assert "precision ≥ 95%" in html
@@ -97,7 +106,11 @@ def test_a_model_has_one_colour_in_the_figures_of_every_page(shipped):
         if trace.customdata is not None
         for label, colour in zip(trace.customdata, trace.marker.color, strict=True)
     }
-    assert colour_of["all-MiniLM-L6-v2"] == colour_of["all-MiniLM-L6-v2, max pooling"] == PALETTE["blue"]
+    assert (
+        colour_of["all-MiniLM-L6-v2"]
+        == colour_of["all-MiniLM-L6-v2, max pooling"]
+        == PALETTE["blue"]
+    )
     assert colour_of["TF-IDF"] == PALETTE[tfidf] != PALETTE["blue"]
 
     scores = np.array([0.9, 0.8, 0.3, 0.2] * 10)
@@ -106,5 +119,9 @@ def test_a_model_has_one_colour_in_the_figures_of_every_page(shipped):
     model = ModelDecision(ModelName("tfidf"), data, NO_ESTIMATE, 1.0, decision.average_precision)
     curves = figures.precision_recall(decision, criterion_labels(decision), [model])
     by_threshold = figures.by_threshold(decision, "cosine", model.model)
-    assert {curves.data[0].line.color, *(line.line.color for line in by_threshold.data)} == {PALETTE[tfidf]}
-    assert curves.data[1].marker.color == by_threshold.layout.shapes[0].line.color, "a threshold has its own"
+    assert {curves.data[0].line.color, *(line.line.color for line in by_threshold.data)} == {
+        PALETTE[tfidf]
+    }
+    assert curves.data[1].marker.color == by_threshold.layout.shapes[0].line.color, (
+        "a threshold has its own"
+    )

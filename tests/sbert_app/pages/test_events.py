@@ -35,7 +35,9 @@ def test_of_the_listeners_of_an_event_one_at_most_waits_for_its_turn(pages: list
         if function.trigger_mode == "always_last"
         for component, event in function.targets
         # a listener after another one, or of a state, is dispatched by itself
-        if component is not None and component in app.blocks and not isinstance(app.blocks[component], gr.State)
+        if component is not None
+        and component in app.blocks
+        and not isinstance(app.blocks[component], gr.State)
     )
     assert len(waiting) > 50
     assert [where for where, listeners in waiting.items() if listeners > 1] == []
@@ -104,7 +106,9 @@ def test_answers_that_cross_on_their_way_leave_nothing_old():
     assert (older["status"], newer["status"]) == ("stopping", "stopped")
     corrected = show(older["name"])
     assert corrected["status"] == "stopped"
-    assert show(corrected["name"]) == {"name": gr.skip(), "status": None}, "nothing that the page has is sent again"
+    assert show(corrected["name"]) == {"name": gr.skip(), "status": None}, (
+        "nothing that the page has is sent again"
+    )
 
 
 @pytest.mark.parametrize("fails", [False, True])

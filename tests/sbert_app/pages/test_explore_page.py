@@ -45,11 +45,15 @@ def test_a_link_opens_only_what_may_be_named_elsewhere(home, tmp_path, monkeypat
 )
 def test_a_link_begins_no_download(home, tmp_path, monkeypatch, source, data, model, missing):
     files = [SimpleNamespace(rfilename="model.safetensors", size=91_000_000)]
-    monkeypatch.setattr(hub, "repo_info", lambda _: SimpleNamespace(id="org/set", sha="0", siblings=files))
+    monkeypatch.setattr(
+        hub, "repo_info", lambda _: SimpleNamespace(id="org/set", sha="0", siblings=files)
+    )
     services = Services.start(Settings(home=linked_home(home, tmp_path)))
     with gr.Blocks():
         page = _ExplorePage(services)
     monkeypatch.setattr(page, "open", lambda *_: pytest.fail("it is opened"))
-    update = page.open_at_first(UNWATCHED, *CorpusChoice(source, *[None] * 10, data, None), model, "", [])
+    update = page.open_at_first(
+        UNWATCHED, *CorpusChoice(source, *[None] * 10, data, None), model, "", []
+    )
     assert f"Not on this machine yet: {missing}. Press Open" in update[page.tab.status]
     assert update[page.fold].open

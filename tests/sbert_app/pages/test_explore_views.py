@@ -14,13 +14,24 @@ from sbert_app.services.clusters.summary import Cluster, Topics
 from sbert_app.services.corpus.corpus import Corpus
 from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.neighbours import Unusual
-from sbert_app.services.corpus.search import Hit, NearDuplicates, Nearest, SearchResult, SimilarPairs
+from sbert_app.services.corpus.search import (
+    Hit,
+    NearDuplicates,
+    Nearest,
+    SearchResult,
+    SimilarPairs,
+)
 from sbert_app.services.maps.corpus_map import MapResult
 
 
 @pytest.fixture
 def embedded():
-    corpus = Corpus(f"{HOSTILE}.csv", [HOSTILE, "A dog.", "A cat."], {HOSTILE: ["1", "2", "3"]}, notes=(HOSTILE,))
+    corpus = Corpus(
+        f"{HOSTILE}.csv",
+        [HOSTILE, "A dog.", "A cat."],
+        {HOSTILE: ["1", "2", "3"]},
+        notes=(HOSTILE,),
+    )
     return EmbeddedCorpus(corpus, np.eye(3, dtype=np.float32), HOSTILE, "mean", "key", 0.0)
 
 
@@ -37,8 +48,12 @@ def test_texts_of_a_corpus_are_escaped(embedded):
         search.hits(result),
         pairs.pairs_table(SimilarPairs([(0, 1, 0.9)], 3, 0, 0.1), corpus, 0.5),
         clusters.clusters([group], corpus),
-        pairs.unusual_tables(Unusual(np.array([9, 0, 0] * 20), np.array([0.1] + [0.9] * 59), 2), long),
-        pairs.shared_sentences(Nearest(np.ones(3), np.arange(3)), np.arange(3), corpus, corpus, 0.9),
+        pairs.unusual_tables(
+            Unusual(np.array([9, 0, 0] * 20), np.array([0.1] + [0.9] * 59), 2), long
+        ),
+        pairs.shared_sentences(
+            Nearest(np.ones(3), np.arange(3)), np.arange(3), corpus, corpus, 0.9
+        ),
     ):
         assert_escaped(html)
 
@@ -68,10 +83,15 @@ def test_the_map_of_a_run_says_what_it_keeps(embedded):
 def test_corpora_clusters_singletons_and_the_rest_are_counted(embedded):
     html = macro("explore/corpus")(embedded, True, "m")
     assert "example · 3 sentences · column: " in html
-    groups = [Cluster(1, np.array([0]), ["dog"], [0], None), Cluster(0, np.array([1, 2]), [], [], None)]
+    groups = [
+        Cluster(1, np.array([0]), ["dog"], [0], None),
+        Cluster(0, np.array([1, 2]), [], [], None),
+    ]
     status = clusters.clusters_status(groups, embedded, HIERARCHICAL, 1.0)
     assert "<b>1 cluster</b> of 3 sentences · 2 in none (67%) · 1 with a single sentence" in status
-    assert "In no cluster</b> 2 sentences, between the dense groups" in clusters.clusters(groups, embedded.corpus)
+    assert "In no cluster</b> 2 sentences, between the dense groups" in clusters.clusters(
+        groups, embedded.corpus
+    )
     assert "No group is dense enough" in clusters.clusters([], embedded.corpus)
 
 
@@ -96,7 +116,9 @@ def test_without_outliers_the_ten_most_remote_are_listed():
 
 def test_hubs_of_the_same_text_are_listed_once_with_their_number():
     corpus = Corpus("copies", ["Yes.", "Yes.", "Yes.", *(f"sentence {n}" for n in range(57))])
-    html = pairs.unusual_tables(Unusual(np.array([9, 8, 9] + [0] * 57), np.linspace(0.6, 0.5, 60), 2), corpus)
+    html = pairs.unusual_tables(
+        Unusual(np.array([9, 8, 9] + [0] * 57), np.linspace(0.6, 0.5, 60), 2), corpus
+    )
     assert "Hubs: 3 of 60 sentences, 1 different text" in html
     assert html.count("Yes. <small>3 times</small>") == html.count("Yes.") == 1
     assert 'data-layer="hubs" data-rows="0,2,1"' in html

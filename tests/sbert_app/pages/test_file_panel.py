@@ -52,19 +52,28 @@ def roles(panel, shown) -> dict[str, str]:
 
 
 def chosen(panel, path, columns, column="", role="", labels=""):
-    return panel.choose(path, "", None, *columns, "", SimpleNamespace(column=column, role=role, labels=labels))
+    return panel.choose(
+        path, "", None, *columns, "", SimpleNamespace(column=column, role=role, labels=labels)
+    )
 
 
 def test_what_is_found_by_name_is_chosen(panel, upload):
     shown = panel.describe(upload("plain.csv", "text1,text2,similarity,extra\na b,b c,1,x\n"))
     assert columns(panel, shown) == ["text1", "text2", "similarity"]
-    assert roles(panel, shown) == {"text1": "1", "text2": "2", "similarity": "target", "extra": "unused"}
+    assert roles(panel, shown) == {
+        "text1": "1",
+        "text2": "2",
+        "similarity": "target",
+        "extra": "unused",
+    }
     assert not shown[panel.sheet]["visible"]
     assert shown[panel.read_as]["visible"]
 
 
 def test_what_is_read_by_its_cells_stands_with_the_evidence(panel, upload):
-    rows = "".join(f"Where is room {n}?;How do I get to room {n}?;{n % 2};T-{n}\n" for n in range(6))
+    rows = "".join(
+        f"Where is room {n}?;How do I get to room {n}?;{n % 2};T-{n}\n" for n in range(6)
+    )
     shown = panel.describe([upload("odd.csv", "frage_a;frage_b;wie;nr\n" + rows)])
     assert columns(panel, shown) == ["frage_a", "frage_b", "wie"]
     assert roles(panel, shown)["nr"] == "id"
@@ -96,10 +105,15 @@ def test_a_class_of_single_sentences_may_be_another_column(services, panel, uplo
 
 
 def test_a_question_has_a_button_for_each_answer(panel, upload):
-    rows = "".join(f"Where is room {n}?;How do I get to room {n}?;{['yes', 'no'][n % 2]};{n % 2}\n" for n in range(8))
+    rows = "".join(
+        f"Where is room {n}?;How do I get to room {n}?;{['yes', 'no'][n % 2]};{n % 2}\n"
+        for n in range(8)
+    )
     path = upload("two.csv", "frage_a;frage_b;eins;zwei\n" + rows)
     shown = panel.describe(path)
-    buttons = re.findall(r'<button type="button" data-column="([^"]*)" data-role="([^"]*)"', str(shown[panel.table]))
+    buttons = re.findall(
+        r'<button type="button" data-column="([^"]*)" data-role="([^"]*)"', str(shown[panel.table])
+    )
     assert buttons == [("eins", "target"), ("zwei", "target"), ("-", "target")]
     assert columns(panel, shown) == ["frage_a", "frage_b", ""]
     answered = chosen(panel, path, ("frage_a", "frage_b", ""), "-", "target")
@@ -111,7 +125,11 @@ def test_what_cannot_be_read_is_left_open_and_without_a_file_nothing_is_shown(pa
     shown = panel.describe([upload("odd.csv", "no,left,right\n1,a,b\n")])
     assert columns(panel, shown) == ["", "", ""]
     triplets = panel.describe(upload("triplets.csv", "anchor,positive,negative\na b,c d,e f\n"))
-    assert roles(panel, triplets) == {"anchor": "anchor", "positive": "positive", "negative": "negative"}
+    assert roles(panel, triplets) == {
+        "anchor": "anchor",
+        "positive": "positive",
+        "negative": "negative",
+    }
     for nothing in (None, []):
         assert "<section" not in panel.describe(nothing)[panel.table]
     assert "has no column" not in panel.describe(upload("empty.csv", ""))[panel.table]
@@ -167,7 +185,11 @@ def test_a_link_to_a_file_that_is_gone_or_is_no_upload_says_so(services, panel, 
     foreign = tmp_path / "foreign.csv"
     foreign.write_text("text\nHere is one.\n")
     foreign_token = services.taken.put(TakenFile(str(foreign)))
-    for name, sentence in ((token, "deleted"), ("0" * 32, "deleted"), (foreign_token, "cannot be used here")):
+    for name, sentence in (
+        (token, "deleted"),
+        ("0" * 32, "deleted"),
+        (foreign_token, "cannot be used here"),
+    ):
         assert sentence in panel.take(SimpleNamespace(query_params={"file": name}))[panel.table]
 
 
@@ -177,7 +199,13 @@ def workbook(services):
     book = openpyxl.Workbook()
     for title, rows in (
         ("About", [["Exported on Monday by the help desk."], ["Do not pass it on."]]),
-        ("Pairs", [["links", "rechts"], *([f"a sentence {n}", f"another sentence {n}"] for n in range(4))]),
+        (
+            "Pairs",
+            [
+                ["links", "rechts"],
+                *([f"a sentence {n}", f"another sentence {n}"] for n in range(4)),
+            ],
+        ),
         ("More", [["sentence1", "sentence2"], ["here is one", "there is one"]]),
     ):
         sheet = book.create_sheet(title)
@@ -190,10 +218,16 @@ def workbook(services):
     return str(path)
 
 
-def test_a_workbook_opens_with_the_sheet_that_holds_pairs_and_another_can_be_picked(services, panel, workbook):
+def test_a_workbook_opens_with_the_sheet_that_holds_pairs_and_another_can_be_picked(
+    services, panel, workbook
+):
     shown = panel.describe(workbook)
     sheet = shown[panel.sheet]
-    assert (sheet["choices"], sheet["value"], sheet["visible"]) == (["About", "Pairs", "More"], "Pairs", True)
+    assert (sheet["choices"], sheet["value"], sheet["visible"]) == (
+        ["About", "Pairs", "More"],
+        "Pairs",
+        True,
+    )
     assert columns(panel, shown)[:2] == ["links", "rechts"]
     other = panel.describe(workbook, "", "More")
     assert columns(panel, other)[:2] == ["sentence1", "sentence2"]
@@ -217,7 +251,9 @@ def test_half_a_choice_and_what_nobody_uploaded_are_refused(services, upload, tm
         chosen_name(services, str(foreign), "", None, "right", "left", "")
 
 
-@pytest.mark.parametrize(("read_as", "scores"), [("", [1.0, 5.0]), ("1-5", [0.0, 5.0]), ("1:2.5, 5:0", [2.5, 0.0])])
+@pytest.mark.parametrize(
+    ("read_as", "scores"), [("", [1.0, 5.0]), ("1-5", [0.0, 5.0]), ("1:2.5, 5:0", [2.5, 0.0])]
+)
 def test_the_scale_and_the_labels_are_typed_beside_the_columns(services, upload, read_as, scores):
     columns = ("left", "right", "rank")
     file = upload("rated.csv", f"{','.join(columns)}\na dog,a cat,1\na cow,a pig,5\n")

@@ -37,7 +37,9 @@ def press(page, project, rater, refused=None, **sent):
 def make(page, name, data, file=None, how=("", "", "", "", ""), scale="0 to 5"):
     """The last update of the button that makes a project."""
     press = page.tab.handler(page.make, {})
-    return list(press(SimpleNamespace(session_hash=name), name, data, file, scale, *MODELS, 0.5, 15, *how))[-1]
+    return list(
+        press(SimpleNamespace(session_hash=name), name, data, file, scale, *MODELS, 0.5, 15, *how)
+    )[-1]
 
 
 def uploaded(page, name, content):
@@ -99,12 +101,22 @@ def test_from_ratings_to_a_decision(page):
 
 
 def test_yes_and_no_are_a_scale(page):
-    project = page.projects.open(make(page, "yes or no", "stsb:dev", scale="yes or no")[page.project]["value"])
-    shown = press(page, project, "Ann", pair=0, score=5) | press(page, project, "Ben", pair=0, score=0)
-    assert 'data-act="y" data-score="5"' in shown[page.card] and 'data-act="3"' not in shown[page.card]
+    project = page.projects.open(
+        make(page, "yes or no", "stsb:dev", scale="yes or no")[page.project]["value"]
+    )
+    shown = press(page, project, "Ann", pair=0, score=5) | press(
+        page, project, "Ben", pair=0, score=0
+    )
+    assert (
+        'data-act="y" data-score="5"' in shown[page.card] and 'data-act="3"' not in shown[page.card]
+    )
     differences = page.opened(project.id, "Ann")[page.results.differences]
     assert '<td data-head="yes">Ann</td><td data-head="no">Ben</td>' in differences
-    assert "agreed answer" in differences and "spread" not in differences and "difference<" not in differences
+    assert (
+        "agreed answer" in differences
+        and "spread" not in differences
+        and "difference<" not in differences
+    )
     agreed = page.agree(project.id, "Ann", {}, gr.EventData(None, {"pair": 0, "score": 5}))
     assert "agreed answer <b>yes</b>" in agreed[page.card]
     page.agree(project.id, "Ann", {}, gr.EventData(None, {"pair": 0, "score": "none"}))
@@ -121,19 +133,29 @@ def test_yes_and_no_are_a_scale(page):
 
 
 def test_a_yes_no_project_speaks_of_agreement_and_never_of_correlation(page):
-    project = page.projects.open(make(page, "answers", "stsb:dev", scale="yes or no")[page.project]["value"])
+    project = page.projects.open(
+        make(page, "answers", "stsb:dev", scale="yes or no")[page.project]["value"]
+    )
     for i in range(15):
         for rater in ("Ann", "Ben"):
             score = 5 * ((i % 3 == 0) ^ (rater == "Ben" and i == 1))
             shown = press(page, project, rater, pair=i, score=score)
     agreement = shown[page.results.agreement]
     assert "93% of the answers to 15 shared pairs agree (95% interval 70 to 99)." in agreement
-    assert "(nominal): reliable" in agreement and "<b>Ben</b>: 15 pairs, 6 yes and 9 no" in agreement
+    assert (
+        "(nominal): reliable" in agreement and "<b>Ben</b>: 15 pairs, 6 yes and 9 no" in agreement
+    )
     measured = page.results.score(project.id)
-    assert "average precision %" in measured and "F1 %" in measured and "halve the interval" not in measured
+    assert (
+        "average precision %" in measured
+        and "F1 %" in measured
+        and "halve the interval" not in measured
+    )
     for text in (agreement, measured, how_many_are_enough(60, "yes or no")):
         assert "ρ" not in text and "Spearman" not in text and "score" not in text
-    assert "agreement of two raters on 80% is known to about ±10 points" in how_many_are_enough(60, "yes or no")
+    assert "agreement of two raters on 80% is known to about ±10 points" in how_many_are_enough(
+        60, "yes or no"
+    )
     assert "ρ to about ±" in how_many_are_enough(60, "0 to 5")
 
 
@@ -149,7 +171,10 @@ def test_a_yes_no_project_speaks_of_agreement_and_never_of_correlation(page):
     ],
 )
 def test_the_scale_is_preset_from_the_file_until_somebody_chooses(page, header, judgements, scale):
-    rows = [f"The cat {i} sleeps here.,A dog {i} barks there.,{judgements[i % len(judgements)]}" for i in range(30)]
+    rows = [
+        f"The cat {i} sleeps here.,A dog {i} barks there.,{judgements[i % len(judgements)]}"
+        for i in range(30)
+    ]
     file = uploaded(page, "judged.csv", "\n".join([header, *rows]).encode())
     assert preset_scale(file, {}) == scale
     assert preset_scale(file, {"": object()}) == gr.skip()
@@ -158,7 +183,13 @@ def test_the_scale_is_preset_from_the_file_until_somebody_chooses(page, header, 
 
 def test_a_rating_is_that_of_the_name_on_its_card(page):
     rows = "sentence1,sentence2\n" + "".join(f"Cat {i} sleeps.,Dog {i} barks.\n" for i in range(20))
-    made = make(page, "Names", "", uploaded(page, "names.csv", rows.encode()), ("", "", "sentence1", "sentence2", ""))
+    made = make(
+        page,
+        "Names",
+        "",
+        uploaded(page, "names.csv", rows.encode()),
+        ("", "", "sentence1", "sentence2", ""),
+    )
     project = page.projects.open(made[page.project]["value"])
     event = gr.EventData(None, {"project": project.id, "rater": "Ann", "pair": 2, "score": 4})
     assert 'data-rater="Ben"' in page.judge(project.id, "Ben", {}, event)[page.card]
@@ -166,7 +197,9 @@ def test_a_rating_is_that_of_the_name_on_its_card(page):
 
 
 def test_an_interval_below_zero_is_drawn_whole():
-    quality = Quality("m", Estimate(60.0, -23.6, 75.0), 30, None, 4, {"Ann": 80.0}, Estimate(94.0, 90.0, 97.0))
+    quality = Quality(
+        "m", Estimate(60.0, -23.6, 75.0), 30, None, 4, {"Ann": 80.0}, Estimate(94.0, 90.0, 97.0)
+    )
     figure = macro("label/quality")(found=quality, rows=[("all judged pairs", "60.0", "–", 30)])
     assert 'viewBox="-46 0 152 30"' in figure
     assert figure.count('class="grid"') == 8

@@ -24,7 +24,9 @@ class Tab:
         with gr.Blocks() as self.blocks, gr.Tab("tab"):
             text = gr.Textbox()
             services: Any = SimpleNamespace(tasks=self.runner)
-            self.tab = MeasureTab.build(services, "test", "Measure", ("start", "stop", "status"), "Press Measure.")
+            self.tab = MeasureTab.build(
+                services, "test", "Measure", ("start", "stop", "status"), "Press Measure."
+            )
             self.result = gr.HTML(visible=False)
             self.tab.wire(self.measure, [text], {self.result: hidden()}, example=example)
 
@@ -45,7 +47,9 @@ def tab() -> Tab:
 
 
 def press(tab: Tab, text: str) -> list[dict]:
-    click = next(fn.fn for fn in tab.blocks.fns.values() if (tab.tab.start._id, "click") in fn.targets)
+    click = next(
+        fn.fn for fn in tab.blocks.fns.values() if (tab.tab.start._id, "click") in fn.targets
+    )
     return list(click(REQUEST, text))
 
 
@@ -63,7 +67,9 @@ def test_a_result_is_shown_and_start_can_be_pressed_again(tab: Tab):
     ("text", "sentence"),
     [("wrong", "There is no such model"), ("long", "Stopped before there was a result.")],
 )
-def test_an_error_or_a_stop_hides_the_last_result_and_stands_in_its_place(tab: Tab, text: str, sentence: str):
+def test_an_error_or_a_stop_hides_the_last_result_and_stands_in_its_place(
+    tab: Tab, text: str, sentence: str
+):
     last = press(tab, text)[-1]
     assert last[tab.result]["visible"] is False
     assert sentence in last[tab.tab.status]
@@ -72,7 +78,9 @@ def test_an_error_or_a_stop_hides_the_last_result_and_stands_in_its_place(tab: T
 
 def test_the_example_is_shown_once_when_the_tab_is_opened_and_nothing_is_measured():
     tab = Tab(example=lambda: {tab.tab.status: "measured before"})
-    [opened] = [fn for fn in tab.blocks.fns.values() if any(event == "select" for _, event in fn.targets)]
+    [opened] = [
+        fn for fn in tab.blocks.fns.values() if any(event == "select" for _, event in fn.targets)
+    ]
     was_opened, _ = opened.inputs
     assert opened.fn(False, {}) == {was_opened: True, tab.tab.status: "measured before"}
     assert opened.fn(True, {}) == {was_opened: True}

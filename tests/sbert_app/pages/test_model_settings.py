@@ -3,7 +3,14 @@
 import gradio as gr
 import pytest
 
-from sbert_app.pages.components.pickers import ALL, AS_FOLDER, AUTO, NO_PROMPT, _prompt_value, _with_settings
+from sbert_app.pages.components.pickers import (
+    ALL,
+    AS_FOLDER,
+    AUTO,
+    NO_PROMPT,
+    _prompt_value,
+    _with_settings,
+)
 from training.names import BY_ROLE, ModelName
 
 
@@ -24,7 +31,9 @@ def test_the_controls_write_the_name_and_read_it_back(dimension, prompt, name):
 
 
 def test_the_precision_is_part_of_the_name_unless_it_is_auto_and_dimensions_are_numbers():
-    assert _with_settings("m?dim=3&dtype=int8", "3", AS_FOLDER, "bfloat16") == "m?dim=3&dtype=bfloat16"
+    assert (
+        _with_settings("m?dim=3&dtype=int8", "3", AS_FOLDER, "bfloat16") == "m?dim=3&dtype=bfloat16"
+    )
     assert _with_settings("m?dtype=int8", ALL, AS_FOLDER, AUTO) == "m"
     with pytest.raises(gr.Error, match="must be a whole number"):
         _with_settings("m", "many", AS_FOLDER, AUTO)

@@ -22,7 +22,11 @@ def test_a_choice_of_data_names_its_size(label, name, home):
         assert f"{len(load_data(name, home)):,} scored pairs" in label
     elif head not in ("none", HELD_OUT):
         rows = DATA_SETS[head].splits["train"].rows
-        size = f"{rows / 1e6:.1f} million triplets" if head == "wiki-sections" else f"{rows:,} labelled pairs"
+        size = (
+            f"{rows / 1e6:.1f} million triplets"
+            if head == "wiki-sections"
+            else f"{rows:,} labelled pairs"
+        )
         assert label.endswith(f": {size}")
 
 

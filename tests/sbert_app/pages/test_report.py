@@ -20,7 +20,13 @@ from sbert_app.pages.ablation.page import experiment_report
 from sbert_app.pages.components.report import Report, of_page, plot, report_button
 from sbert_app.pages.train.runs import command_of, run_report
 from sbert_app.services.container import Services
-from sbert_app.services.experiments.experiment import ExperimentRecord, Experiments, PlannedRun, new_sweep, records
+from sbert_app.services.experiments.experiment import (
+    ExperimentRecord,
+    Experiments,
+    PlannedRun,
+    new_sweep,
+    records,
+)
 from sbert_app.services.jobs.queue import RunQueue
 from sbert_app.services.runs.store import RunStore
 from sbert_app.settings import Settings
@@ -39,12 +45,21 @@ def store(tmp_path):
 def finished(store: RunStore, name: str):
     run = store.create(RunConfig("cosent", name=name, train_data="/secret/folder/pairs.csv"))
     events = [
-        {"kind": "state", "step": 0, "state": "running", "steps": 2, "device": "cpu", "dtype": "float32"},
+        {
+            "kind": "state",
+            "step": 0,
+            "state": "running",
+            "steps": 2,
+            "device": "cpu",
+            "dtype": "float32",
+        },
         {"kind": "eval", "step": 0, "spearman": 0.8, "random_cosine": 0.1},
         {"kind": "train", "step": 1, "loss": 0.5},
         {"kind": "eval", "step": 2, "spearman": 0.85, "random_cosine": 0.1, "best": True},
     ]
-    (run.folder / "events.jsonl").write_text("".join(json.dumps({"t": 1.0, **event}) + "\n" for event in events))
+    (run.folder / "events.jsonl").write_text(
+        "".join(json.dumps({"t": 1.0, **event}) + "\n" for event in events)
+    )
     with store.lease(run.id) as work:
         work.state = "finished"
     return store.get(run.id)
@@ -52,7 +67,9 @@ def finished(store: RunStore, name: str):
 
 def test_text_of_users_is_escaped_and_nothing_is_no_report():
     figure = go.Figure(go.Scatter(x=[1], y=[2], name=EVIL))
-    html = Report(EVIL, {EVIL: EVIL}, {EVIL: [Markup("<p>fine</p>"), plot(figure)]}, command=EVIL).html()
+    html = Report(
+        EVIL, {EVIL: EVIL}, {EVIL: [Markup("<p>fine</p>"), plot(figure)]}, command=EVIL
+    ).html()
     assert "<img" not in html
     source = re.search(r'<script type="application/json" class="plot">(.*?)</script>', html)[1]
     assert json.loads(source)["data"][0]["name"] == EVIL
@@ -66,18 +83,29 @@ def test_a_browser_asks_no_host_and_runs_no_other_script(parts):
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', html)[1]
     assert policy.startswith("default-src 'none'")
     scripts = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
-    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    hashes = [
+        base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts
+    ]
     assert re.findall(r"'sha256-([^']+)'", policy) == hashes
     assert ("Plotly" in scripts[0] and len(scripts) == 2) == ('class="plot"' in parts[0])
-    assert not re.search(r"<(link|iframe|img)\b|\ssrc=", re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL))
+    assert not re.search(
+        r"<(link|iframe|img)\b|\ssrc=", re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL)
+    )
 
 
 def test_a_report_is_no_key_to_the_file_or_the_corpus_that_it_is_about(tmp_path):
     """The address of a page may open both; who gets a report may not."""
     services = Services.start(Settings(home=tmp_path))
     with gr.Blocks() as app:
-        report_button(services, lambda value: Report("Scores", {}, {"Scores": [Markup("<table></table>")]}), [], "x")
-    write = next(event.fn for event in app.fns.values() if event.fn and event.fn.__name__ == "write")
+        report_button(
+            services,
+            lambda value: Report("Scores", {}, {"Scores": [Markup("<table></table>")]}),
+            [],
+            "x",
+        )
+    write = next(
+        event.fn for event in app.fns.values() if event.fn and event.fn.__name__ == "write"
+    )
     request = SimpleNamespace(headers={"referer": "http://lab:7860/bulk?job=c0ffee&x=1"})
     html = Path(write(request, None)).read_text()
     assert "http://lab:7860/bulk" in html
@@ -89,7 +117,9 @@ def test_what_a_page_shows_is_reported_with_the_words_of_its_controls():
         table, figure = gr.HTML(elem_id="t"), gr.Plot(elem_id="f")
         model = gr.Dropdown([("Mean", "mean"), ("Max", "max")], multiselect=True, label="Pooling")
         flag, empty = gr.Checkbox(label="Normalised"), gr.Textbox(label="Prompt")
-    make, inputs = of_page("A page", {"One": [table, figure], "Two": [Markup("<p>said</p>")]}, [model, flag, empty])
+    make, inputs = of_page(
+        "A page", {"One": [table, figure], "Two": [Markup("<p>said</p>")]}, [model, flag, empty]
+    )
     assert inputs == [table, figure, model, flag, empty]
     shown = gr.Plot().postprocess(go.Figure(go.Bar(y=[1])))
     report = make("<p>found</p>", shown, ["max", "own"], True, "")
@@ -103,7 +133,8 @@ def test_a_run_on_the_page_and_on_the_command_line(store, tmp_path, capsys):
     run = finished(store, "My <b>run</b>")
     page = run_report(store, run.id).html()
     assert "My &lt;b&gt;run" in page and "<b>run" not in page
-    assert "/secret" not in page and "pairs.csv" in page  # a visitor does not see folders of the machine
+    # A visitor does not see folders of the machine.
+    assert "/secret" not in page and "pairs.csv" in page
     assert page.count('<script type="application/json" class="plot">') == 3 and "85.00" in page
     out = tmp_path / "out.html"
     assert cli.main(["report", f"run:{run.id}", str(out), "--home", str(tmp_path)]) == 0
@@ -122,14 +153,22 @@ def test_an_experiment_has_its_statistics_and_its_runs(store):
     assert report.command == "sbert-lab ablate --preset pooling --seeds 1 --max-steps 2"
     assert 'class="plot"' in html and html.count("85.00") >= 2 * len(runs)
     seeds = ExperimentRecord(
-        kind="seeds", name="mine", by="0-1", runs=(PlannedRun(label="mine", config=runs[0].config, run="gone"),)
+        kind="seeds",
+        name="mine",
+        by="0-1",
+        runs=(PlannedRun(label="mine", config=runs[0].config, run="gone"),),
     )
     html = experiment_report(experiments.get(records(store.home).create("seeds", seeds))).html()
     assert "deleted" in html and 'class="plot"' not in html
 
 
 def test_the_command_of_a_run_gives_its_config_again():
-    settings = {"base": "scratch:bilstm", "train_data": "a b.csv+stsb:train", "eval_data": None, "name": "it's"}
+    settings = {
+        "base": "scratch:bilstm",
+        "train_data": "a b.csv+stsb:train",
+        "eval_data": None,
+        "name": "it's",
+    }
     settings |= {"matryoshka_dims": (64, 32), "mnrl_symmetric": True, "max_steps": 5, "warmup": 0.2}
     config, values = RunConfig("mnrl", mine_negatives=False, **settings), {}
     words = shlex.split(command_of(config))

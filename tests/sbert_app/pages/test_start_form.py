@@ -11,16 +11,21 @@ from training.errors import InputError
 from training.trainer.config import RunConfig
 
 
-def test_the_answer_to_older_values_is_not_shown_and_what_is_wrong_stands_in_its_place(tmp_path: Path):
+def test_the_answer_to_older_values_is_not_shown_and_what_is_wrong_stands_in_its_place(
+    tmp_path: Path,
+):
     asked: dict = {}
     newer = []
 
     def estimate(steps: int):
-        if steps == 100:  # while it is answered the form is filled with 12, which is answered at once
+        # While it is answered the form is filled with 12, which is answered at once.
+        if steps == 100:
             newer.append(form._estimate(asked, 12))
         if steps < 0:
             raise InputError("max_steps is -1; it must be at least 1")
-        run = RunEstimate(RunConfig("regression", base="no such model", max_steps=steps), 5_749, 2, "scored pairs")
+        run = RunEstimate(
+            RunConfig("regression", base="no such model", max_steps=steps), 5_749, 2, "scored pairs"
+        )
         return run, lambda rate: f"{run.steps} steps"
 
     with gr.Blocks():

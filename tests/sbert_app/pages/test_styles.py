@@ -15,12 +15,18 @@ def lengths(pattern: str) -> dict[str, set[float]]:
     found = {}
     for file in STYLES:
         values = " ".join(re.findall(pattern, file.read_text(encoding="utf-8")))
-        found[file.name] = {16 * abs(float(length)) for length in re.findall(r"(-?[\d.]+)rem", values)}
+        found[file.name] = {
+            16 * abs(float(length)) for length in re.findall(r"(-?[\d.]+)rem", values)
+        }
     return found
 
 
 def test_text_has_six_sizes():
-    assert {name: sizes - TYPE for name, sizes in lengths(r"font-size: ([^;}]*)").items() if sizes - TYPE} == {}
+    assert {
+        name: sizes - TYPE
+        for name, sizes in lengths(r"font-size: ([^;}]*)").items()
+        if sizes - TYPE
+    } == {}
 
 
 def test_space_has_one_scale():

@@ -48,7 +48,9 @@ def test_bars_have_labels_cells_their_class_and_progress_the_time_left():
 
 
 def test_an_error_for_the_user_begins_with_a_capital_letter_unless_with_a_name_and_a_fault_is_raised():
-    assert error_message("row 3 is empty") == '<div class="problem" role="alert">Row 3 is empty</div>'
+    assert (
+        error_message("row 3 is empty") == '<div class="problem" role="alert">Row 3 is empty</div>'
+    )
     for text in ("empty.csv is empty", "hf:org/name has no split", "/x is no file", "2 runs", ""):
         assert sentence_case(text) == text
 

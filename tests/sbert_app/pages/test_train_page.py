@@ -54,9 +54,19 @@ def finished(store: RunStore, name: str = "a run", **settings: object):
     write(
         store,
         run.id,
-        {"kind": "state", "step": 0, "state": "running", "steps": 10, "device": "cpu", "dtype": "bfloat16"},
+        {
+            "kind": "state",
+            "step": 0,
+            "state": "running",
+            "steps": 10,
+            "device": "cpu",
+            "dtype": "bfloat16",
+        },
         evaluation(0, 0.80),
-        *({"kind": "train", "step": step, "loss": 1 / step, "sentences_per_second": 99.0} for step in range(1, 11)),
+        *(
+            {"kind": "train", "step": step, "loss": 1 / step, "sentences_per_second": 99.0}
+            for step in range(1, 11)
+        ),
         evaluation(10, 0.85, best=True),
     )
     with store.lease(run.id) as work:
@@ -73,12 +83,24 @@ def values(**changes: object) -> dict:
 
 
 def test_the_form_says_what_a_config_says_and_what_is_hidden_for_an_objective_is_not_asked_of_it():
-    config = train_form.to_config(values(learning_rate="5e-5", pooling="base", eval_data="none", max_steps=0), ACCESS)
-    assert (config.learning_rate, config.pooling, config.eval_data, config.max_steps) == (5e-5, None, None, None)
+    config = train_form.to_config(
+        values(learning_rate="5e-5", pooling="base", eval_data="none", max_steps=0), ACCESS
+    )
+    assert (config.learning_rate, config.pooling, config.eval_data, config.max_steps) == (
+        5e-5,
+        None,
+        None,
+        None,
+    )
     # Gradio's Number shows 0 for None.
     hint = train_form.component(RunConfig("regression"), "mini_batch_size").info
     assert hint.endswith("; 0: the whole batch")
-    hidden = {"teacher": "minilm-stsb", "mine_negatives": True, "matryoshka_dims": "16, 8", "mini_batch_size": 0}
+    hidden = {
+        "teacher": "minilm-stsb",
+        "mine_negatives": True,
+        "matryoshka_dims": "16, 8",
+        "mini_batch_size": 0,
+    }
     config = train_form.to_config(values(**hidden), ACCESS)
     assert (config.teacher, config.mine_negatives, config.matryoshka_dims) == (None, False, (16, 8))
     assert config.mini_batch_size is None
@@ -90,8 +112,20 @@ def test_the_form_says_what_a_config_says_and_what_is_hidden_for_an_objective_is
     "config",
     [
         RunConfig("regression", eval_data=None, learning_rate=5e-5),
-        RunConfig("margin-mse", teacher="mpnet-stsb", mine_negatives=True, negative_margin=0.1, pooling="cls"),
-        RunConfig("mnrl", matryoshka_dims=(256, 64), mini_batch_size=32, batch_size=1_024, report_to=("trackio",)),
+        RunConfig(
+            "margin-mse",
+            teacher="mpnet-stsb",
+            mine_negatives=True,
+            negative_margin=0.1,
+            pooling="cls",
+        ),
+        RunConfig(
+            "mnrl",
+            matryoshka_dims=(256, 64),
+            mini_batch_size=32,
+            batch_size=1_024,
+            report_to=("trackio",),
+        ),
     ],
 )
 def test_the_form_with_the_settings_of_a_run_says_the_same_run(config):
@@ -111,13 +145,23 @@ def test_another_base_brings_its_learning_rate_and_pooling_unless_one_was_typed(
     assert shown("scratch:6x384", "2e-5") == [None, None]
     assert shown(None, "0.001") == ["2e-5", None]
     names = [name for _, name in train_form.base_choices([])]
-    assert names == ["all-MiniLM-L6-v2", "all-mpnet-base-v2", "raw-bert-mini", "scratch:bilstm", "scratch:dan"]
+    assert names == [
+        "all-MiniLM-L6-v2",
+        "all-mpnet-base-v2",
+        "raw-bert-mini",
+        "scratch:bilstm",
+        "scratch:dan",
+    ]
 
 
 def test_an_objective_shows_the_fields_that_it_needs():
     shown = dict(zip(train_form.OF_OBJECTIVE, train_form.objective_updates("mse"), strict=True))
     assert "a teacher’s vectors" in shown["objective"]["info"]
-    assert [shown[name]["visible"] for name in ("concatenation", "teacher", "negatives_group")] == [False, True, False]
+    assert [shown[name]["visible"] for name in ("concatenation", "teacher", "negatives_group")] == [
+        False,
+        True,
+        False,
+    ]
     assert shown["batch_size"]["info"] == "Rows per step"
 
 
@@ -170,11 +214,17 @@ def test_every_state_has_its_words_and_hostile_names_stay_text(services):
     store = services.jobs.store
     run = store.create(RunConfig("regression", name=HOSTILE, train_data=HOSTILE, base=HOSTILE))
     for state in ("queued", "running", "finished", "failed", "stopped", "interrupted"):
-        (run.folder / "run.json").write_text(json.dumps({"state": state, "created": 1.0, "reason": HOSTILE}))
+        (run.folder / "run.json").write_text(
+            json.dumps({"state": state, "created": 1.0, "reason": HOSTILE})
+        )
         run = store.get(run.id)
         # Nobody works on the one that runs.
         assert run.state == ("interrupted" if state == "running" else state)
-        html = train_runs.status(run, 1) + train_runs.run_list([run], run.id, {}) + train_runs.log(HOSTILE)
+        html = (
+            train_runs.status(run, 1)
+            + train_runs.run_list([run], run.id, {})
+            + train_runs.log(HOSTILE)
+        )
         assert train_runs.state_label(run) in html
         assert ("1 run ahead in the queue" in html) == (state == "queued")
         assert f"<code>run:{run.id}</code>" in html
@@ -190,7 +240,10 @@ def test_a_collapse_the_gain_over_the_base_and_shorter_vectors_are_said(services
     html = train_runs.status(run, 0)
     assert "85.0" in html and "+5.0" in html
     assert "the space is open" in html and "Matryoshka 64" in html
-    collapse = {"collapsed": "collapsed: random pairs have a mean cosine of 0.97", "by_dimension": {"64": 0.8125}}
+    collapse = {
+        "collapsed": "collapsed: random pairs have a mean cosine of 0.97",
+        "by_dimension": {"64": 0.8125},
+    }
     write(store, run.id, evaluation(11, 0.9, best=True, **collapse))
     html = train_runs.status(store.get(run.id), 0)
     assert "Collapsed: random pairs have a mean cosine of 0.97." in html
@@ -201,9 +254,15 @@ def test_a_collapse_the_gain_over_the_base_and_shorter_vectors_are_said(services
     assert store.get(run.id).to_json()["undefined"] == equal
 
 
-def test_runs_of_an_experiment_are_one_row_with_the_mean_over_seeds_but_the_opened_one_has_its_own(services):
+def test_runs_of_an_experiment_are_one_row_with_the_mean_over_seeds_but_the_opened_one_has_its_own(
+    services,
+):
     store = services.jobs.store
-    one, two, three = finished(store, "one"), finished(store, "two", seed=1), finished(store, "three")
+    one, two, three = (
+        finished(store, "one"),
+        finished(store, "two", seed=1),
+        finished(store, "three"),
+    )
     write(store, two.id, evaluation(11, 0.87, best=True))
     runs = [three, store.get(two.id), one]
     group = RunGroup("x", "seeds: pooling <x>", frozenset({one.id, two.id}), differ_in_seed=True)
@@ -218,7 +277,9 @@ def test_runs_of_an_experiment_are_one_row_with_the_mean_over_seeds_but_the_open
     assert f'data-open="{one.id}"' in train_runs.run_list(runs, one.id, {}, folded)
     sweep = replace(group, differ_in_seed=False)
     assert "±" not in train_runs.run_list(runs, "", {}, dict.fromkeys(sweep.runs, sweep))
-    assert "No run matches the filter; 2 runs are not shown." in train_runs.run_list([], "", {}, hidden=2)
+    assert "No run matches the filter; 2 runs are not shown." in train_runs.run_list(
+        [], "", {}, hidden=2
+    )
 
 
 def test_several_seeds_are_one_experiment_of_as_many_runs(services, tmp_path):
@@ -239,11 +300,19 @@ def test_several_seeds_are_one_experiment_of_as_many_runs(services, tmp_path):
     assert len(run_groups(services.settings.home)) == 3  # a single seed is a single run
 
 
-def test_what_is_changed_from_a_preset_is_in_the_address_and_what_it_gets_wrong_is_left_out(services):
+def test_what_is_changed_from_a_preset_is_in_the_address_and_what_it_gets_wrong_is_left_out(
+    services,
+):
     with gr.Blocks():
         fields = train_form.config_fields(train_form.build(services))
     filled = {name: field.value for name, field in fields.items()}
-    changes = {"max_steps": None, "objective": "cosent", "pooling": "max", "report_to": ["trackio"], "warmup": 0.2}
+    changes = {
+        "max_steps": None,
+        "objective": "cosent",
+        "pooling": "max",
+        "report_to": ["trackio"],
+        "warmup": 0.2,
+    }
     changed = train_form.changed_fields({**filled, **changes, "name": "mine"}, filled)
     assert changed == changes
     address = unquote(train_page.to_address({**changed, "train_data": "/home/me/uploads/mine.csv"}))
@@ -268,7 +337,9 @@ def test_a_figure_is_drawn_from_nothing_one_run_or_several_of_one_measure(servic
 
 
 def test_the_plan_has_rows_steps_time_and_notes_or_says_that_they_are_unknown():
-    estimate = RunEstimate(RunConfig("regression", max_steps=200), 5_749, 2, "scored pairs", ("one <b>note</b>",))
+    estimate = RunEstimate(
+        RunConfig("regression", max_steps=200), 5_749, 2, "scored pairs", ("one <b>note</b>",)
+    )
     html = train_runs.plan(estimate, TrainingRate(300.0, 1.0, "the rate of <mine>"))
     assert "5,749 scored pairs · 200 steps of 16 · <b>about " in html
     assert "from the rate of &lt;mine&gt;" in html
@@ -278,7 +349,9 @@ def test_the_plan_has_rows_steps_time_and_notes_or_says_that_they_are_unknown():
     assert "known once the data is loaded" in train_runs.plan(unknown, None)
 
 
-def test_own_pairs_say_whether_sentences_find_their_partners_and_open_the_pair_that_changed_most(services):
+def test_own_pairs_say_whether_sentences_find_their_partners_and_open_the_pair_that_changed_most(
+    services,
+):
     store = services.jobs.store
     run = store.create(RunConfig("mnrl", name="own pairs"))
     pair = ["Where is my <b>order</b>?", "Track & trace"]
@@ -302,14 +375,24 @@ def test_own_pairs_say_whether_sentences_find_their_partners_and_open_the_pair_t
     assert query["second"] == [run.config.base]
     listed = train_runs.run_list([run], "", {})
     assert "88.0" in listed and "+10.0" in listed and "MRR@10 % ↑" in listed
-    write(store, run.id, {"kind": "eval", "step": 20, "best": True, **after, "changed": [pair[0] * 100, pair[1]]})
-    assert "&amp;a=" not in train_runs.status(store.get(run.id), 0), "no address holds so long a text"
+    write(
+        store,
+        run.id,
+        {"kind": "eval", "step": 20, "best": True, **after, "changed": [pair[0] * 100, pair[1]]},
+    )
+    assert "&amp;a=" not in train_runs.status(store.get(run.id), 0), (
+        "no address holds so long a text"
+    )
 
 
 def test_a_run_that_only_has_a_loss_has_one_chart_of_it_and_says_that_lower_is_better(services):
     store = services.jobs.store
     run = store.create(RunConfig("mnrl"))
-    write(store, run.id, *({"kind": "eval", "step": step, "loss": 1.0, "best": step > 0} for step in (0, 5)))
+    write(
+        store,
+        run.id,
+        *({"kind": "eval", "step": step, "loss": 1.0, "best": step > 0} for step in (0, 5)),
+    )
     run = store.get(run.id)
     curves = train_live.curves_of([run])
     assert not any(len(trace.x) for trace in FIGURES["measure"](curves).data)
@@ -318,18 +401,26 @@ def test_a_run_that_only_has_a_loss_has_one_chart_of_it_and_says_that_lower_is_b
 
 
 @pytest.mark.parametrize("value", [9e99, [{}]], ids=str)
-def test_events_of_other_types_than_are_written_break_neither_the_list_nor_a_figure(services, value):
+def test_events_of_other_types_than_are_written_break_neither_the_list_nor_a_figure(
+    services, value
+):
     store = services.jobs.store
     sound, odd = finished(store), finished(store)
     events = [json.loads(line) for line in (odd.folder / "events.jsonl").read_text().splitlines()]
     one_of_each_kind, others = events[:3], events[3:]
     for name in dict.fromkeys(name for event in one_of_each_kind for name in event):
-        changed = [event | {name: value} if name in event else event for event in one_of_each_kind] + others
-        (odd.folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in changed))
+        changed = [
+            event | {name: value} if name in event else event for event in one_of_each_kind
+        ] + others
+        (odd.folder / "events.jsonl").write_text(
+            "".join(json.dumps(event) + "\n" for event in changed)
+        )
         run = RunStore(store.home).get(odd.id)
         assert sound.id in train_runs.run_list([store.get(sound.id), run], "", {})
         curve = Curve(run.name, "#0072B2", run.events, run.progress.steps, run.progress.measure)
-        assert train_runs.status(run, 0) and all(draw([curve]).to_json() for draw in FIGURES.values())
+        assert train_runs.status(run, 0) and all(
+            draw([curve]).to_json() for draw in FIGURES.values()
+        )
 
 
 def test_the_loss_of_several_data_sets_is_a_line_each():
@@ -340,7 +431,10 @@ def test_the_loss_of_several_data_sets_is_a_line_each():
     ]
     figure = FIGURES["loss"]([Curve("mixed", "#0072B2", events, 6, None)])
     lines = [trace for trace in figure.data if trace.hovertemplate and len(trace.x)]
-    assert [(list(line.x), list(line.y)) for line in lines] == [([1, 3, 5], [4.0] * 3), ([2, 4, 6], [0.5] * 3)]
+    assert [(list(line.x), list(line.y)) for line in lines] == [
+        ([1, 3, 5], [4.0] * 3),
+        ([2, 4, 6], [0.5] * 3),
+    ]
     assert "pairs=cosent" in lines[0].hovertemplate and lines[0].line.dash != lines[1].line.dash
     assert "<img" not in figure.to_json().replace("\\u003c", "<")
 
@@ -375,7 +469,9 @@ def test_of_several_runs_one_that_cannot_be_deleted_stays_and_the_others_go(serv
     assert opened == "" and [run.id for run in store.list()] == [two.id]
 
 
-def test_a_run_that_is_deleted_while_the_page_is_refreshed_does_not_break_it(services, panel, monkeypatch):
+def test_a_run_that_is_deleted_while_the_page_is_refreshed_does_not_break_it(
+    services, panel, monkeypatch
+):
     store = services.jobs.store
     run, read = finished(store), store.recent
 
@@ -386,7 +482,9 @@ def test_a_run_that_is_deleted_while_the_page_is_refreshed_does_not_break_it(ser
         return runs
 
     monkeypatch.setattr(store, "recent", read_and_delete)
-    assert run.name in changes(panel.look(run.id, [run.id]), {})[panel.status], "as it was when it was read"
+    assert run.name in changes(panel.look(run.id, [run.id]), {})[panel.status], (
+        "as it was when it was read"
+    )
     assert "No run yet" in changes(panel.look(run.id, [run.id]), {})[panel.status]
 
 
@@ -404,28 +502,44 @@ def test_runs_of_the_same_name_are_exported_side_by_side(services, panel):
 
 def test_the_run_at_work_is_followed_unless_another_is_opened(services):
     store = services.jobs.store
-    old, waiting, new = finished(store, "old"), store.create(RunConfig("mnrl")), finished(store, "new")
+    old, waiting, new = (
+        finished(store, "old"),
+        store.create(RunConfig("mnrl")),
+        finished(store, "new"),
+    )
     runs = store.list()
     assert train_live.select_run(runs, "").id == waiting.id
     assert train_live.select_run(runs, old.id).id == old.id
     assert train_live.select_run([run for run in runs if run.id != waiting.id], "").id == new.id
     assert train_live.select_run([], "gone") is None
-    assert train_live.select_run([new, old], "", {new.id}).id == old.id, "a run of no experiment comes first"
+    assert train_live.select_run([new, old], "", {new.id}).id == old.id, (
+        "a run of no experiment comes first"
+    )
     assert train_live.select_run([new], "", {new.id}).id == new.id
 
 
 def test_presets_are_offered_in_groups_with_ones_own_data_first(services):
     with gr.Blocks() as blocks:
         train_page.build(services)
-    [preset] = [block for block in blocks.blocks.values() if getattr(block, "elem_id", "") == "preset"]
+    [preset] = [
+        block for block in blocks.blocks.values() if getattr(block, "elem_id", "") == "preset"
+    ]
     groups = [label.partition(": ")[0] for label, _ in preset.choices]
-    assert list(dict.fromkeys(groups)) == ["My own data", "Try it", "The paper", "From scratch"] == [*PRESET_GROUPS]
+    assert (
+        list(dict.fromkeys(groups))
+        == ["My own data", "Try it", "The paper", "From scratch"]
+        == [*PRESET_GROUPS]
+    )
     assert preset.choices[0] == ("My own data: a file", "mine")
     assert preset.value == "demo", "the page opens with what needs no file"
 
 
-def test_a_base_that_is_not_here_is_said_before_start_and_start_downloads_none(services, monkeypatch):
-    monkeypatch.setattr(ModelCache, "missing", lambda self, names, data="": [f"{name} (91 MB)" for name in names])
+def test_a_base_that_is_not_here_is_said_before_start_and_start_downloads_none(
+    services, monkeypatch
+):
+    monkeypatch.setattr(
+        ModelCache, "missing", lambda self, names, data="": [f"{name} (91 MB)" for name in names]
+    )
     settings = values(base="org/tiny")
     names = list(settings)
     _, plan = train_page._estimate(services, names, *settings.values())

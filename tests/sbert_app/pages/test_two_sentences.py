@@ -25,10 +25,21 @@ def test_a_link_begins_no_download(page, monkeypatch):
     """It names the models with their sizes, and a button downloads them."""
     files = [SimpleNamespace(rfilename="model.safetensors", size=91_000_000)]
     monkeypatch.setattr(hub, "repo_info", lambda _: SimpleNamespace(siblings=files))
-    monkeypatch.setattr(page.services.models, "download", lambda *_: pytest.fail("it is downloaded"))
-    request = SimpleNamespace(query_params={"a": "A cat.", "b": "A kitten.", "model": "org/tiny", "cross": "none"})
+    monkeypatch.setattr(
+        page.services.models, "download", lambda *_: pytest.fail("it is downloaded")
+    )
+    request = SimpleNamespace(
+        query_params={"a": "A cat.", "b": "A kitten.", "model": "org/tiny", "cross": "none"}
+    )
     *_, shown_model, stopped = page.open_link(request)
-    assert stopped == ("A cat.", "A kitten.", "org/tiny", page.pooling.value, "none", page.second.value)
+    assert stopped == (
+        "A cat.",
+        "A kitten.",
+        "org/tiny",
+        page.pooling.value,
+        "none",
+        page.second.value,
+    )
     questions: dict = {}
     update = page.answer_pair(request, *stopped, None, shown_model, stopped, questions)
     assert "Not on this machine yet: org/tiny (91 MB)" in update[page.answer]
@@ -39,7 +50,14 @@ def test_a_link_begins_no_download(page, monkeypatch):
 def test_the_reason_follows_the_answer_unless_another_pair_is_shown_by_then(page):
     request = SimpleNamespace(query_params={}, headers={})
     questions: dict = {}
-    asked = ["She never said that.", "He said that.", "all-MiniLM-L6-v2", "mean", "none", page.second.value]
+    asked = [
+        "She never said that.",
+        "He said that.",
+        "all-MiniLM-L6-v2",
+        "mean",
+        "none",
+        page.second.value,
+    ]
     first = page.answer_pair(request, *asked, None, "all-MiniLM-L6-v2", None, questions)
     assert "Leaving out each word" in first[page.answer]
     assert not first[page.ask_reason]["visible"]
@@ -55,7 +73,9 @@ def test_the_reason_follows_the_answer_unless_another_pair_is_shown_by_then(page
 def test_the_cosine_does_not_wait_for_the_cross_encoder(page):
     """A page that is opened while the app loads its models shows the cosine first, and the other score after it."""
     *inputs, shown_model, stopped = page.open_link(SimpleNamespace(query_params={}))
-    inputs = [field.value for field in (page.a, page.b, page.model, page.pooling, page.cross, page.second)]
+    inputs = [
+        field.value for field in (page.a, page.b, page.model, page.pooling, page.cross, page.second)
+    ]
     request, questions = SimpleNamespace(headers={}), {}
     models = page.services.models
     assert not models.has("minilm-stsb")

@@ -30,7 +30,9 @@ def carriers() -> list[type[UserFacingError]]:
     found, classes = [UserFacingError], [UserFacingError]
     while classes:
         subclasses = [
-            each for each in classes.pop().__subclasses__() if each.__module__.startswith(("training", "sbert"))
+            each
+            for each in classes.pop().__subclasses__()
+            if each.__module__.startswith(("training", "sbert"))
         ]
         found += subclasses
         classes += subclasses
@@ -89,18 +91,32 @@ def test_a_run_that_failed_says_why_without_the_folder(tmp_path):
 def test_a_run_names_its_files_and_models_without_their_folders(tmp_path):
     store = Services.start(Settings(home=tmp_path)).jobs.store
     data = f"{SERVER}/uploads/a.csv?encoding=koi8-r+stsb:train+{SERVER}/b.csv"
-    run = store.create(RunConfig("regression", train_data=data, eval_data=f"{SERVER}/c.csv", base=f"{SERVER}/my base"))
+    run = store.create(
+        RunConfig(
+            "regression", train_data=data, eval_data=f"{SERVER}/c.csv", base=f"{SERVER}/my base"
+        )
+    )
     answer = public_run(run, events=[{"kind": "info", "files": [data]}])
     assert SERVER not in json.dumps(answer)
-    assert answer["config"]["train_data"] == answer["events"][0]["files"][0] == "a.csv?encoding=koi8-r+stsb:train+b.csv"
+    assert (
+        answer["config"]["train_data"]
+        == answer["events"][0]["files"][0]
+        == "a.csv?encoding=koi8-r+stsb:train+b.csv"
+    )
     assert (answer["config"]["eval_data"], answer["config"]["base"]) == ("c.csv", "my base")
-    hub = store.create(RunConfig("regression", train_data="hf:org/name:config:train", base="org/model"))
+    hub = store.create(
+        RunConfig("regression", train_data="hf:org/name:config:train", base="org/model")
+    )
     assert public_run(hub)["config"] == hub.config.to_dict(), "names that are no paths stay"
 
 
 def test_what_a_visitor_has_typed_is_quoted_as_it_was(tmp_path):
     services = Services.start(Settings(home=tmp_path))
-    for refused in (services.access.check_model, services.access.check_data, services.jobs.store.get):
+    for refused in (
+        services.access.check_model,
+        services.access.check_data,
+        services.jobs.store.get,
+    ):
         with pytest.raises(UserFacingError) as error:
             refused("/etc/passwd")
         assert "'/etc/passwd'" in error.value.public

@@ -29,7 +29,9 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     def large() -> Response:
         return Response(b"x" * LARGE)
 
-    config = uvicorn.Config(app, port=0, log_level="warning", http=LimitedConnection, timeout_keep_alive=60)
+    config = uvicorn.Config(
+        app, port=0, log_level="warning", http=LimitedConnection, timeout_keep_alive=60
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -51,7 +53,9 @@ def is_closed(connection: socket.socket) -> bool:
     return True
 
 
-@pytest.mark.parametrize("before", [b"", b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n"], ids=["first", "second"])
+@pytest.mark.parametrize(
+    "before", [b"", b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n"], ids=["first", "second"]
+)
 def test_a_header_that_does_not_come_closes_its_connection(port, before):
     with socket.create_connection(("127.0.0.1", port)) as connection:
         if before:

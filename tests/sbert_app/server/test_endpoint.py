@@ -78,22 +78,39 @@ def served(function: Any, **limits: Any) -> TestClient:
 
 
 def test_fields_are_passed_on_as_declared_within_stated_types_and_lengths():
-    assert asked(query="q", sentences=["a"], k=5.0, share=1, flag="true", options={"a": 1})["k"] == 5
-    assert asked(query="q", model=None, k=None, share=None, flag=None, options=None) == asked(query="q")
-    assert refusal(query="x" * (MOST_CHARACTERS + 1)) == "query has 100,001 characters; at most 100,000 are taken"
+    assert (
+        asked(query="q", sentences=["a"], k=5.0, share=1, flag="true", options={"a": 1})["k"] == 5
+    )
+    assert asked(query="q", model=None, k=None, share=None, flag=None, options=None) == asked(
+        query="q"
+    )
+    assert (
+        refusal(query="x" * (MOST_CHARACTERS + 1))
+        == "query has 100,001 characters; at most 100,000 are taken"
+    )
     assert (
         refusal(query="q", model="x" * 1_000_000)
         == f"model has 1,000,000 characters; at most {LONGEST_NAME:,} are taken"
     )
     too_many = ["a"] * (MOST_SENTENCES + 1)
-    assert refusal(query="q", sentences=too_many) == "sentences has 10,001 items; at most 10,000 are taken"
-    assert refusal(query="q", sentences=["a", "x" * 200_000]).startswith("sentences, number 2, has 200,000 characters")
+    assert (
+        refusal(query="q", sentences=too_many)
+        == "sentences has 10,001 items; at most 10,000 are taken"
+    )
+    assert refusal(query="q", sentences=["a", "x" * 200_000]).startswith(
+        "sentences, number 2, has 200,000 characters"
+    )
     assert refusal(query=5) == "query is '5': input should be a valid string"
     assert refusal() == "query is missing; /docs describes the arguments"
     assert refusal(query="q", top=3) == "'top' is not known here; /docs describes the arguments"
     assert refusal(query="q", sentences="abc") == "sentences is 'abc': input should be a valid list"
-    assert refusal(query="q", sentences=["a", 5]) == "sentences, number 2, is '5': input should be a valid string"
-    assert refusal(query="q", flag="maybe").startswith("flag is 'maybe': input should be a valid boolean")
+    assert (
+        refusal(query="q", sentences=["a", 5])
+        == "sentences, number 2, is '5': input should be a valid string"
+    )
+    assert refusal(query="q", flag="maybe").startswith(
+        "flag is 'maybe': input should be a valid boolean"
+    )
     assert refusal(query="q", options=[1]) == "options is '[1]': input should be a valid dictionary"
     assert refusal(query="q", format="exe") == "format is 'exe': input should be 'csv' or 'parquet'"
 
@@ -120,12 +137,16 @@ def test_numbers_have_a_stated_range():
     ],
 )
 def test_a_body_that_does_not_fit_is_a_400_with_one_sentence(body, sentence):
-    answer = served(search).post("/api/search", content=body, headers={"Content-Type": "application/json"})
+    answer = served(search).post(
+        "/api/search", content=body, headers={"Content-Type": "application/json"}
+    )
     assert (answer.status_code, answer.json()) == (400, {"error": sentence})
 
 
 def test_a_form_is_no_request():
-    answer = served(search).post("/api/search", content=b'{"query": "q"}', headers={"Content-Type": "text/plain"})
+    answer = served(search).post(
+        "/api/search", content=b'{"query": "q"}', headers={"Content-Type": "text/plain"}
+    )
     assert (answer.status_code, answer.json()["error"]) == (
         400,
         "the request must be a JSON object, sent as application/json",
@@ -159,7 +180,9 @@ def test_gradios_client_has_the_fields_as_arguments():
 
 def test_a_full_disk_is_told_without_the_folders_of_the_machine():
     def save(call: Call, body: SearchBody) -> Found:
-        raise unwritable(Path("/srv/lab/home/tmp/out.csv"), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        raise unwritable(
+            Path("/srv/lab/home/tmp/out.csv"), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        )
 
     answer = served(save).post("/api/search", json={"query": "q"})
     assert answer.json() == {"error": "out.csv cannot be written: No space left on device"}
@@ -185,7 +208,9 @@ def test_a_visitor_has_so_many_requests_at_once_and_may_ask_again():
 
     answers: list[Any] = []
     with served(slow, at_once=1) as client:
-        first = threading.Thread(target=lambda: answers.append(client.post("/api/search", json={"query": "q"})))
+        first = threading.Thread(
+            target=lambda: answers.append(client.post("/api/search", json={"query": "q"}))
+        )
         first.start()
         assert entered.wait(30)
         refused = client.post("/api/search", json={"query": "q"})

@@ -15,20 +15,45 @@ from sbert_app.settings import Settings
 
 NEEDED = {
     "GET": {
-        *("/", "/config", "/theme.css", "/favicon.ico", "/robots.txt", "/manifest.json", "/pwa_icon"),
+        *(
+            "/",
+            "/config",
+            "/theme.css",
+            "/favicon.ico",
+            "/robots.txt",
+            "/manifest.json",
+            "/pwa_icon",
+        ),
         *("/assets/{path:path}", "/static/{path:path}", "/svelte/{path:path}"),
-        *("/gradio_api/info", "/gradio_api/file={path_or_url:path}", "/gradio_api/heartbeat/{session_hash}"),
-        *("/gradio_api/queue/data", "/gradio_api/queue/status", "/gradio_api/upload_progress", "/gradio_api/app_id"),
+        *(
+            "/gradio_api/info",
+            "/gradio_api/file={path_or_url:path}",
+            "/gradio_api/heartbeat/{session_hash}",
+        ),
+        *(
+            "/gradio_api/queue/data",
+            "/gradio_api/queue/status",
+            "/gradio_api/upload_progress",
+            "/gradio_api/app_id",
+        ),
     },
     "POST": {
-        *("/gradio_api/queue/join", "/gradio_api/cancel", "/gradio_api/reset", "/gradio_api/upload"),
+        *(
+            "/gradio_api/queue/join",
+            "/gradio_api/cancel",
+            "/gradio_api/reset",
+            "/gradio_api/upload",
+        ),
         *("/gradio_api/run/{api_name}", "/gradio_api/api/{api_name}"),
     },
 }
 REFUSED = {
     ("GET", "/pwa_icon/{size}"),
     ("GET", "/login_check"),
-    *(("GET", f"/gradio_api/{path}") for path in ("user", "login_check", "token", "dev/reload", "deep_link")),
+    *(
+        ("GET", f"/gradio_api/{path}")
+        for path in ("user", "login_check", "token", "dev/reload", "deep_link")
+    ),
     *(
         ("GET", f"/gradio_api/{path}")
         for path in ("runs", "run-history/buckets", "run-history/records", "openapi.json")
@@ -45,12 +70,21 @@ REFUSED = {
     *(("GET", f"/gradio_api/{path}") for path in ("startup-events", "theme.css", "vibe-code")),
     *(
         ("GET", path)
-        for path in ("/openapi.json", "/logout", "/monitoring", "/monitoring/summary", "/monitoring/{key}")
+        for path in (
+            "/openapi.json",
+            "/logout",
+            "/monitoring",
+            "/monitoring/summary",
+            "/monitoring/{key}",
+        )
     ),
     *(("POST", path) for path in ("/login", "/gradio_api/run-history/connect")),
     *(("POST", f"/gradio_api/call/{path}") for path in ("{api_name}", "v2/{api_name}")),
     *(("POST", f"/gradio_api/stream/{path}") for path in ("{event_id}", "{event_id}/close")),
-    *(("POST", f"/gradio_api/{path}") for path in ("component_server", "process_recording", "vibe-edit", "vibe-code")),
+    *(
+        ("POST", f"/gradio_api/{path}")
+        for path in ("component_server", "process_recording", "vibe-edit", "vibe-code")
+    ),
     *(("POST", f"/gradio_api/{path}") for path in ("undo-vibe-edit", "vibe-starter-queries")),
 }
 
@@ -71,7 +105,9 @@ def gradios_routes() -> set[tuple[str, str]]:
     with gr.Blocks(analytics_enabled=False) as page:
         gr.Textbox()
     app = gr.mount_gradio_app(FastAPI(), page, "/", pwa=True)
-    [mounted] = [route.app for route in app.routes if isinstance(getattr(route, "app", None), FastAPI)]
+    [mounted] = [
+        route.app for route in app.routes if isinstance(getattr(route, "app", None), FastAPI)
+    ]
     return set(routes_of(mounted.routes))
 
 
@@ -79,15 +115,22 @@ def test_each_route_of_gradio_is_on_the_list_or_refused():
     routes = gradios_routes()
     assert len(routes) > 40
     needed = {(method, path) for method, paths in NEEDED.items() for path in paths}
-    assert routes - needed - REFUSED == set(), "new in this version of Gradio: does a page need them?"
+    assert routes - needed - REFUSED == set(), (
+        "new in this version of Gradio: does a page need them?"
+    )
     assert needed <= routes
     for method, path in needed:
-        assert is_open(method, path.replace("{path_or_url:path}", "/srv/a.csv").replace("{api_name}", "compare")), path
+        assert is_open(
+            method,
+            path.replace("{path_or_url:path}", "/srv/a.csv").replace("{api_name}", "compare"),
+        ), path
     for method, path in REFUSED:
         assert not is_open(method, path), path
 
 
-@pytest.mark.parametrize("path", ["/pwa_icon/6000", "/pwa_icon/192/x", "/gradio_api/file=", "/nothing", "/gradio_api/"])
+@pytest.mark.parametrize(
+    "path", ["/pwa_icon/6000", "/pwa_icon/192/x", "/gradio_api/file=", "/nothing", "/gradio_api/"]
+)
 def test_other_addresses_are_not_open(path):
     assert not is_open("GET", path)
     assert not is_open("POST", path)

@@ -19,7 +19,9 @@ async def anything(request):
     return PlainTextResponse("in")
 
 
-def client(bound="127.0.0.1", extra=(), base="http://127.0.0.1:7860", on_space=False, origins=()) -> TestClient:
+def client(
+    bound="127.0.0.1", extra=(), base="http://127.0.0.1:7860", on_space=False, origins=()
+) -> TestClient:
     routes = [Route("/{path:path}", anything, methods=["GET", "POST", "OPTIONS", "DELETE"])]
     own = Middleware(OwnSite, hosts=AllowedHosts(bound, extra), origins=origins)
     outside = [Middleware(AnswerHeaders, on_space=on_space), own]
@@ -31,14 +33,18 @@ class TestHosts:
         for host in ("127.0.0.1:7860", "LOCALHOST:1", "[::1]:7860"):
             assert client().post(RUN, headers={"Host": host}).status_code == 200
 
-    @pytest.mark.parametrize("host", ["evil.example:7860", "127.0.0.1.evil.example", "", "[::1", "a@127.0.0.1:x"])
+    @pytest.mark.parametrize(
+        "host", ["evil.example:7860", "127.0.0.1.evil.example", "", "[::1", "a@127.0.0.1:x"]
+    )
     def test_other_names_are_refused_however_the_request_looks(self, host):
         for method in ("GET", "POST", "OPTIONS"):
             answer = client().request(method, RUN, headers={"Host": host})
             assert answer.status_code == 403
             assert "--allow-host" in answer.json()["error"]
 
-    def test_the_bound_address_allowed_names_and_the_host_of_a_space_are_answered(self, monkeypatch):
+    def test_the_bound_address_allowed_names_and_the_host_of_a_space_are_answered(
+        self, monkeypatch
+    ):
         lab = client(bound="192.168.1.5", extra=["lab.example"])
         assert lab.get("/", headers={"Host": "192.168.1.5:80"}).status_code == 200
         assert lab.get("/", headers={"Host": "lab.example"}).status_code == 200
@@ -47,12 +53,23 @@ class TestHosts:
         assert lab.get("/", headers={"Host": "10.1.2.3:7860"}).status_code == 200
         assert lab.get("/", headers={"Host": "evil.example"}).status_code == 403
         monkeypatch.setenv("SPACE_HOST", "me-lab.hf.space")
-        assert client(bound=EVERYWHERE).get("/", headers={"Host": "me-lab.hf.space"}).status_code == 200
+        assert (
+            client(bound=EVERYWHERE).get("/", headers={"Host": "me-lab.hf.space"}).status_code
+            == 200
+        )
 
 
 class TestOrigins:
     @pytest.mark.parametrize(
-        "origin", ["http://evil.example", "null", "http://localhost.evil.example", "http://127.0.0.1:1", "http://[", ""]
+        "origin",
+        [
+            "http://evil.example",
+            "null",
+            "http://localhost.evil.example",
+            "http://127.0.0.1:1",
+            "http://[",
+            "",
+        ],
     )
     @pytest.mark.parametrize("path", [RUN, "/gradio_api/upload", MCP, "/login"])
     def test_pages_of_other_sites_are_refused_on_every_path(self, origin, path):
@@ -69,15 +86,16 @@ class TestOrigins:
 
     def test_own_pages_links_and_scripts_without_an_origin_are_answered(self):
         assert client().post(RUN, headers={"Origin": "http://127.0.0.1:7860"}).status_code == 200
-        assert (
-            client(extra=["lab.example"])
-            .post(RUN, headers={"Host": "lab.example", "Origin": "https://lab.example"})
-            .is_success
-        )  # a proxy in front speaks TLS
+        # A proxy in front speaks TLS.
+        behind_proxy = {"Host": "lab.example", "Origin": "https://lab.example"}
+        assert client(extra=["lab.example"]).post(RUN, headers=behind_proxy).is_success
         assert client().post(RUN).text == "in"
         link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
         assert client().get("/learn", headers=link).status_code == 200
-        assert client().get("/config", headers={**link, "Sec-Fetch-Mode": "no-cors"}).status_code == 403
+        assert (
+            client().get("/config", headers={**link, "Sec-Fetch-Mode": "no-cors"}).status_code
+            == 403
+        )
         assert is_same_origin("http://localhost:7860", "localhost:7860")
         assert not is_same_origin("http://localhost:7861", "localhost:7860")
 

@@ -25,7 +25,9 @@ async def size(request):
     try:
         return JSONResponse({"arrived": len(await request.body())})
     except MultiPartException as error:  # as Gradio's upload route does
-        return JSONResponse({"error": error.message}, 413 if "maximum allowed size" in error.message else 400)
+        return JSONResponse(
+            {"error": error.message}, 413 if "maximum allowed size" in error.message else 400
+        )
 
 
 BEHIND = Starlette(routes=[Route("/{path:path}", size, methods=["GET", "POST", "PUT"])])
@@ -36,9 +38,13 @@ def client(folder, request=2 * MB, folder_total=10 * MB) -> TestClient:
 
 
 class TestBodies:
-    def test_one_that_is_too_large_is_refused_announced_or_not_on_every_path_and_by_v1_as_openai_does(self, tmp_path):
+    def test_one_that_is_too_large_is_refused_announced_or_not_on_every_path_and_by_v1_as_openai_does(
+        self, tmp_path
+    ):
         limits_of = {"/api/compare": MOST_BODY, "/other": MOST_BODY, "/login": MOST_LOGIN}
-        limits_of |= dict.fromkeys((COMPARE, "/bulk/gradio_api/queue/join", "/gradio_api/mcp/"), MOST_EVENT)
+        limits_of |= dict.fromkeys(
+            (COMPARE, "/bulk/gradio_api/queue/join", "/gradio_api/mcp/"), MOST_EVENT
+        )
         for path, most in limits_of.items():
             answer = client(tmp_path).post(path, content=b" " * (most + 1))
             assert answer.status_code == 413
@@ -47,11 +53,19 @@ class TestBodies:
         endless = (b"x" * MB for _ in range(10 * MOST_BODY // MB))
         assert client(tmp_path).post(COMPARE, content=endless).status_code == 413
         answer = client(tmp_path).post("/v1/embeddings", content=b" " * (MOST_BODY + 1))
-        assert (answer.status_code, answer.json()["error"]["type"]) == (413, "invalid_request_error")
+        assert (answer.status_code, answer.json()["error"]["type"]) == (
+            413,
+            "invalid_request_error",
+        )
 
     def test_halves_of_characters_become_question_marks(self):
         body = json.dumps({"data": ["\ud800 half", "😀", "\\ud800", 1e-7]}).encode()
-        assert json.loads(limits._checked(body, "/v1/embeddings"))["data"] == ["? half", "😀", "\\ud800", 1e-7]
+        assert json.loads(limits._checked(body, "/v1/embeddings"))["data"] == [
+            "? half",
+            "😀",
+            "\\ud800",
+            1e-7,
+        ]
         assert limits._checked(b'"\\ud800', COMPARE) == b'"\\ud800', "no JSON"
 
     def test_files_are_looked_for_in_events_alone(self):
@@ -68,10 +82,17 @@ class TestBodies:
         assert (answer.status_code, answer.json()) == (415, sentence)
 
     @pytest.mark.parametrize("announced", [b"100", b"%d" % (MOST_BODY + 1)])
-    def test_one_that_trickles_in_or_never_comes_holds_nothing_for_long(self, tmp_path, monkeypatch, announced):
+    def test_one_that_trickles_in_or_never_comes_holds_nothing_for_long(
+        self, tmp_path, monkeypatch, announced
+    ):
         monkeypatch.setattr(limits, "BODY_SECONDS", 0.2)
         monkeypatch.setattr(limits, "DRAIN_SECONDS", 0.2)
-        scope = {"type": "http", "method": "POST", "path": COMPARE, "headers": [(b"content-length", announced)]}
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": COMPARE,
+            "headers": [(b"content-length", announced)],
+        }
         answers = []
 
         async def trickle():
@@ -92,7 +113,9 @@ class TestBodies:
     def test_a_body_arrives_whole_however_it_is_sent(self, tmp_path):
         body = json.dumps({"data": ["x" * 3 * MB]}).encode()
         for content in (body, (body[at : at + 1000] for at in range(0, len(body), 1000))):
-            assert client(tmp_path).post("/api/compare", content=content).json() == {"arrived": len(body)}
+            assert client(tmp_path).post("/api/compare", content=content).json() == {
+                "arrived": len(body)
+            }
 
 
 class TestUploads:
@@ -133,10 +156,16 @@ class TestUploads:
         (tmp_path / "tmp").mkdir()
         for number in range(1_000):
             (tmp_path / "tmp" / f"{number}.csv").write_bytes(b"a")
-        assert client(tmp_path, folder_total=3 * MB).post(self.path, content=b"a").status_code == 507
-        assert client(tmp_path, folder_total=6 * MB).post(self.path, content=b"a").status_code == 200
+        assert (
+            client(tmp_path, folder_total=3 * MB).post(self.path, content=b"a").status_code == 507
+        )
+        assert (
+            client(tmp_path, folder_total=6 * MB).post(self.path, content=b"a").status_code == 200
+        )
 
-    def test_an_address_may_upload_so_much_in_an_hour_in_announced_sizes_or_the_largest(self, tmp_path):
+    def test_an_address_may_upload_so_much_in_an_hour_in_announced_sizes_or_the_largest(
+        self, tmp_path
+    ):
         lab = client(tmp_path, folder_total=1000 * MB)
         codes = [lab.post(self.path, content=bytes(2 * MB)).status_code for _ in range(11)]
         assert codes == [200] * 10 + [429]

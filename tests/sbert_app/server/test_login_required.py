@@ -21,7 +21,10 @@ RIGHT = {"username": "teacher", "password": "right"}
 
 def client(token: str | None = None, root_path: str = "") -> TestClient:
     account = Account("teacher", "right", token)
-    app = FastAPI(middleware=[Middleware(LoginRequired, account=account, root_path=root_path)], openapi_url=None)
+    app = FastAPI(
+        middleware=[Middleware(LoginRequired, account=account, root_path=root_path)],
+        openapi_url=None,
+    )
     app.include_router(login.router(account, root_path))
 
     @app.api_route("/{path:path}", methods=["GET", "POST"])
@@ -60,16 +63,24 @@ def test_a_browser_gets_the_form_and_after_it_the_page_that_it_wanted():
     lab = client()
     form = lab.get("/bulk?job=1&x=%22", headers=HTML)
     assert form.status_code == 401
-    assert 'name="page" value="/bulk?job=1&amp;x=%22"' in form.text and 'action="/login"' in form.text
-    wrong = lab.post("/login", data={**RIGHT, "password": "wrong", "page": "/bulk?job=1"}, headers=HTML)
+    assert (
+        'name="page" value="/bulk?job=1&amp;x=%22"' in form.text and 'action="/login"' in form.text
+    )
+    wrong = lab.post(
+        "/login", data={**RIGHT, "password": "wrong", "page": "/bulk?job=1"}, headers=HTML
+    )
     assert wrong.status_code == 401
-    assert "The name or the password is wrong." in wrong.text and 'value="/bulk?job=1"' in wrong.text
+    assert (
+        "The name or the password is wrong." in wrong.text and 'value="/bulk?job=1"' in wrong.text
+    )
     answer = lab.post("/login", data={**RIGHT, "page": "/bulk?job=1"}, headers=HTML)
     assert (answer.status_code, answer.headers["location"]) == (303, "/bulk?job=1")
     assert lab.get("/bulk", headers=HTML).text == "in bulk"
     assert lab.post(RUN).status_code == 200
     assert lab.get("/logout", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 303
-    assert lab.post(RUN).headers["cache-control"] == "no-store", "the link of another site logs nobody out"
+    assert lab.post(RUN).headers["cache-control"] == "no-store", (
+        "the link of another site logs nobody out"
+    )
     assert lab.get("/logout").status_code == 303
     assert lab.post(RUN).status_code == 401
 
@@ -83,7 +94,10 @@ def test_no_login_leads_to_another_site():
 def test_behind_a_proxy_the_form_and_what_follows_have_its_path():
     lab = client(root_path="/lab")
     assert 'action="/lab/login"' in lab.get("/train", headers=HTML).text
-    assert lab.post("/login", data={**RIGHT, "page": "/train"}, headers=HTML).headers["location"] == "/lab/train"
+    assert (
+        lab.post("/login", data={**RIGHT, "page": "/train"}, headers=HTML).headers["location"]
+        == "/lab/train"
+    )
 
 
 def test_a_program_logs_in_without_a_form_and_over_tls_the_cookie_stays_there():
@@ -135,7 +149,10 @@ def test_guesses_that_come_together_are_counted_before_they_are_judged_one_at_a_
     monkeypatch.setattr(Account, "is_right", judge)
     with client() as lab, ThreadPoolExecutor(30) as threads:
         guesses = [{**RIGHT, "password": f"guess {number}"} for number in range(30)]
-        codes = [answer.status_code for answer in threads.map(lambda guess: lab.post("/login", data=guess), guesses)]
+        codes = [
+            answer.status_code
+            for answer in threads.map(lambda guess: lab.post("/login", data=guess), guesses)
+        ]
     assert sorted(codes) == [401] * FREE_ATTEMPTS + [429] * (30 - FREE_ATTEMPTS)
     assert len(judged) == FREE_ATTEMPTS
 

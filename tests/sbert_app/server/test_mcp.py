@@ -45,7 +45,9 @@ def double(call: Call, body: NumberBody) -> Answer:
 
 def register(monkeypatch: pytest.MonkeyPatch, *functions: Callable[..., Any]) -> None:
     """Makes these functions the only tools."""
-    monkeypatch.setattr(mcp, "ENDPOINTS", {function.__name__: Endpoint(function) for function in functions})
+    monkeypatch.setattr(
+        mcp, "ENDPOINTS", {function.__name__: Endpoint(function) for function in functions}
+    )
 
 
 @pytest.fixture
@@ -70,7 +72,11 @@ def test_a_tool_is_described_by_the_docstring_and_the_body_of_its_function(monke
     assert tool["annotations"] == {"readOnlyHint": True, "destructiveHint": False}
     schema = tool["inputSchema"]
     assert schema["required"] == ["number"]
-    assert schema["properties"]["number"] == {"description": "A number.", "title": "Number", "type": "integer"}
+    assert schema["properties"]["number"] == {
+        "description": "A number.",
+        "title": "Number",
+        "type": "integer",
+    }
     assert schema["properties"]["shout"]["default"] is False
 
 
@@ -143,29 +149,52 @@ def test_an_address_has_so_many_calls_and_connections_at_once(monkeypatch, limit
     monkeypatch.setattr(mcp, limit, 1)
     server = McpServer(SERVICES)
     app = Starlette(routes=server.routes(), lifespan=lambda _: server.manager.run())
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "wait", "arguments": {}}}
+    body = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "wait", "arguments": {}},
+    }
     with TestClient(app) as client, ThreadPoolExecutor(2) as threads:
         both = [threads.submit(client.post, MCP, json=body, headers=ACCEPTED) for _ in range(2)]
         first = next(as_completed(both))
         release.set()
-        assert sum(answer.result().json().get("result", {}).get("isError") is False for answer in both) == 1
+        assert (
+            sum(answer.result().json().get("result", {}).get("isError") is False for answer in both)
+            == 1
+        )
         assert sentence in first.result().text
 
 
 def test_a_run_on_an_uploaded_file_holds_a_tenth_out_over_http_and_mcp_as_on_the_page(tmp_path):
     upload = tmp_path / "pairs.csv"
-    upload.write_text("question,paraphrase\n" + "".join(f"Question {i}?,Answer {i}.\n" for i in range(200)))
+    upload.write_text(
+        "question,paraphrase\n" + "".join(f"Question {i}?,Answer {i}.\n" for i in range(200))
+    )
     jobs = RunQueue(RunStore(tmp_path / "home"))
     jobs.starts_workers = False
-    services: Any = SimpleNamespace(settings=SERVICES.settings, jobs=jobs, access=AccessPolicy([tmp_path]))
+    services: Any = SimpleNamespace(
+        settings=SERVICES.settings, jobs=jobs, access=AccessPolicy([tmp_path])
+    )
     server = McpServer(services)
     app = FastAPI(lifespan=lambda _: server.manager.run())
     app.include_router(endpoint_router(services))
     app.router.routes.extend(server.routes())
     arguments = {"objective": "mnrl", "base": "scratch:1x32", "train_data": str(upload)}
-    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "start_run", "arguments": arguments}}
+    call = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "start_run", "arguments": arguments},
+    }
     with TestClient(app) as client:
         http = client.post("/api/start_run", json=arguments).json()
-        tool = client.post(f"{MCP}/", json=call, headers=ACCEPTED).json()["result"]["structuredContent"]
+        tool = client.post(f"{MCP}/", json=call, headers=ACCEPTED).json()["result"][
+            "structuredContent"
+        ]
         named = client.post("/api/start_run", json=arguments | {"eval_data": "stsb:dev"}).json()
-    assert [run["config"]["eval_data"] for run in (http, tool, named)] == ["held-out", "held-out", "stsb:dev"]
+    assert [run["config"]["eval_data"] for run in (http, tool, named)] == [
+        "held-out",
+        "held-out",
+        "stsb:dev",
+    ]

@@ -36,7 +36,9 @@ def built() -> Iterator[list[str]]:
 @pytest.fixture
 def client(built: list[str], tmp_path: Path) -> Iterator[TestClient]:
     services = Services.start(Settings(home=tmp_path))
-    with TestClient(create_app(services), base_url="http://localhost", follow_redirects=False) as client:
+    with TestClient(
+        create_app(services), base_url="http://localhost", follow_redirects=False
+    ) as client:
         yield client
 
 
@@ -52,7 +54,9 @@ def test_a_page_is_built_when_it_is_first_asked_for(client: TestClient, built: l
 
 def test_every_page_is_found_behind_a_proxy_that_cuts_the_root_path(tmp_path: Path):
     services = Services.start(Settings(home=tmp_path, root_path="/lab"))
-    with TestClient(create_app(services), base_url="http://localhost", follow_redirects=False) as client:
+    with TestClient(
+        create_app(services), base_url="http://localhost", follow_redirects=False
+    ) as client:
         for path, root in (("/", "http://localhost/lab"), ("/bulk", "http://localhost/lab/bulk")):
             page = client.get(path)
             assert page.status_code == 200

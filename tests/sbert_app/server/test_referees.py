@@ -48,13 +48,17 @@ def test_litellm_ranks(address, provider):
     documents = [DOCUMENTS[0], {"text": DOCUMENTS[1]}, DOCUMENTS[2]]
     base = f"{address}/v1/rerank" if provider == "jina_ai" else address
     options = {"return_documents": True, "api_base": base, "api_key": "any", "top_n": 1}
-    answer = litellm.rerank(model=f"{provider}/{CROSS}", query=QUERY, documents=documents, **options)
+    answer = litellm.rerank(
+        model=f"{provider}/{CROSS}", query=QUERY, documents=documents, **options
+    )
     assert answer.results[0]["index"] == 1
 
 
 def test_litellm_embeds(address, expected):
     litellm = pytest.importorskip("litellm")
-    answer = litellm.embedding(model=f"openai/{MODEL}", input=TEXTS, api_base=f"{address}/v1", api_key="any")
+    answer = litellm.embedding(
+        model=f"openai/{MODEL}", input=TEXTS, api_base=f"{address}/v1", api_key="any"
+    )
     assert np.allclose([item["embedding"] for item in answer.data], expected, atol=2e-3)
 
 
@@ -69,7 +73,9 @@ def test_langchain(address, expected):
 def test_langchain_is_told_what_to_set(address):
     """By default it sends token ids of another tokenizer."""
     langchain = pytest.importorskip("langchain_openai")
-    embeddings = langchain.OpenAIEmbeddings(model=MODEL, base_url=f"{address}/v1", api_key="any", tiktoken_enabled=True)
+    embeddings = langchain.OpenAIEmbeddings(
+        model=MODEL, base_url=f"{address}/v1", api_key="any", tiktoken_enabled=True
+    )
     with pytest.raises(openai.BadRequestError, match="check_embedding_ctx_length=False"):
         embeddings.client.create(model=MODEL, input=[[9906, 1917]])
 
@@ -77,4 +83,6 @@ def test_langchain_is_told_what_to_set(address):
 def test_llama_index(address, expected):
     llama_index = pytest.importorskip("llama_index.embeddings.openai")
     model = llama_index.OpenAIEmbedding(model_name=MODEL, api_base=f"{address}/v1", api_key="any")
-    assert np.allclose(model.get_text_embedding_batch([TEXTS[0], TEXTS[2]]), expected[[0, 2]], atol=2e-3)
+    assert np.allclose(
+        model.get_text_embedding_batch([TEXTS[0], TEXTS[2]]), expected[[0, 2]], atol=2e-3
+    )

@@ -62,7 +62,9 @@ def join(client: TestClient, session: str) -> Any:
 def messages(client: TestClient, session: str) -> list[str]:
     """The messages of a session until its last event is done."""
     with client.stream("GET", READ, params={"session_hash": session}) as stream:
-        return [json.loads(line[6:])["msg"] for line in stream.iter_lines() if line.startswith("data: ")]
+        return [
+            json.loads(line[6:])["msg"] for line in stream.iter_lines() if line.startswith("data: ")
+        ]
 
 
 def test_an_address_has_so_many_events_that_wait(client, page, waiting, monkeypatch):
@@ -126,7 +128,13 @@ def test_an_event_that_comes_while_a_reader_ends_can_be_read_by_the_next():
         async def send(message: dict[str, Any]) -> None:
             statuses.append(message.get("status", 0))
 
-        scope = {"type": "http", "method": method, "path": path, "query_string": b"session_hash=s", "headers": []}
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "query_string": b"session_hash=s",
+            "headers": [],
+        }
         await app({**scope, "client": ("10.0.0.7", 1)}, receive, send)
         return statuses[0]
 

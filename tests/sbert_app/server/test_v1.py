@@ -57,17 +57,24 @@ def client(http):
     """The client as its users make it; its requests go to the app in this process."""
 
     def send(request: httpx.Request) -> httpx.Response:
-        answer = http.request(request.method, str(request.url), content=request.content, headers=dict(request.headers))
-        return httpx.Response(answer.status_code, headers=dict(answer.headers), content=answer.content)
+        answer = http.request(
+            request.method, str(request.url), content=request.content, headers=dict(request.headers)
+        )
+        return httpx.Response(
+            answer.status_code, headers=dict(answer.headers), content=answer.content
+        )
 
     transport = httpx.Client(transport=httpx.MockTransport(send))
-    return openai.OpenAI(base_url="http://testserver/v1", api_key="any", http_client=transport, max_retries=0)
+    return openai.OpenAI(
+        base_url="http://testserver/v1", api_key="any", http_client=transport, max_retries=0
+    )
 
 
 def test_vectors_are_those_of_encode_in_both_encodings(client, home):
     texts = ["A cat sleeps.", "", "Prices rose in March."]
     expected = Encoder.load(MODEL, home=home).encode(texts)
-    as_base64 = client.embeddings.create(model=MODEL, input=texts)  # what the client asks for by default
+    # What the client asks for by default.
+    as_base64 = client.embeddings.create(model=MODEL, input=texts)
     as_floats = client.embeddings.create(model=MODEL, input=texts, encoding_format="float")
     for answer in (as_base64, as_floats):
         assert [each.index for each in answer.data] == [0, 1, 2]
@@ -89,10 +96,16 @@ def test_fewer_dimensions_and_a_pooling_of_choice(client):
 
 def test_null_is_the_default_of_a_field(http):
     nothing = dict.fromkeys(["encoding_format", "dimensions", "user", "input_type"])
-    assert http.post("/v1/embeddings", json={"model": MODEL, "input": "a", **nothing}).status_code == 200
+    assert (
+        http.post("/v1/embeddings", json={"model": MODEL, "input": "a", **nothing}).status_code
+        == 200
+    )
     nothing = dict.fromkeys(["top_n", "return_documents"])
     assert (
-        http.post("/v1/rerank", json={"model": MODEL, "query": "a", "documents": ["b"], **nothing}).status_code == 200
+        http.post(
+            "/v1/rerank", json={"model": MODEL, "query": "a", "documents": ["b"], **nothing}
+        ).status_code
+        == 200
     )
 
 
@@ -117,12 +130,16 @@ def test_input_type_chooses_a_prompt_of_the_folder(prompted, input_type, prompt)
     http, folder = prompted
     body = {"model": folder, "input": "a cat", "input_type": input_type}
     [vector] = http.post("/v1/embeddings", json=body).json()["data"]
-    assert np.allclose(vector["embedding"], Encoder.load(folder, prompt=prompt).encode(["a cat"])[0], atol=2e-2)
+    assert np.allclose(
+        vector["embedding"], Encoder.load(folder, prompt=prompt).encode(["a cat"])[0], atol=2e-2
+    )
 
 
 def test_a_prompt_that_the_folder_does_not_have_is_named(prompted):
     http, folder = prompted
-    answer = http.post("/v1/embeddings", json={"model": folder, "input": "a", "input_type": "other"})
+    answer = http.post(
+        "/v1/embeddings", json={"model": folder, "input": "a", "input_type": "other"}
+    )
     assert answer.status_code == 400
     assert "other" in answer.json()["error"]["message"]
 
@@ -130,9 +147,13 @@ def test_a_prompt_that_the_folder_does_not_have_is_named(prompted):
 def test_a_bi_encoder_ranks_with_the_prompts_of_its_folder(prompted):
     http, folder = prompted
     query, documents, encoder = "a cat", ["a dog", "a cat"], Encoder.load(folder)
-    ranked = http.post("/v1/rerank", json={"model": folder, "query": query, "documents": documents}).json()
+    ranked = http.post(
+        "/v1/rerank", json={"model": folder, "query": query, "documents": documents}
+    ).json()
     expected = encoder.encode_document(documents) @ encoder.encode_query(query)
-    assert [hit["relevance_score"] for hit in ranked["results"]] == pytest.approx(sorted(expected)[::-1], abs=2e-3)
+    assert [hit["relevance_score"] for hit in ranked["results"]] == pytest.approx(
+        sorted(expected)[::-1], abs=2e-3
+    )
     read = [f"query: {query}", *(f"passage: {document}" for document in documents)]
     assert ranked["usage"]["total_tokens"] == sum(map(len, encoder.tokenize(read)))
 
@@ -148,16 +169,43 @@ def test_models_are_listed_and_found(client):
     ("request_", "sentence"),
     [
         ({"model": "/etc/passwd", "input": "x"}, "cannot be used here"),
-        ({"model": MODEL, "input": "x", "dimensions": 4_000}, "dimensions is 4000; all-MiniLM-L6-v2 has 384"),
-        ({"model": MODEL, "input": [[101, 102]]}, "input holds token ids.*check_embedding_ctx_length=False"),
-        ({"model": MODEL, "input": [101, 102]}, "input holds token ids.*check_embedding_ctx_length=False"),
-        ({"model": MODEL, "input": ["a", None, "b"]}, "input, number 2, is 'None': input should be a valid string"),
-        ({"model": "minilm-stsb", "input": "x"}, "is a cross-encoder, .* has no vectors; ask /v1/rerank"),
+        (
+            {"model": MODEL, "input": "x", "dimensions": 4_000},
+            "dimensions is 4000; all-MiniLM-L6-v2 has 384",
+        ),
+        (
+            {"model": MODEL, "input": [[101, 102]]},
+            "input holds token ids.*check_embedding_ctx_length=False",
+        ),
+        (
+            {"model": MODEL, "input": [101, 102]},
+            "input holds token ids.*check_embedding_ctx_length=False",
+        ),
+        (
+            {"model": MODEL, "input": ["a", None, "b"]},
+            "input, number 2, is 'None': input should be a valid string",
+        ),
+        (
+            {"model": "minilm-stsb", "input": "x"},
+            "is a cross-encoder, .* has no vectors; ask /v1/rerank",
+        ),
         ({"model": MODEL, "input": []}, "input is '.*': list should have at least 1 item"),
-        ({"model": MODEL, "input": ["x"] * 2_049}, "input has 2,049 items; at most 2,048 are taken"),
-        ({"model": MODEL, "input": "x", "dimensions": "many"}, "dimensions is 'many': input should be a valid integer"),
-        ({"model": MODEL, "input": "x", "dimensions": True}, "dimensions is 'True': input should be a valid integer"),
-        ({"model": MODEL, "input": "x", "extra_body": {"truncate": "NONE"}}, "'truncate' is not known here"),
+        (
+            {"model": MODEL, "input": ["x"] * 2_049},
+            "input has 2,049 items; at most 2,048 are taken",
+        ),
+        (
+            {"model": MODEL, "input": "x", "dimensions": "many"},
+            "dimensions is 'many': input should be a valid integer",
+        ),
+        (
+            {"model": MODEL, "input": "x", "dimensions": True},
+            "dimensions is 'True': input should be a valid integer",
+        ),
+        (
+            {"model": MODEL, "input": "x", "extra_body": {"truncate": "NONE"}},
+            "'truncate' is not known here",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_openais_form(client, request_, sentence):
@@ -168,8 +216,18 @@ def test_what_is_wrong_is_said_in_openais_form(client, request_, sentence):
 
 @pytest.mark.parametrize("model", ["minilm-stsb", MODEL])
 def test_documents_are_ranked_by_either_kind_of_model(http, model):
-    documents = ["The stock market fell.", "A kitten is asleep.", {"text": "A cat sleeps on the sofa."}]
-    body = {"model": model, "query": "a sleeping cat", "documents": documents, "top_n": 2, "return_documents": True}
+    documents = [
+        "The stock market fell.",
+        "A kitten is asleep.",
+        {"text": "A cat sleeps on the sofa."},
+    ]
+    body = {
+        "model": model,
+        "query": "a sleeping cat",
+        "documents": documents,
+        "top_n": 2,
+        "return_documents": True,
+    }
     results = http.post("/v1/rerank", json=body).json()["results"]
     assert {result["index"] for result in results} == {1, 2}
     assert results[0]["relevance_score"] >= results[1]["relevance_score"]
@@ -192,14 +250,24 @@ def test_documents_are_ranked_by_either_kind_of_model(http, model):
 def test_what_is_wrong_with_a_ranking_is_one_sentence(http, fields, sentence):
     body = {"model": MODEL, "query": "a", "documents": ["b"], **fields}
     answer = http.post("/v1/rerank", json=body)
-    assert (answer.status_code, sentence in answer.json()["error"]["message"]) == (400, True), answer.text
+    assert (answer.status_code, sentence in answer.json()["error"]["message"]) == (400, True), (
+        answer.text
+    )
 
 
 def test_other_addresses_and_methods_are_told_in_openais_form(http):
-    for method, path in (("POST", "/v1/embed"), ("GET", "/v1/embeddings"), ("POST", "/v2/chat"), ("GET", "/rerank")):
+    for method, path in (
+        ("POST", "/v1/embed"),
+        ("GET", "/v1/embeddings"),
+        ("POST", "/v2/chat"),
+        ("GET", "/rerank"),
+    ):
         answer = http.request(method, path)
         assert answer.status_code == 404
-        assert answer.json()["error"]["message"] == f"there is no {method} {path}; /docs describes what there is"
+        assert (
+            answer.json()["error"]["message"]
+            == f"there is no {method} {path}; /docs describes what there is"
+        )
 
 
 def test_too_many_requests_of_an_address_are_a_429(services, monkeypatch):
@@ -231,11 +299,16 @@ def value(name, **labels):
 def test_requests_of_several_clients_are_computed_in_one_batch(client, services):
     client.embeddings.create(model=MODEL, input="warm")
     processing = services.models.get(MODEL, Encoder).inference._batcher._processing
-    batches, requests = value("sbert_lab_batch_requests_count"), value("sbert_lab_batch_requests_sum")
+    batches, requests = (
+        value("sbert_lab_batch_requests_count"),
+        value("sbert_lab_batch_requests_sum"),
+    )
     with ThreadPoolExecutor(6) as threads:
         with processing:  # a batch is being computed
             texts = [f"Sentence number {i}." for i in range(6)]
-            answers = [threads.submit(client.embeddings.create, model=MODEL, input=text) for text in texts]
+            answers = [
+                threads.submit(client.embeddings.create, model=MODEL, input=text) for text in texts
+            ]
             wait_until(lambda: value("sbert_lab_waiting_requests") >= 6)
         vectors = np.array([answer.result().data[0].embedding for answer in answers])
     assert value("sbert_lab_batch_requests_count") - batches == 1
@@ -258,7 +331,9 @@ def test_prometheus_reads_requests_latency_and_tokens(http, client):
 
 
 def test_a_client_with_a_fixed_name_is_served_by_the_model_of_the_alias(home):
-    services = Services.start(Settings.gather(home=home, aliases=[f"text-embedding-3-small={MODEL}"]))
+    services = Services.start(
+        Settings.gather(home=home, aliases=[f"text-embedding-3-small={MODEL}"])
+    )
     with TestClient(app_of(services)) as http:
         asked = {
             name: http.post("/v1/embeddings", json={"model": name, "input": "A cat sleeps."})
@@ -268,9 +343,15 @@ def test_a_client_with_a_fixed_name_is_served_by_the_model_of_the_alias(home):
         assert ours["model"] == "text-embedding-3-small"
         assert ours["data"] == expected["data"]
         assert http.get("/v1/models").json()["data"][0]["id"] == "text-embedding-3-small"
-        query = {"model": "text-embedding-3-small", "query": "a cat", "documents": ["Prices rose.", "A kitten."]}
+        query = {
+            "model": "text-embedding-3-small",
+            "query": "a cat",
+            "documents": ["Prices rose.", "A kitten."],
+        }
         assert http.post("/v1/rerank", json=query).json()["results"][0]["index"] == 1
-    with pytest.raises(InputError, match=r"aliases is '.*'; it must be NAME=MODEL, several separated by commas"):
+    with pytest.raises(
+        InputError, match=r"aliases is '.*'; it must be NAME=MODEL, several separated by commas"
+    ):
         Settings.gather(aliases=["gpt"])
 
 
@@ -278,7 +359,9 @@ def test_behind_a_login_the_api_key_of_the_client_is_the_token(services):
     login = Middleware(LoginRequired, account=Account("teacher", "right", "the-token"))
     with TestClient(app_of(services, login)) as http:
         headers = {"Authorization": "Bearer the-token"}
-        answer = http.post("/v1/embeddings", headers=headers, json={"model": MODEL, "input": "A cat sleeps."})
+        answer = http.post(
+            "/v1/embeddings", headers=headers, json={"model": MODEL, "input": "A cat sleeps."}
+        )
         assert answer.status_code == 200 and len(answer.json()["data"][0]["embedding"]) == 384
         assert http.get("/v1/models", headers=headers).status_code == 200
 
@@ -331,7 +414,9 @@ def test_mtebs_own_openai_wrapper_scores_the_sts_benchmark(address, home):
 
     task, data = find_task("STSBenchmark"), load_data("stsb:test", home).select(range(0, 1_379, 10))
     give_data(task, data)
-    model = OpenAIAPIEncodeWrapper(address, MODEL, "any", modalities=["text"], use_chat_template=False)
+    model = OpenAIAPIEncodeWrapper(
+        address, MODEL, "any", modalities=["text"], use_chat_template=False
+    )
     result = mteb.evaluate(model, [task], cache=None, co2_tracker=False, show_progress_bar=False)
     expected = evaluate(Encoder.load(MODEL, home=home), data)["spearman"]["cosine"]
     assert result.task_results[0].get_score() == pytest.approx(expected, abs=1e-3)

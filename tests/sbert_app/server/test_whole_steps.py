@@ -24,7 +24,10 @@ def sent(app: gr.Blocks, steps: list[list[Any]]) -> list[list[Any]]:
     event = SimpleNamespace(outputs=[object(), object()])
     last = len(steps)
     data = [*copy.deepcopy(steps), [None, None]]
-    return [app.handle_streaming_diffs(event, each, "visitor", "run", step == last) for step, each in enumerate(data)]
+    return [
+        app.handle_streaming_diffs(event, each, "visitor", "run", step == last)
+        for step, each in enumerate(data)
+    ]
 
 
 def test_every_step_replaces_the_one_before():
@@ -40,7 +43,10 @@ def test_every_step_replaces_the_one_before():
 
 def test_values_that_no_page_sends_are_no_fault_of_the_app():
     with WholeSteps() as app:
-        name, many = gr.Dropdown(["a"], allow_custom_value=True), gr.Dropdown(["a"], multiselect=True)
+        name, many = (
+            gr.Dropdown(["a"], allow_custom_value=True),
+            gr.Dropdown(["a"], multiselect=True),
+        )
 
         def upper(text: str, more: list[str], event: gr.EventData) -> str:
             return (text + "".join(more)).upper() * event.times
@@ -49,14 +55,31 @@ def test_values_that_no_page_sends_are_no_fault_of_the_app():
     [event] = app.fns.values()
 
     def call(values: list[Any], **data: Any) -> Any:
-        return anyio.run(app.call_function, event, values, None, None, None, gr.EventData(None, data))
+        return anyio.run(
+            app.call_function, event, values, None, None, None, gr.EventData(None, data)
+        )
 
     assert call(["a", ["b"]], times=2)["prediction"] == "ABAB"
     wrong = [[5, {}], [["a"], []], [{"a": 1}, []], [True, []], ["a", [[1]]], ["a", {"a": 1}]]
-    events: list[dict[str, Any]] = [{}, {"times": 1, "row": "x"}, {"times": 1, "rows": [1e9, -1]}, {"pair": True}]
-    events += [{"threshold": "NaN"}, {"run": 5}, {"row_value": []}, {"row_value": [{}]}, {"pair": "0"}, {"pair": None}]
+    events: list[dict[str, Any]] = [
+        {},
+        {"times": 1, "row": "x"},
+        {"times": 1, "rows": [1e9, -1]},
+        {"pair": True},
+    ]
+    events += [
+        {"threshold": "NaN"},
+        {"run": 5},
+        {"row_value": []},
+        {"row_value": [{}]},
+        {"pair": "0"},
+        {"pair": None},
+    ]
     events += [{"score": [1]}, {"score": "5"}]
-    for values, data in [*((values, {"times": 1}) for values in wrong), *((["a", []], data) for data in events)]:
+    for values, data in [
+        *((values, {"times": 1}) for values in wrong),
+        *((["a", []], data) for data in events),
+    ]:
         with pytest.raises(gr.Error, match="values that this page does not send"):
             call(values, **data)
     with pytest.raises(TypeError):
@@ -81,8 +104,18 @@ def test_each_component_has_values_of_its_own_kind():
 
     assert call(None, None, [], 5, []) == "('', None, [], 5, [])"
     assert call("b", "c", [], 5.5, ["id"]) == "('b', 'c', [], 5.5, ['id'])"
-    wrong: list[Any] = [(5, "a", [], 5, []), ("", 1.5, [], 5, []), ("", "a", [], None, []), ("", "a", [], "5", [])]
-    wrong += [("", "a", [], 5, "id"), ("", "a", [], 5, [5]), ("", "a", [], 5, {"id": 1}), ("", "a", [], 5, [["id"]])]
+    wrong: list[Any] = [
+        (5, "a", [], 5, []),
+        ("", 1.5, [], 5, []),
+        ("", "a", [], None, []),
+        ("", "a", [], "5", []),
+    ]
+    wrong += [
+        ("", "a", [], 5, "id"),
+        ("", "a", [], 5, [5]),
+        ("", "a", [], 5, {"id": 1}),
+        ("", "a", [], 5, [["id"]]),
+    ]
     for values in wrong:
         with pytest.raises(gr.Error, match="values that this page does not send"):
             call(*values)

@@ -30,15 +30,36 @@ def policy(files):
 
 
 def test_sets_and_models_may_be_named(policy):
-    for name in ("stsb:dev", "sts12+sts16", "hf:glue:stsb:train", "nanobeir:SciFact", "beir:stsb:dev"):
+    for name in (
+        "stsb:dev",
+        "sts12+sts16",
+        "hf:glue:stsb:train",
+        "nanobeir:SciFact",
+        "beir:stsb:dev",
+    ):
         assert policy.check_data(name) == name
-    for name in ("all-MiniLM-L6-v2", "sentence-transformers/all-mpnet-base-v2", "tfidf", "run:r-1", "scratch:bilstm"):
+    for name in (
+        "all-MiniLM-L6-v2",
+        "sentence-transformers/all-mpnet-base-v2",
+        "tfidf",
+        "run:r-1",
+        "scratch:bilstm",
+    ):
         assert policy.check_model(name) == name
 
 
 @pytest.mark.parametrize(
     "name",
-    ["/etc/passwd", "../x.csv", "~/x.csv", "~root/.bashrc", "C:\\x.csv", "file:///etc/passwd", "x" * 10_000, "\0"],
+    [
+        "/etc/passwd",
+        "../x.csv",
+        "~/x.csv",
+        "~root/.bashrc",
+        "C:\\x.csv",
+        "file:///etc/passwd",
+        "x" * 10_000,
+        "\0",
+    ],
 )
 def test_paths_may_not_alone_nor_as_a_part_of_a_joined_name(policy, name):
     for data in (name, f"stsb:dev+{name}", f"{name}+stsb"):
@@ -66,7 +87,9 @@ def test_a_local_folder_is_not_a_model_for_visitors(policy, files, monkeypatch):
         with pytest.raises(InputError):
             policy.check_model(name)
     # As if it were nowhere.
-    with pytest.raises(NotFoundError, match=r"^model org/model was not found; check the name and the network$"):
+    with pytest.raises(
+        NotFoundError, match=r"^model org/model was not found; check the name and the network$"
+    ):
         policy.check_model("org/model")
     assert policy.check_model("org/other") == "org/other"
     assert AccessPolicy([files / "org"]).check_model(str(files / "org/model"))
@@ -77,12 +100,16 @@ def test_retrieval_data_is_where_other_data_may_be(policy, files):
     folder.mkdir()
     for name in (f"beir:{folder}", f"beir:{folder}:test", f"beir:{files}/uploads/mine.csv"):
         assert policy.check_data(name) == name
-    for name in (f"{files}:test", f"{folder}/..:test", f"{folder}/../..:test", f"{files}/secret.env"):
+    for name in (
+        f"{files}:test",
+        f"{folder}/..:test",
+        f"{folder}/../..:test",
+        f"{files}/secret.env",
+    ):
         with pytest.raises(InputError, match="cannot be used here"):
             policy.check_data(f"beir:{name}")
-    with pytest.raises(
-        InputError, match="data 'beir:/tmp:test' cannot be used here"
-    ):  # as if there were no such folder
+    # The answer is the same as if there were no such folder.
+    with pytest.raises(InputError, match="data 'beir:/tmp:test' cannot be used here"):
         policy.check_data("beir:/tmp:test")
 
 
@@ -98,13 +125,23 @@ def test_an_upload_may_be_named_but_not_a_link_out_of_its_folder(policy, files):
 def test_a_name_joined_to_an_upload_is_checked_as_the_loader_reads_it(policy, files):
     """As a path, "<upload>+<other path>" lies in the folder of uploads; it is read as two files."""
     upload, secret = files / "uploads" / "mine.csv", files / "secret.env"
-    for name in (f"{upload}+{secret}", f"{upload}?encoding=koi8-r+{secret}", f"{upload}+{secret}?encoding=koi8-r"):
-        with pytest.raises(InputError, match=r"cannot be used here|there is no text encoding") as error:
+    for name in (
+        f"{upload}+{secret}",
+        f"{upload}?encoding=koi8-r+{secret}",
+        f"{upload}+{secret}?encoding=koi8-r",
+    ):
+        with pytest.raises(
+            InputError, match=r"cannot be used here|there is no text encoding"
+        ) as error:
             load_data(policy.check_data(name))
         assert "PASSWORD" not in str(error.value)
     assert policy.check_data(f"{upload}?encoding=koi8-r")
     assert policy.check_data(f"{upload}=mnrl+stsb:train=cosent")
-    for name in (f"{secret}?encoding=koi8-r", "/etc/passwd?encoding=utf-8", f"{upload}=mnrl+{secret}=cosent"):
+    for name in (
+        f"{secret}?encoding=koi8-r",
+        "/etc/passwd?encoding=utf-8",
+        f"{upload}=mnrl+{secret}=cosent",
+    ):
         with pytest.raises(InputError, match="cannot be used here"):
             policy.check_data(name)
 
@@ -126,23 +163,41 @@ def test_the_number_of_sets_the_size_of_random_weights_and_the_models_of_a_run_a
 
 def test_texts_are_sent_to_the_servers_that_are_allowed_and_to_no_others(files):
     policy = AccessPolicy(endpoints=("localhost:11434", "api.openai.com:443"))
-    for url in ("http://localhost:11434/v1", "HTTP://LocalHost:11434/v1", "https://api.openai.com/v1"):
+    for url in (
+        "http://localhost:11434/v1",
+        "HTTP://LocalHost:11434/v1",
+        "https://api.openai.com/v1",
+    ):
         assert policy.check_model(f"endpoint:{url}#m?dim=8")
-    for address in ("localhost:11435", "localhost:80", "127.0.0.1:11434", "[::1]:11434", "localhost.:11434"):
+    for address in (
+        "localhost:11435",
+        "localhost:80",
+        "127.0.0.1:11434",
+        "[::1]:11434",
+        "localhost.:11434",
+    ):
         name = f"endpoint:http://{address}/v1#m"
         with pytest.raises(
-            InputError, match=r"no texts are sent to '.*' from here; .* serve --allow-endpoint HOST:PORT"
+            InputError,
+            match=r"no texts are sent to '.*' from here; .* serve --allow-endpoint HOST:PORT",
         ):
             policy.check_model(name)
         with pytest.raises(InputError, match="no texts are sent to"):
             policy.check_run(RunConfig("mse", teacher=name))
     with pytest.raises(InputError, match=r"no texts are sent to 'api\.openai\.com:80' from here"):
-        policy.check_model("endpoint:http://api.openai.com/v1#m")  # which would send the key readable to all
+        # Which would send the key readable to all.
+        policy.check_model("endpoint:http://api.openai.com/v1#m")
 
 
 def test_an_app_for_everybody_fetches_nothing_and_trains_briefly(files):
     policy = AccessPolicy([files], is_public=True)
-    for allowed in ("all-MiniLM-L6-v2", "minilm-stsb", "tfidf", "scratch:1x32", "run:20261124-031200-mine"):
+    for allowed in (
+        "all-MiniLM-L6-v2",
+        "minilm-stsb",
+        "tfidf",
+        "scratch:1x32",
+        "run:20261124-031200-mine",
+    ):
         assert policy.check_model(allowed) == allowed
     for refused in ("BAAI/bge-small-en-v1.5", "/etc", "scratch:99x9999"):
         with pytest.raises(InputError):
@@ -158,9 +213,14 @@ def test_an_app_for_everybody_fetches_nothing_and_trains_briefly(files):
 def test_a_run_of_an_app_for_everybody_is_bounded_by_its_rows_and_the_tokens_of_a_batch(files):
     policy = AccessPolicy([files], is_public=True)
     assert policy.check_run(RunConfig("regression", batch_size=64)).max_steps == 200
-    assert policy.check_run(RunConfig("regression", batch_size=64, gradient_accumulation_steps=20, max_steps=10))
+    assert policy.check_run(
+        RunConfig("regression", batch_size=64, gradient_accumulation_steps=20, max_steps=10)
+    )
     for settings, sentence in (
-        ({"batch_size": 65_536}, "200 steps of 65,536 rows are 13,107,200, .* trains on 12,800 rows"),
+        (
+            {"batch_size": 65_536},
+            "200 steps of 65,536 rows are 13,107,200, .* trains on 12,800 rows",
+        ),
         ({"batch_size": 16, "gradient_accumulation_steps": 1_000}, "200 steps of 16,000 rows"),
         ({"batch_size": 128, "max_steps": 10}, "a batch may have 32,768 tokens, .* takes 16,384"),
         ({"batch_size": 64, "max_length": 512}, "a batch may have 32,768 tokens"),
@@ -171,11 +231,15 @@ def test_a_run_of_an_app_for_everybody_is_bounded_by_its_rows_and_the_tokens_of_
 
 
 def test_every_way_to_start_runs_trains_as_briefly(tmp_path):
-    (tmp_path / "pairs.csv").write_text("sentence1,sentence2,score\n" + "A cat sleeps.,A dog barks.,1.5\n" * 400)
+    (tmp_path / "pairs.csv").write_text(
+        "sentence1,sentence2,score\n" + "A cat sleeps.,A dog barks.,1.5\n" * 400
+    )
     jobs = RunQueue(RunStore(tmp_path / "home"))
     jobs.starts_workers = False
     access, pairs = AccessPolicy([tmp_path], is_public=True), str(tmp_path / "pairs.csv")
-    config = RunConfig("regression", base="scratch:1x32", train_data=pairs, eval_data=pairs, max_steps=10_000)
+    config = RunConfig(
+        "regression", base="scratch:1x32", train_data=pairs, eval_data=pairs, max_steps=10_000
+    )
     experiment = Experiments(jobs, access.check_run).start(new_seeds(config, "0,1"))
     services = SimpleNamespace(access=access, jobs=jobs)
     endpoint = ENDPOINTS["start_run"]

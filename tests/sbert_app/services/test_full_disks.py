@@ -35,10 +35,14 @@ def jobs(tmp_path: Path) -> RunQueue:
     return jobs
 
 
-def test_a_home_on_a_full_disk_can_be_used_and_one_that_cannot_be_written_to_is_named(tmp_path, monkeypatch):
+def test_a_home_on_a_full_disk_can_be_used_and_one_that_cannot_be_written_to_is_named(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(tempfile, "TemporaryFile", failing(NO_SPACE))
     make_home(tmp_path)
-    monkeypatch.setattr(tempfile, "TemporaryFile", failing(OSError(errno.EROFS, os.strerror(errno.EROFS))))
+    monkeypatch.setattr(
+        tempfile, "TemporaryFile", failing(OSError(errno.EROFS, os.strerror(errno.EROFS)))
+    )
     says = f"{tmp_path} cannot be written to: Read-only file system; name another one with --home"
     with pytest.raises(InputError, match=says):
         make_home(tmp_path)
@@ -47,7 +51,9 @@ def test_a_home_on_a_full_disk_can_be_used_and_one_that_cannot_be_written_to_is_
 def test_a_run_that_cannot_be_written_leaves_nothing(jobs, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(stores, "write_text", failing(NO_SPACE))
-        with pytest.raises(InputError, match=r"no run can be written to .*: No space left on device") as error:
+        with pytest.raises(
+            InputError, match=r"no run can be written to .*: No space left on device"
+        ) as error:
             jobs.start(CONFIG)
     assert error.value.public == "no run can be written: No space left on device"
     assert list(jobs.store.folder.iterdir()) == []
@@ -62,5 +68,8 @@ def test_a_run_whose_log_does_not_fit_fails_with_the_reason_and_can_be_resumed(j
     with pytest.raises(InputError, match="the run cannot go on: a file: No space left on device"):
         execute(jobs.store, run.id)
     failed = jobs.store.get(run.id)
-    assert (failed.state, failed.record.reason) == ("failed", "the run cannot go on: a file: No space left on device")
+    assert (failed.state, failed.record.reason) == (
+        "failed",
+        "the run cannot go on: a file: No space left on device",
+    )
     assert jobs.resume(run.id).state == "queued"

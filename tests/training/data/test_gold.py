@@ -16,7 +16,10 @@ from training.errors import InputError
 
 
 def scored(
-    cells: list, pair: tuple[str, str] = ("sentence1", "sentence2"), target: str = "score", **read_as: str
+    cells: list,
+    pair: tuple[str, str] = ("sentence1", "sentence2"),
+    target: str = "score",
+    **read_as: str,
 ) -> Dataset:
     n = len(cells)
     return parse_dataset("x", {pair[0]: ["a"] * n, pair[1]: ["b"] * n, target: cells}, **read_as)
@@ -33,19 +36,34 @@ def labelled(cells: list) -> Dataset:
         ([-1, 0, 1], [0, 2.5, 5], "read as: scores from -1 to 1 stretched to 0–5"),
         (["-1", "0.5", "1"], [0, 3.75, 5], "read as: scores from -1 to 1 stretched to 0–5"),
         ([10, 0], [5, 0], "read as: scores from 0 to 10 stretched to 0–5"),
-        ([1, 4, 7], [0, 2.5, 5], "read as: scores from 1 to 7 stretched to 0–5; ?scale=0-10 reads them otherwise"),
+        (
+            [1, 4, 7],
+            [0, 2.5, 5],
+            "read as: scores from 1 to 7 stretched to 0–5; ?scale=0-10 reads them otherwise",
+        ),
         ([1, 5], [1, 5], "read as: scores from 0 to 5; ?scale=1-5 reads them otherwise"),
-        (["85%", "7.5 %", "0%"], [4.25, 0.375, 0], "read as: shares as scores from 0 to 100 stretched to 0–5"),
+        (
+            ["85%", "7.5 %", "0%"],
+            [4.25, 0.375, 0],
+            "read as: shares as scores from 0 to 100 stretched to 0–5",
+        ),
         (["4/5", "2.5 / 5", "0/5"], [4, 2.5, 0], "read as: shares as scores from 0 to 5"),
         (["4 of 5", "2.5 out of 5"], [4, 2.5], "read as: shares as scores from 0 to 5"),
         (["4.5", "N/A", "NA", "<NA>", "0"], [4.5, 0], ""),
         (["−1", "0", "1"], [0, 2.5, 5], "read as: scores from -1 to 1 stretched to 0–5"),
-        (["1/10", "10/10", ""], [0.5, 5], "read as: shares as scores from 0 to 10 stretched to 0–5"),
+        (
+            ["1/10", "10/10", ""],
+            [0.5, 5],
+            "read as: shares as scores from 0 to 10 stretched to 0–5",
+        ),
     ],
 )
 def test_scores_become_gold_scores_on_the_scale_that_they_fit(scores, gold, note):
     data = scored(scores)
-    assert (data.scores, data.notes[-1] if data.notes and "read as" in data.notes[-1] else "") == (gold, note)
+    assert (data.scores, data.notes[-1] if data.notes and "read as" in data.notes[-1] else "") == (
+        gold,
+        note,
+    )
 
 
 def test_a_named_scale_and_named_labels_come_before_the_evidence():
@@ -64,7 +82,15 @@ def test_a_named_scale_and_named_labels_come_before_the_evidence():
 
 @pytest.mark.parametrize(
     "cells",
-    [["85%", "4"], ["4/5", "9/10"], ["0/0", "1/0"], ["6/5", "1/5"], ["★★★★☆", "★"], ["4-May", "3"], ["04. Mai", "3"]],
+    [
+        ["85%", "4"],
+        ["4/5", "9/10"],
+        ["0/0", "1/0"],
+        ["6/5", "1/5"],
+        ["★★★★☆", "★"],
+        ["4-May", "3"],
+        ["04. Mai", "3"],
+    ],
 )
 def test_shares_of_several_wholes_and_scores_that_a_spreadsheet_took_for_dates_are_refused(cells):
     with pytest.raises(InputError, match=r"is not a number|is not in 0 to 5"):
@@ -73,7 +99,14 @@ def test_shares_of_several_wholes_and_scores_that_a_spreadsheet_took_for_dates_a
 
 
 def test_distances_are_no_scores():
-    for name in ("distance", "Cosine dist", "edit_distance", "dissimilarity", "is_different", "not_duplicate"):
+    for name in (
+        "distance",
+        "Cosine dist",
+        "edit_distance",
+        "dissimilarity",
+        "is_different",
+        "not_duplicate",
+    ):
         with pytest.raises(InputError, match=f"{name} grows as sentences differ"):
             GoldColumn.of(name, ["0.1", "0.9"])
 
@@ -96,7 +129,9 @@ def test_labels_say_in_many_words_what_is_a_match():
 
 def test_labels_of_which_none_says_so_are_refused_in_a_sentence_that_names_them():
     data = labelled(["ham", "spam"])
-    with pytest.raises(InputError, match=r"of x \(ham, spam\) do not say which pairs are matches; .*labels="):
+    with pytest.raises(
+        InputError, match=r"of x \(ham, spam\) do not say which pairs are matches; .*labels="
+    ):
         match_labels(data)
     assert data.notes == (
         "read as: labels (ham, spam) that do not say which pairs are matches; ?labels=ham:1,spam:0 says it",
@@ -138,7 +173,9 @@ def test_stretching_keeps_the_order_and_the_bounds(scores):
     gold = GoldColumn.of("score", scores)
     gold = gold.gold(gold.read(scores)[0]).tolist()
     assert all(math.isnan(score) or 0 <= score <= 5 for score in gold)
-    order = [i for i in sorted(range(len(scores)), key=lambda i: scores[i]) if not math.isnan(gold[i])]
+    order = [
+        i for i in sorted(range(len(scores)), key=lambda i: scores[i]) if not math.isnan(gold[i])
+    ]
     assert all(gold[i] <= gold[j] for i, j in pairwise(order))
 
 

@@ -39,8 +39,16 @@ def table(path, header, rows):
 def task(at, results):
     """A task of Label Studio with an annotation for each of the results."""
     text1, text2 = PAIRS_OF_TEXTS[at]
-    annotations = [{"id": n, "was_cancelled": False, "result": [{"value": value}]} for n, value in enumerate(results)]
-    return {"id": at, "data": {"text1": text1, "text2": text2}, "annotations": annotations, "predictions": []}
+    annotations = [
+        {"id": n, "was_cancelled": False, "result": [{"value": value}]}
+        for n, value in enumerate(results)
+    ]
+    return {
+        "id": at,
+        "data": {"text1": text1, "text2": text2},
+        "annotations": annotations,
+        "predictions": [],
+    }
 
 
 def rows_of(judgements, name="score", **more):
@@ -51,24 +59,39 @@ def rows_of(judgements, name="score", **more):
 
 
 TOOLS = {
-    "Label Studio, JSON": [task(at, [{"rating": score}, {"rating": score}]) for at, score in enumerate(SCORES)],
+    "Label Studio, JSON": [
+        task(at, [{"rating": score}, {"rating": score}]) for at, score in enumerate(SCORES)
+    ],
     "Label Studio, JSON with a cancelled annotation": [
-        {**task(at, [{"rating": score}]), "annotations": [*task(at, [{"rating": score}])["annotations"], cancelled]}
+        {
+            **task(at, [{"rating": score}]),
+            "annotations": [*task(at, [{"rating": score}])["annotations"], cancelled],
+        }
         for at, score in enumerate(SCORES)
         for cancelled in [{"was_cancelled": True, "result": [{"value": {"rating": 3}}]}]
     ],
-    "Label Studio, JSON-MIN": rows_of([[{"rating": score}] for score in SCORES], "similar", annotator=1, lead_time=3.2),
+    "Label Studio, JSON-MIN": rows_of(
+        [[{"rating": score}] for score in SCORES], "similar", annotator=1, lead_time=3.2
+    ),
     "Argilla 1": rows_of(
-        [[{"value": score, "status": "submitted"}, {"value": 3, "status": "discarded"}] for score in SCORES],
+        [
+            [{"value": score, "status": "submitted"}, {"value": 3, "status": "discarded"}]
+            for score in SCORES
+        ],
         "similarity",
         **{"similarity-suggestion": 3},
     ),
     "Argilla 2": [
-        {"fields": {"text1": one, "text2": other}, "responses": {"similarity": [{"value": score, "user_id": "u"}]}}
+        {
+            "fields": {"text1": one, "text2": other},
+            "responses": {"similarity": [{"value": score, "user_id": "u"}]},
+        }
         for (one, other), score in zip(PAIRS_OF_TEXTS, SCORES, strict=True)
     ],
     "Argilla 2, flat": rows_of(
-        [[score, score] for score in SCORES], "similarity.responses", **{"similarity.suggestion.score": 0.4}
+        [[score, score] for score in SCORES],
+        "similarity.responses",
+        **{"similarity.suggestion.score": 0.4},
     ),
 }
 
@@ -91,7 +114,9 @@ LABELS = {
         ["accept", "accept", "reject", "reject"],
     ),
     "Prodigy, choice": (
-        rows_of([["similar"], ["similar"], ["different"], ["different"]], "accept", answer="accept"),
+        rows_of(
+            [["similar"], ["similar"], ["different"], ["different"]], "accept", answer="accept"
+        ),
         None,
     ),
     "doccano": (rows_of([["similar"], ["similar"], ["different"], ["different"]], "label"), None),
@@ -105,7 +130,10 @@ LABELS = {
         None,
     ),
     "Label Studio, choices": (
-        [task(at, [{"choices": [word]}]) for at, word in enumerate(["similar", "similar", "different", "different"])],
+        [
+            task(at, [{"choices": [word]}])
+            for at, word in enumerate(["similar", "similar", "different", "different"])
+        ],
         None,
     ),
 }
@@ -116,13 +144,16 @@ def test_the_labels_of_a_labelling_tool_are_read(tmp_path, tool):
     rows, names = LABELS[tool]
     data = load_data(jsonl(tmp_path / "a.jsonl", rows))
     assert data.kind == LABELLED
-    assert [data.label_names[label] for label in data.labels] == (names or ["similar"] * 2 + ["different"] * 2)
+    assert [data.label_names[label] for label in data.labels] == (
+        names or ["similar"] * 2 + ["different"] * 2
+    )
 
 
 def test_label_studio_writes_json_into_cells_of_csv(tmp_path):
     path = tmp_path / "a.csv"
     rows = [
-        f'{one},{other},"[{{""rating"": {score}}}]"' for (one, other), score in zip(PAIRS_OF_TEXTS, SCORES, strict=True)
+        f'{one},{other},"[{{""rating"": {score}}}]"'
+        for (one, other), score in zip(PAIRS_OF_TEXTS, SCORES, strict=True)
     ]
     path.write_text("\n".join(["text1,text2,similar", *rows]) + "\n")
     assert load_data(str(path)).scores == SCORES
@@ -132,7 +163,10 @@ def test_rejected_assignments_of_mechanical_turk_are_out_and_the_others_are_aver
     header = "HITId,WorkerId,AssignmentStatus,Input.sentence1,Input.sentence2,Answer.score"
     rows = []
     for at, (pair, score) in enumerate(zip(PAIRS_OF_TEXTS, SCORES, strict=True)):
-        rows += [(f"H{at}", "W1", "Approved", *pair, score), (f"H{at}", "W2", "Approved", *pair, max(score - 1, 0))]
+        rows += [
+            (f"H{at}", "W1", "Approved", *pair, score),
+            (f"H{at}", "W2", "Approved", *pair, max(score - 1, 0)),
+        ]
         rows.append((f"H{at}", "W3", "Rejected", *pair, 5 - score))
     data = load_data(table(tmp_path / "a.csv", header, rows))
     assert data.scores == [4.5, 3.5, 0, 0.5]
@@ -150,21 +184,33 @@ def test_labels_are_those_of_the_majority_and_divided_ones_are_out(tmp_path):
     data = load_data(table(tmp_path / "a.csv", "sentence1,sentence2,rater_1,rater_2,rater_3", rows))
     assert [data.label_names[label] for label in data.labels] == ["yes", "yes", "no"]
     assert "1 row with a label on which raters are equally divided left out" in data.notes
-    assert any(note.startswith("3 pairs by 3 raters, α ") and "(nominal)" in note for note in data.notes)
+    assert any(
+        note.startswith("3 pairs by 3 raters, α ") and "(nominal)" in note for note in data.notes
+    )
 
 
 def test_rows_of_the_same_pairs_are_judgements_of_them_even_without_a_column_of_raters(tmp_path):
-    rows = [(*pair, value) for pair, score in zip(PAIRS_OF_TEXTS, SCORES, strict=True) for value in (score, score / 2)]
+    rows = [
+        (*pair, value)
+        for pair, score in zip(PAIRS_OF_TEXTS, SCORES, strict=True)
+        for value in (score, score / 2)
+    ]
     data = load_data(table(tmp_path / "a.csv", "sentence1,sentence2,score", rows))
     assert (len(data), data.scores) == (4, [3.75, 3, 0, 0.75])
     assert list(data.rows) == [1, 3, 5, 7]
     # One pair that occurs twice is no rating by two people.
     rows = [(*pair, score) for pair, score in zip(PAIRS_OF_TEXTS, SCORES, strict=True)]
-    assert len(load_data(table(tmp_path / "b.csv", "sentence1,sentence2,score", [*rows, rows[0]]))) == 5
+    assert (
+        len(load_data(table(tmp_path / "b.csv", "sentence1,sentence2,score", [*rows, rows[0]])))
+        == 5
+    )
 
 
 def test_unsure_words_are_no_labels_and_said(tmp_path):
-    rows = [(*pair, word) for pair, word in zip(PAIRS_OF_TEXTS, ["yes", "maybe", "no", "no"], strict=True)]
+    rows = [
+        (*pair, word)
+        for pair, word in zip(PAIRS_OF_TEXTS, ["yes", "maybe", "no", "no"], strict=True)
+    ]
     path = table(tmp_path / "a.csv", "Frage A,Frage B,gleich?", rows)
     data = load_data(path)
     assert (data.kind, len(data)) == (LABELLED, 3)
@@ -184,7 +230,11 @@ def test_second_headers_of_survey_monkey_are_no_rows(tmp_path):
 @pytest.mark.parametrize("layout", ["jsonl", "parquet", "datasets", "saved"])
 def test_nested_fields_have_dotted_names(tmp_path, layout):
     rows = [
-        {"sentence1": one, "sentence2": other, "labels": {"label": score, "real-label": score + 0.25}}
+        {
+            "sentence1": one,
+            "sentence2": other,
+            "labels": {"label": score, "real-label": score + 0.25},
+        }
         for (one, other), score in zip(PAIRS_OF_TEXTS, SCORES, strict=True)
     ]
     columns = "sentence1,sentence2,labels.real-label"
@@ -202,7 +252,9 @@ def test_nested_fields_have_dotted_names(tmp_path, layout):
         return
     made.save_to_disk(tmp_path / "saved")
     assert load_data(str(tmp_path / "saved")).scores == SCORES
-    datasets.DatasetDict({"train": made, "test": made.select([0, 2])}).save_to_disk(tmp_path / "both")
+    datasets.DatasetDict({"train": made, "test": made.select([0, 2])}).save_to_disk(
+        tmp_path / "both"
+    )
     assert load_data(f"{tmp_path / 'both'}?split=test").scores == [5, 0]
     with pytest.raises(InputError, match="has no split 'final'; it has train, test"):
         load_data(f"{tmp_path / 'both'}?split=final")
@@ -211,10 +263,16 @@ def test_nested_fields_have_dotted_names(tmp_path, layout):
 @pytest.mark.parametrize("separator", ["\n", "\t"])
 def test_both_sentences_may_be_in_one_cell(tmp_path, separator):
     path = tmp_path / "a.csv"
-    lines = [f'E-{at},"{separator.join(pair)}",{SCORES[at] / 5}' for at, pair in enumerate(PAIRS_OF_TEXTS)]
+    lines = [
+        f'E-{at},"{separator.join(pair)}",{SCORES[at] / 5}'
+        for at, pair in enumerate(PAIRS_OF_TEXTS)
+    ]
     path.write_text("\n".join(["PairID,Text,Score", *lines]) + "\n")
     data = load_data(str(path))
-    assert (list(zip(*data.columns, strict=True)), data.scores) == (PAIRS_OF_TEXTS, pytest.approx(SCORES))
+    assert (list(zip(*data.columns, strict=True)), data.scores) == (
+        PAIRS_OF_TEXTS,
+        pytest.approx(SCORES),
+    )
     assert "Text holds both sentences in each cell." in data.notes
 
 
@@ -222,7 +280,10 @@ def test_both_sentences_may_be_in_one_cell(tmp_path, separator):
 @pytest.mark.parametrize("separator", ["||", "|||", "::"])
 def test_separators_of_several_characters(tmp_path, name, separator):
     path = tmp_path / name
-    rows = [separator.join([f"1-{at}", *pair, str(SCORES[at])]) for at, pair in enumerate(PAIRS_OF_TEXTS)]
+    rows = [
+        separator.join([f"1-{at}", *pair, str(SCORES[at])])
+        for at, pair in enumerate(PAIRS_OF_TEXTS)
+    ]
     path.write_text("\n".join(rows) + "\n")
     data = load_data(str(path))
     assert (list(zip(*data.columns, strict=True)), data.scores) == (PAIRS_OF_TEXTS, SCORES)
@@ -230,7 +291,10 @@ def test_separators_of_several_characters(tmp_path, name, separator):
 
 def test_a_line_separator_of_unicode_in_a_cell_ends_no_line(tmp_path):
     path = tmp_path / "a.txt"
-    rows = [f"Yes.\u2028{first}||{second}||{SCORES[at]}" for at, (first, second) in enumerate(PAIRS_OF_TEXTS)]
+    rows = [
+        f"Yes.\u2028{first}||{second}||{SCORES[at]}"
+        for at, (first, second) in enumerate(PAIRS_OF_TEXTS)
+    ]
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
     assert load_data(str(path)).scores == SCORES
 
@@ -245,12 +309,19 @@ def test_a_wide_first_row_does_not_hide_the_tabs(tmp_path):
 def test_grades_of_which_some_are_missing_are_scores_and_a_scale_may_be_reversed(tmp_path):
     path = jsonl(tmp_path / "a.jsonl", rows_of([5.0, 4.0, 0.0, 0.0], "label"))
     assert load_data(path).scores == [5, 4, 0, 0]
-    path = table(tmp_path / "a.csv", "text1,text2,Overall", [(*pair, 4 - at) for at, pair in enumerate(PAIRS_OF_TEXTS)])
+    path = table(
+        tmp_path / "a.csv",
+        "text1,text2,Overall",
+        [(*pair, 4 - at) for at, pair in enumerate(PAIRS_OF_TEXTS)],
+    )
     assert load_data(f"{path}?scale=4-1").scores == pytest.approx([0, 5 / 3, 10 / 3, 5])
 
 
 def test_figures_are_asked_whether_they_can_be_true(tmp_path):
-    rows = [(*pair, 3) for pair in PAIRS_OF_TEXTS] + [("NS", "NS", 3), ("NS", "It rains all day long.", 3)]
+    rows = [(*pair, 3) for pair in PAIRS_OF_TEXTS] + [
+        ("NS", "NS", 3),
+        ("NS", "It rains all day long.", 3),
+    ]
     notes = load_data(table(tmp_path / "a.csv", "sentence1,sentence2,score", rows)).notes
     assert "a placeholder seems to stand for sentences: NS (3 times); leave these rows out" in notes
     assert "the judgement of all 6 rows is 3.0: is it the right column?" in notes
@@ -259,11 +330,16 @@ def test_figures_are_asked_whether_they_can_be_true(tmp_path):
 def test_python_names_columns_too():
     rows = [{"a": one, "b": other, "eins": 1, "zwei": 0} for one, other in PAIRS_OF_TEXTS]
     rows[0] |= {"eins": 0, "zwei": 1}
-    for make in (Dataset.from_list, lambda rows: Dataset.from_datasets(datasets.Dataset.from_list(rows))):
-        with pytest.raises(InputError, match=r"alike the two sentences are. eins \(0, 1\) or zwei \(1, 0\)"):
+    for make in (
+        Dataset.from_list,
+        lambda rows: Dataset.from_datasets(datasets.Dataset.from_list(rows)),
+    ):
+        with pytest.raises(
+            InputError, match=r"alike the two sentences are. eins \(0, 1\) or zwei \(1, 0\)"
+        ):
             make(rows)
     assert Dataset.from_list(rows, columns="a,b,eins").kind == LABELLED
     assert Dataset.from_list(rows, columns="a,b,-").kind == PAIRS
-    assert Dataset.from_datasets(datasets.Dataset.from_list(rows), columns="b,a,zwei").columns[0] == [
-        other for _, other in PAIRS_OF_TEXTS
-    ]
+    assert Dataset.from_datasets(datasets.Dataset.from_list(rows), columns="b,a,zwei").columns[
+        0
+    ] == [other for _, other in PAIRS_OF_TEXTS]

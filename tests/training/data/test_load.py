@@ -43,7 +43,11 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     for split, lines in rows.items():
         (folder / f"sts-{split}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    monkeypatch.setattr(resolve, "stsb_folder", lambda home: resolve.ResolvedFolder(Path(home) / "data/stsb", "here"))
+    monkeypatch.setattr(
+        resolve,
+        "stsb_folder",
+        lambda home: resolve.ResolvedFolder(Path(home) / "data/stsb", "here"),
+    )
     return tmp_path
 
 
@@ -94,31 +98,54 @@ def test_named_sets_of_the_hub_drop_rows_without_a_gold_label(hub):
     questions = hub(anchor=["a", "b"], positive=["p", "q"], negative=["n", "m"])
     sections = load_data("wiki-sections:dev")
     assert questions[0][1:] == (("triplet", "validation"), "validation")
-    assert (sections.kind, sections.name, sections.columns[0]) == (TRIPLETS, "wiki-sections:dev", ["a", "b"])
+    assert (sections.kind, sections.name, sections.columns[0]) == (
+        TRIPLETS,
+        "wiki-sections:dev",
+        ["a", "b"],
+    )
 
 
 def test_the_columns_of_a_file_say_its_form(tmp_path):
-    mine = load_data(write(tmp_path, "mine.csv", "sentence1,sentence2,score\nOne.,Two.,4\nThree.,Four.,1.5\n"))
+    mine = load_data(
+        write(tmp_path, "mine.csv", "sentence1,sentence2,score\nOne.,Two.,4\nThree.,Four.,1.5\n")
+    )
     assert (mine.kind, mine.name, mine.scores) == (SCORED, "mine.csv", [4.0, 1.5])
     assert load_data(write(tmp_path, "t.csv", "anchor,positive,negative\na,p,n\n")).kind == TRIPLETS
     assert load_data(write(tmp_path, "s.csv", "sentence\nHello there.\n")).kind == SENTENCES
     assert parse_dataset("x", {"left": ["a"], "right": ["b"]}).kind == PAIRS
-    with pytest.raises(InputError, match=r"odd.csv has the columns id, headline, score; it needs sentence1"):
+    with pytest.raises(
+        InputError, match=r"odd.csv has the columns id, headline, score; it needs sentence1"
+    ):
         load_data(write(tmp_path, "odd.csv", "id,headline,score\n1,Hello.,3\n"))
 
 
 def test_rows_that_cannot_be_used_are_left_out_and_counted_or_named():
     mine = parse_dataset(
-        "mine", {"sentence1": ["a", "", "c", "d"], "sentence2": ["b", "x", None, "e"], "score": [1, 2, 3, ""]}
+        "mine",
+        {
+            "sentence1": ["a", "", "c", "d"],
+            "sentence2": ["b", "x", None, "e"],
+            "score": [1, 2, 3, ""],
+        },
     )
     assert mine.columns == (["a"], ["b"])
-    assert mine.notes[:2] == ("2 rows with an empty sentence left out", "1 row without a score left out")
+    assert mine.notes[:2] == (
+        "2 rows with an empty sentence left out",
+        "1 row without a score left out",
+    )
     assert list(mine.rows) == [1]
     with pytest.raises(InputError, match=r"mine, row 2, column score: 'high'"):
-        parse_dataset("mine", {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "score": ["1", "high"]})
-    with pytest.raises(InputError, match="holds no usable row; 1 row with an empty sentence left out"):
+        parse_dataset(
+            "mine", {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "score": ["1", "high"]}
+        )
+    with pytest.raises(
+        InputError, match="holds no usable row; 1 row with an empty sentence left out"
+    ):
         parse_dataset("mine", {"sentence1": [" "], "sentence2": ["b"]})
-    with pytest.raises(InputError, match=r"scores from -40 to 7, which no usual scale has; .scale=-40..7 names theirs"):
+    with pytest.raises(
+        InputError,
+        match=r"scores from -40 to 7, which no usual scale has; .scale=-40..7 names theirs",
+    ):
         parse_dataset("mine", {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "score": [-40, 7]})
 
 
@@ -133,7 +160,12 @@ def test_sets_of_one_form_and_its_labels_join(tmp_path):
     with pytest.raises(InputError, match="holds scored pairs and toy pairs"):
         join([pairs(1, scores=[1.0]), pairs(1)])
     with pytest.raises(InputError, match="labels of toy are no, yes, those of toy low, high"):
-        join([pairs(1, labels=[0], label_names=("no", "yes")), pairs(1, labels=[0], label_names=("low", "high"))])
+        join(
+            [
+                pairs(1, labels=[0], label_names=("no", "yes")),
+                pairs(1, labels=[0], label_names=("low", "high")),
+            ]
+        )
 
 
 def test_scores_become_thirds_or_pairs_that_belong_together():
@@ -148,15 +180,25 @@ def test_scores_become_thirds_or_pairs_that_belong_together():
 
 
 def test_a_negative_of_the_same_anchor_is_preferred_to_a_drawn_one():
-    scored = Dataset("toy", (["a", "a", "b", "c"], ["near", "far", "close", "other"]), scores=[4.5, 1.0, 5.0, 2.5])
+    scored = Dataset(
+        "toy",
+        (["a", "a", "b", "c"], ["near", "far", "close", "other"]),
+        scores=[4.5, 1.0, 5.0, 2.5],
+    )
     seen = transformed(scored, "triplet")
     assert seen.kind == TRIPLETS
     assert [column[0] for column in seen.columns] == ["a", "near", "far"]
     assert seen.columns[2][1] in {"near", "far", "other"}
-    assert seen.notes[-1] == "2 triplets; negatives: 1 with a gold score of at most 1.5, 1 drawn at random"
+    assert (
+        seen.notes[-1]
+        == "2 triplets; negatives: 1 with a gold score of at most 1.5, 1 drawn at random"
+    )
 
 
-@given(st.integers(0, 1000), st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("wxyz")), min_size=1))
+@given(
+    st.integers(0, 1000),
+    st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("wxyz")), min_size=1),
+)
 def test_a_drawn_negative_is_never_a_positive_of_its_anchor(seed, rows):
     data = Dataset("toy", ([a for a, _ in rows], [b for _, b in rows]))
     try:
@@ -171,9 +213,13 @@ def test_a_drawn_negative_is_never_a_positive_of_its_anchor(seed, rows):
 def test_what_an_objective_cannot_learn_from_is_said():
     with pytest.raises(InputError, match="too few different sentences"):
         transformed(Dataset("toy", (["a"], ["b"])), "triplet")
-    with pytest.raises(InputError, match=r"spam.*name them entailment and contradiction, or 1 and 0"):
+    with pytest.raises(
+        InputError, match=r"spam.*name them entailment and contradiction, or 1 and 0"
+    ):
         transformed(pairs(2, labels=[0, 1], label_names=("ham", "spam")), "triplet")
-    with pytest.raises(InputError, match=r"classification needs pairs with a label.*toy holds pairs; mnrl learns"):
+    with pytest.raises(
+        InputError, match=r"classification needs pairs with a label.*toy holds pairs; mnrl learns"
+    ):
         transformed(pairs(3), "classification")
     with pytest.raises(InputError, match="gives no rows for mnrl"):
         transformed(pairs(2, scores=[0.0, 1.0]), "mnrl")
@@ -191,7 +237,9 @@ NLI = Dataset(
 def test_entailment_and_contradiction_of_one_premise_make_triplets(objective):
     seen = transformed(NLI, objective)
     assert list(zip(*seen.columns, strict=True)) == [("p", "yes1", "no"), ("p", "yes2", "no")]
-    assert seen.notes == ("2 triplets from 6 pairs: a sentence, its entailment and its contradiction",)
+    assert seen.notes == (
+        "2 triplets from 6 pairs: a sentence, its entailment and its contradiction",
+    )
     assert seen.labels is None
 
 
@@ -206,9 +254,15 @@ def test_contrastive_takes_the_clear_pairs_and_two_of_a_triplet():
     seen = transformed(pairs(5, scores=[5.0, 4.0, 3.9, 1.5, 0.0]), "contrastive")
     assert (seen.columns[0], seen.labels) == (["a0", "a1", "a3", "a4"], [1, 1, 0, 0])
     assert seen.label_names == ("apart", "together")
-    assert "2 pairs belong together (a gold score of at least 4), 2 do not (of at most 1.5); 1 of 5" in seen.notes[-1]
+    assert (
+        "2 pairs belong together (a gold score of at least 4), 2 do not (of at most 1.5); 1 of 5"
+        in seen.notes[-1]
+    )
     seen = transformed(NLI, "contrastive")
-    assert list(zip(*seen.columns, seen.labels, strict=True))[:2] == [("p", "yes1", 1), ("p", "no", 0)]
+    assert list(zip(*seen.columns, seen.labels, strict=True))[:2] == [
+        ("p", "yes1", 1),
+        ("p", "no", 0),
+    ]
     assert len(seen) == 5  # without the neutral pair
     seen = transformed(Dataset("toy", (["a", "b"], ["p", "q"], ["n", "m"])), "contrastive")
     assert list(zip(*seen.columns, seen.labels, seen.rows, strict=True)) == [
@@ -221,8 +275,14 @@ def test_labels_with_an_order_are_scores_for_a_ranking(objective):
     seen = transformed(NLI, objective)
     assert seen.scores == [5.0, 0.0, 5.0, 5.0, 2.5, 0.0]
     assert seen.kind == SCORED
-    assert seen.notes[-1] == "scores are made of the labels: entailment 5, neutral 2.5, contradiction 0"
-    assert transformed(pairs(2, labels=[0, 1], label_names=("0", "1")), objective).scores == [0.0, 5.0]
+    assert (
+        seen.notes[-1]
+        == "scores are made of the labels: entailment 5, neutral 2.5, contradiction 0"
+    )
+    assert transformed(pairs(2, labels=[0, 1], label_names=("0", "1")), objective).scores == [
+        0.0,
+        5.0,
+    ]
 
 
 def test_simcse_takes_each_sentence_twice_and_distillation_no_scores():
@@ -232,21 +292,34 @@ def test_simcse_takes_each_sentence_twice_and_distillation_no_scores():
     assert (list(seen.rows), seen.kind) == ([1, 2, 1, 3], PAIRS)
     assert transformed(Dataset("toy", (["a", "b"],)), "simcse").columns == (["a", "b"], ["a", "b"])
     seen = transformed(pairs(2, scores=[1.0, 2.0]), "mse")
-    assert (seen.kind, seen.notes[-1]) == (PAIRS, "the gold scores are not used: the teacher gives the target")
+    assert (seen.kind, seen.notes[-1]) == (
+        PAIRS,
+        "the gold scores are not used: the teacher gives the target",
+    )
     assert transformed(Dataset("toy", (["a", "b"],)), "mse").kind == SENTENCES
     assert transformed(NLI, "margin-mse") == transformed(NLI, "triplet")
 
 
 def test_every_objective_and_form_is_decided():
-    assert set(FORMS) == set(NEAREST_FORM) == set(EXAMPLES) == {SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS}
+    assert (
+        set(FORMS)
+        == set(NEAREST_FORM)
+        == set(EXAMPLES)
+        == {SENTENCES, PAIRS, SCORED, LABELLED, TRIPLETS}
+    )
     for kind, example in EXAMPLES.items():
         assert example.kind == kind
         for objective in OBJECTIVES.values():
             if kind in objective.rows.of:
                 made = objective.transform(example)
-                assert objective.rows.example(kind) == (len(made.columns), len(made) == len(example))
+                assert objective.rows.example(kind) == (
+                    len(made.columns),
+                    len(made) == len(example),
+                )
             else:
-                with pytest.raises(InputError, match=f"{objective.name} needs .* but example holds {kind}; "):
+                with pytest.raises(
+                    InputError, match=f"{objective.name} needs .* but example holds {kind}; "
+                ):
                     objective.transform(example)
 
 
@@ -257,10 +330,19 @@ def test_parts_join_where_the_objective_can_use_both(tmp_path):
 
 
 def test_names_of_data_sets_are_told_from_paths():
-    for name in ("stsb", "stsb:dev", "sts12", "hf:org/name", "hf:org/name:config:split+stsb:train", "snli + mnli"):
+    for name in (
+        "stsb",
+        "stsb:dev",
+        "sts12",
+        "hf:org/name",
+        "hf:org/name:config:split+stsb:train",
+        "snli + mnli",
+    ):
         assert check_data_name(name) == name
     for name in ("/etc/passwd", "mine.csv", "stsb:dev+../x.csv", "stbs", ""):
-        with pytest.raises(InputError, match=r"is no data set that is known by name; .* stsb, .* hf:org/name"):
+        with pytest.raises(
+            InputError, match=r"is no data set that is known by name; .* stsb, .* hf:org/name"
+        ):
             check_data_name(name)
 
 
@@ -276,7 +358,9 @@ def test_a_gzip_file_that_unpacks_to_too_much_is_refused_and_leaves_nothing(monk
 
 
 @pytest.mark.parametrize(
-    "content", [b"\x1f\x8b", gzip.compress(b"sentence1,sentence2\na,b\n", mtime=0)[:-6]], ids=["two bytes", "cut off"]
+    "content",
+    [b"\x1f\x8b", gzip.compress(b"sentence1,sentence2\na,b\n", mtime=0)[:-6]],
+    ids=["two bytes", "cut off"],
 )
 def test_a_damaged_gzip_file_is_one_sentence(tmp_path, content):
     file = tmp_path / "pairs.csv.gz"

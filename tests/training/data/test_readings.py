@@ -9,11 +9,17 @@ from training.catalogue import LABELLED
 from training.data.load import load_data
 from training.errors import InputError
 
-PAIR = [("A cat sleeps.", "A cat is asleep."), ("It rains.", "The sun shines."), ("He sings.", "He reads.")]
+PAIR = [
+    ("A cat sleeps.", "A cat is asleep."),
+    ("It rains.", "The sun shines."),
+    ("He sings.", "He reads."),
+]
 
 
 def table(path, header, rows, separator=","):
-    path.write_text("\n".join(separator.join(map(str, row)) for row in [header, *rows]) + "\n", encoding="utf-8")
+    path.write_text(
+        "\n".join(separator.join(map(str, row)) for row in [header, *rows]) + "\n", encoding="utf-8"
+    )
     return str(path)
 
 
@@ -31,7 +37,9 @@ def scored(path, name, scores, separator=","):
 )
 def test_ids_in_place_of_sentences_are_said_to_be_some(tmp_path, header, rows, columns):
     notes = load_data(table(tmp_path / "a.csv", header, rows)).notes
-    sentence = f"Numbers or codes alone are in the {columns}: if they are ids, name the columns of texts."
+    sentence = (
+        f"Numbers or codes alone are in the {columns}: if they are ids, name the columns of texts."
+    )
     assert notes.count(sentence) == 1
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join(json.dumps(dict(zip(header, row, strict=True))) for row in rows))
@@ -43,7 +51,9 @@ def test_ids_in_place_of_sentences_are_said_to_be_some(tmp_path, header, rows, c
 def test_a_first_row_that_may_be_data_is_said_to_be_read_as_the_header(tmp_path):
     data = load_data(table(tmp_path / "a.csv", ("cat", "dog"), [("car", "bus"), ("sun", "moon")]))
     assert data.columns == (["car", "sun"], ["bus", "moon"])
-    header = "The first row is read as the header: the columns cat, dog; if it is data, add one above."
+    header = (
+        "The first row is read as the header: the columns cat, dog; if it is data, add one above."
+    )
     assert data.notes == (header, "cat and dog, the only columns, are read as the two sentences.")
     sentences = [("A cat sleeps on the mat.", "A dog sleeps on the mat.", "1")] * 2
     with pytest.raises(InputError) as refused:
@@ -63,7 +73,10 @@ def test_fields_beyond_the_header_are_said_but_for_empty_ones(tmp_path):
     marked = "2 rows are marked, the first is row 1: 4 fields where the header has 3; beyond the header: 5"
     assert marked in notes
     trailing = [(*pair, score, "", "") for pair, score in zip(PAIR, (4.5, 0, 1), strict=True)]
-    assert load_data(table(tmp_path / "b.csv", ("sentence1", "sentence2", "score"), trailing)).notes == ()
+    assert (
+        load_data(table(tmp_path / "b.csv", ("sentence1", "sentence2", "score"), trailing)).notes
+        == ()
+    )
 
 
 def test_a_header_among_the_rows_of_files_put_together_is_left_out(tmp_path):
@@ -77,7 +90,12 @@ def test_a_header_among_the_rows_of_files_put_together_is_left_out(tmp_path):
     "value",
     [
         {"version": 1, "examples": [{"sentence1": a, "sentence2": b} for a, b in PAIR]},
-        {"features": [], "rows": [{"row_idx": at, "row": {"text1": a, "text2": b}} for at, (a, b) in enumerate(PAIR)]},
+        {
+            "features": [],
+            "rows": [
+                {"row_idx": at, "row": {"text1": a, "text2": b}} for at, (a, b) in enumerate(PAIR)
+            ],
+        },
     ],
 )
 def test_rows_within_an_object(tmp_path, value):
@@ -104,19 +122,25 @@ def test_more_names_of_labels(tmp_path):
         data = scored(tmp_path / "a.csv", name, ("1", "0", "1"))
         assert (data.kind, data.label_names, data.labels) == (LABELLED, ("0", "1"), [1, 0, 1])
     data = scored(tmp_path / "a.csv", "label", ("very similar", "not similar", "somewhat similar"))
-    assert data.notes[-1].endswith("?labels=not similar:0,somewhat similar:1,very similar:0 says it")
+    assert data.notes[-1].endswith(
+        "?labels=not similar:0,somewhat similar:1,very similar:0 says it"
+    )
 
 
 def test_a_second_judgement_is_said_to_be_unread(tmp_path):
     rows = [(*pair, score, 1) for pair, score in zip(PAIR, (4.5, 0, 1), strict=True)]
-    data = load_data(table(tmp_path / "a.csv", ("sentence1", "sentence2", "score", "similarity"), rows))
+    data = load_data(
+        table(tmp_path / "a.csv", ("sentence1", "sentence2", "score", "similarity"), rows)
+    )
     assert data.scores == [4.5, 0, 1]
     assert data.notes == ("not read: the column similarity; ?columns= says which columns are",)
 
 
 @pytest.mark.parametrize("missing", ["NULL", "\\N"])
 def test_missing_values_as_databases_write_them_are_no_text(tmp_path, missing):
-    data = load_data(table(tmp_path / "a.csv", ("sentence1", "sentence2"), [*PAIR, ("A dog.", missing)]))
+    data = load_data(
+        table(tmp_path / "a.csv", ("sentence1", "sentence2"), [*PAIR, ("A dog.", missing)])
+    )
     assert (len(data), data.notes) == (3, ("1 row with an empty sentence left out",))
 
 

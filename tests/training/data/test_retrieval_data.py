@@ -8,26 +8,37 @@ import pytest
 from training.data.load import RetrievalData, load_data, load_retrieval
 from training.errors import InputError
 
-CORPUS = {"d2": "A dog runs.", "d10": "Cats sleep.", "d1": "Stocks\u2028fell."}  # U+2028 ends no line
+# U+2028 ends no line
+CORPUS = {"d2": "A dog runs.", "d10": "Cats sleep.", "d1": "Stocks\u2028fell."}
 QUERIES = {"q1": "dogs", "q2": "markets", "q3": "nobody asks"}
 QRELS = "query-id\tcorpus-id\tscore\nq1\td2\t2\nq1\td10\t0\nq2\td1\t1\n"
 
 
 def beir(folder: Path, **files: str) -> Path:
     """A folder in BEIR's layout; ``files`` replace corpus, queries or qrels."""
-    corpus = [{"_id": key, "title": "News" * (key == "d1"), "text": text} for key, text in CORPUS.items()]
+    corpus = [
+        {"_id": key, "title": "News" * (key == "d1"), "text": text} for key, text in CORPUS.items()
+    ]
     queries = [{"_id": key, "text": text, "metadata": {}} for key, text in QUERIES.items()]
-    lines = ("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows) for rows in (corpus, queries))
+    lines = (
+        "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        for rows in (corpus, queries)
+    )
     content = dict(zip(("corpus", "queries"), lines, strict=True)) | {"qrels": QRELS} | files
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
-    for name, path in {"corpus": "corpus.jsonl", "queries": "queries.jsonl", "qrels": "qrels/test.tsv"}.items():
+    for name, path in {
+        "corpus": "corpus.jsonl",
+        "queries": "queries.jsonl",
+        "qrels": "qrels/test.tsv",
+    }.items():
         (folder / path).write_text(content[name], encoding="utf-8")
     return folder
 
 
 def test_a_folder_in_beirs_layout(tmp_path: Path):
     data = load_retrieval(f"beir:{beir(tmp_path)}")
-    assert data.documents == ["News Stocks\u2028fell.", "Cats sleep.", "A dog runs."]  # by their ids, d1, d10, d2
+    # By their ids, d1, d10, d2.
+    assert data.documents == ["News Stocks\u2028fell.", "Cats sleep.", "A dog runs."]
     assert data.queries == ["dogs", "markets"]
     assert data.relevant == [{2: 2.0}, {0: 1.0}]  # the grade 0 is not relevant
     assert data.notes == ("1 queries without a relevant document are left out",)
@@ -47,18 +58,36 @@ def test_the_split_is_test_unless_it_is_named(tmp_path: Path):
 @pytest.mark.parametrize(
     ("files", "told"),
     [
-        ({"qrels": QRELS + "q2\tx\t1\nq2\ty\t1\n"}, "name the document 'x' and 1 more, which is not there"),
+        (
+            {"qrels": QRELS + "q2\tx\t1\nq2\ty\t1\n"},
+            "name the document 'x' and 1 more, which is not there",
+        ),
         ({"qrels": QRELS + "q9\td1\t1\n"}, "name the query 'q9', which is not there"),
         (
             {"qrels": QRELS + "q2\td1\t3\n"},
             "'d1' is judged twice for the query 'q2', with the grades 1 and 3; keep one",
         ),
-        ({"qrels": QRELS + "q2\td2\tgood\n"}, r"test\.tsv, row 4, column score: 'good' is not a number"),
-        ({"qrels": QRELS.replace("\t1\n", "\t0\n").replace("\t2\n", "\t0\n")}, "no query with a relevant document"),
-        ({"qrels": "query-id\tscore\nq1\t1\n"}, r"test\.tsv has the columns query-id, score; it needs corpus-id too"),
+        (
+            {"qrels": QRELS + "q2\td2\tgood\n"},
+            r"test\.tsv, row 4, column score: 'good' is not a number",
+        ),
+        (
+            {"qrels": QRELS.replace("\t1\n", "\t0\n").replace("\t2\n", "\t0\n")},
+            "no query with a relevant document",
+        ),
+        (
+            {"qrels": "query-id\tscore\nq1\t1\n"},
+            r"test\.tsv has the columns query-id, score; it needs corpus-id too",
+        ),
         ({"corpus": ""}, r"corpus\.jsonl is empty"),
-        ({"corpus": '{"_id": "d1", "text": "x"}\n{"_id": "d2", "te'}, r"corpus\.jsonl, row 2 has no _id \(is not JSON"),
-        ({"corpus": '{"_id": 1, "text": "x"}\n{"_id": "1", "text": "y"}\n'}, "row 2: the _id '1' occurs twice"),
+        (
+            {"corpus": '{"_id": "d1", "text": "x"}\n{"_id": "d2", "te'},
+            r"corpus\.jsonl, row 2 has no _id \(is not JSON",
+        ),
+        (
+            {"corpus": '{"_id": 1, "text": "x"}\n{"_id": "1", "text": "y"}\n'},
+            "row 2: the _id '1' occurs twice",
+        ),
         ({"queries": "no JSON"}, r"queries\.jsonl holds no rows \(row 1 is not JSON"),
     ],
 )
@@ -69,7 +98,10 @@ def test_damage_is_one_sentence(tmp_path: Path, files: dict[str, str], told: str
 
 
 def test_a_missing_file_is_one_sentence(tmp_path: Path):
-    for missing, told in {"qrels/test.tsv": "which BEIR's", "corpus.jsonl": "no file .*corpus"}.items():
+    for missing, told in {
+        "qrels/test.tsv": "which BEIR's",
+        "corpus.jsonl": "no file .*corpus",
+    }.items():
         (beir(tmp_path) / missing).unlink()
         with pytest.raises(InputError, match=told):
             load_retrieval(f"beir:{tmp_path}")
@@ -84,7 +116,9 @@ def test_a_file_of_judgements(tmp_path: Path):
     file.write_text("Query,Document\ndogs,Dogs.\nкот,Кошки.\n", encoding="windows-1251")
     assert load_retrieval(f"beir:{file}?encoding=windows-1251").relevant == [{0: 1.0}, {1: 1.0}]
     for name in (f"{file}?split=test", f"{file}?scale=0-2", f"{tmp_path}?columns=a,b,c"):
-        with pytest.raises(InputError, match="holds judgements, which have no such settings; leave them out"):
+        with pytest.raises(
+            InputError, match="holds judgements, which have no such settings; leave them out"
+        ):
             load_retrieval(f"beir:{name}")
 
 
@@ -109,5 +143,7 @@ def test_texts_by_id_are_as_in_sentence_transformers_and_no_data_for_training(tm
     data = RetrievalData.from_dicts({"q": "dogs"}, {"b": "B", "a": "A"}, {"q": {"b"}})
     assert (data.documents, data.relevant) == (["A", "B"], [{1: 1.0}])
     for name in (f"beir:{tmp_path}", "nanobeir:SciFact"):
-        with pytest.raises(InputError, match="holds queries, documents and judgements, which evaluate measures"):
+        with pytest.raises(
+            InputError, match="holds queries, documents and judgements, which evaluate measures"
+        ):
             load_data(name)

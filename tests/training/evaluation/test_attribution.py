@@ -39,36 +39,57 @@ def test_the_map_sums_to_the_cosine(encoder, pooling, a, b):
 def test_the_identity_holds_for_any_token_vectors(encoder, tokens_a, tokens_b, seed):
     random = np.random.default_rng(seed)
     sides = [
-        TokenVectors(["x"] * n, list(range(n)), [(i, i + 1) for i in range(n)], random.standard_normal((n, 384)))
+        TokenVectors(
+            ["x"] * n,
+            list(range(n)),
+            [(i, i + 1) for i in range(n)],
+            random.standard_normal((n, 384)),
+        )
         for n in (tokens_a, tokens_b)
     ]
     for pooling, pool in (("mean", np.mean), ("max", np.max)):
         u, v = (pool(side.hidden, axis=0) for side in sides)
-        found = attribute_tokens(encoder.with_pooling(pooling), "x" * tokens_a, "x" * tokens_b, *sides)
-        assert found.matrix.sum() == pytest.approx(u @ v / np.linalg.norm(u) / np.linalg.norm(v), abs=1e-9)
+        found = attribute_tokens(
+            encoder.with_pooling(pooling), "x" * tokens_a, "x" * tokens_b, *sides
+        )
+        assert found.matrix.sum() == pytest.approx(
+            u @ v / np.linalg.norm(u) / np.linalg.norm(v), abs=1e-9
+        )
 
 
 def test_sub_words_are_merged_to_words_that_say_where_they_stand(encoder):
     sentence = "unbelievably antidisestablishmentarian"
     (vectors,) = encoder.token_vectors([sentence])
     words = words_of(sentence, vectors)
-    assert [word.text for word in words] == ["[CLS]", "unbelievably", "antidisestablishmentarian", "[SEP]"]
+    assert [word.text for word in words] == [
+        "[CLS]",
+        "unbelievably",
+        "antidisestablishmentarian",
+        "[SEP]",
+    ]
     assert len(words[2].tokens) > 1
-    assert sorted(token for word in words for token in word.tokens) == list(range(len(vectors.tokens)))
+    assert sorted(token for word in words for token in word.tokens) == list(
+        range(len(vectors.tokens))
+    )
     (vectors,) = encoder.token_vectors([B])
     for word in words_of(B, vectors):
         if word.end > word.start:
             assert B[word.start : word.end] == word.text
     found = attribute(encoder, "The guitar is old.", "An old guitar.")
     strongest = np.unravel_index(found.matrix.argmax(), found.matrix.shape)
-    assert (found.words_a[strongest[0]], found.words_b[strongest[1]]) in {("guitar", "guitar"), ("old", "old")}
+    assert (found.words_a[strongest[0]], found.words_b[strongest[1]]) in {
+        ("guitar", "guitar"),
+        ("old", "old"),
+    }
 
 
 def with_head(encoder, *modules):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         head = torch.nn.Sequential(*(build() for build in modules)).eval()
-    parts = EncoderParts(encoder.backbone, encoder.tokenizer, encoder.model_format, encoder.source, head)
+    parts = EncoderParts(
+        encoder.backbone, encoder.tokenizer, encoder.model_format, encoder.source, head
+    )
     return Encoder(encoder.name, parts, encoder.dtype)
 
 
@@ -78,7 +99,11 @@ def linear():
 
 @pytest.mark.parametrize(
     ("head", "pooling", "dimension"),
-    [((), "weightedmean", 30), ((linear,), "mean_sqrt_len_tokens", None), ((Normalize, linear, Normalize), "mean", 30)],
+    [
+        ((), "weightedmean", 30),
+        ((linear,), "mean_sqrt_len_tokens", None),
+        ((Normalize, linear, Normalize), "mean", 30),
+    ],
 )
 def test_the_map_is_exact_after_linear_modules_and_truncation(encoder, head, pooling, dimension):
     model = with_head(encoder, *head).with_pooling(pooling).with_dimension(dimension)
@@ -103,7 +128,9 @@ def test_the_map_leaves_out_a_prompt_that_is_not_pooled(encoder):
 
 
 WITHOUT_MAP = {
-    "last token": lambda encoder: encoder.with_pooling("lasttoken").with_prompt("a question: ").with_dimension(100),
+    "last token": lambda encoder: (
+        encoder.with_pooling("lasttoken").with_prompt("a question: ").with_dimension(100)
+    ),
     "mean and max": lambda encoder: encoder.with_pooling("mean+max"),
     "Dense with activation": lambda encoder: with_head(encoder, lambda: Dense(384, 50), Normalize),
     "Dense after max": lambda encoder: with_head(encoder, linear).with_pooling("max"),
@@ -114,7 +141,9 @@ WITHOUT_MAP = {
 def test_without_a_map_a_word_adds_what_the_cosine_loses_without_it(encoder, kind):
     model = WITHOUT_MAP[kind](encoder)
     found = attribute(model, "A dog runs.", "The dogs are running.")
-    whole, without = model.score([("A dog runs.", "The dogs are running."), ("A runs.", "The dogs are running.")])
+    whole, without = model.score(
+        [("A dog runs.", "The dogs are running."), ("A runs.", "The dogs are running.")]
+    )
     assert (found.kind, found.words_a) == ("leave-one-out", ["A", "dog", "runs", "."])
     assert found.score == pytest.approx(whole, abs=1e-5)
     assert found.added_a[1] == pytest.approx(whole - without, abs=1e-4)
@@ -136,7 +165,10 @@ def test_a_word_of_a_cross_encoder_adds_what_the_score_loses_without_it():
     found = attribute(model, "The unbelievable dog barks.", "A dog is loud.")
     assert found.kind == "leave-one-out"
     assert found.words_a == ["The", "unbelievable", "dog", "barks", "."]
-    pairs = [("The unbelievable dog barks.", "A dog is loud."), ("The dog barks.", "A dog is loud.")]
+    pairs = [
+        ("The unbelievable dog barks.", "A dog is loud."),
+        ("The dog barks.", "A dog is loud."),
+    ]
     whole, without = model.predict([*pairs]).tolist()
     assert found.score == pytest.approx(whole, abs=1e-5)
     assert found.added_a[1] == pytest.approx(whole - without, abs=1e-5)

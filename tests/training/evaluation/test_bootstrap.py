@@ -38,7 +38,10 @@ def like_sts(n: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarra
 def test_pearsons_interval_of_few_pairs_covers_the_truth():
     """In 93% of samples at least; the percentile interval does so in 90 to 93%."""
     truth = np.corrcoef(*like_sts(1_000_000, np.random.default_rng(10_000)))[0, 1]
-    intervals = (bootstrap_interval(*like_sts(20, np.random.default_rng(s)), "pearson", 500) for s in range(1_000))
+    intervals = (
+        bootstrap_interval(*like_sts(20, np.random.default_rng(s)), "pearson", 500)
+        for s in range(1_000)
+    )
     assert sum(low <= truth <= high for low, high, _ in intervals) >= 930
 
 
@@ -59,7 +62,9 @@ def test_the_formula_takes_over_where_it_agrees_with_the_bootstrap(statistic, ra
 
 
 def test_two_models_see_the_same_resamples_and_degenerate_ones_have_no_correlation():
-    assert bootstrap_interval(np.arange(9.0), 2 * np.arange(9.0), "pearson")[:2] == pytest.approx((1, 1))
+    assert bootstrap_interval(np.arange(9.0), 2 * np.arange(9.0), "pearson")[:2] == pytest.approx(
+        (1, 1)
+    )
     random = np.random.default_rng(0)
     gold = random.standard_normal(100)
     scores = gold + random.standard_normal(100)
@@ -85,7 +90,9 @@ def test_replicates_are_the_correlations_of_the_drawn_pairs(statistic):
 def test_too_few_or_constant_pairs_have_no_interval(x, y):
     low, high, method = bootstrap_interval(np.array(x), np.array(y))
     assert np.isnan([low, high]).all()
-    assert method == ("too few pairs" if len(set(x)) > 1 else "undefined: all predictions are equal")
+    assert method == (
+        "too few pairs" if len(set(x)) > 1 else "undefined: all predictions are equal"
+    )
     constant = bootstrap_interval(np.arange(5.0), np.ones(5))
     assert constant.method == "undefined: all gold scores are equal"
 
@@ -93,11 +100,16 @@ def test_too_few_or_constant_pairs_have_no_interval(x, y):
 TRUTH = 0.6
 
 
-def sharing(n: int, sentences: int, own: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def sharing(
+    n: int, sentences: int, own: float, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Scores, gold scores and keys of n pairs of sentences, whose own parts are ``own`` of a pair's scores."""
     random = np.random.default_rng(seed)
     pairs = np.array([random.choice(sentences, 2, replace=False) for _ in range(n)])
-    parts, noise = (random.multivariate_normal([0, 0], [[1, TRUTH], [TRUTH, 1]], size) for size in (sentences, n))
+    parts, noise = (
+        random.multivariate_normal([0, 0], [[1, TRUTH], [TRUTH, 1]], size)
+        for size in (sentences, n)
+    )
     x, y = (np.sqrt(own / 2) * parts[pairs].sum(axis=1) + np.sqrt(1 - own) * noise).T
     return x, y, sentence_keys([[str(i) for i in column] for column in pairs.T])
 
@@ -126,7 +138,9 @@ def test_the_factor_is_the_dyadic_robust_one_of_its_definition():
 def test_no_interval_leaves_the_values_that_a_figure_can_have():
     """The factor for few sentences would stretch it beyond them."""
     scores = np.array([0.9, 0.8, 0.85, 0.3, 0.2, 0.1, 0.5, 0.6])
-    keys = sentence_keys([["a", "a", "a", "b", "b", "b", "c", "c"], ["x", "x", "x", "y", "y", "y", "z", "z"]])
+    keys = sentence_keys(
+        [["a", "a", "a", "b", "b", "b", "c", "c"], ["x", "x", "x", "y", "y", "y", "z", "z"]]
+    )
     rho = correlation(scores, np.array([5, 4, 5, 1, 2, 0, 2, 4.0]), keys=keys)
     assert replace(rho, limits=(-np.inf, np.inf)).estimate().high > 1
     assert rho.estimate().high == 1
@@ -135,7 +149,14 @@ def test_no_interval_leaves_the_values_that_a_figure_can_have():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "sentences", "own"),
-    [(50, 50, 0.5), (200, 200, 0.5), (1_000, 1_000, 0.5), (50, 16, 0.8), (200, 40, 0.8), (1_000, 100, 0.8)],
+    [
+        (50, 50, 0.5),
+        (200, 200, 0.5),
+        (1_000, 1_000, 0.5),
+        (50, 16, 0.8),
+        (200, 40, 0.8),
+        (1_000, 100, 0.8),
+    ],
 )
 def test_intervals_of_pairs_that_share_sentences_cover_the_truth(n, sentences, own):
     """In 92 to 97 of 100 samples (benchmarks/README.md); at 0.8 those that take pairs as independent do not."""
@@ -146,6 +167,8 @@ def test_intervals_of_pairs_that_share_sentences_cover_the_truth(n, sentences, o
         estimates = (rho.estimate(), replace(rho, keys=None).estimate())
         coverage += [low <= truth <= high for _, low, high in estimates]
     coverage /= samples
-    print(f"{n:,} pairs of {sentences:,} sentences: {coverage[0]:.3f}, independent {coverage[1]:.3f}")
+    print(
+        f"{n:,} pairs of {sentences:,} sentences: {coverage[0]:.3f}, independent {coverage[1]:.3f}"
+    )
     assert 0.92 <= coverage[0] <= 0.97
     assert own < 0.8 or coverage[1] < 0.9

@@ -24,21 +24,31 @@ def draw(n: int, dimension: int, seed: int = 0) -> np.ndarray:
 
 def test_random_cosines_are_those_of_all_pairs():
     vectors = draw(6, 4)
-    cosines = [float(normalize_rows(vectors)[i] @ normalize_rows(vectors)[j]) for i in range(6) for j in range(i)]
+    cosines = [
+        float(normalize_rows(vectors)[i] @ normalize_rows(vectors)[j])
+        for i in range(6)
+        for j in range(i)
+    ]
     mean, std = random_cosines(vectors)
     assert mean == pytest.approx(np.mean(cosines), abs=1e-6)
     assert std == pytest.approx(np.std(cosines), abs=1e-6)
 
 
 def test_uniformity_and_alignment_are_wang_and_isolas():
-    # Their code, https://github.com/SsnL/align_uniform: pdist(x).pow(2).mul(-t).exp().mean().log(), t = 2.
+    # Their code, https://github.com/SsnL/align_uniform: pdist(x).pow(2).mul(-t).exp().mean().log(),
+    # t = 2.
     x = torch.nn.functional.normalize(torch.tensor(draw(20, 8)), dim=1)
     expected = torch.pdist(x, p=2).pow(2).mul(-2).exp().mean().log()
     assert uniformity(x.numpy()) == pytest.approx(expected.item(), abs=1e-5)
     x, y = draw(10, 8), draw(10, 8, seed=1)
     assert alignment(x, x * 3) == pytest.approx(0, abs=1e-6)
     assert alignment(np.eye(2), np.eye(2)[::-1]) == pytest.approx(2)
-    expected = (torch.tensor(normalize_rows(x)) - torch.tensor(normalize_rows(y))).norm(dim=1).pow(2).mean()
+    expected = (
+        (torch.tensor(normalize_rows(x)) - torch.tensor(normalize_rows(y)))
+        .norm(dim=1)
+        .pow(2)
+        .mean()
+    )
     assert alignment(x, y) == pytest.approx(expected.item(), abs=1e-5)
 
 
@@ -64,7 +74,9 @@ def test_one_direction_is_a_collapse_and_the_reason_says_where():
     both = diagnose(narrow, narrow)
     assert both["random_cosine"] > COLLAPSED_FROM
     assert both["effective_rank"] < 3
-    assert "of the training data have a mean cosine of 1.00 and random pairs of plain" in collapsed(both)
+    assert "of the training data have a mean cosine of 1.00 and random pairs of plain" in collapsed(
+        both
+    )
     elsewhere = collapsed(diagnose(draw(50, 16), narrow))
     assert "plain sentences from other domains" in elsewhere
     assert "training" not in elsewhere

@@ -31,7 +31,8 @@ def test_what_is_no_number_or_never_varies_has_no_rank_or_correlation():
 
 
 N = float("nan")
-# Section C of the paper: four observers, twelve units, missing values; its results by level of measurement
+# Section C of the paper: four observers, twelve units, missing values; its results by level of
+# measurement
 FOUR_OBSERVERS = np.array(
     [
         [1, 2, 3, 3, 2, 1, 4, 1, 2, N, N, N],
@@ -44,7 +45,9 @@ FOUR_OBSERVERS = np.array(
 TWO_OBSERVERS = np.array([[0, 1, 0, 0, 0, 0, 0, 0, 1, 0], [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]])
 
 
-@pytest.mark.parametrize(("level", "alpha"), [("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)])
+@pytest.mark.parametrize(
+    ("level", "alpha"), [("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)]
+)
 def test_alpha_of_the_papers_examples(level, alpha):
     """Binary data have one alpha at every level."""
     assert krippendorff_alpha(FOUR_OBSERVERS, level) == pytest.approx(alpha, abs=0.0005)
@@ -67,7 +70,9 @@ def test_pair_classification_is_that_of_sentence_transformers_and_scikit_learn(r
     """Where two thresholds are equally good, which one it is depends on rounding; the order of rows does not matter."""
     scores, labels = np.array(rows, dtype=float).T
     figures = classify_pairs(scores, labels)
-    f1, *others = BinaryClassificationEvaluator.find_best_f1_and_threshold(scores, labels.astype(int), True)
+    f1, *others = BinaryClassificationEvaluator.find_best_f1_and_threshold(
+        scores, labels.astype(int), True
+    )
     assert figures.f1 == pytest.approx(f1)
     assert figures.f1 == pytest.approx(f1_score(labels, scores >= figures.threshold))
     if sum(f1_score(labels, scores >= threshold) > f1 - 1e-9 for threshold in set(scores)) == 1:
@@ -79,7 +84,13 @@ def test_pair_classification_is_that_of_sentence_transformers_and_scikit_learn(r
 
 def test_pair_classification_by_hand():
     """Equal scores are on one side of every threshold, and neighbouring numbers are not equal."""
-    assert classify_pairs(np.array([0.9, 0.8, 0.4, 0.1]), np.array([1, 1, 0, 0])) == (1, 1, pytest.approx(0.6), 1, 1)
+    assert classify_pairs(np.array([0.9, 0.8, 0.4, 0.1]), np.array([1, 1, 0, 0])) == (
+        1,
+        1,
+        pytest.approx(0.6),
+        1,
+        1,
+    )
     for labels in ([1, 0], [0, 1]):
         figures = classify_pairs(np.array([0.5, 0.5]), np.array(labels))
         assert (figures.threshold, figures.precision, figures.recall) == (0.5, 0.5, 1.0)
@@ -89,7 +100,9 @@ def test_pair_classification_by_hand():
     assert (figures.f1, figures.threshold) == (1.0, high)
 
 
-@pytest.mark.parametrize(("scores", "labels"), [([0.1, 0.2], [1, 1]), ([0.1, 0.2], [0, 0]), ([0.1, np.nan], [1, 0])])
+@pytest.mark.parametrize(
+    ("scores", "labels"), [([0.1, 0.2], [1, 1]), ([0.1, 0.2], [0, 0]), ([0.1, np.nan], [1, 0])]
+)
 def test_without_both_labels_or_with_scores_that_are_no_numbers_there_is_no_answer(scores, labels):
     with pytest.raises(ValueError, match=r"both labels|not a number"):
         classify_pairs(np.array(scores), np.array(labels))

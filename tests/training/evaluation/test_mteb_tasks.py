@@ -29,12 +29,20 @@ def test_the_sts_benchmark_gives_the_figures_of_evaluate(stsb):
     scorer, counts = open_model("scratch:1x32", dtype="float32"), []
     answer = evaluate_task(scorer, task, on_progress=lambda done, total: counts.append(done))
     ours = evaluate(scorer, data)
-    assert (answer["data"], answer["type"], answer["model"]) == ("mteb:STSBenchmark", "STS", "scratch:1x32")
-    assert answer["main_score"] == {"cosine_spearman": pytest.approx(ours["spearman"]["cosine"], abs=1e-4)}
+    assert (answer["data"], answer["type"], answer["model"]) == (
+        "mteb:STSBenchmark",
+        "STS",
+        "scratch:1x32",
+    )
+    assert answer["main_score"] == {
+        "cosine_spearman": pytest.approx(ours["spearman"]["cosine"], abs=1e-4)
+    }
     scores = answer["scores"]["test"]["default"]
     for measure in ("spearman", "pearson"):
         for similarity in ("cosine", "euclidean", "manhattan"):
-            assert scores[f"{similarity}_{measure}"] == pytest.approx(ours[measure][similarity], abs=1e-4)
+            assert scores[f"{similarity}_{measure}"] == pytest.approx(
+                ours[measure][similarity], abs=1e-4
+            )
     assert counts == [300, 600]
 
 
@@ -49,7 +57,9 @@ def test_without_the_hub_the_sts_benchmark_is_that_of_the_home_folder(monkeypatc
 def test_an_unknown_task_and_a_cross_encoder_are_one_sentence(stsb):
     with pytest.raises(InputError, match=r"^mteb has no task 'STSBenchmurk': .*'STSBenchmark'\?$"):
         find_task("STSBenchmurk")
-    with pytest.raises(InputError, match="minilm-stsb is a cross-encoder; the tasks of mteb need the vectors"):
+    with pytest.raises(
+        InputError, match="minilm-stsb is a cross-encoder; the tasks of mteb need the vectors"
+    ):
         evaluate_task(open_model("minilm-stsb"), stsb[0])
 
 
@@ -58,14 +68,17 @@ def unreachable(**_):
 
 
 def broken_off(**_):
-    raise HTTPError("Couldn't reach the set on the Hub")  # of the HTTP client that huggingface_hub has
+    # Of the HTTP client that huggingface_hub has.
+    raise HTTPError("Couldn't reach the set on the Hub")
 
 
 @pytest.mark.parametrize("failing", [unreachable, broken_off])
 def test_data_that_cannot_be_fetched_is_one_sentence(monkeypatch, failing):
     task = find_task("TwitterURLCorpus")
     monkeypatch.setattr(task, "load_data", failing)
-    told = r"the data of mteb:TwitterURLCorpus cannot be fetched: Couldn't reach the set on the Hub$"
+    told = (
+        r"the data of mteb:TwitterURLCorpus cannot be fetched: Couldn't reach the set on the Hub$"
+    )
     with pytest.raises(InputError, match=told):
         evaluate_task(open_model("scratch:1x32"), task)
 

@@ -26,7 +26,9 @@ def texts() -> tuple[dict[str, str], dict[str, str], dict[str, set[str]]]:
     corpus = {f"d{i}": " ".join(random.choice(WORDS, 6)) for i in range(60)}
     corpus["d7"] = corpus["d30"]
     queries = {f"q{i}": " ".join(random.choice(WORDS, 3)) for i in range(12)}
-    relevant = {query: set(random.choice(list(corpus), 1 + i % 5)) for i, query in enumerate(queries)}
+    relevant = {
+        query: set(random.choice(list(corpus), 1 + i % 5)) for i, query in enumerate(queries)
+    }
     return queries, corpus, relevant
 
 
@@ -41,14 +43,24 @@ def test_the_figures_are_those_of_sentence_transformers(texts, model: Path):
 
     k = [1, 5, 10, 100]
     referee = InformationRetrievalEvaluator(
-        *texts, mrr_at_k=k, ndcg_at_k=k, precision_recall_at_k=k, map_at_k=k, accuracy_at_k=k, name="x"
+        *texts,
+        mrr_at_k=k,
+        ndcg_at_k=k,
+        precision_recall_at_k=k,
+        map_at_k=k,
+        accuracy_at_k=k,
+        name="x",
     )
     theirs = referee(SentenceTransformer(str(model), device="cpu"))
-    ours = evaluate_retrieval(Encoder.load(str(model), dtype="float32"), RetrievalData.from_dicts(*texts), cutoffs=k)
+    ours = evaluate_retrieval(
+        Encoder.load(str(model), dtype="float32"), RetrievalData.from_dicts(*texts), cutoffs=k
+    )
     assert len(ours.values) == 16
     # Its MAP divides by k where more than k documents are relevant, as at 1 here.
     for figure in set(ours.values) - {"map@1"}:
-        assert ours.estimate(figure).value == pytest.approx(theirs[f"x_cosine_{figure}"], abs=1e-6), figure
+        assert ours.estimate(figure).value == pytest.approx(
+            theirs[f"x_cosine_{figure}"], abs=1e-6
+        ), figure
     assert 0.1 < ours.estimate("ndcg@10").value < 0.9
 
 
@@ -62,11 +74,23 @@ def test_graded_figures_are_those_of_pytrec_eval(texts, model: Path, relevant_fr
     grades = {}
     for number, query in enumerate(queries):
         judged = random.choice(sorted(corpus), 4 * (number + 1), replace=False)
-        grades[query] = {str(document): int(random.integers(-1, 4)) for document in judged} | {"d1": 3}
-    names = {"ndcg_cut_10": "ndcg@10", "recall_10": "recall@10", "recip_rank": "mrr@60", "map_cut_60": "map@60"}
+        grades[query] = {str(document): int(random.integers(-1, 4)) for document in judged} | {
+            "d1": 3
+        }
+    names = {
+        "ndcg_cut_10": "ndcg@10",
+        "recall_10": "recall@10",
+        "recip_rank": "mrr@60",
+        "map_cut_60": "map@60",
+    }
     names |= {"map_cut_5": "map@5", "map_cut_10": "map@10"}
-    referee = pytrec_eval.RelevanceEvaluator(grades, set(names), relevance_level=max(relevant_from, 1))
-    encoder, data = Encoder.load(str(model), dtype="float32"), RetrievalData.from_dicts(queries, corpus, grades)
+    referee = pytrec_eval.RelevanceEvaluator(
+        grades, set(names), relevance_level=max(relevant_from, 1)
+    )
+    encoder, data = (
+        Encoder.load(str(model), dtype="float32"),
+        RetrievalData.from_dicts(queries, corpus, grades),
+    )
     rankings = encoder.search(data.queries, data.documents, 60)
     ids = sorted(corpus)
     run = {
@@ -76,11 +100,15 @@ def test_graded_figures_are_those_of_pytrec_eval(texts, model: Path, relevant_fr
     theirs = referee.evaluate(run)
     ours = evaluate_retrieval(encoder, data, cutoffs=(5, 10, 60), relevant_from=relevant_from)
     for name, figure in names.items():
-        assert ours.values[figure] == pytest.approx([theirs[query][name] for query in grades]), figure
+        assert ours.values[figure] == pytest.approx([theirs[query][name] for query in grades]), (
+            figure
+        )
     assert ours.to_dict()["method"].endswith("of fewer than 50 queries it is too narrow")
 
 
-def test_a_corpus_in_parts_is_ranked_as_a_whole(texts, model: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_corpus_in_parts_is_ranked_as_a_whole(
+    texts, model: Path, monkeypatch: pytest.MonkeyPatch
+):
     queries, corpus = list(texts[0].values()), list(texts[1].values())
     encoder = Encoder.load(str(model), dtype="float32")
     whole = encoder.search(queries, corpus, 20)
@@ -130,12 +158,18 @@ def test_bm25_is_its_formula():
     expected = np.array([[score(query, document) for document in words] for query in queries])
     counts, weights = bm25_weights(queries, documents)
     assert (counts @ weights.T).toarray() == pytest.approx(expected, abs=1e-6)
-    for rows, scores in zip(load_retriever("bm25").search(queries, documents, 3), expected, strict=True):
-        assert list(rows) == [row for row in np.argsort(-scores, kind="stable")[:3] if scores[row] > 0]
+    for rows, scores in zip(
+        load_retriever("bm25").search(queries, documents, 3), expected, strict=True
+    ):
+        assert list(rows) == [
+            row for row in np.argsort(-scores, kind="stable")[:3] if scores[row] > 0
+        ]
     assert [len(rows) for rows in load_retriever("bm25").search(["cat"], ["!", ""], 3)] == [0]
 
 
-def test_of_equal_scores_the_first_rows_are_found_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch):
+def test_of_equal_scores_the_first_rows_are_found_in_blocks_of_any_size(
+    monkeypatch: pytest.MonkeyPatch,
+):
     documents = ["cat"] * 9 + ["cat dog"]
     for products in (1, 1 << 24):
         monkeypatch.setattr(lexical, "PRODUCTS", products)
@@ -170,7 +204,10 @@ def test_a_cross_encoder_ranks_the_best_again():
 
     again = Reranked(Ranked("a", [0, 1, 2, 3], []), Longest(), depth=3)
     assert again.name == "a?rerank=longest"
-    assert [list(rows) for rows in again.search(["x", "y"], ["", "bb", "a", "cccc"], 4)] == [[1, 2, 0, 3], []]
+    assert [list(rows) for rows in again.search(["x", "y"], ["", "bb", "a", "cccc"], 4)] == [
+        [1, 2, 0, 3],
+        [],
+    ]
 
 
 def test_retrievers_by_name(texts, model: Path):

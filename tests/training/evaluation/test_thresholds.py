@@ -43,13 +43,17 @@ def test_the_best_f1_is_chosen_on_one_half_and_the_figures_are_those_of_the_othe
     assert abs(matches[chosen_on].sum() - matches[reported_on].sum()) <= 1
     decision = decide(scores, matches)
     assert decision == decide(scores, matches)
-    assert decision.average_precision.value == pytest.approx(average_precision_score(matches, scores))
+    assert decision.average_precision.value == pytest.approx(
+        average_precision_score(matches, scores)
+    )
     choice = decision.choice(BEST_F1)
     assert choice.threshold.value == classify_pairs(scores[chosen_on], matches[chosen_on]).threshold
     above = scores[reported_on] >= choice.threshold.value
     truth = matches[reported_on]
     figures = (choice.precision.value, choice.recall.value, choice.f1.value)
-    assert figures == pytest.approx(tuple(f(truth, above) for f in (precision_score, recall_score, f1_score)))
+    assert figures == pytest.approx(
+        tuple(f(truth, above) for f in (precision_score, recall_score, f1_score))
+    )
     assert (choice.chosen_on, choice.measured_on, choice.is_held_out) == (301, 299, True)
     [given] = decide(scores, matches, ("0.7",)).choices
     assert (given.chosen_on, given.measured_on, given.is_held_out) == (0, 600, False)
@@ -58,7 +62,8 @@ def test_the_best_f1_is_chosen_on_one_half_and_the_figures_are_those_of_the_othe
 
 class TestPrecision:
     @pytest.mark.parametrize(
-        ("n", "is_shared", "least"), [(4_000, False, 36), (16_000, False, 58), (4_000, True, 24), (16_000, True, 54)]
+        ("n", "is_shared", "least"),
+        [(4_000, False, 36), (16_000, False, 58), (4_000, True, 24), (16_000, True, 54)],
     )
     def test_it_is_offered_where_it_is_reached_and_holds_in_nine_of_ten(self, n, is_shared, least):
         """A precision of 0.95 that one in four matches reaches, from pairs that may share sentences."""
@@ -76,8 +81,15 @@ class TestPrecision:
         """The hardest case: pairs above every threshold match with a probability just below 0.95."""
         offers = []
         for flat in (0.949, 0.94, 0.93):
-            samples = (Kind(flat=flat).draw(4_000, np.random.default_rng(seed)) for seed in range(60))
-            offers.append(sum(not np.isnan(pairs.choose(Criterion("precision", 0.95)).value) for pairs in samples))
+            samples = (
+                Kind(flat=flat).draw(4_000, np.random.default_rng(seed)) for seed in range(60)
+            )
+            offers.append(
+                sum(
+                    not np.isnan(pairs.choose(Criterion("precision", 0.95)).value)
+                    for pairs in samples
+                )
+            )
         assert offers[0] <= 30
         assert offers[1] <= 12
         assert offers[2] <= 6
@@ -87,7 +99,9 @@ class TestPrecision:
         best = max(t for t in np.linspace(0.3, 0.9, 121) if matches[scores >= t].mean() < 0.95)
         few, many = (choose_threshold(*beta_drawn(n)) for n in (500, 20_000))
         assert best < many < best + 0.04 < few
-        with pytest.raises(InputError, match="these 100 pairs reach 95%, but are too few to show that others will"):
+        with pytest.raises(
+            InputError, match="these 100 pairs reach 95%, but are too few to show that others will"
+        ):
             choose_threshold(*beta_drawn(100))
 
     @pytest.mark.parametrize(("name", "kind", "precision"), FORECASTS)
@@ -101,7 +115,9 @@ class TestPrecision:
             random = np.random.default_rng(seed)
             pairs = kind.draw(n, random)
             if np.isnan(pairs.choose(criterion).value) and (more := pairs.more_pairs(precision)):
-                enough.append(not np.isnan(joined(pairs, kind.draw(more, random)).choose(criterion).value))
+                enough.append(
+                    not np.isnan(joined(pairs, kind.draw(more, random)).choose(criterion).value)
+                )
                 assert more == int(float(f"{more:.1e}"))
         if name == "well within reach":
             assert len(enough) >= 10
@@ -128,17 +144,29 @@ class TestPrecision:
         above = scores >= choice.threshold.value
         assert choice.precision.value == pytest.approx(precision_score(matches, above))
         # It passes an exact test.
-        assert binomtest(int(matches[above].sum()), int(above.sum()), 0.9, "greater").pvalue <= TEST_ERROR
-        keys = sentence_keys([["a"] * 1_000 + [f"b{i}" for i in range(1_000)], [f"c{i}" for i in range(2_000)]])
-        assert "allows for shared sentences" in decide(scores, matches, ("precision=0.9",), keys=keys).interval_method
+        assert (
+            binomtest(int(matches[above].sum()), int(above.sum()), 0.9, "greater").pvalue
+            <= TEST_ERROR
+        )
+        keys = sentence_keys(
+            [["a"] * 1_000 + [f"b{i}" for i in range(1_000)], [f"c{i}" for i in range(2_000)]]
+        )
+        assert (
+            "allows for shared sentences"
+            in decide(scores, matches, ("precision=0.9",), keys=keys).interval_method
+        )
 
     def test_what_no_threshold_reaches_is_said_and_not_invented(self):
         scores, matches = np.tile([0.9, 0.8, 0.7, 0.6], 20), np.tile([False, True, False, True], 20)
         choice = decide(scores, matches, ("precision=0.95",)).choices[0]
         assert not choice.exists
         assert np.isnan(choice.recall.value)
-        assert choice.why_none == "95% is out of reach of these scores, as far as these 80 pairs show"
-        with pytest.raises(InputError, match=r"precision=0\.95: 95% is out of reach of these scores"):
+        assert (
+            choice.why_none == "95% is out of reach of these scores, as far as these 80 pairs show"
+        )
+        with pytest.raises(
+            InputError, match=r"precision=0\.95: 95% is out of reach of these scores"
+        ):
             choose_threshold(scores, matches)
 
 
@@ -150,7 +178,10 @@ class TestIntervals:
                 if isinstance(estimate, Estimate):
                     assert estimate.low <= estimate.value <= estimate.high
         for name in ("precision", "recall", "f1"):
-            widths = [getattr(each.choices[0], name).high - getattr(each.choices[0], name).low for each in (few, many)]
+            widths = [
+                getattr(each.choices[0], name).high - getattr(each.choices[0], name).low
+                for each in (few, many)
+            ]
             assert widths[1] < 0.5 * widths[0]
 
     @pytest.mark.parametrize("n", [20, pytest.param(200, marks=pytest.mark.slow)])
@@ -158,10 +189,23 @@ class TestIntervals:
     def test_nineteen_of_twenty_hold_what_is_true(self, model, n):
         """The average precision in 93% of samples at least, and the precision at a given threshold in 92%."""
         scores, matches = MODELS[model](400_000, seed=10_000)
-        truths = (precision_recall(scores, matches).average_precision, matches[scores >= 0.5].mean())
-        decisions = [decide(*MODELS[model](n, seed), ("0.5",)) for seed in range(200 if n == 20 else 100)]
-        estimates = [(decision.average_precision, decision.choices[0].precision) for decision in decisions]
-        coverage = np.mean([[each.low <= truths[i] <= each.high for i, each in enumerate(row)] for row in estimates], 0)
+        truths = (
+            precision_recall(scores, matches).average_precision,
+            matches[scores >= 0.5].mean(),
+        )
+        decisions = [
+            decide(*MODELS[model](n, seed), ("0.5",)) for seed in range(200 if n == 20 else 100)
+        ]
+        estimates = [
+            (decision.average_precision, decision.choices[0].precision) for decision in decisions
+        ]
+        coverage = np.mean(
+            [
+                [each.low <= truths[i] <= each.high for i, each in enumerate(row)]
+                for row in estimates
+            ],
+            0,
+        )
         assert (coverage >= (0.93, 0.92)).all()
 
     @pytest.mark.slow
@@ -169,23 +213,38 @@ class TestIntervals:
     def test_the_threshold_of_the_best_f1_is_in_its_interval(self, model, n):
         """In nine samples of ten; the highest F1 is that of all pairs of the kind."""
         truth = classify_pairs(*MODELS[model](400_000, seed=10_000)).threshold
-        thresholds = [decide(*MODELS[model](n, seed), (BEST_F1,)).choices[0].threshold for seed in range(60)]
+        thresholds = [
+            decide(*MODELS[model](n, seed), (BEST_F1,)).choices[0].threshold for seed in range(60)
+        ]
         assert sum(threshold.low <= truth <= threshold.high for threshold in thresholds) >= 54
 
     def test_few_pairs_have_no_interval_or_a_wide_one(self):
-        few, many = (decide(*drawn(2 * n), (BEST_F1,)).choices[0].threshold for n in (100, INTERVAL_FROM))
+        few, many = (
+            decide(*drawn(2 * n), (BEST_F1,)).choices[0].threshold for n in (100, INTERVAL_FROM)
+        )
         assert np.isnan(few.low)
         assert many.low <= many.value <= many.high
         # Of 5 pairs above 0.9 all are matches: Wilson's lower limit of 5 of 5.
         scores = np.array([0.95] * 5 + [0.5] * 20)
         choice = decide(scores, np.arange(25) < 10, ("0.9",)).choices[0]
-        assert choice.precision == pytest.approx((1.0, binomtest(5, 5).proportion_ci(method="wilson").low, 1.0))
+        assert choice.precision == pytest.approx(
+            (1.0, binomtest(5, 5).proportion_ci(method="wilson").low, 1.0)
+        )
 
 
 def test_criteria_are_written_as_they_are_read_and_anything_else_is_refused():
     for text in ("best-f1", "precision=0.95", "0.8", "-0.25"):
         assert str(Criterion.parse(text)) == text
-    for text in ("", "f2", "precision", "precision=0", "precision=1", "precision=x", "nan", "best-f1=1"):
+    for text in (
+        "",
+        "f2",
+        "precision",
+        "precision=0",
+        "precision=1",
+        "precision=x",
+        "nan",
+        "best-f1=1",
+    ):
         with pytest.raises(InputError, match=r"must be best-f1, precision=0\.95"):
             Criterion.parse(text)
 
@@ -193,11 +252,15 @@ def test_criteria_are_written_as_they_are_read_and_anything_else_is_refused():
 def test_labels_and_gold_scores_say_what_is_a_match():
     pairs = (["a", "b", "c"], ["c", "d", "e"])
     matches, meaning = match_labels(
-        Dataset("nli", pairs, labels=[0, 1, 2], label_names=("entailment", "neutral", "contradiction"))
+        Dataset(
+            "nli", pairs, labels=[0, 1, 2], label_names=("entailment", "neutral", "contradiction")
+        )
     )
     assert matches.tolist() == [True, False, False]
     assert meaning == "entailment is a match, neutral and contradiction are not"
-    matches, meaning = match_labels(Dataset("mine", pairs, labels=[1, 0, 1], label_names=("0", "1")))
+    matches, meaning = match_labels(
+        Dataset("mine", pairs, labels=[1, 0, 1], label_names=("0", "1"))
+    )
     assert (matches.tolist(), meaning) == ([True, False, True], "1 is a match, 0 is not")
     scored = Dataset("mine", pairs, scores=[4.0, 3.9, 0.0])
     assert match_labels(scored)[0].tolist() == [True, False, False]

@@ -7,11 +7,15 @@ from training.inference.batching import pad, plan
 
 lengths_lists = st.lists(st.integers(0, 600), max_size=80)
 budgets = st.integers(1, 2_000)
-rows_lists = st.lists(st.lists(st.integers(1, 30_000), max_size=12), min_size=1, max_size=12).filter(any)
+rows_lists = st.lists(
+    st.lists(st.integers(1, 30_000), max_size=12), min_size=1, max_size=12
+).filter(any)
 
 
 @given(lengths=lengths_lists, budget=budgets)
-def test_the_batches_are_a_partition_longest_first_and_as_full_as_the_budget_allows(lengths: list[int], budget: int):
+def test_the_batches_are_a_partition_longest_first_and_as_full_as_the_budget_allows(
+    lengths: list[int], budget: int
+):
     batches = list(plan(lengths, budget))
     planned = [int(i) for rows in batches for i in rows]
     assert sorted(planned) == list(range(len(lengths)))

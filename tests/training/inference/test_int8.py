@@ -41,7 +41,9 @@ def relative_error(actual: torch.Tensor, expected: torch.Tensor) -> float:
 
 @needs_int8
 @torch.no_grad()
-def test_a_product_in_8_bits_is_close_to_that_in_32_and_inputs_beyond_what_was_seen_are_clipped(product, monkeypatch):
+def test_a_product_in_8_bits_is_close_to_that_in_32_and_inputs_beyond_what_was_seen_are_clipped(
+    product, monkeypatch
+):
     linear, observed, x = product
     rounded, residual = Int8Linear(observed, smooth=True), torch.randn(200, 48)
     assert relative_error(rounded(x), linear(x)) < 0.02
@@ -78,15 +80,23 @@ def test_an_encoder_in_int8(tmp_path: Path, architecture: str):
 
 @needs_int8
 def test_the_shipped_cross_encoder_in_int8():
-    pairs = [("a man plays a guitar", "someone makes music"), ("a man plays a guitar", "the dog sleeps"), ("", "")]
-    exact, rounded = (CrossEncoder.load(name) for name in ("minilm-stsb?dtype=float32", "minilm-stsb?dtype=int8"))
+    pairs = [
+        ("a man plays a guitar", "someone makes music"),
+        ("a man plays a guitar", "the dog sleeps"),
+        ("", ""),
+    ]
+    exact, rounded = (
+        CrossEncoder.load(name) for name in ("minilm-stsb?dtype=float32", "minilm-stsb?dtype=int8")
+    )
     assert rounded.dtype == torch.int8
     np.testing.assert_allclose(rounded.predict(pairs), exact.predict(pairs), atol=0.05)
 
 
 def test_models_that_cannot_are_refused_by_name_and_none_is_trained(tmp_path: Path):
     folder = str(make_model(tmp_path / "modern", "modernbert"))
-    with pytest.raises(InputError, match="cannot compute in int8: that is for BERT's family, not for modernbert"):
+    with pytest.raises(
+        InputError, match="cannot compute in int8: that is for BERT's family, not for modernbert"
+    ):
         Encoder.load(folder, dtype="int8", device="cpu")
     if not has_int8("cpu"):
         pytest.skip("PyTorch has no 8-bit products here")
@@ -100,7 +110,9 @@ def test_machines_that_cannot_are_told(tmp_path: Path, monkeypatch: pytest.Monke
     has_int8.cache_clear()
     monkeypatch.setattr(torch.ops, "onednn", SimpleNamespace())
     try:
-        with pytest.raises(InputError, match="int8 needs a CPU whose PyTorch has oneDNN's 8-bit products"):
+        with pytest.raises(
+            InputError, match="int8 needs a CPU whose PyTorch has oneDNN's 8-bit products"
+        ):
             Encoder.load(folder, dtype="int8", device="cpu")
     finally:
         has_int8.cache_clear()

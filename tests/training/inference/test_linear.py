@@ -29,9 +29,17 @@ def no_cache() -> Iterator[None]:
 def test_onednn_multiplies_as_linear_does(dtype: torch.dtype, tolerance: float):
     if not has_onednn("cpu", dtype):
         pytest.skip("no oneDNN here")
-    layer, x, residual = nn.Linear(48, 32), torch.randn(70, 48).to(dtype), torch.randn(70, 32).to(dtype)
+    layer, x, residual = (
+        nn.Linear(48, 32),
+        torch.randn(70, 48).to(dtype),
+        torch.randn(70, 32).to(dtype),
+    )
     plain, fast = (kind(layer.weight, layer.bias, dtype) for kind in (FusedLinear, OneDnnLinear))
-    for a, b in [(plain(x), fast(x)), (plain.gelu(x), fast.gelu(x)), (plain.plus(x, residual), fast.plus(x, residual))]:
+    for a, b in [
+        (plain(x), fast(x)),
+        (plain.gelu(x), fast.gelu(x)),
+        (plain.plus(x, residual), fast.plus(x, residual)),
+    ]:
         torch.testing.assert_close(a, b, rtol=0, atol=tolerance)
 
 
@@ -46,8 +54,12 @@ def wrong(x: torch.Tensor, weight: torch.Tensor, *rest: object) -> torch.Tensor:
 wrong.binary = lambda x, residual, *rest: residual  # type: ignore[attr-defined]
 UNUSABLE = {
     "missing": SimpleNamespace(),
-    "with other arguments": SimpleNamespace(_reorder_linear_weight=broken, _linear_pointwise=broken),
-    "wrong": SimpleNamespace(_reorder_linear_weight=lambda weight, rows: weight, _linear_pointwise=wrong),
+    "with other arguments": SimpleNamespace(
+        _reorder_linear_weight=broken, _linear_pointwise=broken
+    ),
+    "wrong": SimpleNamespace(
+        _reorder_linear_weight=lambda weight, rows: weight, _linear_pointwise=wrong
+    ),
 }
 
 

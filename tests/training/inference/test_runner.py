@@ -30,7 +30,9 @@ lengths_lists = st.lists(st.integers(1, 64), min_size=1, max_size=25)
 
 def backbone(folder: Path, architecture: str, **settings: object) -> nn.Module:
     """Random weights of a size at which float32 has five digits left."""
-    return open_backbone(ModelFolder.read(make_model(folder, architecture, initializer_range=0.2, **settings))).eval()
+    return open_backbone(
+        ModelFolder.read(make_model(folder, architecture, initializer_range=0.2, **settings))
+    ).eval()
 
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)
@@ -96,7 +98,9 @@ def test_bfloat16_is_close_and_computed_in_bfloat16(model: nn.Module):
     states = run(build_runner(model, torch.bfloat16, pad_id=0), ids)
     assert {state.dtype for state in states} == {torch.bfloat16}
     for mine, theirs in zip(states, alone(model, ids), strict=True):
-        assert nn.functional.cosine_similarity(mine.float().flatten(), theirs.flatten(), dim=0) > 0.995
+        assert (
+            nn.functional.cosine_similarity(mine.float().flatten(), theirs.flatten(), dim=0) > 0.995
+        )
 
 
 def test_what_is_trained_later_changes_nothing(model: nn.Module):
@@ -141,9 +145,15 @@ def test_every_modernbert_is_fused_and_exact(tmp_path: Path, setting: dict[str, 
 
 @pytest.mark.parametrize(
     ("architecture", "setting"),
-    [("bert", {"hidden_act": "relu"}), ("bert", {"is_decoder": True}), ("modernbert", {"hidden_activation": "relu"})],
+    [
+        ("bert", {"hidden_act": "relu"}),
+        ("bert", {"is_decoder": True}),
+        ("modernbert", {"hidden_activation": "relu"}),
+    ],
 )
-def test_another_activation_or_direction_runs_as_it_is(tmp_path: Path, architecture: str, setting: dict[str, object]):
+def test_another_activation_or_direction_runs_as_it_is(
+    tmp_path: Path, architecture: str, setting: dict[str, object]
+):
     model, ids = backbone(tmp_path, architecture, **setting), sentences([7, 30])
     runner = build_runner(model, torch.float32, pad_id=0)
     assert isinstance(runner, PaddedRunner)
@@ -155,12 +165,19 @@ def test_many_threads_get_what_one_gets(model: nn.Module):
     jobs = [sentences(list(range(1, 40 + seed)), seed) for seed in range(8)]
     expected = [run(prepared, ids) for ids in jobs]
     with ThreadPoolExecutor(8) as threads:
-        for mine, theirs in zip(threads.map(lambda ids: run(prepared, ids), jobs), expected, strict=True):
+        for mine, theirs in zip(
+            threads.map(lambda ids: run(prepared, ids), jobs), expected, strict=True
+        ):
             assert_close(mine, theirs, tolerance=1e-6)
 
 
 def test_each_sentence_comes_once_and_nothing_needs_no_batch(model: nn.Module):
-    batches = [rows for rows, _ in build_runner(model, torch.float32, 0).map(sentences([60] * 8), lambda *_: None)]
+    batches = [
+        rows
+        for rows, _ in build_runner(model, torch.float32, 0).map(
+            sentences([60] * 8), lambda *_: None
+        )
+    ]
     assert sorted(itertools.chain.from_iterable(batches)) == list(range(8))
     assert len(batches) >= min(8, parallel.num_threads())
     assert run(build_runner(model, torch.float32, pad_id=0), []) == []
@@ -182,7 +199,9 @@ def test_real_text_of_all_lengths_in_float32():
     texts = sorted({text for column in load_data("stsb:test").columns for text in column}, key=len)
     ids = encoder.tokenize([*texts[::40], texts[-1], " ".join(texts[:100])])
     assert max(map(len, ids)) == encoder.max_length
-    assert_close(run(build_runner(encoder.backbone, torch.float32, 0), ids), alone(encoder.backbone, ids))
+    assert_close(
+        run(build_runner(encoder.backbone, torch.float32, 0), ids), alone(encoder.backbone, ids)
+    )
 
 
 @pytest.mark.parametrize(("every", "tolerance"), first(1, [(20, 0.3), (4, 0.1)]))
@@ -191,7 +210,9 @@ def test_bfloat16_ranks_as_float32_does(every, tolerance):
     data = load_data("stsb:test").select(range(0, 1379, every))
 
     def rho(dtype: str) -> float:
-        first, second = map(Encoder.load("all-MiniLM-L6-v2", dtype=dtype, device="cpu").encode, data.columns)
+        first, second = map(
+            Encoder.load("all-MiniLM-L6-v2", dtype=dtype, device="cpu").encode, data.columns
+        )
         return 100 * spearman((first * second).sum(1), np.array(data.scores))
 
     assert rho("bfloat16") == pytest.approx(rho("float32"), abs=tolerance)

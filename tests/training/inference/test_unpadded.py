@@ -67,7 +67,9 @@ def test_each_sentence_is_computed_as_if_it_were_alone(
     assert_close(run(runner, ids), alone(model, ids))
 
 
-def test_local_layers_see_their_window_and_a_bias_keeps_mpnet_in_packed_rows(tmp_path: Path, emulated: None):
+def test_local_layers_see_their_window_and_a_bias_keeps_mpnet_in_packed_rows(
+    tmp_path: Path, emulated: None
+):
     model = backbone(tmp_path, "modernbert", max_position_embeddings=400, local_attention=16)
     ids = sentences([300, 5, 30])
     assert_close(run(build_runner(model, torch.float32, pad_id=0), ids), alone(model, ids))
@@ -81,7 +83,12 @@ def test_pairs_are_scored_as_in_packed_rows(tmp_path: Path, request: pytest.Fixt
     folder = str(make_model(tmp_path, "bert"))
     config = transformers.AutoConfig.from_pretrained(folder, num_labels=1)
     transformers.AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
-    pairs = [("a man", "a woman is playing"), ("", "the dog"), ("the cat is eating food", "the cat"), ("a", "a")]
+    pairs = [
+        ("a man", "a woman is playing"),
+        ("", "the dog"),
+        ("the cat is eating food", "the cat"),
+        ("a", "a"),
+    ]
     expected = CrossEncoder.load(folder, dtype="float32").predict(pairs)
     request.getfixturevalue("emulated")
     scorer = CrossEncoder.load(folder, dtype="float32")
@@ -111,8 +118,12 @@ class TestTheCapabilityCheck:
         assert varlen_agrees(CPU, torch.float32, 32, window)
 
     @pytest.mark.parametrize("fault", ["sentences see each other", "another scale"])
-    def test_one_that_computes_something_else_is_not(self, monkeypatch: pytest.MonkeyPatch, fault: str):
-        def wrong(query: Tensor, key: Tensor, value: Tensor, *where: object, **settings: object) -> Tensor:
+    def test_one_that_computes_something_else_is_not(
+        self, monkeypatch: pytest.MonkeyPatch, fault: str
+    ):
+        def wrong(
+            query: Tensor, key: Tensor, value: Tensor, *where: object, **settings: object
+        ) -> Tensor:
             if fault == "another scale":
                 return masked_attention(query, key, value, *where, scale=0.1)
             parts = (part.transpose(0, 1) for part in (query, key, value))
@@ -132,4 +143,6 @@ class TestTheCapabilityCheck:
         assert not has_varlen.__wrapped__(torch.device("cuda:0"), torch.bfloat16, 64)
         monkeypatch.setattr(layers, "varlen_agrees", lambda *_: True)
         assert has_varlen.__wrapped__(torch.device("cuda:0"), torch.bfloat16, 64)
-        assert not has_varlen.__wrapped__(torch.device("cuda:0"), torch.float32, 64), "it takes 16 bits alone"
+        assert not has_varlen.__wrapped__(torch.device("cuda:0"), torch.float32, 64), (
+            "it takes 16 bits alone"
+        )

@@ -25,7 +25,9 @@ def write(folder: Path, template: str, where: str) -> None:
         (folder / where).write_text(json.dumps({"chat_template": template}))
 
 
-@pytest.mark.parametrize("where", ["tokenizer_config.json", "chat_template.json", "chat_template.jinja", "named"])
+@pytest.mark.parametrize(
+    "where", ["tokenizer_config.json", "chat_template.json", "chat_template.jinja", "named"]
+)
 def test_a_template_that_does_not_end_is_refused_wherever_it_is(tmp_path, monkeypatch, where):
     monkeypatch.setattr(chat_templates, "SECONDS", 3.0)
     write(tmp_path / "0_Transformer", ENDLESS, where)

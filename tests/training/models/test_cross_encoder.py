@@ -18,7 +18,12 @@ from training.evaluation.metrics import spearman
 from training.models import model as module
 from training.models.cross_encoder import CrossEncoder
 from training.models.encoder import Encoder
-from training.models.joint_pair_model import JointPairModel, PackedPairs, PaddedPairs, build_pair_runner
+from training.models.joint_pair_model import (
+    JointPairModel,
+    PackedPairs,
+    PaddedPairs,
+    build_pair_runner,
+)
 from training.models.model import open_model
 from training.models.pairs import PairTokenizer, pad_pairs
 from training.models.texts import ReadReport
@@ -26,7 +31,10 @@ from training.models.texts import ReadReport
 PAIRS = [
     ("A man is playing a guitar.", "A man plays the guitar."),
     ("A man is playing a guitar.", "A woman is eating food."),
-    ("Your contribution helped us.", "Your contributions were of no help at all with our students' education."),
+    (
+        "Your contribution helped us.",
+        "Your contributions were of no help at all with our students' education.",
+    ),
     ("", "A dog."),
     ("Ein Hund schläft. 🐕 狗在睡觉", "Собака спит"),
     ("one " * 3000, "two"),
@@ -43,7 +51,9 @@ def adapter():
 
 def test_a_name_opens_one_and_pairs_may_be_any_iterable(adapter):
     opened = CrossEncoder("minilm-stsb", dtype="float32")
-    np.testing.assert_array_equal(opened.predict(pair for pair in PAIRS[:3]), adapter.predict(PAIRS[:3]))
+    np.testing.assert_array_equal(
+        opened.predict(pair for pair in PAIRS[:3]), adapter.predict(PAIRS[:3])
+    )
 
 
 def test_scores_are_float32_between_0_and_1_in_order_the_same_each_time(adapter):
@@ -77,7 +87,9 @@ def test_any_text_is_scored_and_the_adapter_is_symmetric(adapter, first, second)
     assert scores[0] == pytest.approx(scores[1], abs=1e-5)
 
 
-def test_repeated_pairs_are_scored_once_progress_ends_at_all_of_them_and_it_can_be_stopped(adapter, monkeypatch):
+def test_repeated_pairs_are_scored_once_progress_ends_at_all_of_them_and_it_can_be_stopped(
+    adapter, monkeypatch
+):
     report = ReadReport()
     adapter.predict(PAIRS * 3, report=report)
     assert (report.inputs, report.unique, report.truncated) == (3 * len(PAIRS), len(PAIRS), 1)
@@ -123,9 +135,14 @@ def test_documents_are_ranked_as_sentence_transformers_ranks_them(tmp_path):
     ours, theirs = CrossEncoder.load(folder, dtype="float32"), Theirs(folder, device="cpu")
     series = pd.Series(documents, index=range(5, 0, -1))
     for options in ({}, {"top_k": 2, "return_documents": True, "batch_size": 1}):
-        hits, expected = ours.rank(query, series, **options), theirs.rank(query, documents, **options)
+        hits, expected = (
+            ours.rank(query, series, **options),
+            theirs.rank(query, documents, **options),
+        )
         assert [{**hit, "score": 0} for hit in hits] == [{**hit, "score": 0} for hit in expected]
-        np.testing.assert_allclose([hit["score"] for hit in hits], [hit["score"] for hit in expected], atol=1e-5)
+        np.testing.assert_allclose(
+            [hit["score"] for hit in hits], [hit["score"] for hit in expected], atol=1e-5
+        )
 
 
 def test_a_model_that_gives_no_single_score_is_refused(tmp_path):
@@ -137,17 +154,26 @@ def test_a_model_that_gives_no_single_score_is_refused(tmp_path):
 def test_an_adapter_is_small_safe_and_says_what_it_is(name):
     folder = asset("cross-encoder") / name
     files = {file.name for file in folder.iterdir()}
-    assert files == {"adapter_config.json", "adapter_model.safetensors", "head.safetensors", "card.json"}
+    assert files == {
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "head.safetensors",
+        "card.json",
+    }
     assert sum((folder / file).stat().st_size for file in files) <= 3_000_000
     card = json.loads((folder / "card.json").read_text())
     assert card["name"] == name
     assert set(card["spearman"]) == {"dev", "test"}
     assert card["settings"]["seed"] == 0
     assert "stsb:train" in card["pairs_from"]
-    assert not any(source.startswith(("sts1", "stsb:dev", "stsb:test")) for source in card["pairs_from"])
+    assert not any(
+        source.startswith(("sts1", "stsb:dev", "stsb:test")) for source in card["pairs_from"]
+    )
 
 
-@pytest.mark.parametrize(("name", "every", "tolerance"), [("minilm-stsb", 5, 0.5), ("mpnet-stsb", 10, 3.0)])
+@pytest.mark.parametrize(
+    ("name", "every", "tolerance"), [("minilm-stsb", 5, 0.5), ("mpnet-stsb", 10, 3.0)]
+)
 def test_the_recorded_figure_is_what_it_reaches(name, every, tolerance, home):
     """On a part of STSb dev, within what so few pairs can tell."""
     card = json.loads((asset("cross-encoder") / name / "card.json").read_text())
@@ -155,7 +181,9 @@ def test_the_recorded_figure_is_what_it_reaches(name, every, tolerance, home):
         pytest.skip(f"{card['base']} is fetched on demand")
     model = CrossEncoder.load(name)
     dev = load_data("stsb:dev").select(range(0, 1500, every))
-    reached = 100 * spearman(model.predict(list(zip(*dev.columns, strict=True))), np.array(dev.scores))
+    reached = 100 * spearman(
+        model.predict(list(zip(*dev.columns, strict=True))), np.array(dev.scores)
+    )
     assert model.card == card
     assert reached == pytest.approx(card["spearman"]["dev"], abs=tolerance)
 
@@ -166,7 +194,9 @@ def test_a_copied_adapter_opens_anywhere_but_not_with_a_head_of_another_size(ada
     np.testing.assert_array_equal(again.predict(PAIRS), adapter.predict(PAIRS))
     assert again.card == adapter.card
 
-    (tmp_path / "copy/head.safetensors").write_bytes((tmp_path / "copy/adapter_model.safetensors").read_bytes())
+    (tmp_path / "copy/head.safetensors").write_bytes(
+        (tmp_path / "copy/adapter_model.safetensors").read_bytes()
+    )
     with pytest.raises(InputError, match=r"head\.safetensors does not fit"):
         CrossEncoder.load(str(tmp_path / "copy"))
 
@@ -174,9 +204,14 @@ def test_a_copied_adapter_opens_anywhere_but_not_with_a_head_of_another_size(ada
 @pytest.mark.parametrize("architecture", ["bert", "mpnet"])
 def test_without_attention_between_the_sentences_it_is_the_bi_encoder(tmp_path, architecture):
     """Untrained, its score is then a calibrated cosine, exactly; opened, each sentence sees the other."""
-    encoder = Encoder.load(str(make_model(tmp_path / "base", architecture)), pooling="mean", dtype="float32")
+    encoder = Encoder.load(
+        str(make_model(tmp_path / "base", architecture)), pooling="mean", dtype="float32"
+    )
     scorer = JointPairModel(encoder.backbone).eval()
-    pairs = [("the cat is eating food", "a dog"), ("a man", "the woman was playing guitar in a food on food")]
+    pairs = [
+        ("the cat is eating food", "a dog"),
+        ("a man", "the woman was playing guitar in a food on food"),
+    ]
     rows = PairTokenizer(encoder.tokenizer, encoder.max_length, separately=True)(pairs)
     batch = pad_pairs(rows, 0, torch.device("cpu"))
     u, v = (encoder.encode(list(column)) for column in zip(*pairs, strict=True))
@@ -191,8 +226,12 @@ def test_without_attention_between_the_sentences_it_is_the_bi_encoder(tmp_path, 
 @pytest.mark.parametrize("architecture", ["bert", "mpnet"])
 def test_packed_pairs_score_as_the_module_alone_with_each_pair(tmp_path, architecture):
     with pytest.raises(InputError, match="architecture bert or mpnet"):
-        JointPairModel(Encoder.load(str(make_model(tmp_path / "other", "roberta")), dtype="float32").backbone)
-    encoder = Encoder.load(str(make_model(tmp_path / "base", architecture)), pooling="mean", dtype="float32")
+        JointPairModel(
+            Encoder.load(str(make_model(tmp_path / "other", "roberta")), dtype="float32").backbone
+        )
+    encoder = Encoder.load(
+        str(make_model(tmp_path / "base", architecture)), pooling="mean", dtype="float32"
+    )
     scorer = JointPairModel(encoder.backbone).requires_grad_(False).eval()
     scorer.cross.copy_(torch.linspace(-3, 1, scorer.cross.numel()).view_as(scorer.cross))
     rows = PairTokenizer(encoder.tokenizer, encoder.max_length, separately=True)(PAIRS)

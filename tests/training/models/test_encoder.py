@@ -25,7 +25,13 @@ from training.errors import InputError, StoppedError
 from training.models.encoder import Encoder, ReadReport
 from training.models.model import VectorModel
 
-SENTENCES = ["A man is playing a guitar.", "the cat", "", "Somebody is eating food in the rain, slowly.", "dog"]
+SENTENCES = [
+    "A man is playing a guitar.",
+    "the cat",
+    "",
+    "Somebody is eating food in the rain, slowly.",
+    "dog",
+]
 ANY_TEXT = st.text(st.characters(), max_size=60)  # lone surrogates too
 SAME = {"rtol": 0, "atol": 1e-5}
 
@@ -40,7 +46,9 @@ def encoder(folder: Path) -> Encoder:
     return Encoder.load(str(folder), dtype="float32", device="cpu")
 
 
-def test_float32_of_n_by_d_the_same_bits_each_time_and_nothing_for_nothing(encoder: Encoder, folder: Path):
+def test_float32_of_n_by_d_the_same_bits_each_time_and_nothing_for_nothing(
+    encoder: Encoder, folder: Path
+):
     vectors = encoder.encode(SENTENCES)
     assert vectors.dtype == np.float32
     assert vectors.shape == (len(SENTENCES), encoder.dimension)
@@ -55,19 +63,25 @@ def test_float32_of_n_by_d_the_same_bits_each_time_and_nothing_for_nothing(encod
 
 @given(sentences=st.lists(ANY_TEXT, max_size=12))
 @settings(max_examples=examples(40))
-def test_each_row_is_its_own_sentence_whatever_stands_beside_it(encoder: Encoder, sentences: list[str]):
+def test_each_row_is_its_own_sentence_whatever_stands_beside_it(
+    encoder: Encoder, sentences: list[str]
+):
     together = encoder.encode(sentences)
     for row, sentence in zip(together, sentences, strict=True):
         np.testing.assert_allclose(row, encoder.encode([sentence])[0], **SAME)
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 1_000])
-def test_the_size_of_the_chunks_changes_nothing_and_progress_rises_to_all(encoder: Encoder, chunk: int):
+def test_the_size_of_the_chunks_changes_nothing_and_progress_rises_to_all(
+    encoder: Encoder, chunk: int
+):
     sentences = [f"the dog is number {i % 9} {'and so on ' * (i % 5)}" for i in range(50)]
     steps: list[tuple[int, int | None]] = []
     report = ReadReport(inputs=5_000)  # of an earlier call
     streamed = list(
-        encoder.encode_stream(iter(sentences), chunk, on_progress=lambda *step: steps.append(step), report=report)
+        encoder.encode_stream(
+            iter(sentences), chunk, on_progress=lambda *step: steps.append(step), report=report
+        )
     )
     assert [len(part) for part in streamed[:-1]] == [chunk] * (len(streamed) - 1)
     np.testing.assert_allclose(np.concatenate(streamed), encoder.encode(sentences), **SAME)
@@ -76,13 +90,17 @@ def test_the_size_of_the_chunks_changes_nothing_and_progress_rises_to_all(encode
     assert done[-1] == 50
 
 
-def test_equal_sentences_of_a_call_are_encoded_once_however_far_apart(encoder: Encoder, monkeypatch):
+def test_equal_sentences_of_a_call_are_encoded_once_however_far_apart(
+    encoder: Encoder, monkeypatch
+):
     monkeypatch.setattr("training.models.encoder.CHUNK", 2)
     sentences, report = [*SENTENCES, *SENTENCES[::-1], "dog"], ReadReport()
     vectors = encoder.encode(sentences, report=report)
     assert (report.inputs, report.unique) == (len(sentences), len(SENTENCES))
     np.testing.assert_array_equal(vectors, vectors[[sentences.index(each) for each in sentences]])
-    np.testing.assert_allclose(vectors, np.stack([encoder.encode(each) for each in sentences]), **SAME)
+    np.testing.assert_allclose(
+        vectors, np.stack([encoder.encode(each) for each in sentences]), **SAME
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -91,7 +109,9 @@ def test_deterministic_vectors_do_not_depend_on_the_sentences_beside_them(folder
     whole = encoder.encode(SENTENCES, deterministic=True)
     np.testing.assert_allclose(whole, encoder.encode(SENTENCES), rtol=0, atol=0.02)
     for order in ([3], [4, 1], [2, 0, 1]):
-        part = encoder.encode([SENTENCES[i] for i in order] + ["another one"] * len(order), deterministic=True)
+        part = encoder.encode(
+            [SENTENCES[i] for i in order] + ["another one"] * len(order), deterministic=True
+        )
         np.testing.assert_array_equal(part[: len(order)], whole[order])
 
 
@@ -103,8 +123,12 @@ def test_threads_may_share_an_encoder(encoder: Encoder):
 
 
 @pytest.mark.parametrize("architecture", ["bert", "t5"])
-def test_no_more_sentences_at_a_time_than_the_batch_size(tmp_path: Path, architecture: str, monkeypatch):
-    encoder = Encoder.load(str(make_model(tmp_path / architecture, architecture)), dtype="float32", device="cpu")
+def test_no_more_sentences_at_a_time_than_the_batch_size(
+    tmp_path: Path, architecture: str, monkeypatch
+):
+    encoder = Encoder.load(
+        str(make_model(tmp_path / architecture, architecture)), dtype="float32", device="cpu"
+    )
     sizes, runner = [], encoder.inference
     hidden = runner.hidden
 
@@ -123,9 +147,15 @@ def test_no_more_sentences_at_a_time_than_the_batch_size(tmp_path: Path, archite
         encoder.encode(sentences, batch_size=0)
 
 
-def test_a_progress_bar_counts_the_sentences_beside_the_callback_which_knows_the_total(encoder: Encoder, capsys):
+def test_a_progress_bar_counts_the_sentences_beside_the_callback_which_knows_the_total(
+    encoder: Encoder, capsys
+):
     steps: list[tuple[int, int | None]] = []
-    encoder.encode(["the cat"] * 3 + ["dog"], on_progress=lambda *step: steps.append(step), show_progress_bar=True)
+    encoder.encode(
+        ["the cat"] * 3 + ["dog"],
+        on_progress=lambda *step: steps.append(step),
+        show_progress_bar=True,
+    )
     assert "Encoding: 100%" in capsys.readouterr().err
     assert steps[-1] == (4, 4)
     assert {total for _, total in steps} == {4}
@@ -133,7 +163,9 @@ def test_a_progress_bar_counts_the_sentences_beside_the_callback_which_knows_the
     assert capsys.readouterr().err == ""
 
 
-def test_it_is_pushed_to_the_hub_with_a_card_and_opens_there(encoder: Encoder, tmp_path: Path, monkeypatch):
+def test_it_is_pushed_to_the_hub_with_a_card_and_opens_there(
+    encoder: Encoder, tmp_path: Path, monkeypatch
+):
     from sentence_transformers import SentenceTransformer
 
     with HubServer() as hub:
@@ -171,7 +203,9 @@ AWKWARD = [
 def test_awkward_text_has_a_vector_like_any_other(encoder: Encoder):
     vectors = encoder.encode(["the cat", *AWKWARD])
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, **SAME)
-    np.testing.assert_allclose(vectors, np.stack([encoder.encode(text) for text in ["the cat", *AWKWARD]]), **SAME)
+    np.testing.assert_allclose(
+        vectors, np.stack([encoder.encode(text) for text in ["the cat", *AWKWARD]]), **SAME
+    )
 
 
 @pytest.mark.parametrize("bad", [None, float("nan"), b"bytes", np.str_], ids=str)
@@ -183,11 +217,17 @@ def test_what_is_no_text_is_named_by_its_row(encoder: Encoder, bad: object):
 
 
 @pytest.mark.parametrize("one", ["the cat", {"text": "the cat"}], ids=str)
-def test_what_is_no_list_of_sentences_is_not_read_by_its_letters_or_keys(encoder: Encoder, one: Any):
+def test_what_is_no_list_of_sentences_is_not_read_by_its_letters_or_keys(
+    encoder: Encoder, one: Any
+):
     for encode in (VectorModel.encode, VectorModel.encode_stream):
-        with pytest.raises(InputError, match=r"a list of sentences is needed, not a \w+; give one column"):
+        with pytest.raises(
+            InputError, match=r"a list of sentences is needed, not a \w+; give one column"
+        ):
             list(encode(encoder, one))
-    with pytest.raises(InputError, match="normalize is 'query'; the name of a prompt is given by prompt_name="):
+    with pytest.raises(
+        InputError, match="normalize is 'query'; the name of a prompt is given by prompt_name="
+    ):
         encoder.encode(["the cat"], "query")  # type: ignore[arg-type]
 
 
@@ -222,7 +262,9 @@ def test_what_is_too_long_is_cut_counted_and_logged_and_what_just_fits_is_not(
     assert report.seconds > 0
 
 
-def test_stop_is_asked_before_each_batch_and_a_stopped_stream_keeps_the_chunks_before(encoder: Encoder):
+def test_stop_is_asked_before_each_batch_and_a_stopped_stream_keeps_the_chunks_before(
+    encoder: Encoder,
+):
     steps: list[int] = []
     answers = iter([False, True])
     with pytest.raises(StoppedError):
@@ -233,7 +275,9 @@ def test_stop_is_asked_before_each_batch_and_a_stopped_stream_keeps_the_chunks_b
         )
     assert len(steps) == 1
     questions = count()
-    stream = encoder.encode_stream(iter(SENTENCES), chunk=2, should_stop=lambda: next(questions) >= 1)
+    stream = encoder.encode_stream(
+        iter(SENTENCES), chunk=2, should_stop=lambda: next(questions) >= 1
+    )
     assert next(stream).shape == (2, encoder.dimension)
     with pytest.raises(StoppedError):
         next(stream)
@@ -255,11 +299,22 @@ def test_a_stream_is_read_chunk_by_chunk(encoder: Encoder):
 
 
 def test_normalize_is_the_callers_choice_and_one_string_no_list_of_letters(encoder: Encoder):
-    raw, unit = encoder.encode(SENTENCES, normalize=False), encoder.encode(SENTENCES, normalize=True)
+    raw, unit = (
+        encoder.encode(SENTENCES, normalize=False),
+        encoder.encode(SENTENCES, normalize=True),
+    )
     np.testing.assert_allclose(unit, raw / np.linalg.norm(raw, axis=1, keepdims=True), **SAME)
-    np.testing.assert_array_equal(encoder.encode(SENTENCES, normalize=None), raw)  # the folder has no Normalize
-    for wrong in ("the cat", {"the cat": 1}, pd.DataFrame({"text": SENTENCES}), np.array("the cat")):
-        with pytest.raises(InputError, match=f"list of sentences is needed, not a {type(wrong).__name__}"):
+    # The folder has no Normalize.
+    np.testing.assert_array_equal(encoder.encode(SENTENCES, normalize=None), raw)
+    for wrong in (
+        "the cat",
+        {"the cat": 1},
+        pd.DataFrame({"text": SENTENCES}),
+        np.array("the cat"),
+    ):
+        with pytest.raises(
+            InputError, match=f"list of sentences is needed, not a {type(wrong).__name__}"
+        ):
             list(encoder.encode_stream(wrong))
     with pytest.raises(InputError, match="pair 1 is not two texts"):
         encoder.score(["ab"])
@@ -298,7 +353,9 @@ def test_gradients_reach_every_layer(folder: Path):
     encoder.encode(SENTENCES)  # what encode prepares must not get in the way
     assert next(encoder.backbone.parameters()).dtype == torch.float32
     encoder.embed(encoder.tokenize(SENTENCES)).square().sum().backward()
-    reached = {name for name, weight in encoder.backbone.named_parameters() if weight.grad is not None}
+    reached = {
+        name for name, weight in encoder.backbone.named_parameters() if weight.grad is not None
+    }
     missed = {name for name, _ in encoder.backbone.named_parameters()} - reached
     assert all(name.startswith("pooler.") for name in missed)
 
@@ -306,7 +363,12 @@ def test_gradients_reach_every_layer(folder: Path):
 def test_tokens_know_their_words_and_their_place_in_the_text(encoder: Encoder):
     text = "The CAT ate guitars"
     found = encoder.token_vectors([text])[0]
-    assert (found.tokens[0], found.words[0], found.tokens[-1], found.words[-1]) == ("[CLS]", None, "[SEP]", None)
+    assert (found.tokens[0], found.words[0], found.tokens[-1], found.words[-1]) == (
+        "[CLS]",
+        None,
+        "[SEP]",
+        None,
+    )
     words: dict[int, str] = {}
     for word, (start, end) in zip(found.words, found.offsets, strict=True):
         if word is not None:
@@ -354,7 +416,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("arguments", "complaint"), WRONG, ids=str)
-def test_a_wrong_name_is_one_clear_line(alone: Path, home: Path, arguments: dict[str, str], complaint: str):
+def test_a_wrong_name_is_one_clear_line(
+    alone: Path, home: Path, arguments: dict[str, str], complaint: str
+):
     where = home if arguments["name"].startswith("scratch:") else alone
     with pytest.raises(InputError) as caught:
         Encoder.load(**arguments, home=where)

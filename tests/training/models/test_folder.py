@@ -45,7 +45,9 @@ def write(folder: Path, files: dict[str, Any]) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def modules(kinds: dict[str, str], package: str = "sentence_transformers.models") -> list[dict[str, Any]]:
+def modules(
+    kinds: dict[str, str], package: str = "sentence_transformers.models"
+) -> list[dict[str, Any]]:
     return [
         {"idx": i, "name": str(i), "path": path, "type": f"{package}.{kind}"}
         for i, (path, kind) in enumerate(kinds.items())
@@ -76,13 +78,19 @@ def test_the_oldest_layout_keeps_the_transformer_in_a_folder_of_its_own(model: P
     inner.mkdir()
     for name in ("config.json", "model.safetensors"):
         (model / name).rename(inner / name)
-    write(model, {"modules.json": modules({"0_Transformer": "Transformer", "1_Pooling": "Pooling"})})
+    write(
+        model, {"modules.json": modules({"0_Transformer": "Transformer", "1_Pooling": "Pooling"})}
+    )
     write(inner, {"sentence_bert_config.json": {"max_seq_length": 128, "do_lower_case": True}})
     assert read_format(model) == ModelFormat(inner, pooling="mean", max_length=128, lowercase=True)
 
 
 def test_normalize_prompt_and_length_are_read(model: Path):
-    for general in ({}, {"prompts": {"query": "q: "}}, {"prompts": None, "default_prompt_name": None}):
+    for general in (
+        {},
+        {"prompts": {"query": "q: "}},
+        {"prompts": None, "default_prompt_name": None},
+    ):
         write(model, {"config_sentence_transformers.json": general})
         assert read_format(model).prompt == ""
     general = {"prompts": {"query": "query: ", "doc": "passage: "}, "default_prompt_name": "query"}
@@ -90,16 +98,29 @@ def test_normalize_prompt_and_length_are_read(model: Path):
     write(model, {"sentence_bert_config.json": {"max_seq_length": 64}})
     layout = read_format(model)
     assert layout == ModelFormat(
-        model, "mean", normalizes=True, max_length=64, prompts=general["prompts"], default_prompt="query"
+        model,
+        "mean",
+        normalizes=True,
+        max_length=64,
+        prompts=general["prompts"],
+        default_prompt="query",
     )
     assert layout.prompt == "query: "
 
 
 def test_modules_before_and_after_the_pooling(model: Path):
-    kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Dense": "Dense", "3_Dense": "Dense", "4": "Normalize"}
+    kinds = {
+        "": "Transformer",
+        "1_Pooling": "Pooling",
+        "2_Dense": "Dense",
+        "3_Dense": "Dense",
+        "4": "Normalize",
+    }
     write(model, {"modules.json": modules(kinds)})
     layout = read_format(model)
-    assert [module[:2] for module in layout.sentence_modules] == [("Dense", model / f"{i}_Dense") for i in (2, 3)]
+    assert [module[:2] for module in layout.sentence_modules] == [
+        ("Dense", model / f"{i}_Dense") for i in (2, 3)
+    ]
     assert layout.normalizes
     (model / "4").mkdir()
     for setting in ("module_input_name", "p"):
@@ -107,13 +128,18 @@ def test_modules_before_and_after_the_pooling(model: Path):
         assert is_of_the_library(model)
 
 
-FLAGS = dict.fromkeys(("pooling_mode_mean_tokens", "pooling_mode_max_tokens", "pooling_mode_cls_token"), False)
+FLAGS = dict.fromkeys(
+    ("pooling_mode_mean_tokens", "pooling_mode_max_tokens", "pooling_mode_cls_token"), False
+)
 
 
 @pytest.mark.parametrize(
     ("config", "pooling"),
     [
-        ({"embedding_dimension": 8, "pooling_mode": "lasttoken", "include_prompt": True}, "lasttoken"),
+        (
+            {"embedding_dimension": 8, "pooling_mode": "lasttoken", "include_prompt": True},
+            "lasttoken",
+        ),
         ({"pooling_mode": ["mean", "max"]}, "mean+max"),
         ({"word_embedding_dimension": 8, **FLAGS, "pooling_mode_max_tokens": True}, "max"),
         ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, "cls+mean"),
@@ -154,7 +180,10 @@ SETTINGS = {
         {"model_kwargs": {"dtype": "float32"}},
         {"something_new": False},
     ],
-    "config_sentence_transformers.json": [{"requirements": {"torch": ">=2"}}, {"similarity_fn_name": "zork"}],
+    "config_sentence_transformers.json": [
+        {"requirements": {"torch": ">=2"}},
+        {"similarity_fn_name": "zork"},
+    ],
     "1_Pooling/config.json": [{"pooling_mode": "mean", "chunk_size": 8}],
     "tokenizer_config.json": [{"split_special_tokens": True}],
 }
@@ -170,7 +199,10 @@ def test_a_setting_that_is_not_listed_is_left_to_the_library(model: Path, name: 
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        ({"embedding_dimension": 32, "pooling_mode": "attention"}, "Invalid pooling mode: 'attention'"),
+        (
+            {"embedding_dimension": 32, "pooling_mode": "attention"},
+            "Invalid pooling mode: 'attention'",
+        ),
         ({"embedding_dimension": 32, "pooling_mode": ["mean", 3]}, "Invalid pooling mode: 3"),
         ({}, "embedding_dimension"),
     ],
@@ -189,13 +221,25 @@ def test_a_pooling_of_another_kind_is_left_to_the_library(
 
 @pytest.mark.parametrize(
     "dotted",
-    ["custom_st.Transformer", "modeling.Pooling", "pylate.models.Router", "sentence_transformers", "os.system"],
+    [
+        "custom_st.Transformer",
+        "modeling.Pooling",
+        "pylate.models.Router",
+        "sentence_transformers",
+        "os.system",
+    ],
 )
 def test_code_that_comes_with_a_model_is_refused(model: Path, dotted: str):
     write(model, {"modules.json": [{"path": "", "type": dotted}]})
     assert "code that comes with the model" in refusal(model)
     # A Router, and a tokenizer of words, are other places where a folder may name a class.
-    write(model, {"modules.json": modules({"": "Router"}), "router_config.json": {"types": {"query_0": dotted}}})
+    write(
+        model,
+        {
+            "modules.json": modules({"": "Router"}),
+            "router_config.json": {"types": {"query_0": dotted}},
+        },
+    )
     assert "code that comes with the model" in refusal(model)
     (model / "router_config.json").unlink()
     write(model, {"modules.json": modules({"": "WordEmbeddings"})})
@@ -214,7 +258,10 @@ def test_code_that_comes_with_a_model_is_refused(model: Path, dotted: str):
     ],
 )
 def test_another_order_of_modules_is_left_to_the_library(model: Path, kinds: list[str]):
-    write(model, {"modules.json": modules({f"{i}" if i else "": kind for i, kind in enumerate(kinds)})})
+    write(
+        model,
+        {"modules.json": modules({f"{i}" if i else "": kind for i, kind in enumerate(kinds)})},
+    )
     for place in ("1", "2"):
         (model / place).mkdir()
         write(model / place, {"config.json": {}})
@@ -243,7 +290,12 @@ DAMAGED = {
     ],
     "1_Pooling/config.json": ["{{", "[]", "null"],
     "config.json": ["{{", "[]", "null"],
-    "sentence_bert_config.json": ["{{", "[]", '{"max_seq_length": "long"}', '{"max_seq_length": 0}'],
+    "sentence_bert_config.json": [
+        "{{",
+        "[]",
+        '{"max_seq_length": "long"}',
+        '{"max_seq_length": 0}',
+    ],
     "config_sentence_transformers.json": [
         "{{",
         "[]",
@@ -267,12 +319,16 @@ def test_a_damaged_file_is_one_clear_line(model: Path, name: str):
 
 
 @given(
-    pooling=st.lists(st.sampled_from(list(POOLINGS)), min_size=1, max_size=3, unique=True).map("+".join),
+    pooling=st.lists(st.sampled_from(list(POOLINGS)), min_size=1, max_size=3, unique=True).map(
+        "+".join
+    ),
     normalizes=st.booleans(),
     max_length=st.integers(3, 8192),
     lowercase=st.booleans(),
     include_prompt=st.booleans(),
-    prompts=st.dictionaries(st.sampled_from(["query", "document", "default"]), st.text(max_size=20)),
+    prompts=st.dictionaries(
+        st.sampled_from(["query", "document", "default"]), st.text(max_size=20)
+    ),
     dimension=st.none() | st.integers(1, 1024),
     data=st.data(),
 )

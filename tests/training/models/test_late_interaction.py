@@ -53,20 +53,33 @@ def filled(strategy: str, length: int, **more: Any) -> dict[str, Any]:
 
 
 KINDS = {
-    "as ColBERT": Kind("bert", filled("fixed", 16), {"skiplist_words": PUNCTUATION}, settings={"prompts": MARKERS}),
-    "masks are attended to": Kind("roberta", filled("fixed", 20, attend=True), {"skiplist_words": ["!", "."]}),
-    "a least length, the mean": Kind(
-        "mpnet", filled("min", 12), sizes=(), settings={"similarity_fn_name": "meanmaxsim", "prompts": MARKERS}
+    "as ColBERT": Kind(
+        "bert", filled("fixed", 16), {"skiplist_words": PUNCTUATION}, settings={"prompts": MARKERS}
     ),
-    "a least and a greatest length": Kind("bert", {**filled("min", 8, token="food"), "query_length": 14}),
+    "masks are attended to": Kind(
+        "roberta", filled("fixed", 20, attend=True), {"skiplist_words": ["!", "."]}
+    ),
+    "a least length, the mean": Kind(
+        "mpnet",
+        filled("min", 12),
+        sizes=(),
+        settings={"similarity_fn_name": "meanmaxsim", "prompts": MARKERS},
+    ),
+    "a least and a greatest length": Kind(
+        "bert", {**filled("min", 8, token="food"), "query_length": 14}
+    ),
     "shorter texts, punctuation of both left out": Kind(
         "distilbert",
         {"query_length": 6, "document_length": 10},
         {"skiplist_words": [",", "!", "no token"], "skiplist_tasks": ["query", "document"]},
     ),
-    "queries filled up beyond the length of texts": Kind("bert", {"max_seq_length": 9, **filled("fixed", 16)}),
+    "queries filled up beyond the length of texts": Kind(
+        "bert", {"max_seq_length": 9, **filled("fixed", 16)}
+    ),
     "two projections, not of length 1": Kind("modernbert", sizes=(40, 16), normalizes=False),
-    "a passage prompt, no mask": Kind("t5", mask=None, settings={"prompts": {"query": "a: ", "passage": "on "}}),
+    "a passage prompt, no mask": Kind(
+        "t5", mask=None, settings={"prompts": {"query": "a: ", "passage": "on "}}
+    ),
 }
 
 
@@ -77,10 +90,19 @@ def save(folder: Path, kind: Kind) -> MultiVectorEncoder:
 
     torch.manual_seed(1)
     tokens, size = {"module_input_name": "token_embeddings"}, 32
-    modules: list[nn.Module] = [Transformer(str(make_model(folder / "plain", kind.architecture)), **kind.reading)]
+    modules: list[nn.Module] = [
+        Transformer(str(make_model(folder / "plain", kind.architecture)), **kind.reading)
+    ]
     for out in kind.sizes:
         modules.append(
-            Dense(size, out, bias=out > 30, activation_function=nn.Identity(), use_residual=out < 20, **tokens)
+            Dense(
+                size,
+                out,
+                bias=out > 30,
+                activation_function=nn.Identity(),
+                use_residual=out < 20,
+                **tokens,
+            )
         )
         size = out
     if kind.mask is not None:
@@ -93,7 +115,10 @@ def save(folder: Path, kind: Kind) -> MultiVectorEncoder:
 
 def assert_equal_scores(ours: LateInteraction, theirs: MultiVectorEncoder) -> None:
     queries, documents = theirs.encode_query(QUERIES), theirs.encode_document(DOCUMENTS)
-    for mine, other in ((ours.encode_query(QUERIES), queries), (ours.encode_document(DOCUMENTS), documents)):
+    for mine, other in (
+        (ours.encode_query(QUERIES), queries),
+        (ours.encode_document(DOCUMENTS), documents),
+    ):
         for vectors, expected in zip(mine, other, strict=True):
             np.testing.assert_allclose(vectors, expected.numpy(), rtol=1e-4, atol=1e-5)
     pairwise = theirs.similarity_pairwise(queries, documents).numpy()
@@ -111,11 +136,19 @@ def test_a_folder_of_sentence_transformers_scores_as_there(tmp_path: Path, kind:
     assert_equal_scores(ours, theirs)
 
 
-# PyLate's layout: markers and lengths stand in config_sentence_transformers.json, the projection is PyLate's own class,
-# and neither mask nor Normalize is listed.
+# PyLate's layout: markers and lengths stand in config_sentence_transformers.json, the projection is
+# PyLate's own class, and neither mask nor Normalize is listed.
 PYLATE: dict[str, dict[str, Any]] = {
-    "as it is written": {"query_length": 16, "document_length": 20, "attend_to_expansion_tokens": False},
-    "masks are attended to": {"query_length": 12, "attend_to_expansion_tokens": True, "skiplist_words": ["!"]},
+    "as it is written": {
+        "query_length": 16,
+        "document_length": 20,
+        "attend_to_expansion_tokens": False,
+    },
+    "masks are attended to": {
+        "query_length": 12,
+        "attend_to_expansion_tokens": True,
+        "skiplist_words": ["!"],
+    },
     "no expansion": {"query_length": 9, "do_query_expansion": False, "skiplist_words": []},
     "before it named its class": {"query_length": 16, "model_type": None},
 }
@@ -137,7 +170,8 @@ def pylate(folder: Path, settings: dict[str, Any]) -> Path:
     general = {
         "prompts": {"query": "was "},
         "similarity_fn_name": "MaxSim",
-        "query_prefix": "##q ",  # in the vocabulary, but the tokenizer would split it: as ColBERT's [unused0]
+        # In the vocabulary, but the tokenizer would split it: as ColBERT's [unused0]
+        "query_prefix": "##q ",
         "document_prefix": "[D] ",
         "model_type": "ColBERT",
         **settings,
@@ -147,10 +181,16 @@ def pylate(folder: Path, settings: dict[str, Any]) -> Path:
         {"idx": 1, "name": "1", "path": "1_Dense", "type": "pylate.models.Dense.Dense"},
     ]
     write_json(saved / "modules.json", modules)
-    write_json(saved / "config_sentence_transformers.json", {k: v for k, v in general.items() if v is not None})
+    write_json(
+        saved / "config_sentence_transformers.json",
+        {k: v for k, v in general.items() if v is not None},
+    )
     write_json(saved / "sentence_bert_config.json", {"max_seq_length": 30, "do_lower_case": False})
     dense = read_json(saved / "1_Dense/config.json")
-    write_json(saved / "1_Dense/config.json", {k: v for k, v in dense.items() if not k.startswith("module_")})
+    write_json(
+        saved / "1_Dense/config.json",
+        {k: v for k, v in dense.items() if not k.startswith("module_")},
+    )
     return saved
 
 
@@ -162,9 +202,13 @@ def colbert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_has_no_sentence_vectors(colbert: Path):
-    with pytest.raises(InputError, match="MultiVectorEncoder with modules or settings that sentence-transformers"):
+    with pytest.raises(
+        InputError, match="MultiVectorEncoder with modules or settings that sentence-transformers"
+    ):
         Encoder.load(str(colbert))
-    with pytest.raises(InputError, match="late interaction; for sentence vectors load scratch:1x32"):
+    with pytest.raises(
+        InputError, match="late interaction; for sentence vectors load scratch:1x32"
+    ):
         Encoder.load(UNTRAINED)
 
 
@@ -174,7 +218,9 @@ def untrained(home: Path) -> LateInteraction:
 
 
 def test_the_constructor_opens_both_kinds(untrained: LateInteraction, colbert: Path, home: Path):
-    encoder = LateInteraction(UNTRAINED.removeprefix("maxsim:"), dtype="float32", device="cpu", home=home)
+    encoder = LateInteraction(
+        UNTRAINED.removeprefix("maxsim:"), dtype="float32", device="cpu", home=home
+    )
     np.testing.assert_array_equal(encoder.predict(PAIRS), untrained.predict(PAIRS))
     assert type(encoder) is type(untrained) is MaxSim
     assert repr(encoder) == f"MaxSim('{UNTRAINED}')"
@@ -186,7 +232,9 @@ def test_the_constructor_opens_both_kinds(untrained: LateInteraction, colbert: P
         LateInteraction("minilm-stsb", home=home)
 
 
-def test_it_is_the_mean_of_the_best_cosines_both_ways_without_special_tokens(untrained: LateInteraction):
+def test_it_is_the_mean_of_the_best_cosines_both_ways_without_special_tokens(
+    untrained: LateInteraction,
+):
     from sentence_transformers.util.similarity import mean_maxsim_pairwise
 
     a, b = "A man is playing.", "the woman eats food"
@@ -196,7 +244,9 @@ def test_it_is_the_mean_of_the_best_cosines_both_ways_without_special_tokens(unt
     assert untrained.predict([(a, b)])[0] == pytest.approx(float(expected), abs=1e-6)
 
 
-def test_it_is_symmetric_between_minus_1_and_1_and_0_without_tokens(untrained: LateInteraction, monkeypatch):
+def test_it_is_symmetric_between_minus_1_and_1_and_0_without_tokens(
+    untrained: LateInteraction, monkeypatch
+):
     monkeypatch.setattr("training.models.maxsim.CHUNK", 2)
     steps: list[tuple[int, int | None]] = []
     scores = untrained.predict(PAIRS, lambda done, count: steps.append((done, count)))
@@ -217,14 +267,20 @@ def judged() -> tuple[dict[str, str], dict[str, str], dict[str, set[str]]]:
     random = np.random.default_rng(0)
     corpus = {f"d{i}": " ".join(random.choice(WORDS, 8)) for i in range(40)}
     queries = {f"q{i}": " ".join(random.choice(WORDS, 3)) for i in range(8)}
-    return queries, corpus, {query: set(random.choice(list(corpus), 1 + i % 3)) for i, query in enumerate(queries)}
+    return (
+        queries,
+        corpus,
+        {query: set(random.choice(list(corpus), 1 + i % 3)) for i, query in enumerate(queries)},
+    )
 
 
 def test_it_ranks_documents_as_sentence_transformers_does(tmp_path: Path, judged):
     """By any encoder: the tokens of the query alone find those of the document."""
     from sentence_transformers import MultiVectorEncoder
     from sentence_transformers.base.modules import Normalize, Transformer
-    from sentence_transformers.multi_vector_encoder.evaluation import MultiVectorInformationRetrievalEvaluator
+    from sentence_transformers.multi_vector_encoder.evaluation import (
+        MultiVectorInformationRetrievalEvaluator,
+    )
 
     plain = str(make_model(tmp_path / "plain"))
     modules = [Transformer(plain), Normalize(module_input_name="token_embeddings")]
@@ -233,13 +289,18 @@ def test_it_ranks_documents_as_sentence_transformers_does(tmp_path: Path, judged
     ours = open_model(f"maxsim:{plain}", dtype="float32", device="cpu")
     result = evaluate_retrieval(ours, RetrievalData.from_dicts(*judged))
     for figure in ("ndcg@10", "mrr@10", "map@100", "recall@10"):
-        assert result.estimate(figure).value == pytest.approx(expected[f"x_maxsim_{figure}"], abs=1e-6)
+        assert result.estimate(figure).value == pytest.approx(
+            expected[f"x_maxsim_{figure}"], abs=1e-6
+        )
 
 
 def test_it_ranks_the_best_of_another_model_again(judged, untrained: LateInteraction):
     data = RetrievalData.from_dicts(*judged)
     again = load_retriever(f"bm25?rerank={UNTRAINED}", lambda name: untrained)
-    [whole], [best] = (each.search(data.queries[:1], data.documents, 40) for each in (as_retriever(untrained), again))
+    [whole], [best] = (
+        each.search(data.queries[:1], data.documents, 40)
+        for each in (as_retriever(untrained), again)
+    )
     assert list(best) == [row for row in whole if row in set(best)]
 
 
@@ -257,8 +318,12 @@ def test_the_matches_add_up_to_the_score(untrained: LateInteraction, colbert: Pa
     assert found.first[-1][0] == "[MASK]"
 
 
-def test_it_is_evaluated_by_name_which_says_its_kind_and_takes_no_settings(home: Path, colbert: Path):
-    data = Dataset.from_pairs(["a man", "the cat", "a dog"], ["a man", "a cat", "food"], [5.0, 3.0, 0.0])
+def test_it_is_evaluated_by_name_which_says_its_kind_and_takes_no_settings(
+    home: Path, colbert: Path
+):
+    data = Dataset.from_pairs(
+        ["a man", "the cat", "a dog"], ["a man", "a cat", "food"], [5.0, 3.0, 0.0]
+    )
     result = evaluate(open_model(UNTRAINED, home=home), data)
     assert result["model"] == UNTRAINED
     assert result["spearman"].keys() == {"score"}

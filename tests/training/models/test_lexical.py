@@ -26,7 +26,9 @@ def test_tfidf_is_what_its_equation_says(texts):
     vocabulary = sorted(set().union(*counts))
     seen_in = {word: sum(word in count for count in counts) for word in vocabulary}
     idf = {word: np.log((1 + len(texts)) / (1 + seen_in[word])) + 1 for word in vocabulary}
-    rows = np.array([[count[word] * idf[word] for word in vocabulary] for count in counts]).reshape(len(texts), -1)
+    rows = np.array([[count[word] * idf[word] for word in vocabulary] for count in counts]).reshape(
+        len(texts), -1
+    )
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     assert TfIdf().encode(texts) == pytest.approx(rows / np.where(norms == 0, 1, norms), abs=1e-6)
 
@@ -50,14 +52,23 @@ def vectors(tmp_path):
 
 def test_the_average_of_word_vectors_by_hand(vectors):
     encoder = WordVectors.load(str(vectors))
-    found = encoder.encode(["A man plays!", "Man man plays", "unknown words", "Don't"], normalize=False)
-    assert found.tolist() == [[0.5, 1.0], [pytest.approx(2 / 3), pytest.approx(2 / 3)], [0, 0], [2, 2]]
+    found = encoder.encode(
+        ["A man plays!", "Man man plays", "unknown words", "Don't"], normalize=False
+    )
+    assert found.tolist() == [
+        [0.5, 1.0],
+        [pytest.approx(2 / 3), pytest.approx(2 / 3)],
+        [0, 0],
+        [2, 2],
+    ]
     assert encoder.dimension == 2
     unit = encoder.encode(["A man plays!", "unknown"])
     assert np.linalg.norm(unit, axis=1) == pytest.approx([1, 0])
 
 
-def test_an_array_and_its_words_are_the_same_as_the_text_and_a_pickle_is_never_opened(vectors, tmp_path):
+def test_an_array_and_its_words_are_the_same_as_the_text_and_a_pickle_is_never_opened(
+    vectors, tmp_path
+):
     array, words = tmp_path / "v.npy", tmp_path / "v.words.txt"
     np.save(array, np.array([[1, 0], [0, 2]], dtype=np.float32))
     with pytest.raises(InputError, match="put their words"):
@@ -97,7 +108,14 @@ def test_names_say_their_kind_and_a_baseline_has_no_other_pooling(vectors, tmp_p
             open_model(name, "cls")
     with pytest.raises(InputError, match="pools nothing"):
         open_model("minilm-stsb", "mean")
-    names = (*BASELINES, str(vectors), *ENCODERS, "run:x", *CROSS_ENCODERS, str(tmp_path / "absent.txt"))
+    names = (
+        *BASELINES,
+        str(vectors),
+        *ENCODERS,
+        "run:x",
+        *CROSS_ENCODERS,
+        str(tmp_path / "absent.txt"),
+    )
     groups = [opener_of(name).group for name in names]
     assert groups == ["baseline"] * 3 + ["encoder"] * 4 + ["cross-encoder"] * 2 + ["encoder"]
     has_vectors = [opener_of(name).type is VectorModel for name in names]

@@ -58,14 +58,28 @@ def refusal(opener: Callable[[Path], object], folder: Path) -> str:
             lambda folder: (folder / "model.safetensors").write_bytes(b"<html>log in</html>" * 40),
             "cannot be opened as a",
         ),
-        (lambda folder: os.truncate(folder / "model.safetensors", 5_000), "cannot be opened as a transformer"),
+        (
+            lambda folder: os.truncate(folder / "model.safetensors", 5_000),
+            "cannot be opened as a transformer",
+        ),
         (lambda folder: without(folder, "layer.1."), "lacks the weights encoder.layer.1"),
         (lambda folder: configure(folder, hidden_size=64), "do not fit its config.json"),
-        (lambda folder: configure(folder, model_type="zork", architectures=["ZorkModel"]), "cannot be opened as a"),
+        (
+            lambda folder: configure(folder, model_type="zork", architectures=["ZorkModel"]),
+            "cannot be opened as a",
+        ),
     ],
-    ids=["something else", "broken off", "missing weights", "another shape", "an unknown architecture"],
+    ids=[
+        "something else",
+        "broken off",
+        "missing weights",
+        "another shape",
+        "an unknown architecture",
+    ],
 )
-def test_what_is_no_whole_transformer_is_refused(folder: Path, damage: Callable[[Path], object], complaint: str):
+def test_what_is_no_whole_transformer_is_refused(
+    folder: Path, damage: Callable[[Path], object], complaint: str
+):
     damage(folder)
     assert complaint in refusal(open_backbone, folder)
 
@@ -73,7 +87,9 @@ def test_what_is_no_whole_transformer_is_refused(folder: Path, damage: Callable[
 @pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "..\\x", 5])
 def test_an_index_of_weights_names_files_of_the_folder_alone(folder: Path, name: object):
     (folder / "model.safetensors").rename(folder / "model-1.safetensors")
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {"x": name}}))
+    (folder / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {}, "weight_map": {"x": name}})
+    )
     assert "outside of it" in refusal(lambda path: Encoder.load(str(path)), folder)
 
 
@@ -101,7 +117,12 @@ def test_an_encoder_decoder_is_left_to_the_library(tmp_path: Path):
     from transformers import BartConfig, BartModel
 
     shape = {"vocab_size": 50, "d_model": 16, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
-    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    heads = {
+        "encoder_attention_heads": 2,
+        "decoder_attention_heads": 2,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+    }
     BartModel(BartConfig(**shape, **heads)).save_pretrained(tmp_path)
     assert not ModelFolder.read(tmp_path).checked().is_own
 
@@ -109,7 +130,14 @@ def test_an_encoder_decoder_is_left_to_the_library(tmp_path: Path):
 def test_of_a_t5_the_encoder_alone_is_opened(tmp_path: Path):
     from transformers import T5Config, T5Model
 
-    shape = {"vocab_size": 50, "d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
+    shape = {
+        "vocab_size": 50,
+        "d_model": 16,
+        "d_kv": 8,
+        "d_ff": 16,
+        "num_layers": 1,
+        "num_heads": 2,
+    }
     T5Model(T5Config(**shape)).save_pretrained(tmp_path)
     opened = open_backbone(tmp_path)
     assert type(opened).__name__ == "T5EncoderModel"
@@ -117,7 +145,9 @@ def test_of_a_t5_the_encoder_alone_is_opened(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("layers", "dimension"), [(0, 64), (25, 64), (2, 33), (2, 1056)])
-def test_random_weights_have_the_shape_asked_for_and_one_out_of_range_is_refused(layers: int, dimension: int):
+def test_random_weights_have_the_shape_asked_for_and_one_out_of_range_is_refused(
+    layers: int, dimension: int
+):
     config = random_backbone(2, 64, vocabulary=100, seed=0).config
     assert (config.num_hidden_layers, config.hidden_size, config.vocab_size) == (2, 64, 100)
     with pytest.raises(InputError, match="1 to 24 layers, 32 to 1024 dimensions in steps of 32"):
@@ -125,7 +155,9 @@ def test_random_weights_have_the_shape_asked_for_and_one_out_of_range_is_refused
 
 
 @pytest.mark.parametrize("architecture", ["bert", "roberta"])
-def test_the_longest_input_leaves_room_for_the_positions_before_the_first(tmp_path: Path, architecture: str):
+def test_the_longest_input_leaves_room_for_the_positions_before_the_first(
+    tmp_path: Path, architecture: str
+):
     made = make_model(tmp_path / architecture, architecture)
     tokenizer = open_tokenizer(made)
     tokenizer.model_max_length = 10**30  # "no limit", as transformers says it
@@ -134,7 +166,9 @@ def test_the_longest_input_leaves_room_for_the_positions_before_the_first(tmp_pa
     assert max_input_length(tokenizer, open_backbone(made)) == 20
 
 
-def test_neither_bars_nor_warnings_of_transformers_are_shown_and_its_settings_stay(folder: Path, capfd):
+def test_neither_bars_nor_warnings_of_transformers_are_shown_and_its_settings_stay(
+    folder: Path, capfd
+):
     from transformers.utils import logging
 
     had_bars = logging.is_progress_bar_enabled()
@@ -156,12 +190,18 @@ def name_code(folder: Path, **changes: object) -> None:
 
 
 @pytest.mark.parametrize("architecture", OWN_CODE)
-def test_a_model_that_names_code_opens_by_the_class_of_transformers(tmp_path: Path, architecture: str):
+def test_a_model_that_names_code_opens_by_the_class_of_transformers(
+    tmp_path: Path, architecture: str
+):
     folder = make_model(tmp_path / "tiny", architecture)
     name_code(folder)
     sentences = ["the man is playing a guitar on the food", "a cat"]
     encoder = Encoder.load(str(folder), dtype="float32", device="cpu")
-    theirs = getattr(transformers, f"{OWN_CODE[architecture].prefix}Model").from_pretrained(folder).eval()
+    theirs = (
+        getattr(transformers, f"{OWN_CODE[architecture].prefix}Model")
+        .from_pretrained(folder)
+        .eval()
+    )
     for sentence, vector in zip(sentences, encoder.encode(sentences), strict=True):
         with torch.no_grad():
             hidden = theirs(input_ids=torch.tensor(encoder.tokenize([sentence]))).last_hidden_state
@@ -172,8 +212,14 @@ def test_a_model_that_names_code_opens_by_the_class_of_transformers(tmp_path: Pa
     assert (again.encode(sentences) == encoder.encode(sentences)).all()
 
 
-def test_a_model_under_a_name_that_only_its_code_knows_is_refused_and_no_code_is_run(tmp_path: Path):
-    for architecture, kind in (("gte", "new"), ("jina_embeddings_v3", "xlm-roberta"), ("bert", "zork")):
+def test_a_model_under_a_name_that_only_its_code_knows_is_refused_and_no_code_is_run(
+    tmp_path: Path,
+):
+    for architecture, kind in (
+        ("gte", "new"),
+        ("jina_embeddings_v3", "xlm-roberta"),
+        ("bert", "zork"),
+    ):
         folder = make_model(tmp_path / kind, architecture)
         name_code(folder, model_type=kind)  # as Alibaba-NLP and jinaai publish them
         refusal(lambda path: Encoder.load(str(path)), folder)

@@ -51,18 +51,32 @@ def dense(modules: Any, size: int, out: int, activation: nn.Module, **settings: 
 # Each stands for published models; the name says which.
 KINDS: dict[str, Kind] = {
     "LaBSE": Kind(
-        "bert", lambda m: [m.Pooling(DIMENSION, "cls"), dense(m, DIMENSION, DIMENSION, nn.Tanh()), m.Normalize()]
+        "bert",
+        lambda m: [
+            m.Pooling(DIMENSION, "cls"),
+            dense(m, DIMENSION, DIMENSION, nn.Tanh()),
+            m.Normalize(),
+        ],
     ),
-    "distiluse": Kind("distilbert", lambda m: [m.Pooling(DIMENSION), dense(m, DIMENSION, 24, nn.Tanh())]),
+    "distiluse": Kind(
+        "distilbert", lambda m: [m.Pooling(DIMENSION), dense(m, DIMENSION, 24, nn.Tanh())]
+    ),
     "sentence-t5": Kind(
-        "t5", lambda m: [m.Pooling(DIMENSION), dense(m, DIMENSION, 40, nn.Identity(), bias=False), m.Normalize()]
+        "t5",
+        lambda m: [
+            m.Pooling(DIMENSION),
+            dense(m, DIMENSION, 40, nn.Identity(), bias=False),
+            m.Normalize(),
+        ],
     ),
     "e5": Kind(
         "roberta",
         lambda m: [m.Pooling(DIMENSION), m.Normalize()],
         {"prompts": {"query": "query: "}, "default_prompt_name": "query"},
     ),
-    "gte-modernbert": Kind("modernbert", lambda m: [m.Pooling(DIMENSION, "cls")], {"truncate_dim": 20}),
+    "gte-modernbert": Kind(
+        "modernbert", lambda m: [m.Pooling(DIMENSION, "cls")], {"truncate_dim": 20}
+    ),
     "qwen3-embedding": Kind(
         "qwen3", lambda m: [m.Pooling(DIMENSION, "lasttoken"), m.Normalize()], {"prompts": PROMPTS}
     ),
@@ -81,7 +95,11 @@ KINDS: dict[str, Kind] = {
         lambda m: [m.Pooling(DIMENSION, "mean", include_prompt=False), m.Normalize()],
         {"prompts": PROMPTS, "default_prompt_name": "query"},
     ),
-    "sgpt": Kind("qwen3", lambda m: [m.Pooling(DIMENSION, "weightedmean", include_prompt=False)], {"prompts": PROMPTS}),
+    "sgpt": Kind(
+        "qwen3",
+        lambda m: [m.Pooling(DIMENSION, "weightedmean", include_prompt=False)],
+        {"prompts": PROMPTS},
+    ),
     "two poolings": Kind(
         "bert",
         lambda m: [
@@ -111,13 +129,19 @@ def word_folder(kind: str, folder: Path) -> Path:
     if kind in ("static", "model2vec"):
         tokenizer = word_pieces({"pad": "[PAD]", "unk": "[UNK]"})
         vectors = random.normal(size=(tokenizer.get_vocab_size(), 12)).astype(np.float32)
-        made = save([m.StaticEmbedding(tokenizer, embedding_weights=vectors), m.Normalize()], folder)
+        made = save(
+            [m.StaticEmbedding(tokenizer, embedding_weights=vectors), m.Normalize()], folder
+        )
         if kind == "model2vec":  # its weights have other names, and its Normalize has no folder
             from safetensors.numpy import save_file
 
             mapping = random.integers(0, 50, len(vectors))
             weights = random.uniform(0.1, 1, len(vectors)).astype(np.float32)
-            tensors = {"embeddings": vectors[:50].astype(np.float16), "mapping": mapping, "weights": weights}
+            tensors = {
+                "embeddings": vectors[:50].astype(np.float16),
+                "mapping": mapping,
+                "weights": weights,
+            }
             save_file(tensors, made / "model.safetensors")
         return made
     vocabulary = ["PADDING_TOKEN", *WORDS, "Eating"]
@@ -144,7 +168,9 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     modules.Dense = Dense
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        first = modules.Transformer(str(make_model(place / "plain", kind.architecture, initializer_range=0.2)))
+        first = modules.Transformer(
+            str(make_model(place / "plain", kind.architecture, initializer_range=0.2))
+        )
         return save([first, *kind.after(modules)], target, **kind.settings)
 
 
@@ -174,12 +200,16 @@ def test_the_same_vectors_with_and_without_prompts_and_truncation(folder: Path):
     assert_same(mine.encode(SENTENCES), theirs.encode(SENTENCES, normalize_embeddings=True))
     for name, text in theirs.prompts.items():
         named = mine.with_prompt(name=name)
-        assert_same(named.encode(SENTENCES, normalize=None), theirs.encode(SENTENCES, prompt_name=name))
+        assert_same(
+            named.encode(SENTENCES, normalize=None), theirs.encode(SENTENCES, prompt_name=name)
+        )
         assert named.prompt == text
     assert_same(mine.encode_query(SENTENCES, normalize=None), theirs.encode_query(SENTENCES))
     assert_same(mine.encode_document(SENTENCES, normalize=None), theirs.encode_document(SENTENCES))
     free = mine.with_prompt("a cat is ")
-    assert_same(free.encode(SENTENCES, normalize=None), theirs.encode(SENTENCES, prompt="a cat is "))
+    assert_same(
+        free.encode(SENTENCES, normalize=None), theirs.encode(SENTENCES, prompt="a cat is ")
+    )
     short = mine.with_dimension(8)
     assert short.dimension == 8
     for normalize in (None, True):
@@ -192,7 +222,11 @@ def test_what_is_saved_opens_there_and_here(folder: Path, tmp_path: Path):
     mine = ours(folder)
     mine.save(tmp_path / "saved")
     theirs, again = referee(tmp_path / "saved"), ours(tmp_path / "saved")
-    assert module_names(mine) == module_names(again) == tuple(type(module).__name__ for module in theirs)
+    assert (
+        module_names(mine)
+        == module_names(again)
+        == tuple(type(module).__name__ for module in theirs)
+    )
     assert again.prompts == mine.prompts
     assert_same(theirs.encode(SENTENCES), mine.encode(SENTENCES, normalize=None))
     np.testing.assert_array_equal(again.encode(SENTENCES), mine.encode(SENTENCES))
@@ -211,7 +245,9 @@ def test_token_vectors_and_embed_are_encode_before_and_with_gradients(folder: Pa
     assert embedded.requires_grad
 
 
-@pytest.mark.parametrize("name", ["os.system", "torch.nn.Linear", "torch.load", "evil.torch.nn.Tanh"])
+@pytest.mark.parametrize(
+    "name", ["os.system", "torch.nn.Linear", "torch.load", "evil.torch.nn.Tanh"]
+)
 def test_an_activation_is_one_of_torch_nn_by_name(name: str):
     with pytest.raises(InputError, match="the activation"):
         Dense(2, 2, activation=name)
@@ -245,7 +281,9 @@ def test_weights_of_a_module_that_are_pickled_or_do_not_fit_are_refused(model: P
         ours(model)
 
 
-def test_dimensions_prompts_and_poolings_that_the_model_does_not_take_are_refused(labse: Path, tmp_path: Path):
+def test_dimensions_prompts_and_poolings_that_the_model_does_not_take_are_refused(
+    labse: Path, tmp_path: Path
+):
     for dimension in (0, -1, 33):
         with pytest.raises(InputError, match="keep 1 to 32"):
             ours(labse, dimension=dimension)
@@ -284,7 +322,10 @@ def test_a_model_that_needs_a_prompt_says_so_unless_it_has_one(model: Path, capl
     [
         ('Each input text should start with "query: " or "passage: ".', '"query: " or "passage: "'),
         ("Use `search_query: ` and `search_document: `.", "search_query"),
-        ('instruction = "Represent this sentence for searching relevant passages: "', "before a query"),
+        (
+            'instruction = "Represent this sentence for searching relevant passages: "',
+            "before a query",
+        ),
         ("A query: what is it?", ""),
     ],
 )
@@ -302,4 +343,6 @@ def test_a_table_in_float16_is_averaged_in_float32(tmp_path: Path):
     made = word_folder("static", tmp_path / "static")
     weights = next(made.rglob("model.safetensors"))
     save_file({name: table.half() for name, table in load_file(weights).items()}, weights)
-    assert_same(opened(made).encode(SENTENCES, normalize=None), referee(made).float().encode(SENTENCES))
+    assert_same(
+        opened(made).encode(SENTENCES, normalize=None), referee(made).float().encode(SENTENCES)
+    )

@@ -47,7 +47,9 @@ def change(file: Path, **settings: Any) -> None:
     file.write_text(json.dumps({**old, **settings}))
 
 
-def other(folder: Path, name: str, tokenizer: str = "bert", model: str = "AutoModel", **config: Any) -> Path:
+def other(
+    folder: Path, name: str, tokenizer: str = "bert", model: str = "AutoModel", **config: Any
+) -> Path:
     """A transformer of another architecture, behind the tokenizer of one of `ARCHITECTURES`."""
     make_model(folder, tokenizer)
     vocabulary = json.loads((folder / "config.json").read_text())["vocab_size"]
@@ -79,7 +81,9 @@ def written(folder: Path, plain: Path, pooling: Any = "mean", *after: Any, **set
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
     options = {
-        name: settings.pop(name) for name in ("prompts", "default_prompt_name", "truncate_dim") if name in settings
+        name: settings.pop(name)
+        for name in ("prompts", "default_prompt_name", "truncate_dim")
+        if name in settings
     }
     first = Transformer(str(plain), **settings)
     modules = [first, Pooling(first.get_embedding_dimension(), pooling_mode=pooling), *after]
@@ -96,7 +100,9 @@ def dense() -> Any:
         return Dense(32, 24)
 
 
-def make(file: str = "", architecture: str = "bert", pooling: Any = "mean", **settings: Any) -> Callable[[Path], Path]:
+def make(
+    file: str = "", architecture: str = "bert", pooling: Any = "mean", **settings: Any
+) -> Callable[[Path], Path]:
     """A maker of a folder of sentence-transformers, with settings written into ``file`` afterwards."""
 
     def maker(path: Path) -> Path:
@@ -108,8 +114,17 @@ def make(file: str = "", architecture: str = "bert", pooling: Any = "mean", **se
     return maker
 
 
-BERT, GENERAL, POOLING = "sentence_bert_config.json", "config_sentence_transformers.json", "1_Pooling/config.json"
-SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+BERT, GENERAL, POOLING = (
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "1_Pooling/config.json",
+)
+SMALL = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 48,
+}
 
 
 def half(path: Path) -> Path:
@@ -137,9 +152,16 @@ def decoder(template: str = FLAT, **settings: Any) -> Callable[[Path], Path]:
 CALL = {"text": {"max_length": 8, "truncation": True, "truncation_side": "left"}}
 PROMPTS = {"prompts": {"query": "the question: ", "dog": "dog "}, "default_prompt_name": "query"}
 ENCODERS: dict[str, Callable[[Path], Path]] = {
-    **{f"bare {name}": lambda path, name=name: make_model(path / "m", name) for name in ARCHITECTURES},
-    "bare albert": lambda path: other(path, "Albert", embedding_size=16, max_position_embeddings=64, **SMALL),
-    "bare electra": lambda path: other(path, "Electra", embedding_size=16, max_position_embeddings=64, **SMALL),
+    **{
+        f"bare {name}": lambda path, name=name: make_model(path / "m", name)
+        for name in ARCHITECTURES
+    },
+    "bare albert": lambda path: other(
+        path, "Albert", embedding_size=16, max_position_embeddings=64, **SMALL
+    ),
+    "bare electra": lambda path: other(
+        path, "Electra", embedding_size=16, max_position_embeddings=64, **SMALL
+    ),
     "bare deberta-v2": lambda path: other(path, "DebertaV2", max_position_embeddings=64, **SMALL),
     "bare camembert": lambda path: other(
         path, "Camembert", "roberta", pad_token_id=1, max_position_embeddings=66, **SMALL
@@ -151,11 +173,16 @@ ENCODERS: dict[str, Callable[[Path], Path]] = {
     "lower case": make(BERT, "roberta", do_lower_case=True),
     "max_seq_length": make(BERT, max_seq_length=8),
     "max_seq_length above the tokenizer's": lambda path: (
-        change(make(BERT, max_seq_length=60)(path) / "tokenizer_config.json", model_max_length=12) or path / "model"
+        change(make(BERT, max_seq_length=60)(path) / "tokenizer_config.json", model_max_length=12)
+        or path / "model"
     ),
     "processing_kwargs": make(BERT, processing_kwargs=CALL),
-    "processing_kwargs for all": make(BERT, processing_kwargs={"common": {"max_length": 9}, "text": {"max_length": 8}}),
-    "processor_kwargs": make(BERT, processor_kwargs={"model_max_length": 7, "truncation_side": "left"}),
+    "processing_kwargs for all": make(
+        BERT, processing_kwargs={"common": {"max_length": 9}, "text": {"max_length": 8}}
+    ),
+    "processor_kwargs": make(
+        BERT, processor_kwargs={"model_max_length": 7, "truncation_side": "left"}
+    ),
     "tokenizer_args": make(BERT, tokenizer_args={"model_max_length": 7}, max_seq_length=20),
     "the end of long texts": lambda path: (
         change(make()(path) / "tokenizer_config.json", truncation_side="left") or path / "model"
@@ -166,7 +193,11 @@ ENCODERS: dict[str, Callable[[Path], Path]] = {
     "a chat template and a prompt": decoder(**PROMPTS),
     "a chat template for contents": decoder(STRUCTURED),
     "a chat template with an end": decoder(
-        GENERATION, processing_kwargs={"chat_template": {"add_generation_prompt": True}, "text": {"max_length": 40}}
+        GENERATION,
+        processing_kwargs={
+            "chat_template": {"add_generation_prompt": True},
+            "text": {"max_length": 40},
+        },
     ),
     "a chat template without its end": decoder(
         GENERATION,
@@ -189,7 +220,8 @@ def test_the_vectors_are_those_of_the_reference(tmp_path: Path, kind: str):
     theirs = SentenceTransformer(str(folder), device="cpu")
     ours = required(open_model(folder, dtype="float32", device="cpu"), VectorModel)
     theirs.max_seq_length = min(theirs.max_seq_length, ours.max_length)
-    # The reference pads a decoder's batches on the left, where some architectures count positions from the padding.
+    # The reference pads a decoder's batches on the left, where some architectures count positions
+    # from the padding.
     expected = np.concatenate([theirs.encode([text]) for text in TEXTS])
     np.testing.assert_allclose(ours.encode(TEXTS, normalize=None), expected, **TOLERANCE)
     if not isinstance(ours, Encoder):
@@ -200,11 +232,15 @@ def test_the_vectors_are_those_of_the_reference(tmp_path: Path, kind: str):
         Encoder.load(str(tmp_path / "saved"), dtype="float32", device="cpu"),
         SentenceTransformer(str(tmp_path / "saved"), device="cpu"),
     ):
-        again = np.concatenate([opened.encode([text], normalize_embeddings=False) for text in TEXTS])
+        again = np.concatenate(
+            [opened.encode([text], normalize_embeddings=False) for text in TEXTS]
+        )
         np.testing.assert_allclose(again, expected, **TOLERANCE)
 
 
-def test_the_default_model_is_that_of_the_reference_and_saved_here_opens_there(home: Path, tmp_path: Path):
+def test_the_default_model_is_that_of_the_reference_and_saved_here_opens_there(
+    home: Path, tmp_path: Path
+):
     """Which lies in the layout of sentence-transformers 2."""
     from sentence_transformers import SentenceTransformer
 
@@ -223,7 +259,8 @@ def test_the_default_model_is_that_of_the_reference_and_saved_here_opens_there(h
 def adapter(path: Path, model_class: str, **settings: Any) -> tuple[Path, Path]:
     """A folder with an adapter alone beside its base, and one of its base with the adapter merged into it.
 
-    The referee opens the second: transformers opens adapters by a newer peft than this project needs.
+    The referee opens the second: transformers opens adapters by a newer peft than this project
+    needs.
     """
     from peft import LoraConfig, get_peft_model
 
@@ -231,10 +268,18 @@ def adapter(path: Path, model_class: str, **settings: Any) -> tuple[Path, Path]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(2)
         model = getattr(transformers, model_class).from_pretrained(base, num_labels=1)
-        lora = LoraConfig(r=4, lora_alpha=8, target_modules=["query", "value"], init_lora_weights=False, **settings)
+        lora = LoraConfig(
+            r=4,
+            lora_alpha=8,
+            target_modules=["query", "value"],
+            init_lora_weights=False,
+            **settings,
+        )
         adapted = get_peft_model(model, lora)
     adapted.save_pretrained(path / "adapter")
-    change(path / "adapter/adapter_config.json", base_model_name_or_path="a/folder/that/was/moved/base")
+    change(
+        path / "adapter/adapter_config.json", base_model_name_or_path="a/folder/that/was/moved/base"
+    )
     tokenizer = transformers.AutoTokenizer.from_pretrained(base)
     adapted.merge_and_unload().save_pretrained(path / "merged")
     tokenizer.save_pretrained(path / "merged")
@@ -267,7 +312,9 @@ def test_an_adapter_of_a_cross_encoder_opens_over_its_base(tmp_path: Path):
 def test_an_adapter_that_does_not_fit_is_refused(tmp_path: Path):
     folder, _ = adapter(tmp_path, "AutoModel")
     change(folder / "adapter_config.json", target_modules=["query"])
-    with pytest.raises(InputError, match=r"does not fit its base, because of base_model\.model\.encoder"):
+    with pytest.raises(
+        InputError, match=r"does not fit its base, because of base_model\.model\.encoder"
+    ):
         Encoder.load(str(folder))
     change(folder / "adapter_config.json", base_model_name_or_path="nobody/has-this")
     with pytest.raises(InputError, match="the base of the adapter adapter cannot be opened"):
@@ -280,7 +327,10 @@ def test_an_adapter_that_does_not_fit_is_refused(tmp_path: Path):
 def assert_equal_scores(folder: Path, referee: Path | None = None) -> None:
     from sentence_transformers import CrossEncoder as Reference
 
-    ours, theirs = open_model(folder, dtype="float32"), Reference(str(referee or folder), device="cpu")
+    ours, theirs = (
+        open_model(folder, dtype="float32"),
+        Reference(str(referee or folder), device="cpu"),
+    )
     if not isinstance(ours, PairModel):
         # Without the name of its class a folder is asked for as a cross-encoder.
         ours = CrossEncoder.load(str(folder), dtype="float32")
@@ -299,7 +349,9 @@ def classifier(path: Path, architecture: str = "bert", num_labels: int = 1) -> P
     folder = make_model(path, architecture)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
-        model = transformers.AutoModelForSequenceClassification.from_pretrained(folder, num_labels=num_labels)
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(
+            folder, num_labels=num_labels
+        )
         model.save_pretrained(folder)
     return folder
 
@@ -310,7 +362,9 @@ def pairs(file: str = "", architecture: str = "bert", **settings: Any) -> Callab
     def maker(path: Path) -> Path:
         from sentence_transformers import CrossEncoder as Reference
 
-        Reference(str(classifier(path / "plain", architecture)), device="cpu").save(str(path / "model"))
+        Reference(str(classifier(path / "plain", architecture)), device="cpu").save(
+            str(path / "model")
+        )
         if file:
             change(path / "model" / file, **settings)
         return path / "model"
@@ -329,7 +383,9 @@ def yes_or_no(path: Path, template: str = "", no: int | None = 8, **settings: An
         transformers.AutoModelForCausalLM.from_pretrained(folder).save_pretrained(folder)
     if template:
         chat(folder, template)
-    options = {name: settings.pop(name) for name in ("prompts", "default_prompt_name") if name in settings}
+    options = {
+        name: settings.pop(name) for name in ("prompts", "default_prompt_name") if name in settings
+    }
     first = Transformer(str(folder), transformer_task="text-generation", **settings)
     Reference(modules=[first, LogitScore(7, no)], device="cpu", **options).save(str(path / "model"))
     return path / "model"
@@ -349,7 +405,10 @@ CROSS_ENCODERS: dict[str, Callable[[Path], Path]] = {
     "of an older version": lambda path: (
         change(
             classifier(path / "m") / "config.json",
-            sentence_transformers={"activation_fn": named("linear", "Identity"), "version": "4.1.0"},
+            sentence_transformers={
+                "activation_fn": named("linear", "Identity"),
+                "version": "4.1.0",
+            },
         )
         or path / "m"
     ),
@@ -396,7 +455,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Path]:
     return {Encoder: encoder, CrossEncoder: pairs()(folder / "cross-encoder")}
 
 
-def test_weights_that_are_no_numbers_and_tokens_without_embeddings_are_refused_at_opening(tmp_path: Path):
+def test_weights_that_are_no_numbers_and_tokens_without_embeddings_are_refused_at_opening(
+    tmp_path: Path,
+):
     folder = make_model(tmp_path)
     model = transformers.AutoModel.from_pretrained(folder)
     for number in (float("nan"), float("inf"), 0):
@@ -404,7 +465,9 @@ def test_weights_that_are_no_numbers_and_tokens_without_embeddings_are_refused_a
             model.encoder.layer[1].output.dense.weight[3, 4] = number
         model.save_pretrained(folder)
         if number:
-            with pytest.raises(InputError, match=r"encoder.layer.1.output.dense.weight in .* are not all numbers"):
+            with pytest.raises(
+                InputError, match=r"encoder.layer.1.output.dense.weight in .* are not all numbers"
+            ):
                 Encoder.load(str(folder))
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     tokenizer.add_tokens(["okapi", "zebra"])
@@ -421,13 +484,28 @@ def pieces(folder: Path) -> Path:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
     letters = [*"\u2581abcdefghijklmnoprstuvwyzKDTC,.", "\u2581the", "\u2581cat", "at", "er"]
-    vocabulary = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *((piece, -2.0) for piece in letters)]
+    vocabulary = [
+        ("<s>", 0.0),
+        ("<pad>", 0.0),
+        ("</s>", 0.0),
+        ("<unk>", 0.0),
+        *((piece, -2.0) for piece in letters),
+    ]
     tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=3))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
-    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
+    tokenizer.post_processor = processors.RobertaProcessing(
+        ("</s>", 2), ("<s>", 0), add_prefix_space=False
+    )
     make_model(folder, "bert")
     tokenizer.save(str(folder / "tokenizer.json"))
-    names = {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "</s>", "pad": "<pad>", "cls": "<s>"}
+    names = {
+        "bos": "<s>",
+        "eos": "</s>",
+        "unk": "<unk>",
+        "sep": "</s>",
+        "pad": "<pad>",
+        "cls": "<s>",
+    }
     settings = {f"{name}_token": token for name, token in names.items()}
     (folder / "tokenizer_config.json").write_text(json.dumps({**settings, "model_max_length": 64}))
     return folder
@@ -458,7 +536,9 @@ def split_digits(folder: Path) -> Path:
     model["vocab"]["34"], model["merges"] = model["vocab"].pop("Z"), [["3", "4"]]
     tokenizer: Any = Tokenizer.from_str(json.dumps(settings))
     splits = pre_tokenizers.Split(Regex(r"\p{N}{1,3}|[^\p{N}]+"), "isolated")
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([splits, pre_tokenizers.ByteLevel(False, use_regex=False)])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [splits, pre_tokenizers.ByteLevel(False, use_regex=False)]
+    )
     tokenizer.save(str(folder / "tokenizer.json"))
     change(folder / "tokenizer_config.json", tokenizer_class="GPT2Tokenizer")
     return folder
@@ -477,11 +557,25 @@ def test_texts_are_read_as_tokenizer_json_says(tmp_path: Path, kind: Any):
     assert Encoder.load(str(tmp_path / "saved")).tokenize(texts) == encoder.tokenize(texts)
 
 
-UNKNOWN = ["\u1797\u17b6\u179f\u17b6", "\U0001f600 \U0001f600", "a cat \U0001f600", "\U0001f600 a cat", "the", "", "  "]
+UNKNOWN = [
+    "\u1797\u17b6\u179f\u17b6",
+    "\U0001f600 \U0001f600",
+    "a cat \U0001f600",
+    "\U0001f600 a cat",
+    "the",
+    "",
+    "  ",
+]
 
 
-def test_texts_of_unknown_tokens_alone_are_told_white_space_is_none_and_bytes_know_every_text(tmp_path: Path):
+def test_texts_of_unknown_tokens_alone_are_told_white_space_is_none_and_bytes_know_every_text(
+    tmp_path: Path,
+):
     bert, unigram = classifier(tmp_path / "bert"), pieces(tmp_path / "pieces")
-    for model in (Encoder.load(str(bert)), CrossEncoder.load(str(bert)), Encoder.load(str(unigram))):
+    for model in (
+        Encoder.load(str(bert)),
+        CrossEncoder.load(str(bert)),
+        Encoder.load(str(unigram)),
+    ):
         assert model.is_unknown(UNKNOWN) == [True, True, *[False] * 5]
     assert not any(Encoder.load(str(make_model(tmp_path / "bytes", "qwen3"))).is_unknown(UNKNOWN))

@@ -57,7 +57,9 @@ def test_padding_in_a_text_of_a_pair_and_none_in_the_configuration(tmp_path: Pat
     folder = str(classifier(tmp_path, "roberta"))
     pairs = [("a <pad> cat", "the <pad> dog"), ("a cat", "<pad>"), ("the cat", "a dog")]
     expected = np.concatenate([Reference(folder, device="cpu").predict([pair]) for pair in pairs])
-    np.testing.assert_allclose(CrossEncoder.load(folder, dtype="float32").predict(pairs), expected, **TOLERANCE)
+    np.testing.assert_allclose(
+        CrossEncoder.load(folder, dtype="float32").predict(pairs), expected, **TOLERANCE
+    )
     change(tmp_path / "config.json", pad_token_id=None)
     with pytest.raises(InputError, match=NO_PADDING):
         CrossEncoder.load(folder)
@@ -115,8 +117,14 @@ DAMAGED: dict[str, tuple[Callable[[Path], Path], str]] = {
         without("tokenizer.json", "tokenizer_config.json"),
         r"model has no tokenizer: there is no tokenizer\.json, and no vocabulary",
     ),
-    "a slow tokenizer": (of_bytes, "no tokenizer that can be opened: ByT5Tokenizer has no fast form"),
-    "a missing shard": (without_a_shard, r"model lacks model-00002-of-\d+\.safetensors, a part of its weights"),
+    "a slow tokenizer": (
+        of_bytes,
+        "no tokenizer that can be opened: ByT5Tokenizer has no fast form",
+    ),
+    "a missing shard": (
+        without_a_shard,
+        r"model lacks model-00002-of-\d+\.safetensors, a part of its weights",
+    ),
     "an index without a map": (without_map, r"model\.safetensors\.index\.json lists no weights"),
 }
 
@@ -133,15 +141,23 @@ def test_a_tokenizer_of_sentencepiece_alone_needs_that_package(tmp_path: Path):
     folder = without("tokenizer.json", "tokenizer_config.json")(tmp_path)
     (folder / "spiece.model").write_bytes(b"\x0a\x0e\x0a\x05<unk>\x15\x00\x00\x00\x00\x18\x02")
     change(folder / "tokenizer_config.json", tokenizer_class="T5Tokenizer")
-    with pytest.raises(InputError, match=r"spiece\.model needs the package sentencepiece; install it, or save"):
+    with pytest.raises(
+        InputError, match=r"spiece\.model needs the package sentencepiece; install it, or save"
+    ):
         Encoder.load(str(folder))
 
 
 def test_the_layer_that_a_classifier_reads_may_not_be_missing(tmp_path: Path):
     more = {"max_position_embeddings": 64, "pooler_hidden_size": 32, "num_labels": 1}
-    folder = other(tmp_path, "DebertaV2", "bert", "AutoModelForSequenceClassification", **more, **SMALL)
+    folder = other(
+        tmp_path, "DebertaV2", "bert", "AutoModelForSequenceClassification", **more, **SMALL
+    )
     assert np.isfinite(CrossEncoder.load(str(folder)).predict([("a", "b")])).all()
-    tensors = {name: t for name, t in load_file(folder / "model.safetensors").items() if not name.startswith("pooler")}
+    tensors = {
+        name: t
+        for name, t in load_file(folder / "model.safetensors").items()
+        if not name.startswith("pooler")
+    }
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(InputError, match=r"lacks the weights pooler\.dense\.bias and 1 more"):
         CrossEncoder.load(str(folder))
@@ -150,8 +166,12 @@ def test_the_layer_that_a_classifier_reads_may_not_be_missing(tmp_path: Path):
 def test_a_whole_file_of_weights_is_read_beside_an_index_of_others(tmp_path: Path):
     folder = make()(tmp_path)
     expected = Encoder.load(str(folder), dtype="float32").encode(TEXTS)
-    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "model-00001-of-00002.safetensors"}}')
-    np.testing.assert_array_equal(Encoder.load(str(folder), dtype="float32").encode(TEXTS), expected)
+    (folder / "model.safetensors.index.json").write_text(
+        '{"weight_map": {"a": "model-00001-of-00002.safetensors"}}'
+    )
+    np.testing.assert_array_equal(
+        Encoder.load(str(folder), dtype="float32").encode(TEXTS), expected
+    )
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,9 @@ def decoder(path: Path, template: str = "", words: Sequence[str] = ("yes", "no")
     return chat(folder, template) if template else folder
 
 
-def test_a_plain_language_model_is_an_encoder_and_one_that_was_saved_as_a_cross_encoder_is_one(tmp_path: Path):
+def test_a_plain_language_model_is_an_encoder_and_one_that_was_saved_as_a_cross_encoder_is_one(
+    tmp_path: Path,
+):
     from sentence_transformers import CrossEncoder as Reference
 
     folder = decoder(tmp_path)
@@ -81,18 +83,24 @@ def test_a_prompt_in_the_name_of_a_cross_encoder(tmp_path: Path):
         np.testing.assert_allclose(opened.predict(PAIRS), expected, **TOLERANCE)
         cached = ModelCache(tmp_path).get(f"{folder}?{setting}&dtype=float32", Model)
         np.testing.assert_allclose(cached.score(PAIRS), expected, **TOLERANCE)
-    with pytest.raises(InputError, match="has no prompt named 'zork'; its folder names: query, dog"):
+    with pytest.raises(
+        InputError, match="has no prompt named 'zork'; its folder names: query, dog"
+    ):
         CrossEncoder.load(f"{folder}?prompt_name=zork")
     with pytest.raises(InputError, match="reads no prompt"):
         CrossEncoder.load("minilm-stsb?prompt=x")
 
 
 @pytest.mark.parametrize("saved", [["pooler"], ["word_embeddings"]])
-def test_modules_that_an_adapter_has_whole_replace_those_of_its_base(tmp_path: Path, saved: list[str]):
+def test_modules_that_an_adapter_has_whole_replace_those_of_its_base(
+    tmp_path: Path, saved: list[str]
+):
     from sentence_transformers import SentenceTransformer
 
     folder, merged = adapter(tmp_path, "AutoModel", modules_to_save=saved)
-    expected = SentenceTransformer(str(written(tmp_path / "whole", merged)), device="cpu").encode(TEXTS)
+    expected = SentenceTransformer(str(written(tmp_path / "whole", merged)), device="cpu").encode(
+        TEXTS
+    )
     vectors = Encoder.load(str(folder), dtype="float32", device="cpu").encode(TEXTS, normalize=None)
     np.testing.assert_allclose(vectors, expected, **TOLERANCE)
 
@@ -115,18 +123,23 @@ def test_sparse_and_token_vectors_are_cut_as_in_the_reference(tmp_path: Path, se
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         transformers.AutoModelForMaskedLM.from_pretrained(plain).save_pretrained(plain)
-        projection = Dense(32, 8, bias=False, activation_function=None, module_input_name="token_embeddings")
+        projection = Dense(
+            32, 8, bias=False, activation_function=None, module_input_name="token_embeddings"
+        )
     settings = LENGTHS[setting]
     masked = Transformer(str(plain), transformer_task="fill-mask", **settings)
     Reference(modules=[masked, SpladePooling()], device="cpu").save(str(tmp_path / "sparse"))
-    sparse = SparseEncoder.load(str(tmp_path / "sparse"), dtype="float32").encode_sparse(TEXTS).toarray()
+    sparse = (
+        SparseEncoder.load(str(tmp_path / "sparse"), dtype="float32").encode_sparse(TEXTS).toarray()
+    )
     reference = Reference(str(tmp_path / "sparse"), device="cpu")
     expected = np.concatenate([reference.encode([text]).to_dense().numpy() for text in TEXTS])
-    # Logits are sums of larger terms: with AVX2, sentence-transformers' own batches are 2.5e-5 from its single texts.
+    # Logits are sums of larger terms: with AVX2, sentence-transformers' own batches are 2.5e-5 from
+    # its single texts.
     np.testing.assert_allclose(sparse, expected, rtol=1e-5, atol=5e-5)
-    MultiVectorEncoder(modules=[Transformer(str(plain), **settings), projection], device="cpu").save(
-        str(tmp_path / "late")
-    )
+    MultiVectorEncoder(
+        modules=[Transformer(str(plain), **settings), projection], device="cpu"
+    ).save(str(tmp_path / "late"))
     late = LateInteraction.load(str(tmp_path / "late"), dtype="float32").token_vectors(TEXTS)
     theirs = MultiVectorEncoder(str(tmp_path / "late"), device="cpu")
     for text, ours in zip(TEXTS, late, strict=True):
@@ -142,7 +155,9 @@ def test_sparse_and_token_vectors_are_cut_as_in_the_reference(tmp_path: Path, se
         ("XLNet", {"d_model": 32, "n_layer": 2, "n_head": 2, "d_inner": 32}),
     ],
 )
-def test_a_network_that_reads_padding_gets_none(tmp_path: Path, architecture: str, settings: dict[str, Any]):
+def test_a_network_that_reads_padding_gets_none(
+    tmp_path: Path, architecture: str, settings: dict[str, Any]
+):
     folder = other(tmp_path, architecture, **settings)
     encoder = Encoder.load(str(folder), dtype="float32", device="cpu")
     alone = np.concatenate([encoder.encode([text]) for text in TEXTS])
@@ -150,18 +165,28 @@ def test_a_network_that_reads_padding_gets_none(tmp_path: Path, architecture: st
 
 
 def test_the_whole_embedding_gemma_2_has_its_sizes_below(tmp_path: Path):
-    sizes = {**SMALL, "head_dim": 16, "num_key_value_heads": 1, "max_position_embeddings": 96, "vocab_size": 300}
+    sizes = {
+        **SMALL,
+        "head_dim": 16,
+        "num_key_value_heads": 1,
+        "max_position_embeddings": 96,
+        "vocab_size": 300,
+    }
     folder = make_model(tmp_path, "gemma3")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        network = transformers.EmbeddingGemma2Model(transformers.EmbeddingGemma2Config(text_config=sizes)).eval()
+        network = transformers.EmbeddingGemma2Model(
+            transformers.EmbeddingGemma2Config(text_config=sizes)
+        ).eval()
     network.save_pretrained(folder)
     encoder = Encoder.load(str(folder), dtype="float32", device="cpu")
     assert encoder.max_length == 96
     for text in TEXTS[:3]:
         with torch.no_grad():
             states = network(input_ids=torch.tensor(encoder.tokenize([text]))).last_hidden_state
-        np.testing.assert_allclose(encoder.encode([text], normalize=None), states.mean(1), **TOLERANCE)
+        np.testing.assert_allclose(
+            encoder.encode([text], normalize=None), states.mean(1), **TOLERANCE
+        )
 
 
 @pytest.mark.parametrize("name", ["_orig_mod.", "0.auto_model."])
@@ -174,8 +199,12 @@ def test_weights_whose_names_have_a_wrapper_are_missing(tmp_path: Path, name: st
 @pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json", "config.json", POOLING])
 def test_a_pointer_in_the_place_of_a_file_is_told(tmp_path: Path, file: str):
     folder = make()(tmp_path)
-    (folder / file).write_text(f"version https://git-lfs.github.com/spec/v1\noid sha256:{64 * 'a'}\nsize 12\n")
-    with pytest.raises(InputError, match=f"{file} is a Git LFS pointer and not the file: run git lfs pull"):
+    (folder / file).write_text(
+        f"version https://git-lfs.github.com/spec/v1\noid sha256:{64 * 'a'}\nsize 12\n"
+    )
+    with pytest.raises(
+        InputError, match=f"{file} is a Git LFS pointer and not the file: run git lfs pull"
+    ):
         Encoder.load(str(folder))
 
 
@@ -183,7 +212,9 @@ def test_an_adapter_beside_the_settings_of_its_base_opens_over_it(tmp_path: Path
     folder, merged = adapter(tmp_path, "AutoModel")
     (folder / "config.json").write_bytes((merged / "config.json").read_bytes())
     expected = Encoder.load(str(merged), dtype="float32", device="cpu").encode(TEXTS)
-    np.testing.assert_allclose(Encoder.load(str(folder), dtype="float32").encode(TEXTS), expected, **TOLERANCE)
+    np.testing.assert_allclose(
+        Encoder.load(str(folder), dtype="float32").encode(TEXTS), expected, **TOLERANCE
+    )
     (folder / "model.safetensors").write_bytes((merged / "model.safetensors").read_bytes())
     with pytest.raises(InputError, match="has an adapter beside the weights of a whole model"):
         Encoder.load(str(folder))
@@ -208,14 +239,18 @@ def test_a_dense_layer_whose_activation_is_null_has_none(tmp_path: Path):
     change(folder / "2_Dense/config.json", activation_function="torch.nn.modules.linear.Identity")
     expected = Encoder.load(str(folder), dtype="float32").encode(TEXTS, normalize=None)
     change(folder / "2_Dense/config.json", activation_function=None)
-    np.testing.assert_array_equal(Encoder.load(str(folder), dtype="float32").encode(TEXTS, normalize=None), expected)
+    np.testing.assert_array_equal(
+        Encoder.load(str(folder), dtype="float32").encode(TEXTS, normalize=None), expected
+    )
 
 
 def test_settings_of_the_form_of_a_result_change_no_vector(tmp_path: Path):
     folder = make_model(tmp_path)
     expected = Encoder.load(str(folder), dtype="float32").encode(TEXTS)
     change(folder / "config.json", return_dict=False, chunk_size_feed_forward=4)
-    np.testing.assert_array_equal(Encoder.load(str(folder), dtype="float32").encode(TEXTS), expected)
+    np.testing.assert_array_equal(
+        Encoder.load(str(folder), dtype="float32").encode(TEXTS), expected
+    )
 
 
 def test_a_cross_encoder_without_the_name_of_its_class(tmp_path: Path):
@@ -235,7 +270,9 @@ def test_a_cross_encoder_without_the_name_of_its_class(tmp_path: Path):
         ({"pad_token_id": 10**6}, "Padding_idx must be within num_embeddings"),
     ],
 )
-def test_settings_of_another_type_are_refused_by_name(tmp_path: Path, setting: dict[str, Any], reason: str):
+def test_settings_of_another_type_are_refused_by_name(
+    tmp_path: Path, setting: dict[str, Any], reason: str
+):
     folder = make_model(tmp_path)
     change(folder / "config.json", **setting)
     with pytest.raises(InputError, match=f"cannot be opened as a transformer: {reason}"):

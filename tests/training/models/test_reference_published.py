@@ -32,12 +32,22 @@ from training.models.maxsim import LateInteraction
 from training.models.model import VectorModel, open_model, required
 from training.models.st_models import SparseEncoder
 
-MORE_TEXTS = [*TEXTS, "  the cat ", "\t\n", "日本語", "a [MASK] b [SEP] c", "ﬁ ½ İstanbul", "\u200b\u00ad"]
+MORE_TEXTS = [
+    *TEXTS,
+    "  the cat ",
+    "\t\n",
+    "日本語",
+    "a [MASK] b [SEP] c",
+    "ﬁ ½ İstanbul",
+    "\u200b\u00ad",
+]
 BARE = {**SMALL, "max_position_embeddings": 64}
 DECODER = {**SMALL, "num_key_value_heads": 1, "head_dim": 16, "max_position_embeddings": 96}
 
 
-def weights(change_names: Callable[[str], str], architecture: str = "bert", more: str = "a") -> Callable[[Path], Path]:
+def weights(
+    change_names: Callable[[str], str], architecture: str = "bert", more: str = "a"
+) -> Callable[[Path], Path]:
     """A maker of a folder whose weights have other names, and of one of this name."""
 
     def maker(path: Path) -> Path:
@@ -51,7 +61,11 @@ def weights(change_names: Callable[[str], str], architecture: str = "bert", more
 
 def flags_beside_a_name(path: Path) -> Path:
     folder = make()(path)
-    config = {"word_embedding_dimension": 32, "pooling_mode": "cls", "pooling_mode_mean_tokens": True}
+    config = {
+        "word_embedding_dimension": 32,
+        "pooling_mode": "cls",
+        "pooling_mode_mean_tokens": True,
+    }
     (folder / POOLING).write_text(json.dumps(config))
     return folder
 
@@ -66,9 +80,14 @@ def static(path: Path, most_tokens: int | None = None, is_model2vec: bool = Fals
     if most_tokens:
         tokenizer.enable_truncation(most_tokens)
     table = torch.randn(tokenizer.get_vocab_size(), 16, generator=torch.Generator().manual_seed(0))
-    SentenceTransformer(modules=[StaticEmbedding(tokenizer, table)], device="cpu").save(str(path / "model"))
+    SentenceTransformer(modules=[StaticEmbedding(tokenizer, table)], device="cpu").save(
+        str(path / "model")
+    )
     if is_model2vec:
-        rows, scale = torch.arange(len(table)) % 20, torch.linspace(0, 2, len(table), dtype=torch.float64)
+        rows, scale = (
+            torch.arange(len(table)) % 20,
+            torch.linspace(0, 2, len(table), dtype=torch.float64),
+        )
         tensors = {"embeddings": table[:20].half(), "mapping": rows, "weights": scale}
         save_file(tensors, path / "model/model.safetensors")
     return path / "model"
@@ -99,7 +118,9 @@ FOLDERS: dict[str, Callable[[Path], Path]] = {
     "names of BERT's": weights("bert.{}".format),
     "names of a decoder's body": weights(lambda name: name.removeprefix("model."), "qwen3"),
     "names as TensorFlow has them": weights(
-        lambda name: name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+        lambda name: name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        )
     ),
     "positions that the tokenizer does not have": make(BERT, "roberta", max_seq_length=66),
     "flags beside a name": flags_beside_a_name,
@@ -142,12 +163,17 @@ def without_padding(path: Path) -> Path:
 
 SCORERS: dict[str, Callable[[Path], Path]] = {
     "FNet": scored("FNet", **BARE),
-    "DeBERTa": scored("DebertaV2", relative_attention=True, pos_att_type="c2p|p2c", pooler_hidden_size=32, **BARE),
+    "DeBERTa": scored(
+        "DebertaV2", relative_attention=True, pos_att_type="c2p|p2c", pooler_hidden_size=32, **BARE
+    ),
     "ModernBERT's mean": scored("ModernBert", "modernbert", classifier_pooling="mean", **BARE),
     "Gemma2": scored("Gemma2", "qwen3", **DECODER),
     "no padding token": without_padding,
     "an activation of a version before that": lambda path: (
-        change(classifier(path / "m") / "config.json", sbert_ce_default_activation_function=named("linear", "Identity"))
+        change(
+            classifier(path / "m") / "config.json",
+            sbert_ce_default_activation_function=named("linear", "Identity"),
+        )
         or path / "m"
     ),
 }
@@ -198,12 +224,20 @@ def test_a_colbert_as_its_authors_publish_it(tmp_path: Path):
     tokenizer.save_pretrained(folder)
     projection = torch.randn(8, 32, generator=torch.Generator().manual_seed(0))
     tensors = {f"bert.{name}": tensor.contiguous() for name, tensor in network.state_dict().items()}
-    save_file({**tensors, "linear.weight": projection}, folder / "model.safetensors", {"format": "pt"})
+    save_file(
+        {**tensors, "linear.weight": projection}, folder / "model.safetensors", {"format": "pt"}
+    )
     change(folder / "config.json", architectures=["HF_ColBERT"], vocab_size=len(tokenizer))
     change(folder / "artifact.metadata", query_maxlen=16, doc_maxlen=40, mask_punctuation=True)
-    ours, theirs = open_model(str(folder), dtype="float32"), MultiVectorEncoder(str(folder), device="cpu")
+    ours, theirs = (
+        open_model(str(folder), dtype="float32"),
+        MultiVectorEncoder(str(folder), device="cpu"),
+    )
     assert isinstance(ours, LateInteraction)
-    for mine, encode in ((ours.encode_query, theirs.encode_query), (ours.encode_document, theirs.encode_document)):
+    for mine, encode in (
+        (ours.encode_query, theirs.encode_query),
+        (ours.encode_document, theirs.encode_document),
+    ):
         for text, vectors in zip(TEXTS, mine(TEXTS), strict=True):
             np.testing.assert_allclose(vectors, encode([text])[0], **TOLERANCE)
 
@@ -224,13 +258,21 @@ UNREAD = "which that layer does not read"
 @pytest.mark.parametrize(
     ("maker", "reason"),
     [
-        (weights(str, more=f"{QUERY}.lora_A.weight"), f"has the weights {QUERY}.lora_A.weight, {UNREAD}"),
+        (
+            weights(str, more=f"{QUERY}.lora_A.weight"),
+            f"has the weights {QUERY}.lora_A.weight, {UNREAD}",
+        ),
         (weights("bert.{}".format, more=f"bert.{QUERY}.weight_scale_inv"), UNREAD),
         (weights(str, "qwen3", "layers.0.self_attn.q_proj.bias"), UNREAD),
         (of_types, "has types of tokens other than 0, and 1 for a second text"),
-        (make("config.json", "qwen3", auto_map={"AutoModel": "code.Model"}), "names code of its own"),
+        (
+            make("config.json", "qwen3", auto_map={"AutoModel": "code.Model"}),
+            "names code of its own",
+        ),
     ],
 )
-def test_what_would_give_other_vectors_is_refused(tmp_path: Path, maker: Callable[[Path], Path], reason: str):
+def test_what_would_give_other_vectors_is_refused(
+    tmp_path: Path, maker: Callable[[Path], Path], reason: str
+):
     with pytest.raises(InputError, match=reason):
         Encoder.load(str(maker(tmp_path)))

@@ -20,7 +20,12 @@ def tf() -> Any:
     return pytest.importorskip("tensorflow", exc_type=ImportError)
 
 
-def made(tf: Any, folder: Path, body: Callable[[Any, Any], Any] | None = None, signature_only: bool = False) -> str:
+def made(
+    tf: Any,
+    folder: Path,
+    body: Callable[[Any, Any], Any] | None = None,
+    signature_only: bool = False,
+) -> str:
     """A SavedModel that gives a text the vector of its length in bytes, times random numbers; returns its name."""
     weights = tf.Variable(np.random.default_rng(0).normal(size=(2, DIMENSION)).astype(np.float32))
 
@@ -62,7 +67,10 @@ def test_it_is_evaluated_stops_and_reports_progress(tf, tmp_path):
     encoder = open_model(made(tf, tmp_path / "use"))
     assert -1 <= evaluate(encoder, "stsb:test")["spearman"]["cosine"] <= 1
     reported: list[tuple[int, int | None]] = []
-    encoder.encode([f"{i} cats" for i in range(100)], on_progress=lambda done, total: reported.append((done, total)))
+    encoder.encode(
+        [f"{i} cats" for i in range(100)],
+        on_progress=lambda done, total: reported.append((done, total)),
+    )
     assert reported == [(64, 100), (100, 100)]
     with pytest.raises(StoppedError):
         encoder.encode(SENTENCES, should_stop=lambda: True)
@@ -75,13 +83,21 @@ def test_one_that_reads_files_is_refused(tf, tmp_path):
         return tf.strings.to_number(tf.map_fn(tf.io.read_file, texts))[:, None]
 
     name = made(tf, tmp_path / "use", body)
-    with pytest.raises(InputError, match="cannot be opened as an encoder of sentences: it holds ReadFile"):
+    with pytest.raises(
+        InputError, match="cannot be opened as an encoder of sentences: it holds ReadFile"
+    ):
         open_model(name)
 
 
 def test_what_is_no_encoder_is_said_in_one_sentence(tf, tmp_path):
     with pytest.raises(InputError, match=r"an array of the shape \(1,\)"):
-        open_model(made(tf, tmp_path / "flat", lambda tf, texts: tf.cast(tf.strings.length(texts), tf.float32)))
+        open_model(
+            made(
+                tf,
+                tmp_path / "flat",
+                lambda tf, texts: tf.cast(tf.strings.length(texts), tf.float32),
+            )
+        )
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken/saved_model.pb").write_bytes(b"no protocol buffer")
     with pytest.raises(InputError, match="cannot be opened as an encoder of sentences"):

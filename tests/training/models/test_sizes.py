@@ -51,7 +51,9 @@ BAD_CONFIGS = {
     "null for a number": {"num_hidden_layers": None},
     "a fraction": {"num_hidden_layers": 1.5},
     "below zero": {"hidden_size": -32},
-    "a quantisation": {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}},
+    "a quantisation": {
+        "quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}
+    },
     "attention from the Hub": {"_attn_implementation": "kernels-community/flash-attn"},
     "kernels": {"use_kernels": True},
 }
@@ -75,8 +77,12 @@ def test_heads_that_do_not_divide_the_width_are_one_sentence(folder):
 
 def test_sizes_that_only_a_thin_weight_has_room_for(folder):
     """A weight of 4 MB with the shape (1,000,000, 1) is no leave to build a square of that width."""
-    header = json.dumps({"w": {"dtype": "F32", "shape": [1_000_000, 1], "data_offsets": [0, 4_000_000]}}).encode()
-    (folder / "more.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4_000_000))
+    header = json.dumps(
+        {"w": {"dtype": "F32", "shape": [1_000_000, 1], "data_offsets": [0, 4_000_000]}}
+    ).encode()
+    (folder / "more.safetensors").write_bytes(
+        struct.pack("<Q", len(header)) + header + bytes(4_000_000)
+    )
     change(folder / "config.json", hidden_size=1_000_000, num_attention_heads=1)
     with pytest.raises(InputError, match="layers of width 1,000,000"):
         check(folder)
@@ -141,7 +147,8 @@ def test_a_dense_layer_of_1e9_is_not_built(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"1234", b"\xff" * 8, struct.pack("<Q", 10) + b"{}", struct.pack("<Q", 3) + b"[1]"]
+    "content",
+    [b"", b"1234", b"\xff" * 8, struct.pack("<Q", 10) + b"{}", struct.pack("<Q", 3) + b"[1]"],
 )
 def test_a_damaged_header(folder, content):
     (folder / "model.safetensors").write_bytes(content)
@@ -169,7 +176,9 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @given(data=st.data())
 def test_any_config_is_accepted_or_refused_in_one_line(shared_folder, tmp_path_factory, data):
     config = json.loads((shared_folder / "config.json").read_text())
-    changed = data.draw(st.dictionaries(st.sampled_from(sorted(config)), values, min_size=1, max_size=4))
+    changed = data.draw(
+        st.dictionaries(st.sampled_from(sorted(config)), values, min_size=1, max_size=4)
+    )
     folder = tmp_path_factory.mktemp("one")
     for file in shared_folder.iterdir():
         (folder / file.name).symlink_to(file)
@@ -185,7 +194,9 @@ def test_any_config_is_accepted_or_refused_in_one_line(shared_folder, tmp_path_f
 @given(content=st.binary(max_size=200), sized=st.booleans())
 def test_any_header_is_read_or_refused_in_one_line(tmp_path_factory, content, sized):
     folder = tmp_path_factory.mktemp("header")
-    (folder / "model.safetensors").write_bytes((struct.pack("<Q", len(content)) if sized else b"") + content)
+    (folder / "model.safetensors").write_bytes(
+        (struct.pack("<Q", len(content)) if sized else b"") + content
+    )
     try:
         read_shapes(folder)
     except InputError as error:

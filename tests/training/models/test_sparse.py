@@ -27,15 +27,24 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder as Referee
 
 SENTENCES = ["A man is playing a guitar.", "the cat", "", "the man was " * 40, "is!", "the cat"]
-KINDS: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {  # architecture, pooling, settings of the model
+# Architecture, pooling, settings of the model
+KINDS: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
     "SPLADE v2": ("bert", {"pooling_strategy": "max"}, {}),
     "SPLADE": (
         "distilbert",
         {"pooling_strategy": "sum"},
         {"prompts": {"query": "was "}, "default_prompt_name": "query"},
     ),
-    "OpenSearch": ("modernbert", {"pooling_strategy": "max", "activation_function": "log1p_relu"}, {}),
-    "at most 12 terms": ("mpnet", {"pooling_strategy": "max"}, {"max_active_dims": 12, "similarity_fn_name": "cosine"}),
+    "OpenSearch": (
+        "modernbert",
+        {"pooling_strategy": "max", "activation_function": "log1p_relu"},
+        {},
+    ),
+    "at most 12 terms": (
+        "mpnet",
+        {"pooling_strategy": "max"},
+        {"max_active_dims": 12, "similarity_fn_name": "cosine"},
+    ),
 }
 
 
@@ -73,10 +82,14 @@ def test_a_folder_of_sentence_transformers_gives_the_same_vectors(tmp_path: Path
     ours = open_model(str(tmp_path / "saved"), dtype="float32", device="cpu")
     assert isinstance(ours, SparseEncoder)
     expected = theirs.encode(SENTENCES).to_dense().numpy()
-    np.testing.assert_allclose(ours.encode_sparse(SENTENCES).toarray(), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        ours.encode_sparse(SENTENCES).toarray(), expected, rtol=1e-5, atol=1e-5
+    )
 
 
-def test_a_folder_that_names_its_transformer_as_before_opens_too(splade: Path, tmp_path: Path, encoder: SparseEncoder):
+def test_a_folder_that_names_its_transformer_as_before_opens_too(
+    splade: Path, tmp_path: Path, encoder: SparseEncoder
+):
     folder = tmp_path / "older"
     shutil.copytree(splade, folder)
     package = "sentence_transformers.sparse_encoder.models"
@@ -101,7 +114,9 @@ def test_the_shares_of_the_terms_add_up_to_the_dot_product(encoder: SparseEncode
 
 
 def test_dense_and_sparse_are_the_same_and_it_can_be_stopped(encoder: SparseEncoder):
-    np.testing.assert_array_equal(encoder.encode(SENTENCES, normalize=None), encoder.encode_sparse(SENTENCES).toarray())
+    np.testing.assert_array_equal(
+        encoder.encode(SENTENCES, normalize=None), encoder.encode_sparse(SENTENCES).toarray()
+    )
     lengths = np.linalg.norm(encoder.encode(SENTENCES), axis=1)
     np.testing.assert_allclose(lengths, 1, rtol=1e-5)
     assert encoder.encode_sparse([]).shape == (0, encoder.dimension)
@@ -110,9 +125,13 @@ def test_dense_and_sparse_are_the_same_and_it_can_be_stopped(encoder: SparseEnco
 
 
 def test_it_is_evaluated_by_name_and_is_no_dense_encoder(splade: Path):
-    data = Dataset.from_pairs(["a man", "the cat", "a dog"], ["a man", "a cat", "food"], [5.0, 3.0, 0.0])
+    data = Dataset.from_pairs(
+        ["a man", "the cat", "a dog"], ["a man", "a cat", "food"], [5.0, 3.0, 0.0]
+    )
     assert evaluate(open_model(str(splade)), data)["spearman"].keys() >= {"cosine", "dot"}
-    with pytest.raises(InputError, match="is a SparseEncoder with modules or settings that sentence-transformers"):
+    with pytest.raises(
+        InputError, match="is a SparseEncoder with modules or settings that sentence-transformers"
+    ):
         Encoder.load(str(splade))
 
 

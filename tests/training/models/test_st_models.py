@@ -41,7 +41,9 @@ def test_a_module_that_no_line_here_names_is_opened_by_the_library(tmp_path: Pat
         theirs = SentenceTransformer(modules=[first, CNN(32, 16), Pooling(48)], device="cpu")
     theirs.save(str(tmp_path / "model"))
     # Its convolution reads padding, so that the same texts have to be in a batch.
-    np.testing.assert_allclose(opened(tmp_path / "model").encode(TEXTS, None), theirs.encode(TEXTS), **TOLERANCE)
+    np.testing.assert_allclose(
+        opened(tmp_path / "model").encode(TEXTS, None), theirs.encode(TEXTS), **TOLERANCE
+    )
 
 
 def test_code_that_lies_in_a_folder_is_never_run(tmp_path: Path):
@@ -51,7 +53,9 @@ def test_code_that_lies_in_a_folder_is_never_run(tmp_path: Path):
     modules = json.loads((folder / "modules.json").read_text())
     modules[1]["type"] = "planted.Pooling"
     (folder / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(InputError, match=r"has the module planted\.Pooling, code that comes with the model"):
+    with pytest.raises(
+        InputError, match=r"has the module planted\.Pooling, code that comes with the model"
+    ):
         open_model(folder)
     assert not trace.exists()
 
@@ -66,10 +70,14 @@ def test_code_that_lies_in_a_folder_is_never_run(tmp_path: Path):
         "sentence_transformers.sentence_transformer.modules.Zork",
     ],
 )
-def test_what_can_be_imported_from_the_library_but_is_no_module_is_refused(tmp_path: Path, name: str):
+def test_what_can_be_imported_from_the_library_but_is_no_module_is_refused(
+    tmp_path: Path, name: str
+):
     folder = make()(tmp_path)
     modules = json.loads((folder / "modules.json").read_text())
-    (folder / "modules.json").write_text(json.dumps([*modules, {"idx": 2, "name": "2", "path": "2_X", "type": name}]))
+    (folder / "modules.json").write_text(
+        json.dumps([*modules, {"idx": 2, "name": "2", "path": "2_X", "type": name}])
+    )
     with pytest.raises(InputError, match=r"which is (no module of a model|not installed)"):
         open_model(folder)
 
@@ -82,7 +90,9 @@ def test_pickled_weights_of_any_module_are_refused(tmp_path: Path):
         open_model(folder)
 
 
-def test_weights_that_are_no_numbers_or_missing_and_tokens_without_an_embedding_are_refused(tmp_path: Path):
+def test_weights_that_are_no_numbers_or_missing_and_tokens_without_an_embedding_are_refused(
+    tmp_path: Path,
+):
     folder = make(BERT, **CALL)(tmp_path)
     file = folder / "model.safetensors"
     tensors = load_file(file)
@@ -132,8 +142,12 @@ def test_settings_of_a_name_prompts_of_roles_and_dimensions(tmp_path: Path):
 
     theirs = SentenceTransformer(str(folder), device="cpu")
     model = opened(folder)
-    np.testing.assert_allclose(model.encode_query(TEXTS, None), theirs.encode_query(TEXTS), **TOLERANCE)
-    np.testing.assert_allclose(model.encode_document(TEXTS, None), theirs.encode_document(TEXTS), **TOLERANCE)
+    np.testing.assert_allclose(
+        model.encode_query(TEXTS, None), theirs.encode_query(TEXTS), **TOLERANCE
+    )
+    np.testing.assert_allclose(
+        model.encode_document(TEXTS, None), theirs.encode_document(TEXTS), **TOLERANCE
+    )
     named = required(open_model(f"{folder}?dim=8&prompt_name=query", dtype="float32"), VectorModel)
     expected = theirs.encode(TEXTS, prompt_name="query", truncate_dim=8)
     np.testing.assert_allclose(named.encode(TEXTS, None), expected, **TOLERANCE)

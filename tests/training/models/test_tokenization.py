@@ -29,7 +29,9 @@ def texts():
         "one word": "w" * 50_000 + " and its neighbour",
         "a space before": " " * 60_000 + "then text",
         "Chinese": "".join(chr(rng.randrange(0x4E00, 0x9000)) for _ in range(20_000)),
-        "words of many lengths": " ".join("".join(rng.choices(letters, k=rng.randint(1, 150))) for _ in range(3_000)),
+        "words of many lengths": " ".join(
+            "".join(rng.choices(letters, k=rng.randint(1, 150))) for _ in range(3_000)
+        ),
         "words too long for the vocabulary": ("x" * 120 + " ") * 1_000 + "end",
         "punctuation": "a,b;c." * 10_000,
         "combining marks": "e\u0301 " * 20_000,
@@ -43,7 +45,9 @@ def test_the_tokens_are_those_of_the_whole_text(encoder, tokenizer, name):
     whole = text.encode("utf-8", "replace").decode()
     assert len(text) > SHORT_TEXT
     assert encoder.tokenize([text]) == [tokenizer.encode(whole).ids]
-    assert [vectors.offsets for vectors in encoder.token_vectors([text])] == [tokenizer.encode(whole).offsets]
+    assert [vectors.offsets for vectors in encoder.token_vectors([text])] == [
+        tokenizer.encode(whole).offsets
+    ]
 
 
 def test_little_of_a_long_text_is_tokenised_and_it_counts_as_truncated(tokenizer, encoder):
@@ -63,7 +67,12 @@ PADDING = {
     "pad_token": "[PAD]",
 }
 # A regular expression that takes exponential time, which the library gives up on.
-GIVES_UP = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+GIVES_UP = {
+    "type": "Split",
+    "pattern": {"Regex": "(a+)+$"},
+    "behavior": "Isolated",
+    "invert": False,
+}
 
 
 def test_what_tokenizer_json_sets_neither_pads_nor_takes_for_ever(tmp_path):
@@ -75,9 +84,16 @@ def test_what_tokenizer_json_sets_neither_pads_nor_takes_for_ever(tmp_path):
     file.write_text(json.dumps({**settings, "pre_tokenizer": GIVES_UP}))
     encoder = Encoder.load(str(tmp_path))
     for read in (encoder.encode, encoder.is_unknown, encoder.token_vectors):
-        with pytest.raises(InputError, match=r"the model's tokenizer gives up on a text .* tokenizer\.json"):
+        with pytest.raises(
+            InputError, match=r"the model's tokenizer gives up on a text .* tokenizer\.json"
+        ):
             read(["a" * 20_000 + "!"])
-    grows = [{"type": "Replace", "pattern": {"String": "a"}, "content": "b" * 99}, {"type": "Prepend", "prepend": "ab"}]
-    file.write_text(json.dumps({**settings, "normalizer": {"type": "Sequence", "normalizers": grows}}))
+    grows = [
+        {"type": "Replace", "pattern": {"String": "a"}, "content": "b" * 99},
+        {"type": "Prepend", "prepend": "ab"},
+    ]
+    file.write_text(
+        json.dumps({**settings, "normalizer": {"type": "Sequence", "normalizers": grows}})
+    )
     with pytest.raises(InputError, match="makes texts 198 times as long"):
         Encoder.load(str(tmp_path))

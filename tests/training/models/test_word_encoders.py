@@ -16,7 +16,23 @@ from training.models.model import VectorModel, open_model, required
 from training.models.random_weights import DENSE_DIMENSION, LSTM_DIMENSION
 from training.sources.resolve import has_glove
 
-WORDS = ["the", ".", ",", "a", "of", "'s", "man", "dog", "do", "n't", "plays", "guitar", "new", "york", "runs"]
+WORDS = [
+    "the",
+    ".",
+    ",",
+    "a",
+    "of",
+    "'s",
+    "man",
+    "dog",
+    "do",
+    "n't",
+    "plays",
+    "guitar",
+    "new",
+    "york",
+    "runs",
+]
 SENTENCES = [
     "A man plays the guitar.",
     "The dog runs, the man plays!",
@@ -49,14 +65,18 @@ def glove_vector(home: Path, word: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", WORD_ENCODERS)
-def test_the_vocabulary_is_gloves_and_that_of_the_sentences_without_case_and_punctuation(glove_home, name):
+def test_the_vocabulary_is_gloves_and_that_of_the_sentences_without_case_and_punctuation(
+    glove_home, name
+):
     encoder = Encoder.load(name, home=glove_home, vocabulary_of=["The man’s dog.", "Don't go!"])
     known = set(encoder.tokenizer.word2idx)
     assert {"the", "man", "'s", "n't", "don't"} <= known
-    assert not {".", ",", "go", "dog.", "man’s"} & known  # punctuation, and what GloVe does not have
+    # Punctuation, and what GloVe does not have
+    assert not {".", ",", "go", "dog.", "man’s"} & known
     assert np.allclose(vector_of(encoder, "dog"), glove_vector(glove_home, "dog"))
     assert np.allclose(
-        vector_of(encoder, "don't"), (glove_vector(glove_home, "do") + glove_vector(glove_home, "n't")) / 2
+        vector_of(encoder, "don't"),
+        (glove_vector(glove_home, "do") + glove_vector(glove_home, "n't")) / 2,
     )
     assert "glove 6B, 50 dimensions" in encoder.source
     apart, joined = encoder.encode(["The man plays the guitar .", "the MAN plays the guitar."])
@@ -70,7 +90,9 @@ def test_infersent_is_glove_an_lstm_and_the_maximum(glove_home):
     assert not encoder.backbone.get_input_embeddings().weight.requires_grad  # GloVe stays as it is
     states = encoder.token_vectors(SENTENCES[:1])[0]
     assert states.tokens == ["A", "man", "plays", "the", "guitar."]
-    assert np.allclose(states.hidden.max(axis=0), encoder.encode(SENTENCES[:1], normalize=False)[0], atol=1e-6)
+    assert np.allclose(
+        states.hidden.max(axis=0), encoder.encode(SENTENCES[:1], normalize=False)[0], atol=1e-6
+    )
 
 
 def test_the_averaging_network_by_hand(glove_home):
@@ -81,7 +103,9 @@ def test_the_averaging_network_by_hand(glove_home):
     summed = torch.from_numpy(vector_of(encoder, "the") + vector_of(encoder, "dog")) / 2**0.5
     expected = encoder.head(summed).detach().numpy()
     assert np.allclose(encoder.encode(["See: the dog!"], normalize=False)[0], expected, atol=1e-6)
-    assert np.allclose(encoder.embed(encoder.tokenize(["See: the dog!"])).detach().numpy()[0], expected, atol=1e-6)
+    assert np.allclose(
+        encoder.embed(encoder.tokenize(["See: the dog!"])).detach().numpy()[0], expected, atol=1e-6
+    )
     assert encoder.token_vectors(["See: the dog!"])[0].offsets == [(5, 8), (9, 13)]
 
 
@@ -91,12 +115,17 @@ def test_vectors_do_not_depend_on_the_batch(glove_home, pooling):
     together = encoder.encode(SENTENCES, normalize=False)
     alone = np.concatenate([encoder.encode([text], normalize=False) for text in SENTENCES])
     assert np.allclose(together, alone, atol=1e-6)
-    assert np.allclose(together, encoder.embed(encoder.tokenize(SENTENCES)).detach().numpy(), atol=1e-6)
+    assert np.allclose(
+        together, encoder.embed(encoder.tokenize(SENTENCES)).detach().numpy(), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("name", WORD_ENCODERS)
 def test_weights_are_those_of_the_seed_and_of_a_saved_folder(glove_home, tmp_path, name):
-    encoders = [Encoder.load(name, home=glove_home, vocabulary_of=SENTENCES * 3, seed=seed) for seed in (1, 1, 2)]
+    encoders = [
+        Encoder.load(name, home=glove_home, vocabulary_of=SENTENCES * 3, seed=seed)
+        for seed in (1, 1, 2)
+    ]
     vectors, same, others = (encoder.encode(SENTENCES) for encoder in encoders)
     assert np.array_equal(vectors, same)
     assert not np.allclose(vectors, others, atol=1e-2)
@@ -111,7 +140,9 @@ def test_weights_are_those_of_the_seed_and_of_a_saved_folder(glove_home, tmp_pat
 def test_without_glove_the_words_are_those_of_the_sentences_and_trained(alone, monkeypatch, name):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert not has_glove()
-    with pytest.raises(InputError, match=f"{name} has no words without GloVe or a run's training data"):
+    with pytest.raises(
+        InputError, match=f"{name} has no words without GloVe or a run's training data"
+    ):
         Encoder.load(name)
     encoder = Encoder.load(name, vocabulary_of=SENTENCES)
     assert {"guitar", "york"} <= set(encoder.tokenizer.word2idx)

@@ -37,7 +37,9 @@ def test_a_failure_is_forgotten_after_a_while(alone, monkeypatch):
         with pytest.raises(ConnectionError, match="Connection refused"):
             connection.check_reachable()
         now = connection.time.monotonic()
-        monkeypatch.setattr(connection.time, "monotonic", lambda: now + connection.REMEMBER_SECONDS + 1)
+        monkeypatch.setattr(
+            connection.time, "monotonic", lambda: now + connection.REMEMBER_SECONDS + 1
+        )
         connection.check_reachable()
 
 
@@ -49,7 +51,10 @@ def test_a_failure_is_forgotten_after_a_while(alone, monkeypatch):
         ({"HTTPS_PROXY": "http://proxy.local:3128"}, ("proxy.local", 3128)),
         ({"HTTPS_PROXY": "proxy.local:3128"}, ("proxy.local", 3128)),
         ({"ALL_PROXY": "socks5://proxy.local"}, ("proxy.local", 1080)),
-        ({"HTTPS_PROXY": "http://proxy.local:3128", "NO_PROXY": "huggingface.co"}, ("huggingface.co", 443)),
+        (
+            {"HTTPS_PROXY": "http://proxy.local:3128", "NO_PROXY": "huggingface.co"},
+            ("huggingface.co", 443),
+        ),
     ],
 )
 def test_the_connection_goes_to_the_hub_or_its_proxy(variables, address, monkeypatch):
@@ -68,7 +73,9 @@ def test_an_address_that_is_none_is_said_so(alone, monkeypatch):
             resolve.model_folder("org/tiny")
 
 
-@pytest.mark.parametrize(("host", "is_refused"), [("127.0.0.1", True), ("10.0.0.1", True), ("127.0.0.2", False)])
+@pytest.mark.parametrize(
+    ("host", "is_refused"), [("127.0.0.1", True), ("10.0.0.1", True), ("127.0.0.2", False)]
+)
 def test_the_hub_cannot_redirect_into_the_network(monkeypatch, host: str, is_refused: bool):
     from huggingface_hub import get_session
 

@@ -35,7 +35,10 @@ def named(url: str) -> Endpoint:
 def complaint(*answers, texts=TEXTS) -> str:
     """What is said of a server that gives these answers one after the other."""
     left = list(answers)
-    with embedding_server(lambda path, body: left.pop(0)) as server, pytest.raises(InputError) as error:
+    with (
+        embedding_server(lambda path, body: left.pop(0)) as server,
+        pytest.raises(InputError) as error,
+    ):
         fetch_vectors(named(server.url), texts)
     assert not left
     said = str(error.value)
@@ -47,12 +50,17 @@ def complaint(*answers, texts=TEXTS) -> str:
 def test_numbers_and_base64_in_the_order_of_the_texts():
     encoded = base64.b64encode(np.array([3, 4.5], dtype="<f4").tobytes()).decode()
     data = [{"index": 1, "embedding": encoded}, {"index": 0, "embedding": [1, 2]}]
-    with embedding_server(lambda path, body: (200, {}, json.dumps({"data": data}).encode())) as server:
+    with embedding_server(
+        lambda path, body: (200, {}, json.dumps({"data": data}).encode())
+    ) as server:
         found = fetch_vectors(named(server.url), TEXTS)
     assert found.dtype == np.float32
     assert found.tolist() == [[1, 2], [3, 4.5]]
     [(path, _, body)] = server.requests
-    assert (path, body) == ("/v1/embeddings", {"model": "tiny", "input": TEXTS, "encoding_format": "base64"})
+    assert (path, body) == (
+        "/v1/embeddings",
+        {"model": "tiny", "input": TEXTS, "encoding_format": "base64"},
+    )
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -73,14 +81,25 @@ def test_waiting_for_a_busy_server_can_be_stopped(monkeypatch):
 def test_it_is_away():
     with socket.socket() as bound:  # and does not listen
         bound.bind(("127.0.0.1", 0))
-        with pytest.raises(InputError, match=r"does not answer .*refused.*; start its server, or correct the address"):
+        with pytest.raises(
+            InputError,
+            match=r"does not answer .*refused.*; start its server, or correct the address",
+        ):
             fetch_vectors(named(f"http://127.0.0.1:{bound.getsockname()[1]}"), TEXTS)
 
 
 @pytest.mark.parametrize(
     ("body", "what"),
     [
-        *((body, WRONG) for body in (b"<html>log in</html>", b"\xff\xfe\x00", b"[" * 100_000, b'{"data": [5, 6]}')),
+        *(
+            (body, WRONG)
+            for body in (
+                b"<html>log in</html>",
+                b"\xff\xfe\x00",
+                b"[" * 100_000,
+                b'{"data": [5, 6]}',
+            )
+        ),
         (b'{"data": [{}, {}]}', "embedding"),
         (vectors([1.0])[2], "gives 1 vectors for 2 texts"),
         (vectors([1.0], [2.0, 3.0])[2], "shapes (1,) and, at index 1, (2,)"),
@@ -101,7 +120,9 @@ def test_an_answer_without_end_or_that_breaks_off_is_not_waited_for(monkeypatch)
     assert "more than 1 MB" in complaint(vectors("A" * (3 << 20), "A"))
     monkeypatch.setattr(source, "MOST_DIMENSIONS", 3)
     assert "shapes (4,)" in complaint(vectors([1.0] * 4, [1.0] * 4))
-    assert "does not answer" in complaint((200, {"Content-Length": "40", "Connection": "close"}, b'{"data": '))
+    assert "does not answer" in complaint(
+        (200, {"Content-Length": "40", "Connection": "close"}, b'{"data": ')
+    )
 
 
 def test_one_clock_runs_for_a_whole_request_and_few_wait_at_once():
@@ -110,7 +131,9 @@ def test_one_clock_runs_for_a_whole_request_and_few_wait_at_once():
     with embedding_server(lambda path, body: silence.wait(60) and vectors([1.0])) as server:
         begun = time.monotonic()
         with ThreadPoolExecutor(6) as threads:
-            asking = [threads.submit(fetch_vectors, named(server.url), ["a"], None, 0.5) for _ in range(6)]
+            asking = [
+                threads.submit(fetch_vectors, named(server.url), ["a"], None, 0.5) for _ in range(6)
+            ]
         for request in asking:
             with pytest.raises(InputError, match=r"does not answer within 0\.5 s"):
                 request.result()
@@ -130,11 +153,23 @@ def test_a_redirect_is_not_followed():
 @pytest.mark.parametrize(
     ("status", "body", "said"),
     [
-        (404, {"error": {"message": "model 'tiny' not found"}}, "status 404: model 'tiny' not found"),
+        (
+            404,
+            {"error": {"message": "model 'tiny' not found"}},
+            "status 404: model 'tiny' not found",
+        ),
         (400, {"error": "input is too long"}, "status 400: input is too long"),
-        (404, {"id": "1", "message": "model 'tiny' not found"}, "status 404: model 'tiny' not found"),
+        (
+            404,
+            {"id": "1", "message": "model 'tiny' not found"},
+            "status 404: model 'tiny' not found",
+        ),
         (400, {"detail": "input is too long"}, "status 400: input is too long"),
-        (401, {"error": {"message": f"Incorrect key: {SECRET}."}}, f"Incorrect key: ….; put its key into {KEY}"),
+        (
+            401,
+            {"error": {"message": f"Incorrect key: {SECRET}."}},
+            f"Incorrect key: ….; put its key into {KEY}",
+        ),
         (403, "not for you", f"not for you; put its key into {KEY}"),
         (413, "", "status 413: Request Entity Too Large"),
     ],
@@ -143,7 +178,8 @@ def test_what_a_server_says_is_repeated_without_the_key(monkeypatch, status, bod
     monkeypatch.setenv(KEY, SECRET)
     text = body if isinstance(body, str) else json.dumps(body)
     answer = complaint((status, {}, text.encode()))
-    assert said in answer.replace("Content Too Large", "Request Entity Too Large")  # since Python 3.13
+    # Since Python 3.13.
+    assert said in answer.replace("Content Too Large", "Request Entity Too Large")
     assert SECRET not in answer
 
 
@@ -157,4 +193,7 @@ def test_the_key_is_sent_and_that_of_openai_is_not(monkeypatch):
         with pytest.raises(InputError, match=f"^{KEY} holds signs that no key has") as error:
             fetch_vectors(named(server.url), TEXTS)
     assert SECRET not in str(error.value)
-    assert [headers.get("Authorization") for _, headers, _ in server.requests] == [None, f"Bearer {SECRET}"]
+    assert [headers.get("Authorization") for _, headers, _ in server.requests] == [
+        None,
+        f"Bearer {SECRET}",
+    ]

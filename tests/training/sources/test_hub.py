@@ -59,7 +59,10 @@ def test_offline_asks_nobody(client, tmp_path):
     with HubServer(models={"org/tiny": model(tmp_path / "repo")}) as server:
         client.use(server)
         client.environment["HF_HUB_OFFLINE"] = "1"
-        assert f"Hub {server.url}: not asked, because offline" in client.call("model_folder", "org/tiny")["error"]
+        assert (
+            f"Hub {server.url}: not asked, because offline"
+            in client.call("model_folder", "org/tiny")["error"]
+        )
         assert "package index: not asked, because offline" in client.call("stsb_folder")["error"]
         assert server.requests == []
 
@@ -116,9 +119,16 @@ def test_an_odd_answer_is_put_in_words(client, status, code, words):
         server.shutdown()
 
 
-@given(st.lists(st.text("ab/._-", max_size=6).map(lambda stem: stem + ".json") | st.text(max_size=12)))
+@given(
+    st.lists(st.text("ab/._-", max_size=6).map(lambda stem: stem + ".json") | st.text(max_size=12))
+)
 def test_no_script_and_no_pickle_is_ever_picked(listing):
-    own = {"model.safetensors", "adapter_model.safetensors", "chat_template.jinja", "artifact.metadata"}
+    own = {
+        "model.safetensors",
+        "adapter_model.safetensors",
+        "chat_template.jinja",
+        "artifact.metadata",
+    }
     listing += ["load.py", "data.pkl", "model.pt", "pytorch_model.bin", *own]
     picked = hub.pick_model("x", listing)
     assert own <= set(picked)

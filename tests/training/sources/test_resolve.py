@@ -44,7 +44,9 @@ def test_offline_can_be_set_in_the_program(monkeypatch):
 
 def test_both_names_of_an_embedded_model_are_the_same(home):
     for name in (DEFAULT_MODEL, MINILM_ID):
-        assert resolve.model_folder(name) == ResolvedFolder(home / "models/all-MiniLM-L6-v2", "home folder")
+        assert resolve.model_folder(name) == ResolvedFolder(
+            home / "models/all-MiniLM-L6-v2", "home folder"
+        )
 
 
 @pytest.mark.parametrize(
@@ -52,13 +54,24 @@ def test_both_names_of_an_embedded_model_are_the_same(home):
     [
         (("small-q8_0.gguf",), "it has GGUF weights alone; fetch the safetensors"),
         (("config.json", "openvino/openvino_model_qint8.xml"), "it has OpenVINO weights alone"),
-        (("checkpoint-500/config.json", "checkpoint-500/tokenizer.json"), "checkpoint-500 looks like a model"),
-        (("refs/main", "snapshots/0ab1/config.json", "snapshots/0ab1/tokenizer.json"), "snapshots/0ab1 looks like"),
+        (
+            ("checkpoint-500/config.json", "checkpoint-500/tokenizer.json"),
+            "checkpoint-500 looks like a model",
+        ),
+        (
+            ("refs/main", "snapshots/0ab1/config.json", "snapshots/0ab1/tokenizer.json"),
+            "snapshots/0ab1 looks like",
+        ),
         (("1_Pooling/config.json",), "it has no config.json$"),
-        (("config.json", "pytorch_model.bin"), r"holds no model: it has no safetensors weights, .* can run code"),
+        (
+            ("config.json", "pytorch_model.bin"),
+            r"holds no model: it has no safetensors weights, .* can run code",
+        ),
     ],
 )
-def test_a_folder_without_a_model_says_what_to_do(alone, tmp_path, files: tuple[str, ...], reason: str):
+def test_a_folder_without_a_model_says_what_to_do(
+    alone, tmp_path, files: tuple[str, ...], reason: str
+):
     for file in files:
         write((tmp_path / "old" / file).parent, Path(file).name)
     with pytest.raises(InputError, match=reason):
@@ -77,7 +90,9 @@ def test_a_folder_whose_path_is_a_name_too_says_why_it_holds_no_model(alone, tmp
 
 def test_an_embedded_model_with_a_file_missing_is_not_taken(alone):
     write(alone / "models/all-MiniLM-L6-v2", "config.json", "model.safetensors")
-    with pytest.raises(InputError, match=r"home folder: incomplete, README.md, .*1_Pooling/config.json missing"):
+    with pytest.raises(
+        InputError, match=r"home folder: incomplete, README.md, .*1_Pooling/config.json missing"
+    ):
         resolve.model_folder(DEFAULT_MODEL)
 
 
@@ -123,6 +138,7 @@ def test_a_run_is_found_by_its_name_if_one_run_alone_has_it(alone):
     write(alone / "runs/20261122-demo", "name.txt")
     (alone / "runs/20261122-demo/name.txt").write_text("60-second demo")
     with pytest.raises(
-        InputError, match="2 runs are called '60-second demo' or begin so: choose one of run:20261121-demo, run:2"
+        InputError,
+        match="2 runs are called '60-second demo' or begin so: choose one of run:20261121-demo, run:2",
     ):
         resolve.find_run("60-second demo", alone)

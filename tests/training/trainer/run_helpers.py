@@ -39,5 +39,7 @@ def curve(events: Events) -> Events:
     """Train and eval events without times: what must be equal bit for bit."""
     times = {"t", "seconds", "seconds_left", "sentences_per_second"}
     return [
-        {key: value for key, value in event.items() if key not in times} for event in events if event["kind"] != "state"
+        {key: value for key, value in event.items() if key not in times}
+        for event in events
+        if event["kind"] != "state"
     ]

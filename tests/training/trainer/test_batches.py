@@ -20,9 +20,16 @@ def test_an_epoch_is_every_row_once(lengths, batch_size, seed, epoch):
 
 def test_a_step_does_not_depend_on_the_calls_before_it_and_seeds_differ():
     sizes = np.random.default_rng(0).integers(4, 40, 500)
-    sequential, random_access = LengthGroupedSampler(sizes, 16, 3), LengthGroupedSampler(sizes, 16, 3)
+    sequential, random_access = (
+        LengthGroupedSampler(sizes, 16, 3),
+        LengthGroupedSampler(sizes, 16, 3),
+    )
     steps = [sequential.rows(step).tolist() for step in range(80)]
-    assert [random_access.rows(step).tolist() for step in (79, 12, 40)] == [steps[79], steps[12], steps[40]]
+    assert [random_access.rows(step).tolist() for step in (79, 12, 40)] == [
+        steps[79],
+        steps[12],
+        steps[40],
+    ]
     sizes = list(range(1, 400))
     sampler = LengthGroupedSampler(sizes, 16, 0)
     assert sampler.rows(0).tolist() != sampler.rows(sampler.steps_per_epoch).tolist()
@@ -32,7 +39,10 @@ def test_a_step_does_not_depend_on_the_calls_before_it_and_seeds_differ():
 def test_batches_hold_similar_lengths():
     sizes = np.random.default_rng(0).integers(4, 60, 2_000)
     sampler = LengthGroupedSampler(sizes, 16, 0)
-    padded = sum(sizes[sampler.rows(step)].max() * len(sampler.rows(step)) for step in range(sampler.steps_per_epoch))
+    padded = sum(
+        sizes[sampler.rows(step)].max() * len(sampler.rows(step))
+        for step in range(sampler.steps_per_epoch)
+    )
     assert padded < 1.1 * sizes.sum()
 
 
@@ -56,6 +66,8 @@ def test_rows_that_share_a_sentence_are_in_different_batches_and_none_is_lost():
     for step in range(sampler.steps_per_epoch):
         texts = [text for row in sampler.rows(step) for text in rows[row]]
         assert len(texts) == len(set(texts))
-    sampler = LengthGroupedSampler([10] * 20, 8, 0, [frozenset({"the same", f"b{i}"}) for i in range(20)])
+    sampler = LengthGroupedSampler(
+        [10] * 20, 8, 0, [frozenset({"the same", f"b{i}"}) for i in range(20)]
+    )
     assert sampler.steps_per_epoch == 3
     assert sorted(np.concatenate([sampler.rows(step) for step in range(3)])) == list(range(20))

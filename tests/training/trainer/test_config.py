@@ -11,7 +11,9 @@ from training.objectives.base import names
 from training.trainer.config import CHOICES, REPORTERS, SETTINGS, RunConfig
 
 NEEDS_TEACHER = names(lambda objective: objective.needs_teacher())
-OBJECTIVES = st.sampled_from(names(lambda objective: not (objective.scores_pairs or objective.predicts_tokens))).map(
+OBJECTIVES = st.sampled_from(
+    names(lambda objective: not (objective.scores_pairs or objective.predicts_tokens))
+).map(
     lambda name: {"objective": name} | ({"teacher": "minilm-stsb"} if name in NEEDS_TEACHER else {})
 )
 configs = st.builds(
@@ -39,12 +41,24 @@ def test_json_brings_back_an_equal_config(config):
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("objective", "softmax", "objective 'softmax' is unknown; choose classification, regression"),
+        (
+            "objective",
+            "softmax",
+            "objective 'softmax' is unknown; choose classification, regression",
+        ),
         ("pooling", "sum", "pooling 'sum' is unknown; choose mean, max, cls"),
-        ("batch_size", 0, "batch_size is 0, but rows per step must be a whole number from 1 to 65536"),
+        (
+            "batch_size",
+            0,
+            "batch_size is 0, but rows per step must be a whole number from 1 to 65536",
+        ),
         ("batch_size", 3.5, "batch_size is 3.5.*a whole number"),
         ("batch_size", True, "batch_size is True"),
-        ("learning_rate", 0, "learning_rate is 0, but the peak learning rate of Adam must be a number above 0 to 1"),
+        (
+            "learning_rate",
+            0,
+            "learning_rate is 0, but the peak learning rate of Adam must be a number above 0 to 1",
+        ),
         ("learning_rate", float("nan"), "learning_rate is nan"),
         ("warmup", 1.1, "warmup is 1.1.*from 0 to 1"),
         ("max_grad_norm", None, "max_grad_norm is None"),
@@ -52,11 +66,23 @@ def test_json_brings_back_an_equal_config(config):
         ("base", "", "base is empty; give a name or a path"),
         ("eval_data", 5, "eval_data is 5, but must be text"),
         ("mnrl_symmetric", "yes", "mnrl_symmetric is 'yes', but must be true or false"),
-        ("matryoshka_dims", "wide", "matryoshka_dims is .*'wide'.*whole numbers from 1, such as 256,128,64"),
+        (
+            "matryoshka_dims",
+            "wide",
+            "matryoshka_dims is .*'wide'.*whole numbers from 1, such as 256,128,64",
+        ),
         ("report_to", "wandb", "report_to 'wandb' is unknown; choose tensorboard, trackio"),
         ("negative_margin", 1, "negative_margin is 1, but .* must be a number from 0 and below 1"),
-        ("teacher", "minilm-stsb", "regression has no teacher; leave it out, or choose mse or margin-mse"),
-        ("mine_negatives", True, "mine_negatives is for triplet, mnrl, margin-mse; regression takes no negatives"),
+        (
+            "teacher",
+            "minilm-stsb",
+            "regression has no teacher; leave it out, or choose mse or margin-mse",
+        ),
+        (
+            "mine_negatives",
+            True,
+            "mine_negatives is for triplet, mnrl, margin-mse; regression takes no negatives",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence(field, value, message):
@@ -82,7 +108,13 @@ def test_numbers_and_words_mean_what_people_mean_by_them():
     config = RunConfig("regression", batch_size=8.0, max_steps=np.int64(20))
     assert (config.batch_size, config.max_steps) == (8, 20)
     assert isinstance(config.batch_size, int)
-    assert [RunConfig("mnrl").evaluate_every(steps) for steps in (1, 60, 360, 1_000, 10_000)] == [1, 15, 90, 100, 500]
+    assert [RunConfig("mnrl").evaluate_every(steps) for steps in (1, 60, 360, 1_000, 10_000)] == [
+        1,
+        15,
+        90,
+        100,
+        500,
+    ]
     assert RunConfig("mnrl", eval_every=7).evaluate_every(360) == 7
 
 

@@ -20,7 +20,12 @@ from training.trainer.training_model import TrainingModel
 
 sentence_transformers = pytest.importorskip("sentence_transformers")
 
-PAIRS = [("a man is playing", "the man was playing guitar"), ("a cat", "food on the dog"), ("woman", "a"), ("", "in")]
+PAIRS = [
+    ("a man is playing", "the man was playing guitar"),
+    ("a cat", "food on the dog"),
+    ("woman", "a"),
+    ("", "in"),
+]
 GOLD = torch.tensor([1.0, 0.0, 0.35, 0.8])
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -49,9 +54,17 @@ def test_loss_and_gradients_are_those_of_sentence_transformers(tmp_path):
     expected = losses.BinaryCrossEntropyLoss(theirs)(list(zip(*PAIRS, strict=True)), GOLD)
     expected.backward()
     assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
-    gradients = {name: each.grad for name, each in theirs.model.named_parameters() if each.grad is not None}
-    ours = {name: each.grad for name, each in trained.backbone.named_parameters() if each.grad is not None}
-    assert ours and set(gradients) - set(ours) <= {name for name in gradients if "word_embeddings" in name}
+    gradients = {
+        name: each.grad for name, each in theirs.model.named_parameters() if each.grad is not None
+    }
+    ours = {
+        name: each.grad
+        for name, each in trained.backbone.named_parameters()
+        if each.grad is not None
+    }
+    assert ours and set(gradients) - set(ours) <= {
+        name for name in gradients if "word_embeddings" in name
+    }
     for name, gradient in ours.items():
         torch.testing.assert_close(gradient, gradients[name], atol=1e-5, rtol=1e-4)
 
@@ -87,18 +100,24 @@ def test_a_joint_head_has_the_loss_and_gradients_of_its_model(bi_encoder, rank):
     reference.load_head_tensors(trained.backbone.head_tensors())
     reference.head.dropout.p = 0.0
     rows = PairTokenizer(trained.tokenizer, 64, separately=True)(PAIRS)
-    expected = BinaryCrossEntropy()([reference(pad_pairs(rows, 0, torch.device("cpu")))[:, None]], GOLD)
+    expected = BinaryCrossEntropy()(
+        [reference(pad_pairs(rows, 0, torch.device("cpu")))[:, None]], GOLD
+    )
     expected.backward()
 
     model = TrainingModel(trained, BinaryCrossEntropy(), rank=rank, num_micro_batches=2)
     loss, _ = model.forward_backward(model.collate([trained.tokenize(PAIRS)], GOLD, 0))
     assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
     for name in ("cross", "head.scale", "head.linear.weight"):  # what is trained with LoRA too
-        torch.testing.assert_close(trained.backbone.get_parameter(name).grad, reference.get_parameter(name).grad)
+        torch.testing.assert_close(
+            trained.backbone.get_parameter(name).grad, reference.get_parameter(name).grad
+        )
     if not rank:
         for name, weight in trained.backbone.named_parameters():
             if weight.requires_grad and weight.grad is not None:
-                torch.testing.assert_close(weight.grad, reference.get_parameter(name).grad, atol=1e-5, rtol=1e-4)
+                torch.testing.assert_close(
+                    weight.grad, reference.get_parameter(name).grad, atol=1e-5, rtol=1e-4
+                )
 
 
 def test_a_joint_head_is_saved_stopped_resumed_and_continued(cross, bi_encoder, tmp_path):
@@ -106,7 +125,9 @@ def test_a_joint_head_is_saved_stopped_resumed_and_continued(cross, bi_encoder, 
     result, whole = run(config, tmp_path / "run")
     model = CrossEncoder.load(result.path, dtype="float32", device="cpu")
     assert isinstance(model.scorer, JointPairModel) and model.max_length == 32
-    np.testing.assert_allclose(model.predict(PAIRS), model.predict([(b, a) for a, b in PAIRS]), atol=1e-6)
+    np.testing.assert_allclose(
+        model.predict(PAIRS), model.predict([(b, a) for a, b in PAIRS]), atol=1e-6
+    )
     assert "from sbert_lab import CrossEncoder" in (tmp_path / "run/model/README.md").read_text()
 
     assert curve(stop_and_resume(config, tmp_path / "parts", 7)) == curve(whole)
@@ -116,9 +137,15 @@ def test_a_joint_head_is_saved_stopped_resumed_and_continued(cross, bi_encoder, 
         run(config.replace(base=result.path, head="classifier"))
 
 
-def test_the_head_of_a_classifier_can_be_asked_for_and_a_joint_one_needs_bert_or_mpnet(cross, bi_encoder, tmp_path):
-    result, _ = run(cross.replace(base=bi_encoder, head="classifier", max_steps=1), tmp_path / "run")
-    assert sentence_transformers.CrossEncoder(result.path, device="cpu").predict(PAIRS).shape == (4,)
+def test_the_head_of_a_classifier_can_be_asked_for_and_a_joint_one_needs_bert_or_mpnet(
+    cross, bi_encoder, tmp_path
+):
+    result, _ = run(
+        cross.replace(base=bi_encoder, head="classifier", max_steps=1), tmp_path / "run"
+    )
+    assert sentence_transformers.CrossEncoder(result.path, device="cpu").predict(PAIRS).shape == (
+        4,
+    )
     other = make_model(tmp_path / "distilbert", "distilbert")
     with pytest.raises(InputError, match="needs a base of the architecture bert or mpnet"):
         run(cross.replace(base=str(other), head="joint"))
@@ -127,14 +154,20 @@ def test_the_head_of_a_classifier_can_be_asked_for_and_a_joint_one_needs_bert_or
 def toy(folder, column: str, **values: float) -> dict[str, str]:
     """Pairs whose target is decided by a word of the second sentence, to train and to evaluate on."""
     file = folder / "toy.csv"
-    rows = [f"{word} is a {word},{other} the {word},{value}" for word in WORDS for other, value in values.items()]
+    rows = [
+        f"{word} is a {word},{other} the {word},{value}"
+        for word in WORDS
+        for other, value in values.items()
+    ]
     file.write_text("\n".join([f"sentence1,sentence2,{column}", *rows]) + "\n")
     return {"train_data": str(file), "eval_data": str(file)}
 
 
 def test_graded_pairs_are_learned_and_evaluated_by_rank(cross, tmp_path):
     data = toy(tmp_path, "score", cat=5, food=2.5, dog=0)
-    result, _ = run(cross.replace(**data, base="scratch:1x32", max_steps=40, eval_every=40, learning_rate=3e-3))
+    result, _ = run(
+        cross.replace(**data, base="scratch:1x32", max_steps=40, eval_every=40, learning_rate=3e-3)
+    )
     assert result.best["spearman"] > max(0.5, result.baseline["spearman"])
     assert result.best["loss"] < result.baseline["loss"]
     assert set(result.final) == {"step", "spearman", "loss"}

@@ -22,7 +22,9 @@ PAIRS = Dataset("pairs", (SENTENCES, SENTENCES[::-1]))
 TRIPLETS = Dataset("triplets", (SENTENCES, SENTENCES[::-1], SENTENCES[1:] + SENTENCES[:1]))
 
 
-def teacher(objective: str, name: str, base: str = "scratch:1x32", similarity: str = "dot") -> Teacher:
+def teacher(
+    objective: str, name: str, base: str = "scratch:1x32", similarity: str = "dot"
+) -> Teacher:
     student = Encoder.load(base, dtype="float32", device="cpu")
     config = RunConfig(objective, teacher=name, margin_similarity=similarity, dtype="float32")
     return Teacher(config, student, OBJECTIVES[objective].target, None, lambda: False)
@@ -30,7 +32,9 @@ def teacher(objective: str, name: str, base: str = "scratch:1x32", similarity: s
 
 def test_vectors_of_a_bi_encoder():
     labelled = teacher("mse", "scratch:1x32").label(PAIRS)
-    vectors = Encoder.load("scratch:1x32", dtype="float32", device="cpu").encode(SENTENCES, normalize=False)
+    vectors = Encoder.load("scratch:1x32", dtype="float32", device="cpu").encode(
+        SENTENCES, normalize=False
+    )
     found = labelled.targets[torch.tensor([1, 4])]
     assert found.shape == (2, 2, 32)
     assert np.allclose(found[0].numpy(), vectors[[1, 3]], atol=1e-6)
@@ -48,12 +52,16 @@ def test_wider_vectors_are_projected_to_their_principal_components():
     projection = wide._projection
     assert np.allclose(projection.T @ projection, np.eye(32), atol=1e-5)
     other = wide.label(PAIRS).targets  # by the same projection
-    vectors = Encoder.load("scratch:1x64", dtype="float32", device="cpu").encode(SENTENCES, normalize=False)
+    vectors = Encoder.load("scratch:1x64", dtype="float32", device="cpu").encode(
+        SENTENCES, normalize=False
+    )
     assert np.allclose(other[slice(0, 1)][0, 0].numpy(), vectors[0] @ projection, atol=1e-5)
 
 
 def test_a_teacher_has_vectors_of_a_fixed_meaning_as_wide_as_the_students():
-    with pytest.raises(InputError, match=r"scratch:1x32 have 32 dimensions, fewer than the 64 of the base"):
+    with pytest.raises(
+        InputError, match=r"scratch:1x32 have 32 dimensions, fewer than the 64 of the base"
+    ):
         teacher("mse", "scratch:1x32", "scratch:1x64").label(PAIRS)
     targets = teacher("mse", "all-MiniLM-L6-v2", "all-MiniLM-L6-v2").label(PAIRS).targets
     assert torch.allclose(targets.values.norm(dim=1), torch.ones(4), atol=1e-5)
@@ -66,11 +74,19 @@ def test_scores_and_margins_of_a_cross_encoder():
     one, two, three = TRIPLETS.columns
     scored = teacher("mse", "minilm-stsb").label(PAIRS)
     assert scored.data.notes == ("targets are the scores of minilm-stsb",)
-    assert np.allclose(scored.targets[slice(None)].numpy(), model.predict(list(zip(one, two, strict=True))), atol=1e-6)
+    assert np.allclose(
+        scored.targets[slice(None)].numpy(),
+        model.predict(list(zip(one, two, strict=True))),
+        atol=1e-6,
+    )
     margins = teacher("margin-mse", "minilm-stsb").label(TRIPLETS).targets
-    expected = model.predict(list(zip(one, two, strict=True))) - model.predict(list(zip(one, three, strict=True)))
+    expected = model.predict(list(zip(one, two, strict=True))) - model.predict(
+        list(zip(one, three, strict=True))
+    )
     assert np.allclose(margins[slice(None)].numpy(), expected, atol=1e-6)
-    with pytest.raises(InputError, match="minilm-stsb is a cross-encoder, which scores pairs, but triplets holds"):
+    with pytest.raises(
+        InputError, match="minilm-stsb is a cross-encoder, which scores pairs, but triplets holds"
+    ):
         teacher("mse", "minilm-stsb").label(TRIPLETS)
 
 
@@ -95,7 +111,9 @@ def test_targets_of_data():
 
 
 def test_a_student_comes_to_agree_with_its_teacher(config):
-    config = config.replace(objective="mse", teacher="scratch:2x64", max_steps=30, learning_rate=2e-3)
+    config = config.replace(
+        objective="mse", teacher="scratch:2x64", max_steps=30, learning_rate=2e-3
+    )
     result, events = run(config)
     start = of_kind(events, "state")[0]
     assert any("the gold scores are not used" in note for note in start["notes"])
@@ -108,7 +126,15 @@ def test_a_base_without_dropout_is_refused_by_simcse(pairs, tmp_path):
     for module in encoder.backbone.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
-    encoder.backbone.config.hidden_dropout_prob = encoder.backbone.config.attention_probs_dropout_prob = 0.0
+    encoder.backbone.config.hidden_dropout_prob = (
+        encoder.backbone.config.attention_probs_dropout_prob
+    ) = 0.0
     encoder.save(tmp_path / "dry")
-    with pytest.raises(InputError, match="has no dropout, by which the two vectors of a sentence differ in simcse"):
-        run(RunConfig("simcse", base=str(tmp_path / "dry"), train_data=pairs, eval_data=None, max_steps=1))
+    with pytest.raises(
+        InputError, match="has no dropout, by which the two vectors of a sentence differ in simcse"
+    ):
+        run(
+            RunConfig(
+                "simcse", base=str(tmp_path / "dry"), train_data=pairs, eval_data=None, max_steps=1
+            )
+        )

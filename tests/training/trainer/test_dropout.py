@@ -52,13 +52,16 @@ def test_inside_use_generator_dropout_draws_from_that_generator_alone():
 def test_attention_equals_that_of_pytorch_and_drops_weights_in_training_mode():
     torch.manual_seed(0)
     q, k, v = (torch.randn(2, 4, 5, 8) for _ in range(3))
-    mask = torch.zeros(2, 1, 5, 5).masked_fill(torch.rand(2, 1, 1, 5) < 0.3, torch.finfo(torch.float32).min)
+    mask = torch.zeros(2, 1, 5, 5).masked_fill(
+        torch.rand(2, 1, 1, 5) < 0.3, torch.finfo(torch.float32).min
+    )
     context, _ = attention(nn.Module().eval(), q, k, v, mask, dropout=0.5)
     expected = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     assert torch.allclose(context, expected.transpose(1, 2), atol=1e-6)
     ones = torch.ones(1, 1, 400, 1)
     with use_generator(np.random.default_rng(0)):
         context, _ = attention(nn.Module(), ones, ones, ones, None, dropout=0.25)
-    kept = context.flatten() * 0.75  # of each row, the fraction of its 400 equal weights that are kept
+    # Of each row, the fraction of its 400 equal weights that are kept.
+    kept = context.flatten() * 0.75
     assert kept.mean().item() == pytest.approx(0.75, abs=0.01)
     assert 0.01 < kept.std() < 0.04

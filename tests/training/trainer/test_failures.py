@@ -31,7 +31,9 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_rows(config, monke
     monkeypatch.setattr(Regression, "__call__", poisoned)
     result, events = run(config)
     assert (result.status, result.steps) == ("failed", 3)
-    sentence = re.fullmatch(r"the loss of step 3 is nan, on rows ([\d, ]+) of pairs.tsv: lower the .*", result.reason)
+    sentence = re.fullmatch(
+        r"the loss of step 3 is nan, on rows ([\d, ]+) of pairs.tsv: lower the .*", result.reason
+    )
     rows = [int(row) for row in sentence[1].split(", ")]
     assert len(rows) == config.batch_size
     assert all(1 <= row <= 162 for row in rows)
@@ -53,18 +55,48 @@ FULL = SafetensorError("I/O error: No space left on device (os error 28)")
 @pytest.mark.parametrize(
     ("settings", "error", "reason"),
     [
-        ({}, RuntimeError("DefaultCPUAllocator: can't allocate memory"), "not enough memory for batches of 16, 16 "),
-        ({}, MemoryError(), "not enough .*, 16 rows at a time: set mini_batch_size to 8, which computes the same"),
-        ({"mini_batch_size": 6}, OUT_OF_MEMORY, "not enough .*, 6 rows at a time: set mini_batch_size to 3"),
-        ({"mini_batch_size": 1}, OUT_OF_MEMORY, "not enough .*, one row at a time: choose a smaller base"),
-        ({"max_tokens": 4_096}, OUT_OF_MEMORY, "not enough .*, 4,096 tokens at a time: lower max_tokens"),
-        ({}, OSError(errno.ENOSPC, "No space left on device"), "the disk is full: make room and resume the run"),
+        (
+            {},
+            RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+            "not enough memory for batches of 16, 16 ",
+        ),
+        (
+            {},
+            MemoryError(),
+            "not enough .*, 16 rows at a time: set mini_batch_size to 8, which computes the same",
+        ),
+        (
+            {"mini_batch_size": 6},
+            OUT_OF_MEMORY,
+            "not enough .*, 6 rows at a time: set mini_batch_size to 3",
+        ),
+        (
+            {"mini_batch_size": 1},
+            OUT_OF_MEMORY,
+            "not enough .*, one row at a time: choose a smaller base",
+        ),
+        (
+            {"max_tokens": 4_096},
+            OUT_OF_MEMORY,
+            "not enough .*, 4,096 tokens at a time: lower max_tokens",
+        ),
+        (
+            {},
+            OSError(errno.ENOSPC, "No space left on device"),
+            "the disk is full: make room and resume the run",
+        ),
         ({}, FULL, "the disk is full"),
-        ({}, PermissionError(errno.EACCES, "Permission denied", "model"), "a file could not be read or .*: .*model"),
+        (
+            {},
+            PermissionError(errno.EACCES, "Permission denied", "model"),
+            "a file could not be read or .*: .*model",
+        ),
         ({}, RuntimeError("kernel\n  launch failed"), "kernel launch failed"),
     ],
 )
-def test_a_failure_during_the_run_is_a_reason_in_one_line(config, tmp_path, monkeypatch, settings, error, reason):
+def test_a_failure_during_the_run_is_a_reason_in_one_line(
+    config, tmp_path, monkeypatch, settings, error, reason
+):
     monkeypatch.setattr(training_model.TrainingModel, "forward_backward", Mock(side_effect=error))
     result, events = run(config.replace(**settings), tmp_path / "r")
     assert result.status == "failed"
@@ -102,5 +134,7 @@ def test_mistakes_of_the_user_are_reported_before_the_first_step(config, tmp_pat
 def test_data_of_the_wrong_form_is_refused_before_the_run(config, tmp_path):
     plain = tmp_path / "plain.csv"
     plain.write_text("sentence1,sentence2\na cat,a kitten\n")
-    with pytest.raises(InputError, match=r"classification needs pairs with a label .* mnrl learns from pairs"):
+    with pytest.raises(
+        InputError, match=r"classification needs pairs with a label .* mnrl learns from pairs"
+    ):
         run(config.replace(objective="classification", train_data=str(plain)))

@@ -17,10 +17,20 @@ from training.trainer.run_metrics import warnings
 WORDS = ("yes", "perhaps", "no")
 
 
-def messages(home: Path, second: list[str], answers: list[int], objective=None, **settings) -> list[str]:
+def messages(
+    home: Path, second: list[str], answers: list[int], objective=None, **settings
+) -> list[str]:
     """The warnings of a run on pairs with these second sentences and labels, but for that about its random weights."""
-    data = Dataset("answers", (["a question"] * len(second), second), labels=answers, label_names=WORDS)
-    options = {"base": "scratch:1x32", "eval_data": None, "batch_size": 16, "max_steps": 60, "learning_rate": 1e-2}
+    data = Dataset(
+        "answers", (["a question"] * len(second), second), labels=answers, label_names=WORDS
+    )
+    options = {
+        "base": "scratch:1x32",
+        "eval_data": None,
+        "batch_size": 16,
+        "max_steps": 60,
+        "learning_rate": 1e-2,
+    }
     config = RunConfig("classification", **{**options, **settings})
     _, events = run(config, train_data=data, home=home, objective=objective)
     assert RunProgress.from_events(events).warnings == tuple(warnings(events))
@@ -46,14 +56,21 @@ def test_labels_that_say_nothing_are_a_loss_that_is_not_below_guessing(home, ans
 
 def test_a_loss_without_a_slope_is_gradients_of_0(home, answers):
     second = [f"it is {WORDS[answer]}" for answer in answers]
-    [message] = messages(home, second, answers, objective=lambda vectors, target: 0 * vectors[0].sum())
-    assert message.startswith("The gradients are 0, so that nothing is learned: look at whether the loss depends")
+    [message] = messages(
+        home, second, answers, objective=lambda vectors, target: 0 * vectors[0].sum()
+    )
+    assert message.startswith(
+        "The gradients are 0, so that nothing is learned: look at whether the loss depends"
+    )
 
 
 def events_of(*evaluations: dict[str, float]) -> list[dict]:
     """The events of 40 steps of regression with these evaluations, the first before the first step."""
     train = [{"kind": "train", "step": step, "loss": 0.07, "lr": 1e-4} for step in range(1, 41)]
-    evaluated = [{"kind": "eval", "step": 20 * number, **figures} for number, figures in enumerate(evaluations)]
+    evaluated = [
+        {"kind": "eval", "step": 20 * number, **figures}
+        for number, figures in enumerate(evaluations)
+    ]
     return [{"kind": "state", "state": "running", "guess": 0.0866}, *train, *evaluated]
 
 
@@ -68,9 +85,12 @@ def test_a_correlation_that_has_not_risen_is_said_and_one_that_has_risen_once_is
 
 
 def test_vectors_that_are_alike_before_the_first_step_are_said():
-    [message] = warnings(events_of({"spearman": 0.3, "random_cosine": 0.91}, {"spearman": 0.6, "random_cosine": 0.2}))
+    [message] = warnings(
+        events_of({"spearman": 0.3, "random_cosine": 0.91}, {"spearman": 0.6, "random_cosine": 0.2})
+    )
     assert (
-        "alike before the first step, with a mean cosine of 0.91 of random pairs: look at whether the base" in message
+        "alike before the first step, with a mean cosine of 0.91 of random pairs: look at whether the base"
+        in message
     )
 
 

@@ -38,7 +38,10 @@ def test_a_run_replaces_another_only_where_it_is_told_to(short, tmp_path):
     first, _ = run(short, tmp_path / "run")
     weights = Path(str(first.path), "model.safetensors").read_bytes()
     other = short.replace(seed=1)
-    with pytest.raises(InputError, match="holds another run: name another folder, or pass resume=True or overwrite="):
+    with pytest.raises(
+        InputError,
+        match="holds another run: name another folder, or pass resume=True or overwrite=",
+    ):
         run(other, tmp_path / "run")
     assert Path(str(first.path), "model.safetensors").read_bytes() == weights
     run(other, tmp_path / "run", overwrite=True)
@@ -51,11 +54,16 @@ def test_a_tenth_of_own_data_judges_the_run_unless_other_data_is_named(short, pa
     assert own.eval_data == HELD_OUT
     _, events = run(own)
     [note] = [note for note in of_kind(events, "state")[0]["notes"] if "held out" in note]
-    assert note == "16 of 162 rows, which share no sentence with the rest, are held out to judge the run"
+    assert (
+        note
+        == "16 of 162 rows, which share no sentence with the rest, are held out to judge the run"
+    )
     assert of_kind(events, "state")[0]["rows"] == 146
     assert of_kind(events, "eval")[0]["spearman"] is not None
 
-    _, in_memory = run(RunConfig("regression", base="scratch:1x32", max_steps=1), train_data=load_data(pairs))
+    _, in_memory = run(
+        RunConfig("regression", base="scratch:1x32", max_steps=1), train_data=load_data(pairs)
+    )
     assert of_kind(in_memory, "eval")[0]["spearman"] == of_kind(events, "eval")[0]["spearman"]
     _, unjudged = run(own, eval_data=None)
     assert "spearman" not in of_kind(unjudged, "eval")[0]

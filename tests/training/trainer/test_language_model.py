@@ -53,10 +53,16 @@ def test_loss_and_gradients_are_those_of_transformers(architecture: str, tmp_pat
     reference.load_state_dict(language_model.backbone.state_dict())
     total = 0.0
     for part in batch.micro_batches:  # as many tokens as all have: the mean is over the whole batch
-        labels = torch.full((part.rows.numel(),), -100).index_put((part.masked,), part.targets).view(part.rows.shape)
+        labels = (
+            torch.full((part.rows.numel(),), -100)
+            .index_put((part.masked,), part.targets)
+            .view(part.rows.shape)
+        )
         mask = None if part.mask is None else part.mask.long()
         logits = reference.eval()(input_ids=part.rows, attention_mask=mask).logits
-        total += torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum")
+        total += torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), labels.flatten(), reduction="sum"
+        )
     (total / sum(batch.sizes)).backward()
     assert losses.item() == pytest.approx(total.item() / sum(batch.sizes), abs=1e-5)
     gradients = {name: weight.grad for name, weight in language_model.backbone.named_parameters()}
@@ -87,13 +93,18 @@ def test_masks_have_the_rates_of_bert_and_leave_special_tokens_and_padding():
     others[positions] = False
     assert (inputs.flatten()[others] == ids.flatten()[others]).all()
     can = np.array([[False, True, False]])
-    assert mask_tokens(np.array([[2, 9, 3]]), can, 4, 10, np.random.default_rng(0))[1].tolist() == [1]
+    assert mask_tokens(np.array([[2, 9, 3]]), can, 4, 10, np.random.default_rng(0))[1].tolist() == [
+        1
+    ]
 
 
 def test_a_token_that_is_masked_since_chance_hides_none_is_hidden_like_others():
     """Of a short text alone in its batch."""
     ids, can = np.array([[2, 9, 3]]), np.array([[False, True, False]])
-    hidden = [int(mask_tokens(ids, can, 4, 1_000, np.random.default_rng(seed))[0][0, 1]) for seed in range(1_000)]
+    hidden = [
+        int(mask_tokens(ids, can, 4, 1_000, np.random.default_rng(seed))[0][0, 1])
+        for seed in range(1_000)
+    ]
     assert hidden.count(4) == pytest.approx(800, abs=65)
     assert hidden.count(9) == pytest.approx(100, abs=50)
 
@@ -101,20 +112,31 @@ def test_a_token_that_is_masked_since_chance_hides_none_is_hidden_like_others():
 def test_a_step_masks_other_tokens_in_each_epoch_and_the_same_when_it_is_repeated(tmp_path: Path):
     model = TrainingModel(load(make_model(tmp_path)), MaskedLanguageModelling())
     ids = [model.encoder.tokenize(SENTENCES)]
-    first, again, later = (model.collate(ids, None, step).micro_batches[0].rows for step in (0, 0, 1))
+    first, again, later = (
+        model.collate(ids, None, step).micro_batches[0].rows for step in (0, 0, 1)
+    )
     assert torch.equal(first, again)
     assert not torch.equal(first, later)
 
 
 def config(text: Path, **settings: object) -> RunConfig:
-    values = {"base": "scratch:2x32", "train_data": str(text), "eval_data": str(text), "dtype": "float32"}
-    return RunConfig("mlm", **{**values, "max_steps": 12, "eval_every": 4, "vocabulary_size": 120, **settings})
+    values = {
+        "base": "scratch:2x32",
+        "train_data": str(text),
+        "eval_data": str(text),
+        "dtype": "float32",
+    }
+    return RunConfig(
+        "mlm", **{**values, "max_steps": 12, "eval_every": 4, "vocabulary_size": 120, **settings}
+    )
 
 
 def test_a_run_from_random_weights_learns_and_opens_everywhere(text: Path, tmp_path: Path):
     from sentence_transformers import SentenceTransformer
 
-    result, events = run(config(text, max_steps=30, batch_size=16, learning_rate=1e-2), tmp_path / "run")
+    result, events = run(
+        config(text, max_steps=30, batch_size=16, learning_rate=1e-2), tmp_path / "run"
+    )
     figures = of_kind(events, "eval")
     assert result.metric == "loss"
     assert figures[-1]["loss"] < figures[0]["loss"] - 0.5
@@ -125,7 +147,9 @@ def test_a_run_from_random_weights_learns_and_opens_everywhere(text: Path, tmp_p
     theirs = SentenceTransformer(str(folder), device="cpu")
     assert ours.pooling == "mean"
     sentences = ["the man is eating", "a guitar was on the food in a cat"]
-    np.testing.assert_allclose(ours.encode(sentences), theirs.encode(sentences, normalize_embeddings=True), atol=1e-5)
+    np.testing.assert_allclose(
+        ours.encode(sentences), theirs.encode(sentences, normalize_embeddings=True), atol=1e-5
+    )
     whole = AutoModelForMaskedLM.from_pretrained(folder)
     assert whole.get_output_embeddings().weight is whole.get_input_embeddings().weight
     assert len(ours.tokenizer) <= 120
@@ -140,7 +164,10 @@ def test_a_stopped_run_resumes_to_the_same_curve(text: Path, tmp_path: Path):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"lora_rank": 4, "gradient_accumulation_steps": 2}, {"mini_batch_size": 4, "dtype": "bfloat16"}],
+    [
+        {"lora_rank": 4, "gradient_accumulation_steps": 2},
+        {"mini_batch_size": 4, "dtype": "bfloat16"},
+    ],
 )
 def test_what_other_runs_can_have_this_one_can_too(settings: dict, text: Path, tmp_path: Path):
     base = make_model(tmp_path / "base", initializer_range=0.1)
@@ -151,12 +178,16 @@ def test_what_other_runs_can_have_this_one_can_too(settings: dict, text: Path, t
     before = AutoModelForMaskedLM.from_pretrained(base)
     assert weights.get_output_embeddings().weight is weights.get_input_embeddings().weight
     layer = "base_model.encoder.layer.0.output.dense.weight"
-    assert not torch.equal(weights.get_parameter(layer), before.get_parameter(layer)), "it has been trained"
+    assert not torch.equal(weights.get_parameter(layer), before.get_parameter(layer)), (
+        "it has been trained"
+    )
 
 
 def test_a_batch_in_parts_has_the_gradient_of_the_whole(tmp_path: Path):
     language_model = load(make_model(tmp_path))
-    model = TrainingModel(language_model, MaskedLanguageModelling(), num_micro_batches=1, mini_batch_size=5)
+    model = TrainingModel(
+        language_model, MaskedLanguageModelling(), num_micro_batches=1, mini_batch_size=5
+    )
     model.replica.module.eval()
     batch = model.collate([language_model.tokenize(SENTENCES)], None, 0)
     assert len(batch.micro_batches) > 1
@@ -173,7 +204,10 @@ def test_a_batch_in_parts_has_the_gradient_of_the_whole(tmp_path: Path):
 def test_sentences_of_several_sets_are_learned_once_each(text: Path, tmp_path: Path):
     other = tmp_path / "other.csv"
     other.write_text("sentence1,sentence2,score\nthe cat,the dog,3\nthe cat,a man,1\n")
-    _, events = run(config(text, train_data=f"{text}+{other}+{other}", max_steps=1, eval_data=None), tmp_path / "run")
+    _, events = run(
+        config(text, train_data=f"{text}+{other}+{other}", max_steps=1, eval_data=None),
+        tmp_path / "run",
+    )
     lines = {*text.read_text().splitlines(), "the cat", "the dog", "a man"}
     assert of_kind(events, "state")[0]["rows"] == len(lines)
 

@@ -28,7 +28,9 @@ def mixed(config, tmp_path) -> RunConfig:
     animals = ("cat", "dog", "cow", "hen", "pig", "rat", "ape", "bee", "ant", "fly", "owl", "fox")
     rows = [f"The {animal} sleeps.,A {animal} is asleep." for animal in animals]
     file.write_text("\n".join(["anchor,positive", *rows]) + "\n")
-    return config.replace(train_data=f"{config.train_data}=cosent+{file}=mnrl", mix="round-robin", batch_size=4)
+    return config.replace(
+        train_data=f"{config.train_data}=cosent+{file}=mnrl", mix="round-robin", batch_size=4
+    )
 
 
 def batches(mix: str, seed: int = 0) -> MixedBatches:
@@ -49,7 +51,9 @@ def test_an_epoch_has_the_batches_of_each_part_that_sentence_transformers_draws(
     if mix == "round-robin":
         assert parts == drawn
     else:
-        assert parts != sorted(parts) and parts != [batches(mix, seed=1).part(step)[0] for step in range(len(parts))]
+        assert parts != sorted(parts) and parts != [
+            batches(mix, seed=1).part(step)[0] for step in range(len(parts))
+        ]
 
 
 @pytest.mark.parametrize("mix", [PROPORTIONAL, ROUND_ROBIN])
@@ -72,16 +76,24 @@ def test_the_loss_of_a_batch_is_that_of_its_parts_objective():
 
 def test_events_notes_and_card_say_which_data_set_was_learned_by_which_objective(mixed, tmp_path):
     result, events = run(mixed, tmp_path / "run")
-    assert result.status == "finished" and result.final["loss"] > 0  # of the first objective that the dev data fits
+    # Of the first objective that the dev data fits.
+    assert result.status == "finished" and result.final["loss"] > 0
     steps = [list(event["loss_by_data"]) for event in of_kind(events, "train")]
     assert steps[:4] == [["pairs.tsv=cosent"], ["together.csv=mnrl"]] * 2
     first = of_kind(events, "train")[0]
     assert first["loss"] == first["loss_by_data"]["pairs.tsv=cosent"]
     running = next(event for event in events if event.get("state") == "running")
     assert running["rows"] == 162 + 12
-    assert any(note.startswith("together.csv, by mnrl: 3 batches in an epoch") for note in running["notes"])
+    assert any(
+        note.startswith("together.csv, by mnrl: 3 batches in an epoch") for note in running["notes"]
+    )
     card = (tmp_path / "run/model/README.md").read_text()
-    assert "cosent: log" in card and "mnrl: −log" in card and "together.csv, 12 pairs" in card and "round-robin" in card
+    assert (
+        "cosent: log" in card
+        and "mnrl: −log" in card
+        and "together.csv, 12 pairs" in card
+        and "round-robin" in card
+    )
 
 
 def test_a_stopped_run_resumes_to_the_same_curve(mixed, tmp_path):
@@ -91,18 +103,31 @@ def test_a_stopped_run_resumes_to_the_same_curve(mixed, tmp_path):
 def test_weights_of_two_classifiers_are_trained_and_saved_apart(config, tmp_path):
     data = "+".join([f"{config.train_data}=classification"] * 2)
     events: Events = []
-    train(config.replace(train_data=data), events.append, tmp_path / "run", should_stop=stop_at(4, events))
+    train(
+        config.replace(train_data=data),
+        events.append,
+        tmp_path / "run",
+        should_stop=stop_at(4, events),
+    )
     from safetensors import safe_open
 
     with safe_open(tmp_path / "run/checkpoint/weights.safetensors", "pt") as file:
         names = {name for name in file.keys() if "classifier" in name}  # noqa: SIM118 - it is no dictionary
-    assert names == {f"objective.{part}classifier.{each}" for part in ("", "part1_") for each in ("weight", "bias")}
+    assert names == {
+        f"objective.{part}classifier.{each}"
+        for part in ("", "part1_")
+        for each in ("weight", "bias")
+    }
 
 
 def test_a_config_lists_its_parts_and_dev_data_states_no_objective(config):
     mixed = RunConfig(train_data=["stsb:train=cosent", "a.csv?encoding=koi8-r=mnrl", "b.csv=mnrl"])
     assert mixed.objective == "cosent"
-    assert mixed.parts == (Part("stsb:train", "cosent"), Part("a.csv?encoding=koi8-r", "mnrl"), Part("b.csv", "mnrl"))
+    assert mixed.parts == (
+        Part("stsb:train", "cosent"),
+        Part("a.csv?encoding=koi8-r", "mnrl"),
+        Part("b.csv", "mnrl"),
+    )
     parts = RunConfig("mnrl", train_data="snli + all-nli=cosent").parts
     assert parts == (Part("snli", "mnrl"), Part("all-nli", "cosent"))
     assert RunConfig("mnrl", train_data="snli+mnli").parts == (Part("snli+mnli", "mnrl"),)

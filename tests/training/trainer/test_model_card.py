@@ -10,7 +10,9 @@ CONFIG = RunConfig("regression", eval_data="/home/somebody/secret/dev.csv")
 
 
 def test_the_metrics_are_in_the_hubs_form():
-    card = ModelCard(with_model_index(CARD, CONFIG, {"step": 8, "spearman": 0.8123456789}, "org/name"))
+    card = ModelCard(
+        with_model_index(CARD, CONFIG, {"step": 8, "spearman": 0.8123456789}, "org/name")
+    )
     [result] = card.data.eval_results
     assert (result.task_type, result.metric_type, result.metric_value) == (
         "semantic-similarity",
@@ -18,7 +20,10 @@ def test_the_metrics_are_in_the_hubs_form():
         0.812346,
     )
     # no folder of the machine it was trained on
-    assert (result.dataset_name, result.dataset_type) == ("dev.csv (chose the checkpoint)", "dev.csv")
+    assert (result.dataset_name, result.dataset_type) == (
+        "dev.csv (chose the checkpoint)",
+        "dev.csv",
+    )
     assert card.data.model_name == "org/name" and card.data.library_name == "sentence-transformers"
     assert "Text --- with dashes." in card.text
 
@@ -37,7 +42,10 @@ def test_a_figure_is_added_once_also_to_a_card_without_a_header():
     once = with_model_index(CARD, CONFIG, {"spearman": 0.8}, "org/name")
     assert with_model_index(once, CONFIG, {"spearman": 0.9}, "org/other") == once
     assert with_model_index(CARD, CONFIG, {"loss": 0.1}, "org/name") == CARD
-    assert with_model_index(CARD, CONFIG.replace(eval_data=None), {"spearman": 0.8}, "org/name") == CARD
+    assert (
+        with_model_index(CARD, CONFIG.replace(eval_data=None), {"spearman": 0.8}, "org/name")
+        == CARD
+    )
     card = ModelCard(with_model_index("# A model\n", CONFIG, {"accuracy": 0.75}, "org/name"))
     assert card.data.eval_results[0].metric_type == "cosine_accuracy"
     assert card.text.strip() == "# A model"

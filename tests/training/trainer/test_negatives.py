@@ -10,7 +10,15 @@ from training.models.encoder import Encoder
 from training.trainer.config import RunConfig
 from training.trainer.negatives import MinedNegatives, mine_negatives
 
-ANGLES = {"a": 0, "b": 90, "near a": 10, "near b": 100, "false negative": 12, "hard": 40, "easy": 170}
+ANGLES = {
+    "a": 0,
+    "b": 90,
+    "near a": 10,
+    "near b": 100,
+    "false negative": 12,
+    "hard": 40,
+    "easy": 170,
+}
 
 
 class Compass:
@@ -24,7 +32,9 @@ class Compass:
 
 
 def mined(*rows: tuple[str, ...], margin: float = 0.05) -> MinedNegatives:
-    return mine_negatives(Compass(), Dataset("mine", tuple(map(list, zip(*rows, strict=True)))), margin)
+    return mine_negatives(
+        Compass(), Dataset("mine", tuple(map(list, zip(*rows, strict=True)))), margin
+    )
 
 
 def test_the_negative_is_the_nearest_beyond_the_margin():
@@ -32,7 +42,8 @@ def test_the_negative_is_the_nearest_beyond_the_margin():
     found = mined(*rows).data
     assert found.kind == "triplets"
     assert found.columns[2][0] == "hard"  # not the nearest to b, and not "easy"
-    assert mined(*rows, ("b", "false negative")).data.columns[2][0] == "hard"  # cos 12° > 0.95 cos 10°
+    # Cos 12° > 0.95 cos 10°.
+    assert mined(*rows, ("b", "false negative")).data.columns[2][0] == "hard"
     nearer = mined(*rows, ("b", "false negative"), margin=0.0).data
     assert nearer.columns[2][0] == "false negative"
 
@@ -49,7 +60,9 @@ def test_a_known_positive_is_no_negative_and_scored_pairs_have_none():
     assert (example.anchor, example.positive, example.negative) == ("a", "near a", "hard")
     assert example.negative_cosine == pytest.approx(np.cos(np.deg2rad(40)), abs=1e-6)
     data = Dataset("mine", (["a"], ["b"]), scores=[1.0])
-    with pytest.raises(InputError, match="mined for pairs that belong together, but mine holds scored pairs"):
+    with pytest.raises(
+        InputError, match="mined for pairs that belong together, but mine holds scored pairs"
+    ):
         mine_negatives(Compass(), data, 0.05)
 
 
@@ -71,7 +84,15 @@ def test_they_are_read_as_they_were_written(tmp_path):
     assert np.allclose(read.cosines, found.cosines)
     assert MinedNegatives.read(tmp_path / "other", found.data) is None
     head, *rows = (tmp_path / "negatives.jsonl").read_bytes().split(b"\n")
-    for damaged in (b"", b"[]", head, b"\n".join([head, *rows[1:]]), b"\xff" + head, head + b"\nnull", bytes(300)):
+    for damaged in (
+        b"",
+        b"[]",
+        head,
+        b"\n".join([head, *rows[1:]]),
+        b"\xff" + head,
+        head + b"\nnull",
+        bytes(300),
+    ):
         (tmp_path / "negatives.jsonl").write_bytes(damaged)
         with pytest.raises(InputError, match=r"negatives\.jsonl .*damaged"):
             MinedNegatives.read(tmp_path, found.data)
@@ -91,7 +112,13 @@ def test_blocks_do_not_change_the_result(monkeypatch):
 
 def test_a_run_learns_from_them_shows_them_and_resumes_with_the_same(pairs, tmp_path):
     config = RunConfig(
-        "mnrl", base="scratch:1x32", train_data=pairs, eval_data=None, max_steps=3, mine_negatives=True, dtype="float32"
+        "mnrl",
+        base="scratch:1x32",
+        train_data=pairs,
+        eval_data=None,
+        max_steps=3,
+        mine_negatives=True,
+        dtype="float32",
     )
     result, events = run(config, tmp_path / "run")
     assert result.status == "finished"

@@ -95,7 +95,11 @@ def test_a_run_of_own_objects_is_listed_stopped_resumed_and_not_queued(short, tm
     listed = store.get("mine")
     assert (listed.state, listed.config.objective) == ("stopped", "own (test_own_runs:Squared)")
     assert listed.config.train_data.startswith(f"own ({data.name}, 162 scored pairs, ")
-    assert set(json.loads((listed.folder / "own.json").read_text())) == {"objective", "train_data", "callbacks"}
+    assert set(json.loads((listed.folder / "own.json").read_text())) == {
+        "objective",
+        "train_data",
+        "callbacks",
+    }
 
     for refused in (
         lambda: store.requeue("mine"),
@@ -103,9 +107,17 @@ def test_a_run_of_own_objects_is_listed_stopped_resumed_and_not_queued(short, tm
         lambda: execute(store, "mine", states=["stopped"]),
         lambda: run(listed.config, "run:mine", resume=True, home=tmp_path),
         lambda: run(short, "run:mine", resume=True, **own),  # without the callback
-        lambda: run(short, "run:mine", resume=True, **own | {"train_data": data.select(range(9))}, callbacks=[seen]),
+        lambda: run(
+            short,
+            "run:mine",
+            resume=True,
+            **own | {"train_data": data.select(range(9))},
+            callbacks=[seen],
+        ),
     ):
-        with pytest.raises(InputError, match="which no other process has: start or resume it there"):
+        with pytest.raises(
+            InputError, match="which no other process has: start or resume it there"
+        ):
             refused()
 
     for file in (listed.folder / name for name in ("run.json", "config.json", "own.json")):
@@ -144,14 +156,32 @@ def test_a_figure_of_an_evaluator_chooses_the_best_model(short, tmp_path):
 @pytest.mark.parametrize(
     ("own", "message"),
     [
-        ({"objective": lambda vectors, target: vectors[0]}, r"the objective returns a tensor of shape \(16, 32\)"),
-        ({"objective": lambda vectors, target: vectors[0].detach().sum()}, "does not depend on the vectors"),
-        ({"evaluators": [lambda encoder: {"loss": 1.0}]}, "returns 'loss', which is measured already"),
-        ({"evaluators": [lambda encoder: {"figure": "high"}]}, "returns 'high' as figure, which is no number"),
-        ({"metric_for_best_model": "recall"}, "metric_for_best_model 'recall' is not measured; there are step,"),
+        (
+            {"objective": lambda vectors, target: vectors[0]},
+            r"the objective returns a tensor of shape \(16, 32\)",
+        ),
+        (
+            {"objective": lambda vectors, target: vectors[0].detach().sum()},
+            "does not depend on the vectors",
+        ),
+        (
+            {"evaluators": [lambda encoder: {"loss": 1.0}]},
+            "returns 'loss', which is measured already",
+        ),
+        (
+            {"evaluators": [lambda encoder: {"figure": "high"}]},
+            "returns 'high' as figure, which is no number",
+        ),
+        (
+            {"metric_for_best_model": "recall"},
+            "metric_for_best_model 'recall' is not measured; there are step,",
+        ),
         ({"callbacks": [object()]}, "has none of on_step, on_evaluate, on_checkpoint, on_end"),
         ({"optimizer": "sgd"}, "'sgd' cannot be called"),
-        ({"train_data": ["one", "two"]}, "regression needs pairs with a score, but train_data holds sentences"),
+        (
+            {"train_data": ["one", "two"]},
+            "regression needs pairs with a score, but train_data holds sentences",
+        ),
         ({"folder": "run:../mine"}, "cannot be a run's name"),
     ],
 )
@@ -172,12 +202,19 @@ def test_a_fault_in_an_object_of_the_caller_is_raised_and_the_run_has_failed(sho
 
 def test_own_weights_optimizer_and_schedule_resume_to_the_same_curve(short, tmp_path):
     objective = Scaled()
-    own = {"optimizer": partial(torch.optim.SGD, lr=0.5, momentum=0.9), "schedule": lambda step, steps: 1 / (1 + step)}
+    own = {
+        "optimizer": partial(torch.optim.SGD, lr=0.5, momentum=0.9),
+        "schedule": lambda step, steps: 1 / (1 + step),
+    }
     _, whole = run(short, tmp_path / "whole", objective=objective, **own)
     assert objective.scale.item() != 1.0
     own["objective"] = Scaled()
-    assert [event["lr"] for event in of_kind(whole, "train")] == pytest.approx([0.5, 0.25, 0.5 / 3, 0.125])
-    assert "the optimizer is torch.optim.sgd:SGD" in (tmp_path / "whole/model/README.md").read_text()
+    assert [event["lr"] for event in of_kind(whole, "train")] == pytest.approx(
+        [0.5, 0.25, 0.5 / 3, 0.125]
+    )
+    assert (
+        "the optimizer is torch.optim.sgd:SGD" in (tmp_path / "whole/model/README.md").read_text()
+    )
     own["callbacks"] = [Recorder(lambda: True)]
     assert run(short, tmp_path / "r", **own)[0].status == "stopped"
     run(short, tmp_path / "r", **own, resume=True)
@@ -187,7 +224,10 @@ def test_own_weights_optimizer_and_schedule_resume_to_the_same_curve(short, tmp_
 def test_it_prints_a_line_for_each_evaluation(short, capsys):
     train(short.replace(max_steps=1), folder=None)
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[:2] for line in lines if line.startswith("step")] == [["step", "0"], ["step", "1"]]
+    assert [line.split()[:2] for line in lines if line.startswith("step")] == [
+        ["step", "0"],
+        ["step", "1"],
+    ]
     assert not any("{" in line for line in lines)
     train(short.replace(max_steps=1), progress=False, folder=None)
     assert capsys.readouterr() == ("", "")

@@ -13,7 +13,13 @@ from training.objectives.base import hold_out
 from training.similarities import cosine
 from training.trainer.events import read_events
 
-STEPS = {"base": "scratch:1x32", "max_steps": 12, "eval_every": 4, "learning_rate": 1e-3, "dtype": "float32"}
+STEPS = {
+    "base": "scratch:1x32",
+    "max_steps": 12,
+    "eval_every": 4,
+    "learning_rate": 1e-3,
+    "dtype": "float32",
+}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +41,9 @@ def test_own_pairs_are_judged_by_whether_sentences_find_their_partners(own, obje
     assert result.metric == "mrr@10"
     _, held = hold_out(load_data(own), objective)
     first, second = ({text: text for text in column} for column in held.columns)
-    partners = {text: [b for a, b in zip(*held.columns, strict=True) if a == text] for text in first}
+    partners = {
+        text: [b for a, b in zip(*held.columns, strict=True) if a == text] for text in first
+    }
     retrieval = RetrievalData.from_dicts(first, second, partners)
     best = Encoder.load(str(tmp_path / "run/model"), dtype="float32")
     expected = evaluate_retrieval(best, retrieval, cutoffs=(1, 10)).values
@@ -64,7 +72,9 @@ def test_of_equal_ranks_the_lower_loss_is_the_better_checkpoint(tmp_path):
     words = [f"word{i} thing{i} {chr(97 + i % 26) * 4}" for i in range(150)]
     file = Path(tmp_path, "same.tsv")
     file.write_text("a\tb\n" + "\n".join(f"{text}\t{text}." for text in words))
-    result, events = run(RunConfig("mnrl", train_data=file, **STEPS | {"learning_rate": 1e-2}), tmp_path / "run")
+    result, events = run(
+        RunConfig("mnrl", train_data=file, **STEPS | {"learning_rate": 1e-2}), tmp_path / "run"
+    )
     later = [event for event in of_kind(events, "eval") if event["step"]]
     equal = [event for event in later if event["mrr@10"] == result.best["mrr@10"]]
     assert len(equal) > 1 and len({event["loss"] for event in equal}) > 1
@@ -82,4 +92,8 @@ def test_any_partner_of_a_first_sentence_counts(own):
         "queries": 3,
     }
     crossed = np.stack([third, other, one + other / 2])
-    assert find_partners(pairs, [first, crossed]) == {"accuracy@1": 0.0, "mrr@10": 0.5, "queries": 3}
+    assert find_partners(pairs, [first, crossed]) == {
+        "accuracy@1": 0.0,
+        "mrr@10": 0.5,
+        "queries": 3,
+    }

@@ -33,13 +33,18 @@ def whole(config, tmp_path_factory) -> tuple[Events, Path]:
 def test_a_stopped_run_resumes_to_the_same_curve_and_model(config, whole, tmp_path, stop):
     events: Events = []
     stopped = train(
-        config, events.append, tmp_path / "parts", should_stop=stop_at(stop, events) if stop else lambda: True
+        config,
+        events.append,
+        tmp_path / "parts",
+        should_stop=stop_at(stop, events) if stop else lambda: True,
     )
     assert stopped.status == "stopped"
     result, _ = run(config, tmp_path / "parts", resume=True)
     assert (result.status, result.steps) == ("finished", 12)
     assert curve(read_events(tmp_path / "parts/events.jsonl")) == curve(whole[0])
-    one, two = (load_file(folder / "model/model.safetensors") for folder in (whole[1], tmp_path / "parts"))
+    one, two = (
+        load_file(folder / "model/model.safetensors") for folder in (whole[1], tmp_path / "parts")
+    )
     assert all(torch.equal(one[key], two[key]) for key in one)
 
 
@@ -54,14 +59,20 @@ def test_stopping_during_an_evaluation(config, whole, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(evaluator.Evaluator, "measure", measuring)
-        stopped = train(config, events.append, tmp_path / "r", should_stop=lambda: asked["evaluating"])
+        stopped = train(
+            config, events.append, tmp_path / "r", should_stop=lambda: asked["evaluating"]
+        )
     assert (stopped.status, stopped.steps) == ("stopped", 5)
     run(config, tmp_path / "r", resume=True)
     assert curve(read_events(tmp_path / "r/events.jsonl")) == curve(whole[0])
 
 
-def test_stopping_while_the_evaluation_data_is_looked_for_in_the_training_data(config, tmp_path, monkeypatch):
-    monkeypatch.setattr("training.trainer.prepare.overlap", lambda data, training, encode: encode(["A dog sleeps."]))
+def test_stopping_while_the_evaluation_data_is_looked_for_in_the_training_data(
+    config, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(
+        "training.trainer.prepare.overlap", lambda data, training, encode: encode(["A dog sleeps."])
+    )
     monkeypatch.setattr("training.trainer.prepare.MixedBatches", None)  # which comes after that
     assert run(config, tmp_path / "r", should_stop=lambda: True)[0].status == "stopped"
 
@@ -85,7 +96,10 @@ train(RunConfig.model_validate_json(sys.argv[1]), on_event=on_event, folder=sys.
 def test_a_killed_run_resumes_from_its_checkpoint(config, whole, tmp_path):
     folder = tmp_path / "r"
     process = subprocess.Popen(
-        [sys.executable, "-c", KILLED, config.to_json(), str(folder)], stdout=subprocess.PIPE, text=True, cwd=ROOT
+        [sys.executable, "-c", KILLED, config.to_json(), str(folder)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
     )
     assert process.stdout is not None
     for line in process.stdout:
@@ -101,7 +115,9 @@ def test_a_killed_run_resumes_from_its_checkpoint(config, whole, tmp_path):
     assert result.status == "finished"
 
 
-def test_a_run_killed_while_a_checkpoint_is_replaced_resumes_from_the_old_one(config, whole, tmp_path):
+def test_a_run_killed_while_a_checkpoint_is_replaced_resumes_from_the_old_one(
+    config, whole, tmp_path
+):
     """Killed in `training.atomic.replace_folder`: the old folder moved aside, the new one not yet renamed."""
     events: Events = []
     train(config, events.append, tmp_path / "r", should_stop=stop_at(7, events))
@@ -113,7 +129,11 @@ def test_a_run_killed_while_a_checkpoint_is_replaced_resumes_from_the_old_one(co
     result, resumed = run(config, tmp_path / "r", resume=True)
     assert (result.status, resumed[0]["resumed_from"]) == ("finished", 7)
     assert curve(read_events(tmp_path / "r/events.jsonl")) == curve(whole[0])
-    assert sorted(entry.name for entry in (tmp_path / "r").iterdir()) == ["config.json", "events.jsonl", "model"]
+    assert sorted(entry.name for entry in (tmp_path / "r").iterdir()) == [
+        "config.json",
+        "events.jsonl",
+        "model",
+    ]
 
 
 def test_a_run_killed_on_its_last_step_is_resumed(config, tmp_path, monkeypatch):
@@ -137,7 +157,9 @@ def test_resuming_without_a_checkpoint_starts_anew(config, tmp_path):
     folder = tmp_path / "r"
     folder.mkdir()
     (folder / "config.json").write_text(config.to_json())
-    (folder / "events.jsonl").write_text('{"t": 1, "step": 3, "kind": "train", "loss": 1}\n{"t": 2, "st')
+    (folder / "events.jsonl").write_text(
+        '{"t": 1, "step": 3, "kind": "train", "loss": 1}\n{"t": 2, "st'
+    )
     result, events = run(config, folder, resume=True)
     assert (result.status, events[0]["resumed_from"]) == ("finished", None)
     assert read_events(folder / "events.jsonl") == events
@@ -175,7 +197,9 @@ def test_a_damaged_checkpoint_is_one_sentence_and_stays(config, stopped, tmp_pat
     file = tmp_path / "r/checkpoint" / name
     file.unlink()
     file.mkdir() if damage == "a folder" else file.write_bytes(damage)
-    with pytest.raises(InputError, match=rf"{name} .*remove the folder .*checkpoint to begin the run anew") as error:
+    with pytest.raises(
+        InputError, match=rf"{name} .*remove the folder .*checkpoint to begin the run anew"
+    ) as error:
         run(config, tmp_path / "r", resume=True)
     assert "\n" not in str(error.value)
     assert file.is_dir() if damage == "a folder" else file.read_bytes() == damage
@@ -192,7 +216,10 @@ def test_a_failed_checkpoint_leaves_the_old_one(config, tmp_path, monkeypatch):
     monkeypatch.setattr(torch, "get_rng_state", full)
     monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0.0)
     result, told = run(config, tmp_path / "r", resume=True)
-    assert (result.status, result.reason) == ("failed", "the disk is full: make room and resume the run")
+    assert (result.status, result.reason) == (
+        "failed",
+        "the disk is full: make room and resume the run",
+    )
     assert told[-1]["reason"] == result.reason
     assert (tmp_path / "r/checkpoint/state.json").read_text() == before
     monkeypatch.undo()

@@ -26,10 +26,23 @@ from training.objectives.ranking import MultipleNegativesRanking
 from training.trainer.replica import Dropout
 from training.trainer.training_model import TrainingModel, default_micro_batches, split_by_length
 
-SENTENCES = ["A man plays a guitar.", "Someone is cooking.", "A dog runs in the deep snow.", "Two cats sleep."]
-UNEQUAL = ["a man is playing the guitar", "food", "a cat " * 20, "the dog is eating " * 4, "a woman", "was on food in"]
+SENTENCES = [
+    "A man plays a guitar.",
+    "Someone is cooking.",
+    "A dog runs in the deep snow.",
+    "Two cats sleep.",
+]
+UNEQUAL = [
+    "a man is playing the guitar",
+    "food",
+    "a cat " * 20,
+    "the dog is eating " * 4,
+    "a woman",
+    "was on food in",
+]
 GOLD = torch.tensor([0.2, 0.9])
-TABLES = ("word_embeddings", "tok_embeddings", "shared", "embed_tokens", "emb_layer")  # names of the word embeddings
+# Names of the word embeddings.
+TABLES = ("word_embeddings", "tok_embeddings", "shared", "embed_tokens", "emb_layer")
 
 
 def load(pooling: str = "mean") -> Encoder:
@@ -55,14 +68,17 @@ def without_dropout(model: TrainingModel) -> TrainingModel:
     """Set every dropout of the replica to 0."""
     for module in model.replica.module.modules():
         for name, value in vars(module).items():
-            if "drop" in name and isinstance(value, float):  # the rate of attention is an attribute of its module
+            # The rate of attention is an attribute of its module.
+            if "drop" in name and isinstance(value, float):
                 setattr(module, name, 0.0)
         if isinstance(module, Dropout):
             module.p = 0.0
     return model
 
 
-def forward_backward(model: TrainingModel, ids: list[list[list[int]]], target: Tensor, step: int = 0) -> Tensor:
+def forward_backward(
+    model: TrainingModel, ids: list[list[list[int]]], target: Tensor, step: int = 0
+) -> Tensor:
     """The loss of a step, with the gradients set."""
     loss, _ = model.forward_backward(model.collate(ids, target, step))
     return loss
@@ -93,13 +109,17 @@ def expected_gradients(
     return loss, {name: weight.grad for name, weight in encoder.backbone.named_parameters()}
 
 
-def assert_gradients_equal(model: TrainingModel, expected: dict[str, Tensor | None], atol: float) -> None:
+def assert_gradients_equal(
+    model: TrainingModel, expected: dict[str, Tensor | None], atol: float
+) -> None:
     compared = 0
     for name, weight in model.backbone.named_parameters():
         gradient = expected[name]
         if name.rpartition(".weight")[0].endswith(TABLES):
             assert gradient is not None
-            assert torch.allclose(model.embeddings.weight.grad, gradient[model.embeddings.used], atol=atol)
+            assert torch.allclose(
+                model.embeddings.weight.grad, gradient[model.embeddings.used], atol=atol
+            )
         elif gradient is None:  # BERT's pooler is not part of the sentence vector
             assert weight.grad is None, name
         else:
@@ -110,7 +130,9 @@ def assert_gradients_equal(model: TrainingModel, expected: dict[str, Tensor | No
 
 def dense_model(folder: Path) -> str:
     """A transformer, its pooling and a Dense layer with Tanh, then LayerNorm and Normalize."""
-    encoder = Encoder.load(str(make_model(folder / "plain", initializer_range=0.2)), dtype="float32", device="cpu")
+    encoder = Encoder.load(
+        str(make_model(folder / "plain", initializer_range=0.2)), dtype="float32", device="cpu"
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         head = nn.Sequential(Dense(32, 24), LayerNorm(24))
@@ -133,20 +155,29 @@ def test_gradients_equal_plain_autograd(architecture, pooling, num_micro_batches
         folder = dense_model(tmp_path)
     else:
         folder = str(make_model(tmp_path / architecture, architecture, initializer_range=0.2))
-    plain, encoder = (Encoder.load(folder, pooling, dtype="float32", device="cpu") for _ in range(2))
+    plain, encoder = (
+        Encoder.load(folder, pooling, dtype="float32", device="cpu") for _ in range(2)
+    )
     objective, target = Classification(encoder.dimension, 3), torch.tensor([0, 2, 1])
     model = TrainingModel(
-        encoder, copy.deepcopy(objective), used(encoder, UNEQUAL), num_micro_batches=num_micro_batches
+        encoder,
+        copy.deepcopy(objective),
+        used(encoder, UNEQUAL),
+        num_micro_batches=num_micro_batches,
     )
     expected_loss, expected = expected_gradients(plain, objective, UNEQUAL, target)
-    loss, norm = without_dropout(model).forward_backward(model.collate(columns(encoder, UNEQUAL), target, 0))
+    loss, norm = without_dropout(model).forward_backward(
+        model.collate(columns(encoder, UNEQUAL), target, 0)
+    )
     assert loss.item() == pytest.approx(expected_loss.item(), abs=1e-6)
     assert_gradients_equal(model, expected, atol=1e-5)
     for name, weight in plain.head.named_parameters():
         assert torch.allclose(model.head.get_parameter(name).grad, weight.grad, atol=1e-6), name
     gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
     assert norm.item() == pytest.approx(torch.nn.utils.get_total_norm(gradients).item(), rel=1e-5)
-    assert torch.allclose(model.objective.classifier.weight.grad, objective.classifier.weight.grad, atol=1e-6)
+    assert torch.allclose(
+        model.objective.classifier.weight.grad, objective.classifier.weight.grad, atol=1e-6
+    )
 
 
 def test_modules_after_the_pooling_are_saved_as_trained_and_kept_by_lora(tmp_path):
@@ -160,7 +191,9 @@ def test_modules_after_the_pooling_are_saved_as_trained_and_kept_by_lora(tmp_pat
             expected = exported.encode(SENTENCES)
         again = Encoder.load(str(tmp_path / f"saved{rank}"), dtype="float32", device="cpu")
         assert np.allclose(again.encode(SENTENCES), expected, atol=1e-5)
-        is_same = [torch.equal(value, before[name]) for name, value in again.head.state_dict().items()]
+        is_same = [
+            torch.equal(value, before[name]) for name, value in again.head.state_dict().items()
+        ]
         assert all(is_same) if rank else not any(is_same)
 
 
@@ -168,7 +201,9 @@ def test_modules_after_the_pooling_are_saved_as_trained_and_kept_by_lora(tmp_pat
 def test_word_vectors_and_lstms_are_trained(tmp_path, kind):
     plain, encoder = (word_model(kind) for _ in range(2))
     model = TrainingModel(encoder, Regression(), used(encoder, UNEQUAL), num_micro_batches=2)
-    expected_loss, expected = expected_gradients(plain, Regression(), UNEQUAL, torch.tensor([0.2, 0.9, 0.4]))
+    expected_loss, expected = expected_gradients(
+        plain, Regression(), UNEQUAL, torch.tensor([0.2, 0.9, 0.4])
+    )
     loss = forward_backward(model, columns(encoder, UNEQUAL), torch.tensor([0.2, 0.9, 0.4]))
     assert loss.item() == pytest.approx(expected_loss.item(), abs=1e-6)
     table = model.embeddings.weight.grad
@@ -200,8 +235,12 @@ def word_model(kind: str) -> Encoder:
     table = torch.cat([torch.zeros(1, 12), torch.randn(len(WORDS), 12, generator=draw)])
     tokenizer = WhitespaceTokenizer([PADDING_TOKEN, *WORDS], stop_words=[])
     torch.manual_seed(0)
-    backbone = WordBackbone(WordEmbeddings(tokenizer, table, update_embeddings=kind == "updated"), LSTM(12, 6))
-    parts = EncoderParts(backbone, tokenizer, ModelFormat(pooling="max", max_length=100), "", nn.Sequential())
+    backbone = WordBackbone(
+        WordEmbeddings(tokenizer, table, update_embeddings=kind == "updated"), LSTM(12, 6)
+    )
+    parts = EncoderParts(
+        backbone, tokenizer, ModelFormat(pooling="max", max_length=100), "", nn.Sequential()
+    )
     return Encoder("words", parts, torch.float32).eval()
 
 
@@ -213,13 +252,17 @@ def test_lora_is_refused_for_word_vectors():
 def test_a_bfloat16_replica_gives_float32_gradients_close_to_those_of_float32(encoder):
     plain = load()
     encoder.dtype = torch.bfloat16
-    model = without_dropout(TrainingModel(encoder, Regression(), used(encoder), num_micro_batches=2))
+    model = without_dropout(
+        TrainingModel(encoder, Regression(), used(encoder), num_micro_batches=2)
+    )
     _, expected = expected_gradients(plain, Regression(), SENTENCES, GOLD)
     forward_backward(model, columns(encoder), GOLD)
     for name, weight in model.backbone.named_parameters():
         if weight.grad is not None:
             assert weight.dtype == weight.grad.dtype == torch.float32
-            similarity = nn.functional.cosine_similarity(weight.grad.flatten(), expected[name].flatten(), dim=0)
+            similarity = nn.functional.cosine_similarity(
+                weight.grad.flatten(), expected[name].flatten(), dim=0
+            )
             assert similarity > 0.98 or expected[name].norm() < 1e-3, name
 
 
@@ -240,16 +283,20 @@ def test_gradients_of_a_step_do_not_depend_on_the_step_before(encoder):
     model = without_dropout(TrainingModel(encoder, Regression(), used(encoder)))
     ids = encoder.tokenize(SENTENCES)
     forward_backward(model, [ids[2:3], ids[3:]], GOLD[1:])
-    expected = {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+    expected = {
+        name: weight.grad.clone()
+        for name, weight in model.named_parameters()
+        if weight.grad is not None
+    }
     forward_backward(model, [ids[:1], ids[1:2]], GOLD[:1])
     forward_backward(model, [ids[2:3], ids[3:]], GOLD[1:])
     for name, weight in model.named_parameters():
         if weight.grad is not None:
             assert torch.equal(weight.grad, expected[name]), name
     touched = model.embeddings.weight.grad.abs().sum(dim=1) > 0
-    assert {token for token, is_touched in zip(used(encoder), touched, strict=True) if is_touched} == {
-        token for row in ids[2:] for token in row
-    }
+    assert {
+        token for token, is_touched in zip(used(encoder), touched, strict=True) if is_touched
+    } == {token for row in ids[2:] for token in row}
 
 
 def test_dropout_is_a_function_of_seed_step_and_micro_batch(encoder):
@@ -258,7 +305,10 @@ def test_dropout_is_a_function_of_seed_step_and_micro_batch(encoder):
 
     def vectors(seed: int, step: int) -> list[Tensor]:
         model = TrainingModel(load(), Regression(), used(encoder), seed=seed, num_micro_batches=2)
-        return [model.replica.forward(each).vectors for each in model.collate(same, GOLD, step).micro_batches]
+        return [
+            model.replica.forward(each).vectors
+            for each in model.collate(same, GOLD, step).micro_batches
+        ]
 
     first, second = vectors(seed=5, step=7)
     assert all(map(torch.equal, (first, second), vectors(seed=5, step=7)))
@@ -272,7 +322,9 @@ def test_micro_batches_in_parallel_threads_repeat_exactly(rank):
     def losses(seed: int) -> list[float]:
         torch.manual_seed(0)  # of the random initial weights of LoRA
         encoder = load()
-        return train_steps(TrainingModel(encoder, Regression(), used(encoder), seed, rank, num_micro_batches=3), 4)
+        return train_steps(
+            TrainingModel(encoder, Regression(), used(encoder), seed, rank, num_micro_batches=3), 4
+        )
 
     first = losses(5)
     assert all(losses(5) == first for _ in range(2))
@@ -291,12 +343,20 @@ def test_micro_batches_hold_every_row_once_sorted_by_length(lengths, parts):
 def test_one_micro_batch_per_core_but_none_of_a_few_sentences(monkeypatch):
     monkeypatch.setattr("training.trainer.training_model.num_threads", lambda: 8)
     cpu = torch.device("cpu")
-    assert [default_micro_batches(cpu, sentences) for sentences in (4, 32, 48, 1_000)] == [1, 4, 6, 8]
+    assert [default_micro_batches(cpu, sentences) for sentences in (4, 32, 48, 1_000)] == [
+        1,
+        4,
+        6,
+        8,
+    ]
     assert default_micro_batches(torch.device("cuda"), 1_000) == 1
 
 
 def test_training_the_rows_in_use_equals_training_all_and_only_they_change(encoder):
-    compact, whole = TrainingModel(load(), Regression(), used(encoder)), TrainingModel(load(), Regression())
+    compact, whole = (
+        TrainingModel(load(), Regression(), used(encoder)),
+        TrainingModel(load(), Regression()),
+    )
     assert train_steps(compact) == pytest.approx(train_steps(whole), abs=1e-6)
     with compact.export_encoder() as one, whole.export_encoder() as two:
         tables = [each.backbone.get_input_embeddings().weight for each in (one, two)]
@@ -305,7 +365,12 @@ def test_training_the_rows_in_use_equals_training_all_and_only_they_change(encod
     model = TrainingModel(encoder, Regression(), used(encoder))
     train_steps(model)
     with model.export_encoder() as exported:
-        changed = (exported.backbone.get_input_embeddings().weight != before).any(dim=1).nonzero().flatten()
+        changed = (
+            (exported.backbone.get_input_embeddings().weight != before)
+            .any(dim=1)
+            .nonzero()
+            .flatten()
+        )
     assert changed.tolist() == used(encoder)
 
 
@@ -321,10 +386,13 @@ def test_encoding_between_steps_does_not_change_training():
 
 
 @pytest.mark.parametrize(
-    ("architecture", "rank"), [("bert", 0), ("modernbert", 4), ("t5", 0), ("t5", 4), ("qwen3", 0), ("gemma3", 4)]
+    ("architecture", "rank"),
+    [("bert", 0), ("modernbert", 4), ("t5", 0), ("t5", 4), ("qwen3", 0), ("gemma3", 4)],
 )
 def test_an_architecture_trains_and_is_saved(architecture, rank, tmp_path):
-    encoder = Encoder.load(str(make_model(tmp_path / architecture, architecture)), dtype="float32", device="cpu")
+    encoder = Encoder.load(
+        str(make_model(tmp_path / architecture, architecture)), dtype="float32", device="cpu"
+    )
     before = evaluation_loss(encoder)
     model = TrainingModel(encoder, Regression(), used(encoder), rank=rank, num_micro_batches=2)
     train_steps(model, 24)
@@ -332,7 +400,11 @@ def test_an_architecture_trains_and_is_saved(architecture, rank, tmp_path):
         assert evaluation_loss(exported) < before
         exported.save(tmp_path / "saved")
         expected = exported.encode(SENTENCES)
-    assert np.allclose(Encoder.load(str(tmp_path / "saved"), dtype="float32").encode(SENTENCES), expected, atol=1e-5)
+    assert np.allclose(
+        Encoder.load(str(tmp_path / "saved"), dtype="float32").encode(SENTENCES),
+        expected,
+        atol=1e-5,
+    )
     assert "sbert_lab" not in Path(tmp_path / "saved/config.json").read_text()
 
 
@@ -343,7 +415,8 @@ def test_lora_trains_adapters_only_and_is_merged_on_export(encoder):
     assert trained
     assert all("lora_" in name for name in trained)
     with model.export_encoder() as exported:
-        assert np.allclose(exported.encode(SENTENCES), before, atol=1e-5)  # the product of the adapters starts at zero
+        # The product of the adapters starts at zero.
+        assert np.allclose(exported.encode(SENTENCES), before, atol=1e-5)
     train_steps(model)
     with model.export_encoder() as exported:
         assert type(exported.backbone).__name__ == "BertModel"
@@ -366,10 +439,17 @@ def test_biases_and_norms_are_not_decayed(encoder):
 
 
 def gradients(model: TrainingModel) -> dict[str, Tensor]:
-    return {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
+    return {
+        name: weight.grad.clone()
+        for name, weight in model.named_parameters()
+        if weight.grad is not None
+    }
 
 
-MANY = [f"{'a man and ' * (row % 5)}the {word} number {row}" for row, word in enumerate(["cat", "dog"] * 16)]
+MANY = [
+    f"{'a man and ' * (row % 5)}the {word} number {row}"
+    for row, word in enumerate(["cat", "dog"] * 16)
+]
 
 
 @pytest.mark.parametrize("options", [{}, {"mini_batch_size": 3}])
@@ -377,8 +457,13 @@ def test_accumulated_gradients_are_the_mean_of_those_of_the_batches(options):
     encoder, objective = load(), Classification(32, 3)
     model = without_dropout(TrainingModel(encoder, objective, used(encoder, MANY), **options))
     ids = columns(encoder, MANY)
-    halves = [[[column[row] for row in rows] for column in ids] for rows in (range(8), range(8, 16))]
-    batches = [model.collate(half, torch.tensor([0, 1, 2, 0, 1, 2, 0, 1]), step) for step, half in enumerate(halves)]
+    halves = [
+        [[column[row] for row in rows] for column in ids] for rows in (range(8), range(8, 16))
+    ]
+    batches = [
+        model.collate(half, torch.tensor([0, 1, 2, 0, 1, 2, 0, 1]), step)
+        for step, half in enumerate(halves)
+    ]
     each = []
     for batch in batches:
         loss, _ = model.forward_backward(batch)
@@ -387,7 +472,9 @@ def test_accumulated_gradients_are_the_mean_of_those_of_the_batches(options):
     assert losses.tolist() == pytest.approx([loss for loss, _ in each], rel=1e-6)
     found = gradients(model)
     for name, gradient in found.items():
-        torch.testing.assert_close(gradient, (each[0][1][name] + each[1][1][name]) / 2, atol=1e-6, rtol=1e-4)
+        torch.testing.assert_close(
+            gradient, (each[0][1][name] + each[1][1][name]) / 2, atol=1e-6, rtol=1e-4
+        )
     assert norm.item() == pytest.approx(
         torch.linalg.vector_norm(torch.stack([g.norm() for g in found.values()])).item()
     )
@@ -395,13 +482,16 @@ def test_accumulated_gradients_are_the_mean_of_those_of_the_batches(options):
 
 def test_no_more_tokens_than_asked_for_are_computed_at_a_time(encoder):
     for num_micro_batches in (1, 2):
-        model = TrainingModel(encoder, Regression(), num_micro_batches=num_micro_batches, max_tokens=64)
+        model = TrainingModel(
+            encoder, Regression(), num_micro_batches=num_micro_batches, max_tokens=64
+        )
         batch = model.collate(columns(encoder, MANY), None, 0)
         sizes = [each.rows.numel() for each in batch.micro_batches]
         assert max(sizes) <= 64 // num_micro_batches < sum(sizes)
         assert sorted(batch.order.tolist()) == list(range(sum(batch.sizes)))
     whole = TrainingModel(encoder, Regression(), num_micro_batches=2, max_tokens=10_000)
-    assert len(whole.collate(columns(encoder, MANY), None, 0).micro_batches) == 2  # every core has work
+    # Every core has work.
+    assert len(whole.collate(columns(encoder, MANY), None, 0).micro_batches) == 2
 
 
 @pytest.mark.parametrize(
@@ -417,10 +507,13 @@ def test_gradients_of_mini_batches_are_those_of_the_whole_batch(options, num_mic
         torch.manual_seed(0)  # of the random initial weights of LoRA
         encoder = load()
         objective = MultipleNegativesRanking()
-        model = without_dropout(TrainingModel(encoder, objective, used(encoder, MANY), rank=rank, **options))
+        model = without_dropout(
+            TrainingModel(encoder, objective, used(encoder, MANY), rank=rank, **options)
+        )
         with torch.no_grad():
             for name, weight in model.named_parameters():
-                if "lora_B" in name:  # zero at first, which would leave the other factor without a gradient
+                # Zero at first, which would leave the other factor without a gradient.
+                if "lora_B" in name:
                     weight.normal_(std=0.05)
         for number in range(2):  # the second replaces the gradients of the first
             loss, norm = model.forward_backward(model.collate(columns(encoder, MANY), None, number))
@@ -441,7 +534,9 @@ def test_mini_batches_go_backward_with_the_dropout_that_they_went_forward_with()
 
     def step(**options) -> tuple[Tensor, dict[str, Tensor], int]:
         encoder = load()
-        model = TrainingModel(encoder, MultipleNegativesRanking(), used(encoder, MANY), seed=3, **options)
+        model = TrainingModel(
+            encoder, MultipleNegativesRanking(), used(encoder, MANY), seed=3, **options
+        )
         batch = model.collate(columns(encoder, MANY), None, 7)
         loss, _ = model.forward_backward(batch)
         return loss, gradients(model), len(batch.micro_batches)
@@ -455,7 +550,9 @@ def test_mini_batches_go_backward_with_the_dropout_that_they_went_forward_with()
 
 
 def test_only_the_graphs_of_a_mini_batch_are_in_memory(encoder, monkeypatch):
-    model = TrainingModel(encoder, MultipleNegativesRanking(), used(encoder, MANY), mini_batch_size=2)
+    model = TrainingModel(
+        encoder, MultipleNegativesRanking(), used(encoder, MANY), mini_batch_size=2
+    )
     graphs, most = [], 0
     forward = model.replica.forward
 

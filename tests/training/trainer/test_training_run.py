@@ -35,7 +35,9 @@ def test_the_events_of_a_run(config, tmp_path):
     states = of_kind(events, "state")
     assert [event["state"] for event in states] == ["running", "finished"]
     assert (states[0]["steps"], states[0]["rows"], states[0]["resumed_from"]) == (12, 162, None)
-    assert states[0]["notes"][-1].startswith("162 of 162 scored pairs of pairs.tsv are in the training data")
+    assert states[0]["notes"][-1].startswith(
+        "162 of 162 scored pairs of pairs.tsv are in the training data"
+    )
     assert [event["step"] for event in of_kind(events, "eval")] == [0, 5, 10, 12]
     steps = of_kind(events, "train")
     assert [event["step"] for event in steps] == list(range(1, 13))
@@ -43,18 +45,28 @@ def test_the_events_of_a_run(config, tmp_path):
     assert steps[0]["lr"] == 0
     assert max(event["lr"] for event in steps) == pytest.approx(1e-3)
     measured = of_kind(events, "eval")[-1]
-    assert {"spearman", "loss", "random_cosine", "plain_cosine", "uniformity", "alignment", "effective_rank"} <= set(
-        measured
-    )
+    assert {
+        "spearman",
+        "loss",
+        "random_cosine",
+        "plain_cosine",
+        "uniformity",
+        "alignment",
+        "effective_rank",
+    } <= set(measured)
     assert (result.status, result.steps, result.id) == ("finished", 12, "r1")
-    assert result.best["spearman"] == max(e["spearman"] for e in of_kind(events, "eval") if e["step"] > 0)
+    assert result.best["spearman"] == max(
+        e["spearman"] for e in of_kind(events, "eval") if e["step"] > 0
+    )
     assert result.final["step"] == 12
     assert result.baseline["step"] == 0
     json.dumps(events)  # plain values only
 
 
 @pytest.mark.parametrize(("patience", "ends_at"), [(1, 2), (2, 5), (None, 7)])
-def test_a_run_ends_after_evaluations_without_a_better_figure(config, tmp_path, monkeypatch, patience, ends_at):
+def test_a_run_ends_after_evaluations_without_a_better_figure(
+    config, tmp_path, monkeypatch, patience, ends_at
+):
     """Of the evaluations at steps 0 to 7 those at 1 and 3 are the best so far; a run of 7 steps has no more."""
     figures = [0.9, 0.6, 0.5, 0.7, 0.6, 0.65, 0.6, 0.6]
     monkeypatch.setattr(Evaluator, "measure", lambda *_: {"spearman": figures.pop(0)})
@@ -74,14 +86,18 @@ def test_what_was_chosen_on_dev_is_measured_on_test(config, tmp_path):
     result, events = run(config.replace(eval_data="stsb:dev", max_steps=2), tmp_path / "r1")
     card = (tmp_path / "r1/model/README.md").read_text()
     assert "of the checkpoint that was best on stsb:dev" in card
-    expected = evaluate(Encoder.load(result.path, dtype="float32"), "stsb:test")["spearman"]["cosine"]
+    expected = evaluate(Encoder.load(result.path, dtype="float32"), "stsb:test")["spearman"][
+        "cosine"
+    ]
     assert (result.test["data"], result.test["step"]) == ("stsb:test", 2)
     assert result.test["spearman"] == pytest.approx(expected, abs=1e-9)
     assert [event["spearman"] for event in of_kind(events, "test")] == [result.test["spearman"]]
     assert f"on stsb:test | – | {100 * expected:.2f} |" in card
 
 
-def test_the_files_of_a_run_and_its_model_which_is_the_best_one_and_opens_with_sentence_transformers(config, tmp_path):
+def test_the_files_of_a_run_and_its_model_which_is_the_best_one_and_opens_with_sentence_transformers(
+    config, tmp_path
+):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     folder = tmp_path / "r1"
     result, events = run(config, folder)
@@ -108,11 +124,15 @@ def test_a_wall_clock_that_jumps_changes_no_durations(config, tmp_path, monkeypa
     result, events = run(config, tmp_path / "jumping")
     assert result.status == "finished"
     assert all(0 < event["sentences_per_second"] < 1e6 for event in of_kind(events, "train"))
-    assert all(0 <= (event["seconds_left"] or 0) < 600 for event in events if "seconds_left" in event)
+    assert all(
+        0 <= (event["seconds_left"] or 0) < 600 for event in events if "seconds_left" in event
+    )
     assert all(0 <= event["seconds"] < 600 for event in of_kind(events, "eval"))
 
 
-def test_a_resumed_run_keeps_its_micro_batches_on_another_number_of_cores(config, tmp_path, monkeypatch):
+def test_a_resumed_run_keeps_its_micro_batches_on_another_number_of_cores(
+    config, tmp_path, monkeypatch
+):
     monkeypatch.setattr(parallel, "num_threads", lambda: 2)
     _, whole = run(config)
     events: list[dict] = []
@@ -124,7 +144,9 @@ def test_a_resumed_run_keeps_its_micro_batches_on_another_number_of_cores(config
 
 
 def test_bfloat16_learns_with_float32_weights(config, tmp_path):
-    result, events = run(config.replace(dtype="bfloat16", max_steps=20, eval_every=20), tmp_path / "r")
+    result, events = run(
+        config.replace(dtype="bfloat16", max_steps=20, eval_every=20), tmp_path / "r"
+    )
     assert events[0]["dtype"] == "bfloat16"
     assert result.final["loss"] < result.baseline["loss"]
     weights = load_file(tmp_path / "r/model/model.safetensors")
@@ -133,7 +155,9 @@ def test_bfloat16_learns_with_float32_weights(config, tmp_path):
 
 def test_a_run_can_start_from_the_best_model_of_another(config, home):
     first, _ = run(config, home / "runs/first")
-    second, _ = run(config.replace(base="run:first", max_steps=2, eval_every=2), home / "runs/second")
+    second, _ = run(
+        config.replace(base="run:first", max_steps=2, eval_every=2), home / "runs/second"
+    )
     assert second.baseline["spearman"] == pytest.approx(first.best["spearman"], abs=1e-6)
 
 
@@ -142,24 +166,36 @@ def test_a_collapse_is_reported(config, tmp_path):
     path = tmp_path / "same.tsv"
     texts = load_data(config.train_data).columns
     path.write_text(
-        "sentence1\tsentence2\tscore\n" + "".join(f"{a}\t{b}\t5\n" for a, b in zip(*texts, strict=True)),
+        "sentence1\tsentence2\tscore\n"
+        + "".join(f"{a}\t{b}\t5\n" for a, b in zip(*texts, strict=True)),
         encoding="utf-8",
     )
-    _, events = run(config.replace(train_data=str(path), max_steps=60, eval_every=60, learning_rate=1e-2))
-    assert "random pairs of the training data have a mean cosine of" in of_kind(events, "eval")[-1]["collapsed"]
+    _, events = run(
+        config.replace(train_data=str(path), max_steps=60, eval_every=60, learning_rate=1e-2)
+    )
+    assert (
+        "random pairs of the training data have a mean cosine of"
+        in of_kind(events, "eval")[-1]["collapsed"]
+    )
 
 
 def test_max_length_and_patience_are_checked(config):
     assert run(config.replace(max_steps=1, max_length=6))[0].status == "finished"
-    with pytest.raises(InputError, match=r"max_length is 5000, but scratch:1x32 takes \d+ tokens at most"):
+    with pytest.raises(
+        InputError, match=r"max_length is 5000, but scratch:1x32 takes \d+ tokens at most"
+    ):
         run(config.replace(max_length=5000))
-    with pytest.raises(InputError, match="patience waits for a better figure on dev data; name some"):
+    with pytest.raises(
+        InputError, match="patience waits for a better figure on dev data; name some"
+    ):
         RunConfig("mnrl", eval_data=None, patience=3)
 
 
 def test_the_steps_of_a_run_that_accumulates(config, tmp_path):
     """Of 11 batches an epoch three make a step; the curve is that of a run that is stopped and resumed."""
-    config = config.replace(gradient_accumulation_steps=3, max_steps=None, epochs=3, weight_decay=0.01)
+    config = config.replace(
+        gradient_accumulation_steps=3, max_steps=None, epochs=3, weight_decay=0.01
+    )
     result, events = run(config)
     trained = of_kind(events, "train")
     assert result.steps == 11 and trained[-1]["epoch"] == pytest.approx(3.0)
@@ -174,10 +210,18 @@ def test_each_column_has_its_prompt(config, tmp_path):
     assert model.prompts == {"query": "query: ", "document": "passage: "} and model.prompt == ""
     data = load_data(config.eval_data)
     sides = model.encode_query(data.columns[0]), model.encode_document(data.columns[1])
-    assert result.best["spearman"] == pytest.approx(spearman(cosine(*sides), np.array(data.scores)), abs=1e-6)
-    written = [[text + each for each in column] for text, column in zip(prompts.values(), data.columns, strict=True)]
+    assert result.best["spearman"] == pytest.approx(
+        spearman(cosine(*sides), np.array(data.scores)), abs=1e-6
+    )
+    written = [
+        [text + each for each in column]
+        for text, column in zip(prompts.values(), data.columns, strict=True)
+    ]
     as_text = train(
-        config, lambda _: None, train_data=(own := Dataset.from_pairs(*written, data.scores)), eval_data=own
+        config,
+        lambda _: None,
+        train_data=(own := Dataset.from_pairs(*written, data.scores)),
+        eval_data=own,
     )
     assert [e["loss"] for e in as_text.evaluations] == pytest.approx(
         [e["loss"] for e in of_kind(events, "eval")], abs=1e-6
@@ -194,7 +238,9 @@ def test_retrieval_chooses_the_best_model(config, tmp_path):
     judged.write_text("".join(json.dumps(row) + "\n" for row in found))
     result, _ = run(config.replace(eval_data=f"beir:{judged}", eval_every=4), tmp_path / "run")
     assert result.metric == "ndcg@10"
-    assert result.best["ndcg@10"] == max(each["ndcg@10"] for each in result.evaluations if each["step"])
+    assert result.best["ndcg@10"] == max(
+        each["ndcg@10"] for each in result.evaluations if each["step"]
+    )
     model = Encoder.load(result.path, dtype="float32", device="cpu")
     measured = evaluate(model, f"beir:{judged}")
     for name in ("ndcg@10", "mrr@10", "recall@10"):
@@ -216,7 +262,9 @@ def test_a_correlation_with_equal_gold_scores_is_undefined(config, tmp_path, cap
     """The loss chooses the best model in its place."""
     data = load_data(config.eval_data)
     equal = Dataset.from_pairs(*data.columns, [4.0] * len(data))
-    config = config.replace(objective=objective, **({"matryoshka_dims": (8,)} if objective == "regression" else {}))
+    config = config.replace(
+        objective=objective, **({"matryoshka_dims": (8,)} if objective == "regression" else {})
+    )
     result = train(config, folder=tmp_path / "run", eval_data=equal, progress=True)
     events = of_kind(read_events(tmp_path / "run/events.jsonl"), "eval")
     assert {event["undefined"] for event in events} == {"undefined: all gold scores are equal"}
@@ -230,7 +278,9 @@ def test_a_correlation_with_equal_gold_scores_is_undefined(config, tmp_path, cap
     json.dumps([result.best, result.final], allow_nan=False)
 
 
-def test_an_evaluation_without_a_correlation_is_worse_than_one_with_it(config, tmp_path, monkeypatch):
+def test_an_evaluation_without_a_correlation_is_worse_than_one_with_it(
+    config, tmp_path, monkeypatch
+):
     figures = [{"loss": 9.0}, {"loss": 0.3}, {"spearman": 0.5, "loss": 0.4}, {"loss": 0.2}]
     monkeypatch.setattr(Evaluator, "measure", lambda *_: {"spearman": None, **figures.pop(0)})
     result, _ = run(config.replace(eval_every=1, max_steps=3), tmp_path / "run")
@@ -242,10 +292,14 @@ def test_triplets_are_evaluated_by_accuracy(config, tmp_path):
     triplets = tmp_path / "t.csv"
     right = "a cat,a cat,tax law\nsnow,snow,a violin\na dog,a dog,the sea\n"
     triplets.write_text("anchor,positive,negative\n" + (right + "a house,the moon,a house\n") * 4)
-    result, events = run(config.replace(objective="triplet", train_data=str(triplets), eval_data=str(triplets)))
+    result, events = run(
+        config.replace(objective="triplet", train_data=str(triplets), eval_data=str(triplets))
+    )
     assert {event["accuracy"] for event in of_kind(events, "eval")} == {0.75}
     losses = {event["step"]: event["loss"] for event in of_kind(events, "eval") if event["step"]}
-    assert result.best["step"] == min(losses, key=losses.__getitem__), "of equal ones the lower loss decides"
+    assert result.best["step"] == min(losses, key=losses.__getitem__), (
+        "of equal ones the lower loss decides"
+    )
 
 
 TRAIN_AND_SAVE = """
@@ -277,22 +331,36 @@ def test_two_processes_train_one_model(config, tmp_path):
     script.write_text(TRAIN_AND_SAVE)
     config = config.replace(max_steps=None, epochs=1, eval_every=None)
     command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "ACCELERATE_USE_CPU": "1",
+    }
     subprocess.run(
-        [sys.executable, *command, str(script), config.to_json(), str(tmp_path / "r"), str(tmp_path)],
+        [
+            sys.executable,
+            *command,
+            str(script),
+            config.to_json(),
+            str(tmp_path / "r"),
+            str(tmp_path),
+        ],
         check=True,
         cwd=ROOT,
         env=environment,
         capture_output=True,
         timeout=300,
     )
-    # Each process sees other rows, so the weights are equal only if the gradients are averaged in every step.
+    # Each process sees other rows, so the weights are equal only if the gradients are averaged in
+    # every step.
     one, two = (load_file(tmp_path / f"{process}.safetensors") for process in range(2))
     assert one.keys() == two.keys()
     assert all(torch.equal(one[name], two[name]) for name in one)
     events = read_events(tmp_path / "r/events.jsonl")
     assert (events[0]["processes"], events[0]["steps"]) == (2, 6)  # half of ceil(162 / 16)
-    assert [event["step"] for event in of_kind(events, "train")] == [1, 2, 3, 4, 5, 6]  # written by one process
+    # Written by one process.
+    assert [event["step"] for event in of_kind(events, "train")] == [1, 2, 3, 4, 5, 6]
     assert of_kind(events, "eval")[-1]["loss"] < of_kind(events, "eval")[0]["loss"]
 
 

@@ -12,7 +12,12 @@ from training.errors import InputError
 from training.models.model import VectorModel, open_model, required
 from training.trainer.config import RunConfig
 
-SENTENCES = ["A man is playing a guitar.", "The woman eats", "a dog runs in the snow", "Two men talk."]
+SENTENCES = [
+    "A man is playing a guitar.",
+    "The woman eats",
+    "a dog runs in the snow",
+    "Two men talk.",
+]
 
 
 @pytest.fixture
@@ -21,16 +26,33 @@ def short(alone, pairs, monkeypatch) -> RunConfig:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("training.models.random_weights.LSTM_DIMENSION", 24)
     monkeypatch.setattr("training.models.random_weights.DENSE_DIMENSION", 24)
-    return RunConfig("regression", base=BILSTM, train_data=pairs, eval_data=pairs, max_steps=30, eval_every=15)
+    return RunConfig(
+        "regression", base=BILSTM, train_data=pairs, eval_data=pairs, max_steps=30, eval_every=15
+    )
 
 
-def test_they_have_a_learning_rate_and_a_pooling_of_their_own_and_no_words_of_the_dev_data(short, tmp_path):
-    assert [RunConfig("regression", base=name).learning_rate for name in WORD_ENCODERS] == [1e-3, 1e-3]
-    assert RunConfig("regression", base="scratch:6x384").learning_rate == RunConfig("regression").learning_rate == 2e-5
-    assert [RunConfig("mlm", base=base).learning_rate for base in ("scratch:2x32", "all-MiniLM-L6-v2")] == [1e-3, 1e-4]
-    assert RunConfig("regression", base=DAN, learning_rate=5e-4).replace(seed=1).learning_rate == 5e-4
+def test_they_have_a_learning_rate_and_a_pooling_of_their_own_and_no_words_of_the_dev_data(
+    short, tmp_path
+):
+    assert [RunConfig("regression", base=name).learning_rate for name in WORD_ENCODERS] == [
+        1e-3,
+        1e-3,
+    ]
+    assert (
+        RunConfig("regression", base="scratch:6x384").learning_rate
+        == RunConfig("regression").learning_rate
+        == 2e-5
+    )
+    assert [
+        RunConfig("mlm", base=base).learning_rate for base in ("scratch:2x32", "all-MiniLM-L6-v2")
+    ] == [1e-3, 1e-4]
+    assert (
+        RunConfig("regression", base=DAN, learning_rate=5e-4).replace(seed=1).learning_rate == 5e-4
+    )
     dev = tmp_path / "dev.csv"
-    dev.write_text("sentence1,sentence2,score\nZyzzyva,A man,1\nA dog,A cat,3\nIt rains,It snows,4\n")
+    dev.write_text(
+        "sentence1,sentence2,score\nZyzzyva,A man,1\nA dog,A cat,3\nIt rains,It snows,4\n"
+    )
     result, _ = run(short.replace(eval_data=str(dev), max_steps=1), tmp_path / "run")
     words = json.loads((Path(result.path) / "whitespacetokenizer_config.json").read_text())["vocab"]
     assert "guitar" in words
@@ -50,7 +72,9 @@ def test_they_learn_and_what_is_kept_opens_with_the_same_vectors(short, tmp_path
     card = (Path(result.path) / "README.md").read_text()
     assert "from sentence_transformers import" in card
     # What sentence-transformers opens is not trained here.
-    with pytest.raises(InputError, match="train other models by sentence-transformers' own trainer"):
+    with pytest.raises(
+        InputError, match="train other models by sentence-transformers' own trainer"
+    ):
         run(short.replace(base=result.path), tmp_path / "again")
 
 

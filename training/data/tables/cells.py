@@ -15,7 +15,9 @@ UNSEEN = (
     r"\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
 )
 # Cells without text: also missing values of databases and the errors of a spreadsheet.
-NO_TEXT = re.compile(rf"[{UNSEEN}]*|\\N|NULL|<NA>|#(?:N/A|REF!|VALUE!|DIV/0!|NAME\?|NUM!|NULL!|SPILL!|CALC!)")
+NO_TEXT = re.compile(
+    rf"[{UNSEEN}]*|\\N|NULL|<NA>|#(?:N/A|REF!|VALUE!|DIV/0!|NAME\?|NUM!|NULL!|SPILL!|CALC!)"
+)
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 # Python's bytes as pandas writes them.
 _BYTES = re.compile(r"b(['\"]).*\1", re.DOTALL)
@@ -26,7 +28,9 @@ _UNSURE = (
 )
 UNSURE = frozenset(_UNSURE.split("|"))
 # The states of a judgement that does not count, as annotation tools name them.
-_REJECTED = "rejected|discarded|cancelled|canceled|draft|skipped|preview|survey preview|true|reject|ignore"
+_REJECTED = (
+    "rejected|discarded|cancelled|canceled|draft|skipped|preview|survey preview|true|reject|ignore"
+)
 REJECTED = frozenset(_REJECTED.split("|"))
 # The fields of a judgement in the objects of annotation tools.
 VALUE_FIELDS = ("result", "value", "rating", "choices", "label", "score", "answer", "text")
@@ -37,7 +41,8 @@ QUOTED = 60
 def parse_number(value: Any) -> float | None:
     """A finite number, or None. Text may have spaces around it and a decimal comma ("0,85").
 
-    Numbers with separated thousands, such as 1.234,56 and 1,234.56, are None: their meaning depends on the country.
+    Numbers with separated thousands, such as 1.234,56 and 1,234.56, are None: their meaning depends
+    on the country.
     """
     if isinstance(value, str):
         # Word processors write a minus sign for the hyphen.
@@ -81,7 +86,8 @@ def as_text(value: Any) -> str | None:
 def judgement_of(cell: Any) -> list[Any]:
     """The judgements in a cell: one, or several of several raters, without what annotation tools wrap them in.
 
-    4, [4], {"rating": 4} and the text of these are [4]; [5, 4] is of two raters; one that was discarded does not count.
+    4, [4], {"rating": 4} and the text of these are [4]; [5, 4] is of two raters; one that was
+    discarded does not count.
     """
     if isinstance(cell, str) and cell[:1] in ("[", "{"):
         try:

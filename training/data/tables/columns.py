@@ -1,7 +1,7 @@
 """The names of columns: the usual ones of the field, the header of a table, and names as people type them.
 
-Names are compared without case, spaces, dots, dashes and underscores: ``Sentence 1``, ``sentence_1`` and
-``SENTENCE1`` are one name. A table of exactly two columns needs no usual names.
+Names are compared without case, spaces, dots, dashes and underscores: ``Sentence 1``,
+``sentence_1`` and ``SENTENCE1`` are one name. A table of exactly two columns needs no usual names.
 """
 
 import re
@@ -60,7 +60,17 @@ _JUDGEMENTS = """
     gleich identique igual
 """
 JUDGEMENTS = tuple(_JUDGEMENTS.split())
-SENTENCES = ("sentence", "text", "sentences", "texts", "sentence1", "document", "passage", "query", "question")
+SENTENCES = (
+    "sentence",
+    "text",
+    "sentences",
+    "texts",
+    "sentence1",
+    "document",
+    "passage",
+    "query",
+    "question",
+)
 USUAL_NAMES = frozenset(chain(*PAIR_COLUMN_NAMES, NEGATIVES, SCORES, LABELS, SENTENCES))
 # The labels 0, 1, 2 of this pair are classes, not a scale.
 NLI_PAIR = ("premise", "hypothesis")
@@ -196,27 +206,45 @@ def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...
     if _has_row_names(first, below):
         first = ["", *first]
     if len(first) > MOST_COLUMNS:
-        raise InputError(f"{path.name} has {len(first):,} columns in its first line: this is no table of sentences.")
+        raise InputError(
+            f"{path.name} has {len(first):,} columns in its first line: this is no table of sentences."
+        )
 
     for at, row in enumerate(rows):
         if row and all(cell.startswith(_IMPORT_ID) for cell in row):
             columns, remarks = unique_names(rows[0])
-            return columns, at + 1, [*remarks, f"Rows 2 to {at + 1} are questions and ids of Qualtrics and left out."]
+            return (
+                columns,
+                at + 1,
+                [*remarks, f"Rows 2 to {at + 1} are questions and ids of Qualtrics and left out."],
+            )
     if below and not below[0][0] and not _SURVEY_CELLS.isdisjoint(below[0]):
         columns, remarks = unique_names(first)
-        return columns, above + 2, [*remarks, f"Row {above + 2} is a second header of SurveyMonkey and left out."]
+        return (
+            columns,
+            above + 2,
+            [*remarks, f"Row {above + 2} is a second header of SurveyMonkey and left out."],
+        )
 
     if looks_like_data(first) and not _are_questions(first, below):
         # A first row may be longer or shorter than the others.
         [(width, _)] = Counter(map(len, filter(None, rows))).most_common(1)
         columns, _ = unique_names([""] * width)
-        called = "column is called column_1" if width == 1 else f"columns are called column_1 to {columns[-1]}"
+        called = (
+            "column is called column_1"
+            if width == 1
+            else f"columns are called column_1 to {columns[-1]}"
+        )
         return columns, 0, [f"The first line is data, not a header, so the {called}."]
     columns, remarks = unique_names(first)
     if not any(map(is_usual_name, first)) and not any(map(looks_like_data, below)):
-        remarks.append(f"The first row is read as the header: {listed(columns)}; if it is data, add one above.")
+        remarks.append(
+            f"The first row is read as the header: {listed(columns)}; if it is data, add one above."
+        )
     if above:
-        remarks.insert(0, f"The header seems to be in row {above + 1}; the rows above it are left out.")
+        remarks.insert(
+            0, f"The header seems to be in row {above + 1}; the rows above it are left out."
+        )
     return columns, above + 1, remarks
 
 

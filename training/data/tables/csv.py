@@ -1,10 +1,11 @@
 """CSV, TSV and other delimited text; and plain text, a sentence a line.
 
-The first records show the delimiter, unless a first line ``sep=;``, as Excel writes it, names it. Quoting follows
-RFC 4180 strictly: a quoted field may hold delimiters and line ends. Where that fails, because a sentence merely
-begins with a quotation mark, that one line is read again as plain text and marked, and reading continues with the
-next line: an unclosed quote costs a note, not the rest of the file. Tab-separated files that were never quoted
-(the STS benchmark is one) are recognised by their unbalanced quotes and read without quoting.
+The first records show the delimiter, unless a first line ``sep=;``, as Excel writes it, names it.
+Quoting follows RFC 4180 strictly: a quoted field may hold delimiters and line ends. Where that
+fails, because a sentence merely begins with a quotation mark, that one line is read again as plain
+text and marked, and reading continues with the next line: an unclosed quote costs a note, not the
+rest of the file. Tab-separated files that were never quoted (the STS benchmark is one) are
+recognised by their unbalanced quotes and read without quoting.
 """
 
 import csv
@@ -23,7 +24,14 @@ from training.data.tables.rows import Record, RowBatch, from_first, gather
 from training.data.tables.text import TextFile, TextTable, scan, spoken, suspicion
 from training.errors import InputError
 
-DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars", "^": "carets", "~": "tildes"}
+DELIMITERS = {
+    ",": "commas",
+    ";": "semicolons",
+    "\t": "tabs",
+    "|": "vertical bars",
+    "^": "carets",
+    "~": "tildes",
+}
 # The delimiter of a table of one column, a character that no sentence has.
 NO_DELIMITER = "\x1f"
 # The delimiter of a file with a sentence a line.
@@ -57,7 +65,10 @@ class DelimitedTable(TextTable):
     @property
     def description(self) -> str:
         layouts = {NO_DELIMITER: ", one column", LINES: ", a sentence a line"}
-        layout = layouts.get(self.delimiter) or f" separated by {DELIMITERS.get(self.delimiter, self.delimiter)}"
+        layout = (
+            layouts.get(self.delimiter)
+            or f" separated by {DELIMITERS.get(self.delimiter, self.delimiter)}"
+        )
         return f"{spoken(self.text.encoding)} text{layout}"
 
     def _read(self, size: int) -> Iterator[RowBatch]:
@@ -77,11 +88,17 @@ class DelimitedTable(TextTable):
 
             def feed() -> Iterator[str]:
                 """Yields the lines, and collects the lines of the record that is being read."""
-                while (line := unread_lines.popleft() if unread_lines else next(lines, None)) is not None:
+                while (
+                    line := unread_lines.popleft() if unread_lines else next(lines, None)
+                ) is not None:
                     record_lines.append(line)
                     # Of files put together each may begin with a byte order mark.
                     line = line.removeprefix("\ufeff")
-                    yield line.replace(self.delimiter, NO_DELIMITER) if len(self.delimiter) > 1 else line
+                    yield (
+                        line.replace(self.delimiter, NO_DELIMITER)
+                        if len(self.delimiter) > 1
+                        else line
+                    )
 
             reader = self._csv_reader(feed())
             while True:
@@ -100,7 +117,9 @@ class DelimitedTable(TextTable):
                     if not record:
                         record = self._plain(first)
                         if self.is_quoted:
-                            notes.append("a quotation mark is opened and not closed properly; read as plain text")
+                            notes.append(
+                                "a quotation mark is opened and not closed properly; read as plain text"
+                            )
                     reader = self._csv_reader(feed())
                 if suspicious and (remark := suspicion(record_lines, suspicious)):
                     notes.append(remark)
@@ -143,17 +162,22 @@ class DelimitedTable(TextTable):
         return plain
 
 
-def open_delimited(path: Path, encoding: str | None = None, sheet: str | None = None) -> DelimitedTable:
+def open_delimited(
+    path: Path, encoding: str | None = None, sheet: str | None = None
+) -> DelimitedTable:
     """Opens a text file by its encoding (unless ``encoding`` names it), delimiter, quoting and header.
 
-    InputError if the file is empty, is not text, or has more columns than a table of sentences can have.
+    InputError if the file is empty, is not text, or has more columns than a table of sentences can
+    have.
     """
     text = scan(path, encoding)
     head = text.head()
     hint = re.match(r"\s*sep=(.)\r?\n", head)
     delimiter = hint[1] if hint else _delimiter(head, path.suffix.lower())
     is_quoted = len(delimiter) == 1 and (delimiter != "\t" or not _is_never_quoted(text))
-    is_escaped = is_quoted and re.search(rf'"[^"\n]*\\"[^{re.escape(delimiter)}"\r\n]', head) is not None
+    is_escaped = (
+        is_quoted and re.search(rf'"[^"\n]*\\"[^{re.escape(delimiter)}"\r\n]', head) is not None
+    )
     draft = DelimitedTable(
         path,
         columns=(),
@@ -189,8 +213,8 @@ def open_delimited(path: Path, encoding: str | None = None, sheet: str | None = 
 def open_lines(path: Path, encoding: str | None = None, sheet: str | None = None) -> DelimitedTable:
     """Opens a text file of a sentence a line, whose commas, quotes and tabs are part of the sentences.
 
-    An empty line is a row without text, so that row i stays line i. The file has no header. InputError if it is empty
-    or not text.
+    An empty line is a row without text, so that row i stays line i. The file has no header.
+    InputError if it is empty or not text.
     """
     text = scan(path, encoding)
     if _long_delimiter(text.head()):
@@ -222,7 +246,11 @@ def _delimiter(head: str, suffix: str) -> str:
         """The usual names in the header, the share of records of the usual width, and this width."""
         records: list[list[str]] = []
         with suppress(csv.Error):
-            records = [record for record in islice(csv.reader(lines, delimiter=delimiter), SNIFFED_RECORDS) if record]
+            records = [
+                record
+                for record in islice(csv.reader(lines, delimiter=delimiter), SNIFFED_RECORDS)
+                if record
+            ]
         if not records:
             return 0, 0.0, 0
         header = records[header_row(records[:HEADER_ROWS])]

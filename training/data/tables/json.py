@@ -1,11 +1,12 @@
 """JSON Lines, a JSON array of objects, or one object of columns ({"sentence1": […], "sentence2": […]}), as a table.
 
-An object of columns may also be written by pandas, or hold the rows of each split. A row may be a list,
-as in the training data of sentence-transformers: ["…", "…"] is a pair, and three texts are a triplet.
+An object of columns may also be written by pandas, or hold the rows of each split. A row may be a
+list, as in the training data of sentence-transformers: ["…", "…"] is a pair, and three texts are a
+triplet.
 
-The keys of all objects are the columns, so `open_json` reads the whole file once for every key, the type of every
-column and the number of rows. A line that is not an object becomes an empty row with a note. An array is read object
-by object, never as a whole, whatever its size.
+The keys of all objects are the columns, so `open_json` reads the whole file once for every key, the
+type of every column and the number of rows. A line that is not an object becomes an empty row with
+a note. An array is read object by object, never as a whole, whatever its size.
 """
 
 import json
@@ -41,8 +42,16 @@ LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 BETWEEN = re.compile(r"[,\s]*")
 INT64 = 1 << 63
 EXACT_IN_DOUBLE = 1 << 53
-# The Arrow type of a column by the types of its values; other columns are text, with nested values as JSON.
-TYPES = {"bool": "bool", "int": "int64", "long": "int64", "int long": "int64", "float": "double", "float int": "double"}
+# The Arrow type of a column by the types of its values; other columns are text, with nested values
+# as JSON.
+TYPES = {
+    "bool": "bool",
+    "int": "int64",
+    "long": "int64",
+    "int long": "int64",
+    "float": "double",
+    "float int": "double",
+}
 
 
 @dataclass(frozen=True)
@@ -116,9 +125,13 @@ def open_json(path: Path, encoding: str | None = None, sheet: str | None = None)
     columns, renamed = unique_names([LONE_SURROGATE.sub("\ufffd", name) for name in kinds])
     remarks = [*renamed, *text.remarks]
     if bad:
-        remarks.insert(0, f"{bad:,} of {rows:,} rows are no JSON objects; they are kept, empty and marked.")
+        remarks.insert(
+            0, f"{bad:,} of {rows:,} rows are no JSON objects; they are kept, empty and marked."
+        )
     types = tuple(TYPES.get(" ".join(sorted(names)), "string") for names in kinds.values())
-    return with_rows_of_lists(JsonTable(path, columns, rows, tuple(remarks), text, layout, tuple(kinds), types))
+    return with_rows_of_lists(
+        JsonTable(path, columns, rows, tuple(remarks), text, layout, tuple(kinds), types)
+    )
 
 
 def _layout(text: TextFile) -> Layout:
@@ -167,15 +180,21 @@ def _by_column(value: dict[str, Any]) -> dict[str, list[Any]] | None:
     """The columns of an object: {column: [cells]}, or another layout of tables that pandas writes; else None."""
     parts = list(value.values())
     if ALL_SPLITS.issuperset(value) and all(map(_are_objects, parts)):
-        return rows_to_columns([{**row, SPLIT: name} for name, part in value.items() for row in part])
+        return rows_to_columns(
+            [{**row, SPLIT: name} for name, part in value.items() for row in part]
+        )
     names = value.get("columns")
     rows = next((value[name] for name in NESTED if name in value), None)
     if isinstance(rows, list) and rows:
-        if isinstance(names, list) and all(isinstance(row, list) and len(row) == len(names) for row in rows):
+        if isinstance(names, list) and all(
+            isinstance(row, list) and len(row) == len(names) for row in rows
+        ):
             return {str(name): [row[at] for row in rows] for at, name in enumerate(names)}
         if _are_objects(rows):
             # The Hub's server of rows puts each into an object.
-            return rows_to_columns([row["row"] if isinstance(row.get("row"), dict) else row for row in rows])
+            return rows_to_columns(
+                [row["row"] if isinstance(row.get("row"), dict) else row for row in rows]
+            )
     if parts and _are_objects(parts):
         # By row and column, or by column and row.
         if all(name.isdecimal() for name in value):
@@ -229,7 +248,9 @@ def _checked(value: Any, weight: int) -> tuple[Any, str | None, int]:
     return {}, f"is not a JSON object: {quoted(json.dumps(value, ensure_ascii=False))}", weight
 
 
-def _array_values(file: TextIOWrapper, name: str, closing: str) -> Iterator[tuple[Any, str | None, int]]:
+def _array_values(
+    file: TextIOWrapper, name: str, closing: str
+) -> Iterator[tuple[Any, str | None, int]]:
     """The elements of a JSON array, decoded one at a time from a sliding piece of the file.
 
     ``closing`` ends objects that follow one another without an array, and is "" for an array.

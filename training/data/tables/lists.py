@@ -1,9 +1,10 @@
 """Lists in cells of JSON as rows: {"query": "…", "pos": ["…"], "neg": ["…", "…"]} is two triplets.
 
-A list of positives, of negatives or of sentences gives a row for each of its texts, with the other cells of its row;
-two lists give a row for each two of their texts. Lists of two or three texts under the name of sentences, as in
-{"texts": ["…", "…"]}, are pairs or triplets. Both sentences as lists of one length, as in the older files of mteb, with
-the scores or labels in a third, are as many pairs.
+A list of positives, of negatives or of sentences gives a row for each of its texts, with the other
+cells of its row; two lists give a row for each two of their texts. Lists of two or three texts
+under the name of sentences, as in {"texts": ["…", "…"]}, are pairs or triplets. Both sentences as
+lists of one length, as in the older files of mteb, with the scores or labels in a third, are as
+many pairs.
 """
 
 import re
@@ -12,7 +13,14 @@ from dataclasses import dataclass
 from itertools import chain, product
 from typing import Any
 
-from training.data.tables.columns import LABELS, NEGATIVES, PAIR_COLUMN_NAMES, SCORES, SENTENCES, normalize_name
+from training.data.tables.columns import (
+    LABELS,
+    NEGATIVES,
+    PAIR_COLUMN_NAMES,
+    SCORES,
+    SENTENCES,
+    normalize_name,
+)
 from training.data.tables.reading import FORMS, LABEL, SCORE, SENTENCE1, SENTENCE2, TableReading
 from training.data.tables.rows import OpenedTable, RowBatch
 from training.errors import InputError
@@ -32,7 +40,8 @@ class ListsTable(OpenedTable):
     lists: Mapping[str, tuple[str, ...]]
     # The columns of lists whose items go side by side, so that they have one length.
     parallel: tuple[str, ...] = ()
-    # Whether the columns hold two sentences in each cell, on lines of their own or with a tab between.
+    # Whether the columns hold two sentences in each cell, on lines of their own or with a tab
+    # between.
     are_texts: bool = False
 
     @classmethod
@@ -75,7 +84,9 @@ class ListsTable(OpenedTable):
 
         fields = {field.name: field for field in self.inner.fields()}
         texts = set(chain.from_iterable(self.lists.values()))
-        return [pa.field(name, pa.string()) if name in texts else fields[name] for name in self.columns]
+        return [
+            pa.field(name, pa.string()) if name in texts else fields[name] for name in self.columns
+        ]
 
     def _read(self, size: int) -> Iterator[RowBatch]:
         first_row = 1
@@ -100,8 +111,13 @@ class ListsTable(OpenedTable):
         lists = {name: _items(cells[name]) for name in self.parallel}
         if len(set(map(len, lists.values()))) > 1:
             counts = ", ".join(f"{len(items):,} in {name}" for name, items in lists.items())
-            raise InputError(f"{self.path.name}, row {number:,}: its lists have different lengths: {counts}.")
-        return [cells | dict(zip(lists, items, strict=True)) for items in zip(*lists.values(), strict=True)]
+            raise InputError(
+                f"{self.path.name}, row {number:,}: its lists have different lengths: {counts}."
+            )
+        return [
+            cells | dict(zip(lists, items, strict=True))
+            for items in zip(*lists.values(), strict=True)
+        ]
 
     def _parts(self, name: str, cell: Any) -> list[tuple[Any, ...]]:
         """The cells of each row that a cell gives."""
@@ -121,7 +137,11 @@ def with_rows_of_lists(table: OpenedTable) -> OpenedTable:
     for name, cells in table.sample.items():
         key = normalize_name(name)
         cells = [cell for cell in cells if cell is not None]
-        if name in parallel or key not in OF_LISTS or not any(isinstance(cell, list) for cell in cells):
+        if (
+            name in parallel
+            or key not in OF_LISTS
+            or not any(isinstance(cell, list) for cell in cells)
+        ):
             continue
         lists[name] = (name,)
         sizes = {len(_items(cell)) for cell in cells}
@@ -143,7 +163,12 @@ def with_two_sentences(table: OpenedTable) -> OpenedTable:
             texts.append(name)
     if len(texts) != 1 or not is_judged or set(FORMS[2]).intersection(table.columns):
         return table
-    return ListsTable.of(table, {texts[0]: FORMS[2]}, f"{texts[0]} holds both sentences in each cell.", are_texts=True)
+    return ListsTable.of(
+        table,
+        {texts[0]: FORMS[2]},
+        f"{texts[0]} holds both sentences in each cell.",
+        are_texts=True,
+    )
 
 
 def _lines(cell: Any) -> list[str]:

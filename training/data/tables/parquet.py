@@ -28,7 +28,10 @@ class ParquetTable(OpenedTable):
         import pyarrow as pa
 
         fields = [self.schema.field(at).with_name(name) for at, name in enumerate(self.columns)]
-        return [field.with_type(pa.string()) if field.name in self.class_names else field for field in fields]
+        return [
+            field.with_type(pa.string()) if field.name in self.class_names else field
+            for field in fields
+        ]
 
     def _read(self, size: int) -> Iterator[RowBatch]:
         """All rows in order; ``arrow`` holds each batch with its types. InputError if a page of the file is broken."""
@@ -42,7 +45,9 @@ class ParquetTable(OpenedTable):
                     # -1 and every other number without a name is null.
                     named = dict(enumerate(labels))
                     cells = [named.get(number) for number in arrow.column(name).to_pylist()]
-                    arrow = arrow.set_column(self.columns.index(name), name, pa.array(cells, pa.string()))
+                    arrow = arrow.set_column(
+                        self.columns.index(name), name, pa.array(cells, pa.string())
+                    )
                 rows = {}
                 notes = {}
                 for name, column in zip(self.columns, arrow.columns, strict=True):
@@ -65,9 +70,13 @@ def open_parquet(path: Path, encoding: str | None = None, sheet: str | None = No
         file = _open(path)
         schema = _flat(pa.RecordBatch.from_pylist([], file.schema_arrow)).schema
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path.name} is no complete Parquet file ({first_line(error)}).") from error
+        raise InputError(
+            f"{path.name} is no complete Parquet file ({first_line(error)})."
+        ) from error
     if len(schema.names) > MOST_COLUMNS:
-        raise InputError(f"{path.name} has {len(schema.names):,} columns: this is no table of sentences.")
+        raise InputError(
+            f"{path.name} has {len(schema.names):,} columns: this is no table of sentences."
+        )
     if not file.metadata.num_rows or not schema.names:
         raise InputError(f"{path.name} holds no rows.")
     columns, renamed = unique_names(schema.names)
@@ -77,8 +86,12 @@ def open_parquet(path: Path, encoding: str | None = None, sheet: str | None = No
         # It is broken further down, and reading says where.
         rows_at_once = BATCH_ROWS
     class_names = _class_names(schema, columns)
-    renamed += [f"The labels of {name} are {', '.join(names[:10])}." for name, names in class_names.items()]
-    return ParquetTable(path, columns, file.metadata.num_rows, tuple(renamed), schema, rows_at_once, class_names)
+    renamed += [
+        f"The labels of {name} are {', '.join(names[:10])}." for name, names in class_names.items()
+    ]
+    return ParquetTable(
+        path, columns, file.metadata.num_rows, tuple(renamed), schema, rows_at_once, class_names
+    )
 
 
 def _flat(batch: Any) -> Any:
@@ -97,7 +110,9 @@ def _class_names(schema: Any, columns: Sequence[str]) -> dict[str, list[str]]:
     import pyarrow as pa
 
     try:
-        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
+        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"][
+            "features"
+        ]
         names = [features.get(field.name, {}).get("names") for field in schema]
     except (ValueError, LookupError, TypeError, AttributeError):
         return {}
@@ -111,8 +126,9 @@ def _class_names(schema: Any, columns: Sequence[str]) -> dict[str, list[str]]:
 def _rows_at_once(path: Path, schema: Any) -> int:
     """The rows of the longest texts that fill `BATCH_CHARACTERS`. InputError if one is above `LONGEST_CELL_BYTES`.
 
-    A file of a few kilobytes can hold the same text of a megabyte a million times: Parquet stores it once, in a
-    dictionary. The texts are measured there, where they take as much memory as in the file.
+    A file of a few kilobytes can hold the same text of a megabyte a million times: Parquet stores
+    it once, in a dictionary. The texts are measured there, where they take as much memory as in the
+    file.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -129,14 +145,17 @@ def _rows_at_once(path: Path, schema: Any) -> int:
                 values = chunk.dictionary if isinstance(chunk, pa.DictionaryArray) else chunk
                 longest = max(longest, pc.max(pc.binary_length(values)).as_py() or 0)
         if longest > LONGEST_CELL_BYTES:
-            raise InputError(f"{path.name} has a cell of {longest / 1e6:,.0f} MB: this is no sentence.")
+            raise InputError(
+                f"{path.name} has a cell of {longest / 1e6:,.0f} MB: this is no sentence."
+            )
     return max(1, min(BATCH_ROWS, BATCH_CHARACTERS // longest))
 
 
 def _open(path: Path, **options: Any) -> Any:
     import pyarrow.parquet as pq
 
-    # A buffered stream in place of whole row groups: one of a million rows costs no more memory than ten small ones.
+    # A buffered stream in place of whole row groups: one of a million rows costs no more memory
+    # than ten small ones.
     return pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False, **options)
 
 
@@ -148,7 +167,9 @@ def _values(column: Any) -> tuple[list[Any], list[int]]:
         return column.to_pylist(), []
     except UnicodeDecodeError:
         raw = column.cast(pa.binary()).to_pylist()
-        values = [None if value is None else value.decode("utf-8", errors="replace") for value in raw]
+        values = [
+            None if value is None else value.decode("utf-8", errors="replace") for value in raw
+        ]
         return values, [at for at, value in enumerate(values) if value and "\ufffd" in value]
     except (ValueError, OverflowError, LookupError):
         # A date is beyond Python's calendar, or in a time zone that nobody knows.

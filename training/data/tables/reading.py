@@ -4,11 +4,12 @@
     reading.columns     Column("Frage A", "sentence1", "read like sentences"), Column("gleich?", "label", "yes 7, no 9")
     reading.doubts      Doubt("which column says how alike the two sentences are?", ("same", "rank"))
 
-`OpenedTable.reading` makes it of the names and the first cells, once for each file; pages, commands, HTTP and Python
-all use it. What the user has said comes first (`with_columns`), then names of the field and of labelling tools, also
-dotted and numbered ones, then the cells (`Cells`). One candidate for the judgement of a pair is taken and said;
-several, or one that contradicts another, are a doubt: `check` refuses to go on and says what to type. A doubt that is
-only possible stops those who would take all pairs for positives, and nobody else. No cell is changed here:
+`OpenedTable.reading` makes it of the names and the first cells, once for each file; pages,
+commands, HTTP and Python all use it. What the user has said comes first (`with_columns`), then
+names of the field and of labelling tools, also dotted and numbered ones, then the cells (`Cells`).
+One candidate for the judgement of a pair is taken and said; several, or one that contradicts
+another, are a doubt: `check` refuses to go on and says what to type. A doubt that is only possible
+stops those who would take all pairs for positives, and nobody else. No cell is changed here:
 `training.data.gold` reads judgements, and `training.data.judgements` joins several of one pair.
 """
 
@@ -60,7 +61,8 @@ GROUP = "group"
 ID = "id"
 CATEGORY = "category"
 UNUSED = "unused"
-# The roles of the sentences of a row, by their number. The first of these forms whose columns are all there is taken.
+# The roles of the sentences of a row, by their number. The first of these forms whose columns are
+# all there is taken.
 FORMS: dict[int, tuple[str, ...]] = {
     3: (ANCHOR, POSITIVE, NEGATIVE),
     2: (SENTENCE1, SENTENCE2),
@@ -81,17 +83,29 @@ SPLIT_COLUMNS = ("split", "partition", "subset")
 _RATERS = "rater raterid annotator annotatorid worker workerid judge coder coderid user"
 RATER_COLUMNS = tuple(_RATERS.split())
 # The names of the columns of several raters, before their numbers.
-RATING_STEMS = (*RATER_COLUMNS, "rating", "annotation", "vote", "judgement", "judgment", "score", "label")
+RATING_STEMS = (
+    *RATER_COLUMNS,
+    "rating",
+    "annotation",
+    "vote",
+    "judgement",
+    "judgment",
+    "score",
+    "label",
+)
 STATUS_COLUMNS = ("status", "assignmentstatus", "responsestatus", "wascancelled", "state")
 _IDS = "id pairid guid uid idx index hitid assignmentid rowid no nr number"
 ID_COLUMNS = tuple(_IDS.split())
-# Texts that belong to a sentence but are not part of a pair, if the other text has a name of sentences.
+# Texts that belong to a sentence but are not part of a pair, if the other text has a name of
+# sentences.
 _BESIDE = "title headline subject summary author comment note remark topic url"
 BESIDE_SENTENCES = tuple(_BESIDE.split())
 _CATEGORIES = "genre topic domain source dataset language lang channel type file year"
 CATEGORIES = tuple(_CATEGORIES.split())
 # Columns with these names, or these ends of names, are not judgements.
-OTHER_NAMES = frozenset((*RATER_COLUMNS, *STATUS_COLUMNS, *ID_COLUMNS, *CATEGORIES, *SPLIT_COLUMNS, *BESIDE_SENTENCES))
+OTHER_NAMES = frozenset(
+    (*RATER_COLUMNS, *STATUS_COLUMNS, *ID_COLUMNS, *CATEGORIES, *SPLIT_COLUMNS, *BESIDE_SENTENCES)
+)
 OTHER_ENDS = ("id", "count", "length", "tokens", "time", "status", "suggestion", "agent")
 # The answers of Prodigy.
 ANSWERS = frozenset(("accept", "reject", "ignore"))
@@ -104,7 +118,8 @@ UNSPACED = "\u0e00"
 REPEATS = 4
 # The fewest rows in which repetitions are counted.
 FEW_ROWS = 12
-# Two columns are not a pair, but a name and a comment for instance, if one is this many times as long as the other.
+# Two columns are not a pair, but a name and a comment for instance, if one is this many times as
+# long as the other.
 UNLIKE = 4
 # The most different values of a column that may be a judgement in unknown words.
 FEW_VALUES = 7
@@ -162,8 +177,8 @@ class Column:
 class Doubt:
     """A question that the table leaves open, and the columns that may be the answer.
 
-    ``is_possible_only``: the only reason is that none of the columns can be excluded, so that only those who take all
-    pairs for positives have to know.
+    ``is_possible_only``: the only reason is that none of the columns can be excluded, so that only
+    those who take all pairs for positives have to know.
     """
 
     question: str
@@ -180,18 +195,23 @@ class TableReading:
     doubts: tuple[Doubt, ...] = ()
     # The first cells by column, which the questions quote.
     rows: Mapping[str, Sequence[Any]] = field(default_factory=dict, repr=False, compare=False)
-    # The format of the file in words, which an error about columns states: a wrong delimiter makes wrong columns.
+    # The format of the file in words, which an error about columns states: a wrong delimiter makes
+    # wrong columns.
     layout: str = ""
 
     @classmethod
     def of(
-        cls, name: str, rows: Mapping[str, Sequence[Any]], requested: Sequence[str] = (), layout: str = ""
+        cls,
+        name: str,
+        rows: Mapping[str, Sequence[Any]],
+        requested: Sequence[str] = (),
+        layout: str = "",
     ) -> TableReading:
         """Reads a table by the first cells of its columns; without any cells by the names alone.
 
-        ``requested`` names one column of sentences, the two of pairs, or these and a third: a judgement, a negative, or
-        "-" for no judgement. With an empty second name the third is the class of single sentences. InputError if the
-        table has no such column.
+        ``requested`` names one column of sentences, the two of pairs, or these and a third: a
+        judgement, a negative, or "-" for no judgement. With an empty second name the third is the
+        class of single sentences. InputError if the table has no such column.
         """
         return _Reader(name, rows, layout).read(requested)
 
@@ -244,7 +264,9 @@ class TableReading:
             if is_pair and column.role in (SCORE, LABEL):
                 notes.append(f"{column.name} is read as the judgement: {column.evidence}.")
         if ratings := self.all(RATING):
-            notes.append(f"The{listed(ratings)[3:]} are read as the judgements of {len(ratings)} raters.")
+            notes.append(
+                f"The{listed(ratings)[3:]} are read as the judgements of {len(ratings)} raters."
+            )
         return notes + _oddities(self.sentences, self.rows)
 
     def pair(self) -> PairColumns:
@@ -270,7 +292,9 @@ class TableReading:
         """The one column of sentences, or the first of a pair. InputError if there is none."""
         columns = self.all(SENTENCE) or self.sentences
         if not columns:
-            raise InputError(f"{self.name} has {self._listed}: call the one to use sentence, or say which it is.")
+            raise InputError(
+                f"{self.name} has {self._listed}: call the one to use sentence, or say which it is."
+            )
         return columns[0]
 
     def check(self, for_positives: bool = False) -> None:
@@ -323,8 +347,11 @@ class _Reader:
         self.roles: dict[str, tuple[str, str]] = {}
         self.doubts: list[Doubt] = []
         # What a model suggests is not a judgement.
-        columns = [column for column in rows if not re.search("suggestion|prediction", column.lower())]
-        # Whole names come before the last parts of dotted ones, and the first of equal names before the others.
+        columns = [
+            column for column in rows if not re.search("suggestion|prediction", column.lower())
+        ]
+        # Whole names come before the last parts of dotted ones, and the first of equal names before
+        # the others.
         self.by_key: dict[str, str] = {}
         for key in (normalize_name, _last_key):
             for column in columns:
@@ -350,7 +377,9 @@ class _Reader:
         """Takes the columns that the user has named. Returns whether the judgement, or that there is none, is named."""
         names = [name for name in requested if name.strip()]
         if not 1 <= len(names) <= 3:
-            raise InputError(f"Name one column, two, or three with the gold score last; {len(names)} are named.")
+            raise InputError(
+                f"Name one column, two, or three with the gold score last; {len(names)} are named."
+            )
         texts = [self._existing(name) for name in names[:2]]
         if len(requested) == 3 and not requested[1].strip():
             # "text,,topic": a sentence and its class.
@@ -359,7 +388,9 @@ class _Reader:
             self.roles |= dict.fromkeys(classes, (LABEL, AS_YOU_SAY))
             return bool(classes)
         if len(set(texts)) < len(texts):
-            raise InputError(f"Both sentences are to come from the column {texts[0]}: name two different columns.")
+            raise InputError(
+                f"Both sentences are to come from the column {texts[0]}: name two different columns."
+            )
         self._take(texts, AS_YOU_SAY)
         if len(names) < 3:
             return False
@@ -381,7 +412,9 @@ class _Reader:
         columns = list(self.rows)
         meant = did_you_mean(requested, columns)
         layout = f" ({self.layout})" if self.layout else ""
-        raise InputError(f"{self.name}{layout} has no column {quoted(requested)}; it has {listed(columns)}{meant}")
+        raise InputError(
+            f"{self.name}{layout} has no column {quoted(requested)}; it has {listed(columns)}{meant}"
+        )
 
     def _take(self, columns: Sequence[str], evidence: str = "") -> None:
         """Takes one column, two or three for the sentences of a row."""
@@ -417,7 +450,8 @@ class _Reader:
         by_key = self.by_key
         for first, second in PAIR_COLUMN_NAMES:
             if first in by_key and second in by_key:
-                # Letters alone are weak names: where the cells are numbers, they are names of measurements.
+                # Letters alone are weak names: where the cells are numbers, they are names of
+                # measurements.
                 is_weak = len(first) == 1 and self.cells[by_key[first]].are_numbers
                 if is_weak or by_key[first] == by_key[second]:
                     break
@@ -448,7 +482,9 @@ class _Reader:
         are_named = any(is_usual_name(column) or _has_other_name(column) for column in columns)
         if len(columns) == 2 and are_texts and not are_named and self._are_alike(*columns):
             return columns[0], columns[1]
-        texts = [column for column in self._texts() if normalize_name(column) not in BESIDE_SENTENCES]
+        texts = [
+            column for column in self._texts() if normalize_name(column) not in BESIDE_SENTENCES
+        ]
         pairs = list(combinations(texts, 2))
         if len(pairs) > 1:
             # The names of a pair differ in the last letter.
@@ -502,7 +538,9 @@ class _Reader:
             [column] = by_cells
             self.roles[column] = (self._kind_of_judgement(column), self.cells[column].words)
         elif by_cells:
-            self.doubts.append(Doubt("which column says how alike the two sentences are?", tuple(by_cells)))
+            self.doubts.append(
+                Doubt("which column says how alike the two sentences are?", tuple(by_cells))
+            )
         elif possible and not sentences_are_named:
             question = "may one of these columns say which pairs belong together?"
             self.doubts.append(Doubt(question, tuple(possible), is_possible_only=True))
@@ -553,7 +591,11 @@ class _Reader:
     def _is_likely(self, column: str) -> bool:
         """Whether a column with the name of a judgement is one: its cells are judging words or scores."""
         cells = self.cells[column]
-        return self.has_only_names or cells.kind == "judging words" or (cells.kind == "scores" and len(cells.texts) > 1)
+        return (
+            self.has_only_names
+            or cells.kind == "judging words"
+            or (cells.kind == "scores" and len(cells.texts) > 1)
+        )
 
     def _is_by_cells(self, column: str) -> bool:
         return self._is_likely(column) and not self.has_only_names and not _has_other_name(column)
@@ -576,7 +618,9 @@ class _Reader:
 
     def _find_splits(self) -> None:
         for column, cells in self.cells.items():
-            if cells.kind == "split" and (len(cells.texts) > 1 or normalize_name(column) in SPLIT_COLUMNS):
+            if cells.kind == "split" and (
+                len(cells.texts) > 1 or normalize_name(column) in SPLIT_COLUMNS
+            ):
                 self.roles.setdefault(column, (SPLIT, cells.words))
 
     def _find_the_rest(self) -> None:
@@ -682,11 +726,20 @@ def _oddities(names: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> list[s
             ids.append(name)
         for text in texts:
             if _is_misread(text) or _ENTITY.search(text):
-                what = "letters in a wrong encoding" if _is_misread(text) else "codes of a web page for letters"
-                remarks.append(f"{name} holds {what}, such as {quoted(text)}: mend them where the file was written.")
+                what = (
+                    "letters in a wrong encoding"
+                    if _is_misread(text)
+                    else "codes of a web page for letters"
+                )
+                remarks.append(
+                    f"{name} holds {what}, such as {quoted(text)}: mend them where the file was written."
+                )
                 break
     if ids:
-        remarks.insert(0, f"Numbers or codes alone are in {listed(ids)}: if they are ids, name the columns of texts.")
+        remarks.insert(
+            0,
+            f"Numbers or codes alone are in {listed(ids)}: if they are ids, name the columns of texts.",
+        )
     return remarks
 
 

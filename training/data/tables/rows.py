@@ -1,10 +1,11 @@
 """An opened table and its rows: batches by column, with row numbers and notes on malformed rows.
 
-`OpenedTable` is the base class of every format. Readers yield single records; `gather` makes batches of them that are
-bounded in rows and in characters, so that a file with a megabyte in each cell needs no more memory than one with a
-word. No row is dropped: one with too few fields is filled up with None, one with too many keeps the surplus in its
-note, and an empty line between rows is a row, so that row i of a result belongs to row i of the input. Only empty
-lines at the end are left out.
+`OpenedTable` is the base class of every format. Readers yield single records; `gather` makes
+batches of them that are bounded in rows and in characters, so that a file with a megabyte in each
+cell needs no more memory than one with a word. No row is dropped: one with too few fields is filled
+up with None, one with too many keeps the surplus in its note, and an empty line between rows is a
+row, so that row i of a result belongs to row i of the input. Only empty lines at the end are left
+out.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ BATCH_CHARACTERS = 16 << 20
 HEAD_ROWS = 500
 EMPTY_LINE = "an empty line"
 
-# The values of a row in the order of the columns (empty for a blank line), a note on a fault or None, its characters.
+# The values of a row in the order of the columns (empty for a blank line), a note on a fault or
+# None, its characters.
 Record = tuple[Sequence[Any], str | None, int]
 
 
@@ -34,9 +36,9 @@ Record = tuple[Sequence[Any], str | None, int]
 class RowBatch:
     """Consecutive rows of a table, by column.
 
-    ``first_row`` counts from 1, without the header. ``rows`` maps every column to its values, all equally long.
-    ``notes`` maps a position in the batch to the fault of that row. ``arrow`` is the batch as it stood in a Parquet
-    file, with its types, and None for other formats.
+    ``first_row`` counts from 1, without the header. ``rows`` maps every column to its values, all
+    equally long. ``notes`` maps a position in the batch to the fault of that row. ``arrow`` is the
+    batch as it stood in a Parquet file, with its types, and None for other formats.
     """
 
     first_row: int
@@ -69,18 +71,20 @@ class RowBatch:
 class OpenedTable(ABC):
     """A user's file whose format, encoding and columns are known, and whose rows can be read any number of times.
 
-    It is made once, by `training.data.tables.table.open_table`, and passed on. A format is a subclass with a
-    ``description``, ``_read`` and, where its columns have types, ``fields``.
+    It is made once, by `training.data.tables.table.open_table`, and passed on. A format is a
+    subclass with a ``description``, ``_read`` and, where its columns have types, ``fields``.
     """
 
     path: Path
     # The names of the columns: different, and never empty.
     columns: tuple[str, ...]
-    # The number of rows: exact for JSON and Parquet, counted by lines for text, as stated in the file for XLSX.
+    # The number of rows: exact for JSON and Parquet, counted by lines for text, as stated in the
+    # file for XLSX.
     row_estimate: int
     # What the user should know about how the file was understood, a sentence each.
     remarks: tuple[str, ...]
-    # The sheet of a workbook, the sheets that can be read, and whether it is the one that is read if none is named.
+    # The sheet of a workbook, the sheets that can be read, and whether it is the one that is read
+    # if none is named.
     sheet: str = field(default="", kw_only=True)
     sheets: tuple[str, ...] = field(default=(), kw_only=True)
     is_default_sheet: bool = field(default=True, kw_only=True)
@@ -106,8 +110,8 @@ class OpenedTable(ABC):
     def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
         """All rows in order, at most ``size`` at a time (fewer where the cells are very long).
 
-        InputError, which names the row, if the file is damaged further down or the disk fails; and at the end, if the
-        file has changed since it was opened.
+        InputError, which names the row, if the file is damaged further down or the disk fails; and
+        at the end, if the file has changed since it was opened.
         """
         try:
             yield from self._read(size)
@@ -115,7 +119,9 @@ class OpenedTable(ABC):
             # A file that changes while it is read may break any reader.
             self._check_version(error)
             if isinstance(error, OSError):
-                raise InputError(f"{self.path.name} cannot be read on: {error.strerror or error}.") from error
+                raise InputError(
+                    f"{self.path.name} cannot be read on: {error.strerror or error}."
+                ) from error
             raise
         self._check_version()
 
@@ -133,17 +139,27 @@ class OpenedTable(ABC):
         """The reading of the columns by their names and first cells."""
         return TableReading.of(self.path.name, self.sample, layout=self.description)
 
-    def in_memory(self, names: Sequence[str], faults: dict[int, str] | None = None) -> dict[str, list[Any]]:
+    def in_memory(
+        self, names: Sequence[str], faults: dict[int, str] | None = None
+    ) -> dict[str, list[Any]]:
         """The values of all rows of these columns; ``faults`` gets the notes of the rows. Errors as `batches`."""
         columns: dict[str, list[Any]] = {name: [] for name in names}
         # Cells that repeat, as premises do, are held once.
         distinct: dict[Any, Any] = {}
         for batch in self.batches():
             if faults is not None:
-                faults.update({batch.first_row + at: note for at, note in batch.notes.items() if note != EMPTY_LINE})
+                faults.update(
+                    {
+                        batch.first_row + at: note
+                        for at, note in batch.notes.items()
+                        if note != EMPTY_LINE
+                    }
+                )
             for name in names:
                 cells = batch.rows[name]
-                columns[name] += (distinct.setdefault(cell, cell) if type(cell) is str else cell for cell in cells)
+                columns[name] += (
+                    distinct.setdefault(cell, cell) if type(cell) is str else cell for cell in cells
+                )
         return columns
 
     @abstractmethod
@@ -181,7 +197,9 @@ def from_first(records: Iterator[Record]) -> Iterator[Record]:
     return dropwhile(lambda record: not record[0], records)
 
 
-def gather(records: Iterator[Record], columns: Sequence[str], size: int, blanks: bool = True) -> Iterator[RowBatch]:
+def gather(
+    records: Iterator[Record], columns: Sequence[str], size: int, blanks: bool = True
+) -> Iterator[RowBatch]:
     """Batches of at most ``size`` rows. With ``blanks``, an empty record between two others is a row of its own."""
     width = len(columns)
     first_row = 1
@@ -201,7 +219,9 @@ def gather(records: Iterator[Record], columns: Sequence[str], size: int, blanks:
             continue
         if len(fields) != width:
             fields, fault = _fit(fields, fault, width)
-        for row, note, characters in chain(repeat(empty_row, empty_rows), [(fields, fault, length)]):
+        for row, note, characters in chain(
+            repeat(empty_row, empty_rows), [(fields, fault, length)]
+        ):
             if note:
                 notes[len(values)] = note
             values.append(row)

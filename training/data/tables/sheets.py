@@ -1,10 +1,11 @@
 """Prints the sheets of a workbook as lines of JSON: python sheets.py FILE [SHEET].
 
-`training.data.tables.workbook` runs this file as a process of its own. calamine holds a sheet as a rectangle, so that a
-workbook of a few kilobytes with one cell far down and far to the right takes all memory, and then ends the process.
+`training.data.tables.workbook` runs this file as a process of its own. calamine holds a sheet as a
+rectangle, so that a workbook of a few kilobytes with one cell far down and far to the right takes
+all memory, and then ends the process.
 
-A line is the name of a sheet, its number of rows and its first rows; with SHEET, a line is a row of that sheet, all of
-them. The first line without a sheet to read is an error as an object.
+A line is the name of a sheet, its number of rows and its first rows; with SHEET, a line is a row of
+that sheet, all of them. The first line without a sheet to read is an error as an object.
 """
 
 import json
@@ -13,7 +14,13 @@ from collections.abc import Iterator, Sequence
 from datetime import date, time, timedelta
 from itertools import islice
 
-from python_calamine import CalamineError, CalamineSheet, CalamineWorkbook, PasswordError, SheetVisibleEnum
+from python_calamine import (
+    CalamineError,
+    CalamineSheet,
+    CalamineWorkbook,
+    PasswordError,
+    SheetVisibleEnum,
+)
 
 HEAD_ROWS = 500
 MOST_BYTES = 4 << 30
@@ -32,11 +39,19 @@ def main(path: str, sheet: str = "") -> None:
             for about in workbook.sheets_metadata:
                 if about.visible == SheetVisibleEnum.Visible:
                     table = workbook.get_sheet_by_name(about.name)
-                    print(json.dumps([about.name, table.height, list(islice(_rows(table), HEAD_ROWS))]))
+                    print(
+                        json.dumps(
+                            [about.name, table.height, list(islice(_rows(table), HEAD_ROWS))]
+                        )
+                    )
     except PasswordError:
         print(json.dumps({"error": "is protected by a password: save it without one, or as CSV"}))
     except CalamineError:
-        print(json.dumps({"error": "is a damaged workbook: open it in Excel and save it again, or as CSV"}))
+        print(
+            json.dumps(
+                {"error": "is a damaged workbook: open it in Excel and save it again, or as CSV"}
+            )
+        )
     except ValueError as error:
         print(json.dumps({"error": str(error)}))
 

@@ -4,11 +4,11 @@
 >>> table.description, table.columns, table.row_estimate
 >>> for batch in table.batches(): batch.first_row, batch.rows["sentence1"], batch.notes
 
-`open_table` determines format, encoding, delimiter and columns before the first row is used, and raises one clear
-sentence if a file cannot be used. Later it neither guesses nor drops anything: malformed rows come with a note. The
-first bytes decide the format, and the file name only where they do not: a workbook named .csv is still a workbook.
-Each format has a module of its own beside this one, and its line in `FORMATS`; names of columns are in `columns`, text
-and numbers in `cells`.
+`open_table` determines format, encoding, delimiter and columns before the first row is used, and
+raises one clear sentence if a file cannot be used. Later it neither guesses nor drops anything:
+malformed rows come with a note. The first bytes decide the format, and the file name only where
+they do not: a workbook named .csv is still a workbook. Each format has a module of its own beside
+this one, and its line in `FORMATS`; names of columns are in `columns`, text and numbers in `cells`.
 """
 
 import gzip
@@ -40,7 +40,8 @@ class Format(NamedTuple):
     name: str
     suffixes: tuple[str, ...]
     open: Opener
-    # The first bytes of its files, white space aside; a file that begins so is one, whatever its name.
+    # The first bytes of its files, white space aside; a file that begins so is one, whatever its
+    # name.
     beginnings: tuple[bytes, ...] = ()
     # Whether all of its files begin so.
     is_binary: bool = False
@@ -53,7 +54,13 @@ FORMATS = (
     Format("TSV", (".tsv", ".tab"), open_delimited),
     Format("JSON Lines", (".jsonl", ".ndjson", ".json"), open_json, (b"{", b"[{", b"[\n")),
     Format("Parquet", (".parquet",), open_parquet, (b"PAR1",), is_binary=True),
-    Format("Excel", WORKBOOKS, open_workbook, (b"PK\x03\x04", b"PK\x05\x06", b"\xd0\xcf\x11\xe0"), is_binary=True),
+    Format(
+        "Excel",
+        WORKBOOKS,
+        open_workbook,
+        (b"PK\x03\x04", b"PK\x05\x06", b"\xd0\xcf\x11\xe0"),
+        is_binary=True,
+    ),
 )
 SUFFIXES = tuple(suffix for file_format in FORMATS for suffix in file_format.suffixes)
 
@@ -89,9 +96,9 @@ def open_table(
 ) -> OpenedTable:
     """Opens a user's file. InputError if there is none, it is damaged, of another format, or has no such sheet or rows.
 
-    ``encoding`` is the encoding of a text file, such as windows-1251; None to find out. ``sheet`` names a sheet of a
-    workbook; None for the one with the most sentences in a row. ``lines``: a .txt file has a sentence a line, commas
-    and all, not columns.
+    ``encoding`` is the encoding of a text file, such as windows-1251; None to find out. ``sheet``
+    names a sheet of a workbook; None for the one with the most sentences in a row. ``lines``: a
+    .txt file has a sentence a line, commas and all, not columns.
     """
     path = Path(path)
     version = file_version(path)
@@ -103,11 +110,15 @@ def open_table(
         open_file = open_lines if lines and path.suffix.lower() == ".txt" else _format(path).open
         table = replace(with_two_sentences(open_file(path, encoding, sheet)), version=version)
         if sheet and not table.sheets:
-            raise UnknownSheetError(f"{path.name} is no workbook and has no sheet {sheet}; leave it out.")
+            raise UnknownSheetError(
+                f"{path.name} is no workbook and has no sheet {sheet}; leave it out."
+            )
         if len(table.preview(1)):
             return table
     except ForeignFileError as error:
-        raise InputError(f"{error} Give a {any_of([file_format.name for file_format in FORMATS])} file.") from error
+        raise InputError(
+            f"{error} Give a {any_of([file_format.name for file_format in FORMATS])} file."
+        ) from error
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
     raise InputError(f"{path.name} has a header with {listed(table.columns)}, but no rows.")
@@ -119,7 +130,9 @@ def any_of(names: Sequence[str]) -> str:
 
 
 @contextmanager
-def opened_file(path: Path, encoding: str | None = None, sheet: str | None = None) -> Iterator[OpenedTable]:
+def opened_file(
+    path: Path, encoding: str | None = None, sheet: str | None = None
+) -> Iterator[OpenedTable]:
     """The table of a file, or of a .gz file; errors as `open_table`, and for a .gz file that unpacks to too much."""
     with tempfile.TemporaryDirectory() if path.suffix.lower() == ".gz" else nullcontext() as folder:
         yield open_table(_unpacked(path, Path(folder)) if folder else path, encoding, sheet)
@@ -139,7 +152,9 @@ def _format(path: Path) -> Format:
         if start.startswith(file_format.beginnings):
             return file_format
     suffix = path.suffix.lower()
-    by_name = next((file_format for file_format in FORMATS if suffix in file_format.suffixes), FORMATS[0])
+    by_name = next(
+        (file_format for file_format in FORMATS if suffix in file_format.suffixes), FORMATS[0]
+    )
     if by_name.is_binary and head:
         raise ForeignFileError(f"{path.name} is named {suffix}, but it is not one.")
     return FORMATS[0] if by_name.is_binary else by_name
@@ -154,7 +169,9 @@ def _unpacked(path: Path, folder: Path) -> Path:
             while piece := packed.read(1 << 20):
                 size += len(piece)
                 if size > MOST_UNPACKED:
-                    raise InputError(f"{path.name} unpacks to more than {MOST_UNPACKED >> 30} GB: give a part of it")
+                    raise InputError(
+                        f"{path.name} unpacks to more than {MOST_UNPACKED >> 30} GB: give a part of it"
+                    )
                 file.write(piece)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path.name} is no complete gzip file: fetch or pack it again") from error

@@ -1,12 +1,14 @@
 """The characters of a text file, whose encoding one fast pass over all of its bytes decides.
 
-A guess from the first kilobytes would fail at row 900,000. So `scan` reads all bytes once, a megabyte at a time, and
-counts the lines, which gives every progress bar its total. A byte order mark decides; without one, the file is UTF-8 if
-all of its bytes are. Otherwise:
+A guess from the first kilobytes would fail at row 900,000. So `scan` reads all bytes once, a
+megabyte at a time, and counts the lines, which gives every progress bar its total. A byte order
+mark decides; without one, the file is UTF-8 if all of its bytes are. Otherwise:
 
-- If most lines beyond ASCII are UTF-8, the file is. Bytes that break it become �, and their lines are marked.
-- Otherwise charset-normalizer guesses the encoding. That it is a guess is a remark, which quotes lines as they were
-  read. If none fits, the file is refused until the user names one. An encoding that the user names is taken as it is.
+- If most lines beyond ASCII are UTF-8, the file is. Bytes that break it become �, and their lines
+  are marked.
+- Otherwise charset-normalizer guesses the encoding. That it is a guess is a remark, which quotes
+  lines as they were read. If none fits, the file is refused until the user names one. An encoding
+  that the user names is taken as it is.
 """
 
 import codecs
@@ -38,7 +40,8 @@ BYTE_ORDER_MARKS = {
 # The encodings of files without a byte order mark.
 WITHOUT_MARK = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}
 CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-# The share of control bytes in a text. Random bytes hold 0.11, and some programs leave zero bytes in text.
+# The share of control bytes in a text. Random bytes hold 0.11, and some programs leave zero bytes
+# in text.
 MOST_CONTROL = 0.1
 # An encoding is guessed by this many bytes of lines that are not ASCII.
 SAMPLE = 1 << 17
@@ -63,7 +66,8 @@ class TextFile:
         quoted: the first lines beyond ASCII of a file whose encoding is guessed, as they are read.
         is_named: whether the user has named the encoding.
         damaged: whether some bytes do not fit the encoding; each reads as �.
-        doubled_ends: whether lines end with CR CR LF, from text mode on Windows, and a blank seems to follow each.
+        doubled_ends: whether lines end with CR CR LF, from text mode on Windows, and a blank seems
+            to follow each.
     """
 
     path: Path
@@ -86,7 +90,9 @@ class TextFile:
                 "name its encoding (?encoding= after the name of the file)."
             )
         if self.damaged:
-            remarks.append(f"Bytes that are not {spoken(self.encoding)} are read as �; their rows are marked.")
+            remarks.append(
+                f"Bytes that are not {spoken(self.encoding)} are read as �; their rows are marked."
+            )
         if self.has_nul:
             remarks.append("Some text holds zero bytes; the rows are marked.")
         return tuple(remarks)
@@ -130,15 +136,16 @@ class TextTable(OpenedTable):
 def scan(path: Path, encoding: str | None = None) -> TextFile:
     """Reads the file once and determines its encoding, unless ``encoding`` names it.
 
-    InputError if the file is empty, is not text, or is not in the encoding that it announces; its subclass
-    UnknownEncodingError if no encoding is named and none fits.
+    InputError if the file is empty, is not text, or is not in the encoding that it announces; its
+    subclass UnknownEncodingError if no encoding is named and none fits.
     """
     with path.open("rb") as file:
         head = file.read(HEAD)
     if not head.strip(b"\0 \t\r\n\xef\xbb\xbf\xff\xfe"):
         needed = "one line" if path.suffix.lower() == ".txt" else "a header and one row"
         raise InputError(f"{path.name} is empty: it needs at least {needed}.")
-    # ISO-2022-JP is ASCII to every other test, and European text in UTF-16 has a zero in every second byte.
+    # ISO-2022-JP is ASCII to every other test, and European text in UTF-16 has a zero in every
+    # second byte.
     even = head[0::2].count(0)
     odd = head[1::2].count(0)
     is_utf16 = max(even, odd) > 0.2 * len(head) and min(even, odd) < 0.1 * max(even, odd)
@@ -147,7 +154,9 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
         unmarked = "iso2022_jp"
     elif is_utf16:
         unmarked = "utf-16-le" if odd > even else "utf-16-be"
-    announced = next((name for mark, name in BYTE_ORDER_MARKS.items() if head.startswith(mark)), unmarked)
+    announced = next(
+        (name for mark, name in BYTE_ORDER_MARKS.items() if head.startswith(mark)), unmarked
+    )
     if encoding:
         named = named_encoding(encoding)
         if not announced or not named.startswith(announced):
@@ -248,7 +257,8 @@ def guess_encoding(sample: bytes) -> str | None:
     matches = from_bytes(sample, cp_isolation=GUESSED, enable_fallback=False)
 
     def rank(match: CharsetMatch) -> tuple[float, float, int]:
-        # In short texts encodings of Latin letters are equally likely; the first in the list is the most usual.
+        # In short texts encodings of Latin letters are equally likely; the first in the list is the
+        # most usual.
         return match.chaos, -match.coherence, GUESSED.index(match.encoding)
 
     best = min(matches, key=rank, default=None)
@@ -293,7 +303,13 @@ def named_encoding(name: str) -> str:
         "".encode(codec)
     except (LookupError, ValueError, TypeError):
         codec = ""
-    if not codec or codec in ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined"):
+    if not codec or codec in (
+        "idna",
+        "punycode",
+        "unicode-escape",
+        "raw-unicode-escape",
+        "undefined",
+    ):
         some = ", ".join(sorted({"utf-8", *GUESSED, "utf-16"}))
         raise InputError(f"there is no text encoding {name[:60]!r}; some are {some}")
     return WITHOUT_MARK.get(codec, codec)

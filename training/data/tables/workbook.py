@@ -1,9 +1,11 @@
 """A workbook of Excel or LibreOffice as a table: the rows of one visible sheet.
 
-Unless the user names a sheet, it is the one with the most sentences in a row, and the longest of several.
+Unless the user names a sheet, it is the one with the most sentences in a row, and the longest of
+several.
 
-Cells have types and columns have none, so all values become text, as in a CSV file: 4.2 is "4.2", TRUE is "TRUE", and a
-date is as in ISO 8601. A formula gives the value that was stored with it; without one, it is empty, as errors are.
+Cells have types and columns have none, so all values become text, as in a CSV file: 4.2 is "4.2",
+TRUE is "TRUE", and a date is as in ISO 8601. A formula gives the value that was stored with it;
+without one, it is empty, as errors are.
 
 calamine reads the file, in a process of its own (`training.data.tables.sheets`).
 """
@@ -61,10 +63,13 @@ class WorkbookTable(OpenedTable):
         yield from gather(islice(records, self.header, None), self.columns, size)
 
 
-def open_workbook(path: Path, encoding: str | None = None, sheet: str | None = None) -> WorkbookTable:
+def open_workbook(
+    path: Path, encoding: str | None = None, sheet: str | None = None
+) -> WorkbookTable:
     """Opens a workbook. ``sheet`` names a sheet; None for the one with the most sentences a row, then the most rows.
 
-    InputError if the file is not a workbook or is damaged, its sheets are empty, or it lacks the named sheet.
+    InputError if the file is not a workbook or is damaged, its sheets are empty, or it lacks the
+    named sheet.
     """
     _check_archive(path)
     heads: dict[str, list[Record]] = {}
@@ -76,7 +81,9 @@ def open_workbook(path: Path, encoding: str | None = None, sheet: str | None = N
     if not heads:
         raise InputError(f"{path.name} has no sheet with anything in it.")
     if sheet is not None and sheet not in heads:
-        raise UnknownSheetError(f"{path.name} has no sheet {quoted(sheet)}; it has {listed(tuple(heads), 'sheet')}.")
+        raise UnknownSheetError(
+            f"{path.name} has no sheet {quoted(sheet)}; it has {listed(tuple(heads), 'sheet')}."
+        )
     default = max(heads, key=lambda title: _usable(path, heads[title], heights[title]))
     sheet = sheet or default
     columns, header, remarks = _header(path, heads[sheet])
@@ -149,7 +156,12 @@ def _check_archive(path: Path) -> None:
             f"{path.name} is a damaged workbook: open it in Excel and save it again, or as CSV."
         ) from error
     if sizes.keys().isdisjoint(WORKBOOK_PARTS):
-        kind = next((kind for part, kind in OTHER_KINDS.items() if part in sizes), "a zip archive: unpack it first")
+        kind = next(
+            (kind for part, kind in OTHER_KINDS.items() if part in sizes),
+            "a zip archive: unpack it first",
+        )
         raise ForeignFileError(f"{path.name} is {kind}.")
     if sum(sizes.values()) > MOST_UNPACKED_BYTES:
-        raise InputError(f"{path.name} unpacks to {sum(sizes.values()) / 1e9:,.1f} GB: save the sheet as CSV.")
+        raise InputError(
+            f"{path.name} unpacks to {sum(sizes.values()) / 1e9:,.1f} GB: save the sheet as CSV."
+        )

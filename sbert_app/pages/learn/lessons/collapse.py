@@ -1,8 +1,9 @@
 """Lesson 4: what a collapse looks like, and which metrics detect it.
 
-Unit vectors u are moved towards their mean direction m: w = (1 - t) u + t m, normalised. All cosines approach 1, but
-their order hardly changes, so ρ, which depends on the order only, stays. `training.evaluation.diagnostics` detects it.
-The paper has no such metrics; uniformity is by Wang & Isola (2020), effective rank by Roy & Vetterli (2007).
+Unit vectors u are moved towards their mean direction m: w = (1 - t) u + t m, normalised. All
+cosines approach 1, but their order hardly changes, so ρ, which depends on the order only, stays.
+`training.evaluation.diagnostics` detects it. The paper has no such metrics; uniformity is by Wang &
+Isola (2020), effective rank by Roy & Vetterli (2007).
 """
 
 from collections.abc import Sequence
@@ -14,9 +15,22 @@ from markupsafe import Markup
 
 from sbert_app.formats import format_number
 from sbert_app.pages.components.messages import note
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement, cosine_histograms, measured, tiles
+from sbert_app.pages.learn.lesson import (
+    Context,
+    Demo,
+    Measurement,
+    cosine_histograms,
+    measured,
+    tiles,
+)
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, SIMILAR_FROM, EncodedSample, encode_sample
-from training.evaluation.diagnostics import COLLAPSED_FROM, effective_rank, pair_cosines, random_cosines, uniformity
+from training.evaluation.diagnostics import (
+    COLLAPSED_FROM,
+    effective_rank,
+    pair_cosines,
+    random_cosines,
+    uniformity,
+)
 from training.evaluation.metrics import spearman
 from training.pooling import normalize_rows
 from training.similarities import cosine
@@ -45,8 +59,8 @@ class LessonVectors(NamedTuple):
 def measure(context: Context, source: str, pull: float) -> LessonVectors:
     """The vectors of ``source``, moved by ``pull`` 0..1.
 
-    ``source`` is "trained", the setup's model with mean pooling, or "random", random weights with CLS.
-    InputError if the model or the data cannot be loaded.
+    ``source`` is "trained", the setup's model with mean pooling, or "random", random weights with
+    CLS. InputError if the model or the data cannot be loaded.
     """
     model = context.setup.model
     pooling = "mean"
@@ -86,14 +100,20 @@ def describe(result: LessonVectors, pull: float, runs: Sequence[tuple[str, str]]
         (f"{result.effective_rank:.0f}", "effective rank", f"of {result.dimension} dimensions"),
     )
     if result.collapsed:
-        flag = Markup('<p class="flag bad">Flagged as collapsed: the random cosine is above 0.90.</p>')
+        flag = Markup(
+            '<p class="flag bad">Flagged as collapsed: the random cosine is above 0.90.</p>'
+        )
     else:
         flag = Markup('<p class="flag">Not flagged: the random cosine is below 0.90.</p>')
     if runs:
         listed = Markup().join(Markup("<li><b>{}</b>: {}</li>").format(*run) for run in runs)
-        flagged = Markup('<div class="note">Runs on this machine that were flagged:<ul>{}</ul></div>').format(listed)
+        flagged = Markup(
+            '<div class="note">Runs on this machine that were flagged:<ul>{}</ul></div>'
+        ).format(listed)
     else:
-        flagged = note("No run on this machine has been flagged yet; the link below starts one that will be.")
+        flagged = note(
+            "No run on this machine has been flagged yet; the link below starts one that will be."
+        )
     how = f"{sample.model}, {sample.pairs.label}, pull {pull:.2f}; encoded in {sample.timed}"
     return tiles(figures) + flag + flagged + measured(how)
 
@@ -103,7 +123,9 @@ def show(context: Context, source: str, pull: float) -> Measurement:
     result = measure(context, source, pull)
     flagged = [run for run in context.runs.recent() if run.progress.collapsed]
     reasons = [(run.name, run.progress.collapsed or "") for run in flagged[:3]]
-    return Measurement(cosine_histograms(result.unrelated, result.similar), describe(result, pull, reasons))
+    return Measurement(
+        cosine_histograms(result.unrelated, result.similar), describe(result, pull, reasons)
+    )
 
 
 def build() -> Demo:

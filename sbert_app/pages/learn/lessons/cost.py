@@ -1,7 +1,7 @@
 """Lesson 5: the cost of comparing N sentences with each other, for bi-encoder and cross-encoder.
 
-The rates are measured on 512 sentences and 64 pairs of the data, medians of three; the times for N sentences are
-extrapolated from them. Paper: section 1 (10,000 sentences: 49,995,000 pairs, about 65
+The rates are measured on 512 sentences and 64 pairs of the data, medians of three; the times for N
+sentences are extrapolated from them. Paper: section 1 (10,000 sentences: 49,995,000 pairs, about 65
 hours with BERT, about 5 seconds with SBERT, on a V100) and Table 7.
 """
 
@@ -33,7 +33,15 @@ PAPER_SENTENCES = 10_000
 PAPER_CROSS_SECONDS = 65 * 3600.0
 PAPER_ENCODE_SECONDS = 5.0
 YEAR = 31_557_600
-UNITS = {0.001: "1 ms", 1: "1 s", 60: "1 min", 3_600: "1 h", 86_400: "1 day", YEAR: "1 year", 1_000 * YEAR: "1000 y"}
+UNITS = {
+    0.001: "1 ms",
+    1: "1 s",
+    60: "1 min",
+    3_600: "1 h",
+    86_400: "1 day",
+    YEAR: "1 year",
+    1_000 * YEAR: "1000 y",
+}
 
 
 class Rates(NamedTuple):
@@ -80,7 +88,9 @@ def pairs_of(sentences: int) -> int:
 def both_seconds(rates: Rates, sentences: int) -> tuple[float, float]:
     """Extrapolated seconds of bi-encoder (N encodings, N × N product) and cross-encoder (N(N-1)/2 passes)."""
     product = rates.product_seconds * (sentences / PAPER_SENTENCES) ** 2
-    return sentences / rates.sentences_per_second + product, pairs_of(sentences) / rates.pairs_per_second
+    return sentences / rates.sentences_per_second + product, pairs_of(
+        sentences
+    ) / rates.pairs_per_second
 
 
 def cost_lines(rates: Rates, sentences: int) -> go.Figure:
@@ -92,8 +102,12 @@ def cost_lines(rates: Rates, sentences: int) -> go.Figure:
     figure = go.Figure()
     for (name, colour), line, point in zip(colours.items(), lines, points, strict=True):
         hover = f"%{{x:,}} sentences: %{{y:.3s}} s<extra>{name}</extra>"
-        add_scatter(figure, grid.round().tolist(), list(line), colour, hover, name=name, line_width=3)
-        add_scatter(figure, [sentences], [point], colour, mode="markers", marker_size=13, showlegend=False)
+        add_scatter(
+            figure, grid.round().tolist(), list(line), colour, hover, name=name, line_width=3
+        )
+        add_scatter(
+            figure, [sentences], [point], colour, mode="markers", marker_size=13, showlegend=False
+        )
     add_scatter(
         figure,
         [PAPER_SENTENCES] * 2,
@@ -120,7 +134,14 @@ def describe(rates: Rates, sentences: int) -> Markup:
     rows = [_row(rates, sentences)]
     if sentences != PAPER_SENTENCES:
         rows.append(_row(rates, PAPER_SENTENCES, ": the paper’s case"))
-    rows.append((f"{PAPER_SENTENCES:,}: in the paper, V100", f"{pairs_of(PAPER_SENTENCES):,}", "~5 s", "~65 h"))
+    rows.append(
+        (
+            f"{PAPER_SENTENCES:,}: in the paper, V100",
+            f"{pairs_of(PAPER_SENTENCES):,}",
+            "~5 s",
+            "~65 h",
+        )
+    )
     says = Markup(
         "the two rates only, on {} sentences and {} pairs of {}, medians of three; {}. "
         "<b>The times of this machine are extrapolated from them</b>"
@@ -134,7 +155,12 @@ def describe(rates: Rates, sentences: int) -> Markup:
 
 def _row(rates: Rates, sentences: int, remark: str = "") -> tuple[str, ...]:
     bi, cross = both_seconds(rates, sentences)
-    return f"{sentences:,}{remark}", f"{pairs_of(sentences):,}", format_duration(bi), format_duration(cross)
+    return (
+        f"{sentences:,}{remark}",
+        f"{pairs_of(sentences):,}",
+        format_duration(bi),
+        format_duration(cross),
+    )
 
 
 def show(context: Context, exponent: float, moment: float) -> Measurement:

@@ -1,8 +1,9 @@
 """Lesson 15: the first half of the dimensions, a random half, and the half that PCA keeps.
 
-Takeshita et al. 2025 (arXiv 2508.17744) remove a random half of the dimensions of six encoders: retrieval and
-classification lose less than 10%. PCA is fitted on the same sentences, without scores. A model that was trained for it
-(Matryoshka; Kusupati et al. 2022, arXiv 2205.13147) orders its dimensions by importance; others do not.
+Takeshita et al. 2025 (arXiv 2508.17744) remove a random half of the dimensions of six encoders:
+retrieval and classification lose less than 10%. PCA is fitted on the same sentences, without
+scores. A model that was trained for it (Matryoshka; Kusupati et al. 2022, arXiv 2205.13147) orders
+its dimensions by importance; others do not.
 """
 
 from typing import NamedTuple
@@ -14,7 +15,15 @@ from markupsafe import Markup
 
 from sbert_app.figures.style import PALETTE, add_scatter
 from sbert_app.formats import format_number
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, measured, styled, table
+from sbert_app.pages.learn.lesson import (
+    Context,
+    Demo,
+    Measurement,
+    findings,
+    measured,
+    styled,
+    table,
+)
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, EncodedSample, encode_sample, rho
 
 PAIRS = 300
@@ -43,7 +52,9 @@ class Shortened(NamedTuple):
 
 def measure(context: Context, source: str) -> Shortened:
     """``source``: "trained", the setup's model, or "random" weights. InputError if model or data cannot be loaded."""
-    sample = encode_sample(context, RANDOM_WEIGHTS if source == "random" else context.setup.model, PAIRS)
+    sample = encode_sample(
+        context, RANDOM_WEIGHTS if source == "random" else context.setup.model, PAIRS
+    )
     sides = sample.by_pooling["mean"]
     both = np.concatenate(sides)
     mean = both.mean(axis=0)

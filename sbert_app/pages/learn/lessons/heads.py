@@ -1,9 +1,10 @@
 """Lesson 3: seven softmax heads on frozen vectors. What can each learn from its concatenation of u and v?
 
-The labels are the terciles of STSb's gold scores. Only the head is trained (L-BFGS with weight decay, initialised with
-zeros, so without a seed), on pairs of STSb train, and tested on pairs of the lessons' data. A head over (u, v) is the
-sum of a function of u and a function of v: it cannot represent their agreement and can only memorise sentences, which
-the two accuracies show. Paper: section 3 and Table 6, where the encoder is trained through the head.
+The labels are the terciles of STSb's gold scores. Only the head is trained (L-BFGS with weight
+decay, initialised with zeros, so without a seed), on pairs of STSb train, and tested on pairs of
+the lessons' data. A head over (u, v) is the sum of a function of u and a function of v: it cannot
+represent their agreement and can only memorise sentences, which the two accuracies show. Paper:
+section 3 and Table 6, where the encoder is trained through the head.
 """
 
 from __future__ import annotations
@@ -19,7 +20,16 @@ from markupsafe import Markup
 from sbert_app.figures.style import PALETTE
 from sbert_app.formats import format_count, format_duration
 from sbert_app.pages.components.messages import note
-from sbert_app.pages.learn.lesson import DEFAULT_DATA, Context, Demo, Measurement, findings, measured, styled, table
+from sbert_app.pages.learn.lesson import (
+    DEFAULT_DATA,
+    Context,
+    Demo,
+    Measurement,
+    findings,
+    measured,
+    styled,
+    table,
+)
 from sbert_app.pages.learn.samples import Timed, sample_rows
 from sbert_app.services.experiments.ablations import ABLATIONS, precomputed
 from sbert_app.services.results.results import data_label
@@ -100,7 +110,9 @@ def _head(concatenation: str, train: LabelledVectors, test: LabelledVectors) -> 
 
     def loss() -> Tensor:
         optimizer.zero_grad()
-        value = F.cross_entropy(x @ weight + bias, train.labels) + WEIGHT_DECAY * weight.square().sum()
+        value = (
+            F.cross_entropy(x @ weight + bias, train.labels) + WEIGHT_DECAY * weight.square().sum()
+        )
         value.backward()
         return value
 
@@ -156,7 +168,9 @@ def head_bars(result: Heads) -> go.Figure:
             cliponaxis=False,
         )
     figure.add_vline(x=100 * result.chance, line={"dash": "dot", "color": PALETTE["vermillion"]})
-    figure.update_layout(barmode="group", bargap=0.25, xaxis_range=[0, 116], yaxis_autorange="reversed")
+    figure.update_layout(
+        barmode="group", bargap=0.25, xaxis_range=[0, 116], yaxis_autorange="reversed"
+    )
     return styled(figure, 470, "accuracy, %; dotted: chance", legend=True)
 
 
@@ -167,9 +181,24 @@ def describe(result: Heads, shipped: Mapping[str, float]) -> Markup:
     for row in result.rows:
         name = row.concatenation
         ours = f"{shipped[name]:.2f}" if name in shipped else ""
-        rows.append((row.label, f"{100 * row.test_accuracy:.0f}%", ours, f"{variants[name].paper or 0.0:.2f}"))
+        rows.append(
+            (
+                row.label,
+                f"{100 * row.test_accuracy:.0f}%",
+                ours,
+                f"{variants[name].paper or 0.0:.2f}",
+            )
+        )
     return (
-        table(("head sees", "right on new pairs, here", "ρ, shipped short runs", "ρ, paper’s Table 6"), rows)
+        table(
+            (
+                "head sees",
+                "right on new pairs, here",
+                "ρ, shipped short runs",
+                "ρ, paper’s Table 6",
+            ),
+            rows,
+        )
         + findings(_findings(result, shipped))
         + note(NOTE)
         + measured(
@@ -189,7 +218,9 @@ def _findings(result: Heads, shipped: Mapping[str, float]) -> list[str]:
         if row.test_accuracy < result.chance
     ]
     best = max(result.rows, key=lambda row: row.test_accuracy)
-    paper = next((row for row in result.rows if row.concatenation == ABLATIONS["concat"].default), best)
+    paper = next(
+        (row for row in result.rows if row.concatenation == ABLATIONS["concat"].default), best
+    )
     if best.test_accuracy > paper.test_accuracy:
         sentences.append(
             f"Here {best.label} is right most often on new pairs, {100 * best.test_accuracy:.0f}%; the paper’s best, "
@@ -199,7 +230,9 @@ def _findings(result: Heads, shipped: Mapping[str, float]) -> list[str]:
     if len(shipped) > 1:
         variants = ABLATIONS["concat"].variants
         lowest, *_, highest = sorted((rho, variants[name].label) for name, rho in shipped.items())
-        sentences.append(f"The shipped runs span {lowest[0]:.2f} {lowest[1]} to {highest[0]:.2f} {highest[1]}.")
+        sentences.append(
+            f"The shipped runs span {lowest[0]:.2f} {lowest[1]} to {highest[0]:.2f} {highest[1]}."
+        )
     return sentences
 
 
@@ -212,5 +245,7 @@ def show(context: Context, pairs: float) -> Measurement:
 
 
 def build() -> Demo:
-    pairs = gr.Slider(100, 1_000, 300, step=100, label="Pairs to train the heads on", elem_id="learn-train-pairs")
+    pairs = gr.Slider(
+        100, 1_000, 300, step=100, label="Pairs to train the heads on", elem_id="learn-train-pairs"
+    )
     return Demo([pairs], show)

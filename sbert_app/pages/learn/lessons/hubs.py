@@ -1,9 +1,9 @@
 """Lesson 14: hubs, sentences that are among the nearest of too many others, and what centring does about them.
 
-N_k(x) is how many sentences have x among their k nearest; its mean is k. In many dimensions its distribution is skewed
-(Radovanović, Nanopoulos & Ivanović 2010, JMLR 11): points near the mean of the data are near to everything. Subtracting
-the mean takes that advantage away (Suzuki et al. 2013). Nielsen & Hansen 2023 (arXiv 2311.18364) find hubs in vectors
-of Sentence-BERT.
+N_k(x) is how many sentences have x among their k nearest; its mean is k. In many dimensions its
+distribution is skewed (Radovanović, Nanopoulos & Ivanović 2010, JMLR 11): points near the mean of
+the data are near to everything. Subtracting the mean takes that advantage away (Suzuki et al.
+2013). Nielsen & Hansen 2023 (arXiv 2311.18364) find hubs in vectors of Sentence-BERT.
 """
 
 from dataclasses import replace
@@ -15,8 +15,22 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 
 from sbert_app.figures.style import PALETTE, add_bars
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, measured, styled, table
-from sbert_app.pages.learn.samples import DATA, EXAMPLES, RANDOM_WEIGHTS, EncodedCorpus, encode_corpus
+from sbert_app.pages.learn.lesson import (
+    Context,
+    Demo,
+    Measurement,
+    findings,
+    measured,
+    styled,
+    table,
+)
+from sbert_app.pages.learn.samples import (
+    DATA,
+    EXAMPLES,
+    RANDOM_WEIGHTS,
+    EncodedCorpus,
+    encode_corpus,
+)
 from training.pooling import normalize_rows
 
 # The number of hubs in the table.
@@ -64,13 +78,20 @@ def hubness(vectors: np.ndarray, k: int) -> Hubness:
 def count_bars(result: Hubs) -> go.Figure:
     """The number of sentences by how often they are a neighbour, before and after centring."""
     figure = go.Figure()
-    for name, distribution, colour in (("as they are", result.before, "orange"), ("centred", result.centred, "blue")):
+    for name, distribution, colour in (
+        ("as they are", result.before, "orange"),
+        ("centred", result.centred, "blue"),
+    ):
         sentences = np.bincount(distribution.counts).tolist()
         hover = f"neighbour of %{{x}}: %{{y}} sentences<extra>{name}</extra>"
-        add_bars(figure, list(range(len(sentences))), sentences, colour, hover, name=name, opacity=0.65)
+        add_bars(
+            figure, list(range(len(sentences))), sentences, colour, hover, name=name, opacity=0.65
+        )
     figure.add_vline(x=result.k, line={"dash": "dot", "color": PALETTE["grey"]})
     figure.update_layout(barmode="overlay", bargap=0)
-    return styled(figure, 330, "times among the nearest; dotted: the mean", "sentences", legend=True)
+    return styled(
+        figure, 330, "times among the nearest; dotted: the mean", "sentences", legend=True
+    )
 
 
 def describe(result: Hubs) -> Markup:
@@ -82,11 +103,20 @@ def describe(result: Hubs) -> Markup:
     rows = []
     for name, distribution in (("as they are", before), ("centred", centred)):
         counts = distribution.counts
-        rows.append((name, f"{distribution.skewness:.2f}", str(counts.max()), f"{(counts == 0).sum()} of {total}"))
+        rows.append(
+            (
+                name,
+                f"{distribution.skewness:.2f}",
+                str(counts.max()),
+                f"{(counts == 0).sum()} of {total}",
+            )
+        )
     largest_first = np.argsort(-before.counts, kind="stable")
     hubs = []
     for row in largest_first[:LISTED]:
-        hubs.append((result.corpus.sentences[row], str(before.counts[row]), str(centred.counts[row])))
+        hubs.append(
+            (result.corpus.sentences[row], str(before.counts[row]), str(centred.counts[row]))
+        )
     share = 100 * before.counts[largest_first[: total // 10]].sum() / before.counts.sum()
     sentences = [
         f"Each sentence has {k} neighbours, so each is one {k} times on average. The largest hub is one "
@@ -116,7 +146,11 @@ def show(context: Context, source: str, k: float) -> Measurement:
 
 
 def build() -> Demo:
-    choices = [("example corpus", "examples"), ("pairs of the data", "data"), ("examples, random weights", "random")]
+    choices = [
+        ("example corpus", "examples"),
+        ("pairs of the data", "data"),
+        ("examples, random weights", "random"),
+    ]
     source = gr.Radio(choices, value="examples", label="Sentences", elem_id="learn-hub-source")
     k = gr.Slider(1, 30, 10, step=1, label="Neighbours of each sentence, k", elem_id="learn-hub-k")
     return Demo([source, k], show)

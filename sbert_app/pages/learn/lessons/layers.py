@@ -1,8 +1,8 @@
 """Lesson 11: how good the vectors of each layer are, pooled; and the average of the first and the last.
 
-A transformer's last layer is trained for the last step, not for similarity. For raw BERT the average of the first and
-the last layer was better than the last alone: 59.04 against 46.35 on STSb (Su et al. 2021; Reimers & Gurevych 2019,
-Table 1).
+A transformer's last layer is trained for the last step, not for similarity. For raw BERT the
+average of the first and the last layer was better than the last alone: 59.04 against 46.35 on STSb
+(Su et al. 2021; Reimers & Gurevych 2019, Table 1).
 """
 
 from __future__ import annotations
@@ -20,7 +20,16 @@ from sbert_app.figures.style import PALETTE, add_scatter
 from sbert_app.formats import MISSING
 from sbert_app.pages.components.pickers import POOLINGS as POOLING_CHOICES
 from sbert_app.pages.components.pickers import open_dropdown
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement, change_of_rho, findings, measured, styled, table
+from sbert_app.pages.learn.lesson import (
+    Context,
+    Demo,
+    Measurement,
+    change_of_rho,
+    findings,
+    measured,
+    styled,
+    table,
+)
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, GoldSample, Timed, gold_sample, rho
 from training.catalogue import DEFAULT_MODEL
 from training.errors import InputError
@@ -83,7 +92,10 @@ def layer_vectors(encoder: Encoder, sentences: list[str]) -> dict[str, np.ndarra
         raise InputError(f"{encoder.name} is no transformer, and has no layers to compare")
     ids = encoder.tokenize(sentences)
     dimension = int(encoder.backbone.config.hidden_size)
-    pooled = {name: np.empty((layers + 1, len(ids), dimension), dtype=np.float32) for name in PAPER_POOLINGS}
+    pooled = {
+        name: np.empty((layers + 1, len(ids), dimension), dtype=np.float32)
+        for name in PAPER_POOLINGS
+    }
     for rows in plan([len(row) for row in ids], TOKENS):
         batch = pad([ids[row] for row in rows], 0)
         mask = None if batch.mask is None else batch.mask.to(encoder.device)
@@ -94,7 +106,9 @@ def layer_vectors(encoder: Encoder, sentences: list[str]) -> dict[str, np.ndarra
                 output_hidden_states=True,
             ).hidden_states
             for name, vectors in pooled.items():
-                vectors[:, rows] = torch.stack([POOLINGS[name](state, mask) for state in states]).cpu().numpy()
+                vectors[:, rows] = (
+                    torch.stack([POOLINGS[name](state, mask) for state in states]).cpu().numpy()
+                )
     return pooled
 
 
@@ -145,7 +159,9 @@ def describe(result: Layers, pooling: str) -> Markup:
     return (
         table(("", *(pooling_label(name) for name in result.by_pooling)), rows)
         + findings(_findings(result, pooling))
-        + measured(f"{result.model}, {result.pairs.label}, all layers in one pass of {result.timed}")
+        + measured(
+            f"{result.model}, {result.pairs.label}, all layers in one pass of {result.timed}"
+        )
     )
 
 
@@ -165,7 +181,10 @@ def _findings(result: Layers, pooling: str) -> list[str]:
             f"the last has {values[last]:.1f}."
         )
     difference = result.first_last[pooling] - values[last]
-    return [sentence, change_of_rho(difference, "Averaging layer 1 with the last, against the last alone,")]
+    return [
+        sentence,
+        change_of_rho(difference, "Averaging layer 1 with the last, against the last alone,"),
+    ]
 
 
 def show(context: Context, pooling: str, pairs: float, model: str) -> Measurement:
@@ -174,9 +193,13 @@ def show(context: Context, pooling: str, pairs: float, model: str) -> Measuremen
 
 
 def build() -> Demo:
-    pooling = gr.Radio(POOLING_CHOICES, value="mean", label="Pooling", elem_id="learn-layer-pooling")
+    pooling = gr.Radio(
+        POOLING_CHOICES, value="mean", label="Pooling", elem_id="learn-layer-pooling"
+    )
     with gr.Row():
-        pairs = gr.Slider(100, 500, 200, step=100, label="Pairs", min_width=180, elem_id="learn-layer-pairs")
+        pairs = gr.Slider(
+            100, 500, 200, step=100, label="Pairs", min_width=180, elem_id="learn-layer-pairs"
+        )
         models = [DEFAULT_MODEL, (f"random weights ({RANDOM_WEIGHTS})", RANDOM_WEIGHTS)]
         hint = "Or a Hub id, where the Hub can be reached"
         model = open_dropdown("Model", models, hint, min_width=220, elem_id="learn-layer-model")

@@ -1,7 +1,7 @@
 """Lesson 17: a training run that learned nothing, and how its curves say why.
 
-The runs ship, 16 combinations of four defects with several seeds each (`sbert_app.services.experiments.defects`); the
-chosen one can also be trained here.
+The runs ship, 16 combinations of four defects with several seeds each
+(`sbert_app.services.experiments.defects`); the chosen one can also be trained here.
 """
 
 import threading
@@ -15,15 +15,31 @@ from markupsafe import Markup
 from sbert_app.figures.style import PALETTE, add_scatter
 from sbert_app.formats import format_duration
 from sbert_app.pages.components.templates import macro
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, measured, styled, table
+from sbert_app.pages.learn.lesson import (
+    Context,
+    Demo,
+    Measurement,
+    findings,
+    measured,
+    styled,
+    table,
+)
 from sbert_app.process import is_ending
-from sbert_app.services.experiments.defects import DEFECTS, NOTEBOOK, STEPS, DefectRun, shipped, train_with
+from sbert_app.services.experiments.defects import (
+    DEFECTS,
+    NOTEBOOK,
+    STEPS,
+    DefectRun,
+    shipped,
+    train_with,
+)
 from training.errors import InputError
 
 # The machine and the day of the runs that ship.
 shipped_with = macro("learn/shipped")
 _training = threading.Lock()
-# The small figures by their titles: the fields of a run with the steps and the values, and the factor of the values.
+# The small figures by their titles: the fields of a run with the steps and the values, and the
+# factor of the values.
 CURVES = {
     "loss": ("loss_steps", "losses", 1),
     "ρ ×100 on STSb dev": ("steps", "rho", 100),
@@ -57,7 +73,9 @@ def curves(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | None)
     from plotly.subplots import make_subplots
 
     rows = len(CURVES)
-    figure = make_subplots(rows, 1, shared_xaxes=True, vertical_spacing=0.11, subplot_titles=list(CURVES))
+    figure = make_subplots(
+        rows, 1, shared_xaxes=True, vertical_spacing=0.11, subplot_titles=list(CURVES)
+    )
     lines = []
     for names, of_one in runs.items():
         colour = "blue" if names else "grey"
@@ -68,7 +86,9 @@ def curves(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | None)
         for run, colour in lines:
             steps = list(getattr(run, steps_field))
             values = [factor * value for value in getattr(run, field)]
-            hover = f"step %{{x}}: %{{y:.3f}}<extra>{_defects(run.defects)}, seed {run.seed}</extra>"
+            hover = (
+                f"step %{{x}}: %{{y:.3f}}<extra>{_defects(run.defects)}, seed {run.seed}</extra>"
+            )
             width = 3 if run is here else 1.8
             add_scatter(figure, steps, values, colour, hover, line_width=width, row=row, col=1)
     figure.add_hline(
@@ -98,7 +118,9 @@ def describe(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | Non
             before = 100 * fmean(run.rho[0] for run in of_one)
             after = 100 * fmean(run.rho[-1] for run in of_one)
             cosine = fmean(run.random_cosine[0] for run in of_one)
-            rows.append((_defects(names), f"{loss:.3f}", f"{before:.1f}", f"{after:.1f}", f"{cosine:.2f}"))
+            rows.append(
+                (_defects(names), f"{loss:.3f}", f"{before:.1f}", f"{after:.1f}", f"{cosine:.2f}")
+            )
     header = ("defects", "loss at the end", "ρ before", "ρ after", "random pairs before")
     colours = "Grey: no defect. Blue: with the defects that are ticked."
     if here:
@@ -109,13 +131,17 @@ def describe(runs: dict[tuple[str, ...], list[DefectRun]], here: DefectRun | Non
     for run in last:
         for warning in run.warnings:
             warnings[warning[:9]] = f"The app says of such a run: “{warning}.”"
-    sentences = list(warnings.values()) or ["The app says nothing of such a run: it passes all four checks."]
+    sentences = list(warnings.values()) or [
+        "The app says nothing of such a run: it passes all four checks."
+    ]
     source = shipped()
     machine = source.machine.get("device", "")
     where = f"means of {len(last)} seeds, {last[0].steps[-1]} steps each, on {machine}, {source.measured}"
     html = table(header, rows, wide=True) + findings([colours, *sentences]) + shipped_with(where)
     if here:
-        html += measured(f"{STEPS} steps in {format_duration(here.seconds)}, loss {here.losses[-1]:.3f}; one seed")
+        html += measured(
+            f"{STEPS} steps in {format_duration(here.seconds)}, loss {here.losses[-1]:.3f}; one seed"
+        )
     return html
 
 

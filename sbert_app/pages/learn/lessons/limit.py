@@ -1,11 +1,13 @@
 """Lesson 16: what one vector cannot say. A query for each pair of documents, and vectors that are free to move.
 
-Weller et al. 2025 (LIMIT, arXiv 2508.21038): the dimension bounds which sets of documents can be nearest to a query.
-Here gradient descent moves a vector for each of n documents and of n(n-1)/2 queries until the two documents of each
-query are its nearest, if it can. In the plane only n pairs can be, those side by side on the circle; in space at most
-3n - 6, the edges of a polyhedron. From four dimensions on all can, in theory, by margins that shrink with n.
+Weller et al. 2025 (LIMIT, arXiv 2508.21038): the dimension bounds which sets of documents can be
+nearest to a query. Here gradient descent moves a vector for each of n documents and of n(n-1)/2
+queries until the two documents of each query are its nearest, if it can. In the plane only n pairs
+can be, those side by side on the circle; in space at most 3n - 6, the edges of a polyhedron. From
+four dimensions on all can, in theory, by margins that shrink with n.
 
-The same as text: a person for each document, who likes one thing for each pair that the person is in.
+The same as text: a person for each document, who likes one thing for each pair that the person is
+in.
 """
 
 from functools import lru_cache
@@ -20,7 +22,15 @@ from threadpoolctl import threadpool_limits
 
 from sbert_app.figures.style import PALETTE
 from sbert_app.pages.components.messages import note
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, measured, styled, table
+from sbert_app.pages.learn.lesson import (
+    Context,
+    Demo,
+    Measurement,
+    findings,
+    measured,
+    styled,
+    table,
+)
 from sbert_app.pages.learn.samples import Timed
 from training.catalogue import read_asset
 from training.models.lexical import TfIdf
@@ -30,7 +40,20 @@ STEPS = 250
 # The larger, the more the loss depends on the worst document of a query.
 SHARPNESS = 20.0
 # The people and the things of the sentences.
-NAMES = ("Anna", "Boris", "Clara", "David", "Emma", "Frank", "Grace", "Henry", "Irene", "Jakob", "Karin", "Louis")
+NAMES = (
+    "Anna",
+    "Boris",
+    "Clara",
+    "David",
+    "Emma",
+    "Frank",
+    "Grace",
+    "Henry",
+    "Irene",
+    "Jakob",
+    "Karin",
+    "Louis",
+)
 
 
 class Limit(NamedTuple):
@@ -49,13 +72,17 @@ def measure(context: Context, documents: int) -> Limit:
     """Measures free vectors of each dimension, and the model on sentences. InputError if it cannot be loaded."""
     pairs = np.array(list(combinations(range(documents), 2)))
     free = {}
-    # The steps are so small that several threads would wait for each other longer than they compute.
+    # The steps are so small that several threads would wait for each other longer than they
+    # compute.
     with Timed() as timed, threadpool_limits(1):
         for dimension in DIMENSIONS:
             scores = optimise(pairs, dimension, context.setup.seed)
             free[dimension] = solved(scores, pairs)
     texts, queries = sentences(documents)
-    text = {name: solved(scores, pairs) for name, scores in _text_scores(context, texts, queries).items()}
+    text = {
+        name: solved(scores, pairs)
+        for name, scores in _text_scores(context, texts, queries).items()
+    }
     return Limit(free, text, documents, context.encoder.dimension, (texts[0], queries[0]), timed)
 
 
@@ -68,11 +95,14 @@ def optimise(pairs: np.ndarray, dimension: int, seed: int) -> np.ndarray:
     count = int(pairs.max()) + 1
     documents = torch.randn(count, dimension, generator=generator).requires_grad_()
     queries = F.normalize(documents.detach())[torch.from_numpy(pairs)].mean(dim=1).requires_grad_()
-    is_target = torch.zeros(len(pairs), count, dtype=torch.bool).scatter_(1, torch.from_numpy(pairs), True)
+    is_target = torch.zeros(len(pairs), count, dtype=torch.bool).scatter_(
+        1, torch.from_numpy(pairs), True
+    )
     optimizer = torch.optim.Adam([documents, queries], lr=0.05)
     for _ in range(STEPS):
         scores = SHARPNESS * F.normalize(queries) @ F.normalize(documents).T
-        # Smooth forms of the best score of a wrong document and the worst score of a right one, (Q,) each.
+        # Smooth forms of the best score of a wrong document and the worst score of a right one,
+        # (Q,) each.
         best_wrong = scores.masked_fill(is_target, -torch.inf).logsumexp(dim=1)
         worst_right = -(-scores).masked_fill(~is_target, -torch.inf).logsumexp(dim=1)
         optimizer.zero_grad()
@@ -107,7 +137,10 @@ def _text_scores(context: Context, texts: list[str], queries: list[str]) -> dict
     encoder = context.encoder
     both = [*queries, *texts]
     vectors = {f"{encoder.name}, one vector": encoder.encode(both), "TF-IDF": TfIdf().encode(both)}
-    scores = {name: stacked[: len(queries)] @ stacked[len(queries) :].T for name, stacked in vectors.items()}
+    scores = {
+        name: stacked[: len(queries)] @ stacked[len(queries) :].T
+        for name, stacked in vectors.items()
+    }
     scores[f"{encoder.name}, a vector for each token"] = MaxSim(encoder).similarity(queries, texts)
     return scores
 
@@ -142,22 +175,30 @@ def describe(result: Limit) -> Markup:
         rows.append((str(dimension), f"{round(share * queries)} of {queries}", str(possible)))
     enough = next((dimension for dimension, share in result.free.items() if share == 1), None)
     if enough:
-        sentences = [f"Descent solves all {queries} pairs of {n} documents from {enough} dimensions on."]
+        sentences = [
+            f"Descent solves all {queries} pairs of {n} documents from {enough} dimensions on."
+        ]
     else:
-        sentences = [f"With none of these dimensions descent solves all {queries} pairs of {n} documents."]
+        sentences = [
+            f"With none of these dimensions descent solves all {queries} pairs of {n} documents."
+        ]
     (one, share), _, (late, late_share) = result.text.items()
     sentences.append(
         f"As text, {one} of {result.width} dimensions answers {100 * share:.0f}% of the questions; {late} answers "
         f"{100 * late_share:.0f}%, from the same output of the same model."
     )
     if enough and enough < result.width and share < 1:
-        sentences.append("So the one vector of this model has room enough. Its training has not used it for this.")
+        sentences.append(
+            "So the one vector of this model has room enough. Its training has not used it for this."
+        )
     text, query = result.example
     return (
         table(("dimensions", "solved by descent", "possible at most"), rows)
         + findings(sentences)
         + note(f"A document: “{text}” A question: “{query}”")
-        + measured(f"{n} documents, {queries} queries; {STEPS} steps of Adam for each dimension, in {result.timed}")
+        + measured(
+            f"{n} documents, {queries} queries; {STEPS} steps of Adam for each dimension, in {result.timed}"
+        )
     )
 
 
@@ -167,5 +208,7 @@ def show(context: Context, documents: float) -> Measurement:
 
 
 def build() -> Demo:
-    documents = gr.Slider(4, len(NAMES), 10, step=1, label="Documents, n", elem_id="learn-documents")
+    documents = gr.Slider(
+        4, len(NAMES), 10, step=1, label="Documents, n", elem_id="learn-documents"
+    )
     return Demo([documents], show)

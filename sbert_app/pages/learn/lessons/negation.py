@@ -1,8 +1,9 @@
 """Lessons 8 and 12: what similarity misses. Sentences with a paraphrase and with one that says something else.
 
-Lesson 8: the other sentence is a negation. Lesson 12 (`word_order`): it has the same words in another order, as in PAWS
-(Zhang et al. 2019). Each set ships with the app (assets/examples/contrasts.json) and was written for it. Three scorers
-read the same pairs: TF-IDF, which sees no order; the bi-encoder; the cross-encoder, which reads both sentences at once.
+Lesson 8: the other sentence is a negation. Lesson 12 (`word_order`): it has the same words in
+another order, as in PAWS (Zhang et al. 2019). Each set ships with the app
+(assets/examples/contrasts.json) and was written for it. Three scorers read the same pairs: TF-IDF,
+which sees no order; the bi-encoder; the cross-encoder, which reads both sentences at once.
 """
 
 import json
@@ -16,7 +17,15 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 
 from sbert_app.figures.style import PALETTE, add_scatter
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, measured, styled, table
+from sbert_app.pages.learn.lesson import (
+    Context,
+    Demo,
+    Measurement,
+    findings,
+    measured,
+    styled,
+    table,
+)
 from sbert_app.pages.learn.samples import Timed
 from training.catalogue import DEFAULT_CROSS_ENCODER, read_asset
 from training.errors import InputError
@@ -26,7 +35,10 @@ from training.similarities import cosine
 NEGATION = "negation"
 WORD_ORDER = "word_order"
 # kind -> the names of its three kinds of pairs
-NAMES = {NEGATION: ("paraphrase", "negation", "unrelated"), WORD_ORDER: ("paraphrase", "swap", "unrelated")}
+NAMES = {
+    NEGATION: ("paraphrase", "negation", "unrelated"),
+    WORD_ORDER: ("paraphrase", "swap", "unrelated"),
+}
 TF_IDF, BI, CROSS = "TF-IDF", "bi-encoder", "cross-encoder"
 COLOURS = {TF_IDF: "grey", BI: "blue", CROSS: "vermillion"}
 OWN = "your pair"
@@ -92,13 +104,17 @@ def _score_set(context: Context, kind: str) -> tuple[dict[str, Scores], Timed]:
     others = contrasts[half:] + contrasts[:half]
     pairs = [(item.sentence, item.paraphrase) for item in contrasts]
     pairs += [(item.sentence, item.contrast) for item in contrasts]
-    pairs += [(item.sentence, other.sentence) for item, other in zip(contrasts, others, strict=True)]
+    pairs += [
+        (item.sentence, other.sentence) for item, other in zip(contrasts, others, strict=True)
+    ]
     with Timed() as timed:
         scores = _score_pairs(context, pairs, kind)
     return {name: Scores(*np.split(values, 3)) for name, values in scores.items()}, timed
 
 
-def _score_pairs(context: Context, pairs: list[tuple[str, str]], kind: str) -> dict[str, np.ndarray]:
+def _score_pairs(
+    context: Context, pairs: list[tuple[str, str]], kind: str
+) -> dict[str, np.ndarray]:
     """Pairs -> their similarity by each scorer, (N,) each."""
     first, second = zip(*pairs, strict=True)
     sentences = [*first, *second]
@@ -155,7 +171,9 @@ def describe(result: Contrast, kind: str) -> Markup:
     rows = []
     for scorer, scores in result.by_scorer.items():
         means = [f"{of_kind.mean():.2f}" for of_kind in scores]
-        rows.append((scorer, *means, f"{scores.told_apart} of {count}", f"{result.own[scorer]:.2f}"))
+        rows.append(
+            (scorer, *means, f"{scores.told_apart} of {count}", f"{result.own[scorer]:.2f}")
+        )
     return (
         table(("", *NAMES[kind], f"paraphrase above {NAMES[kind][1]}", OWN), rows, wide=True)
         + findings(_findings(result, NAMES[kind][1]))
@@ -194,6 +212,8 @@ def show(kind: str, context: Context, a: str, b: str) -> Measurement:
 
 def build(kind: str = NEGATION) -> Demo:
     first = items(kind)[0]
-    a = gr.Textbox(first.sentence, label="First sentence of your pair", max_lines=3, elem_id=f"learn-{kind}-a")
+    a = gr.Textbox(
+        first.sentence, label="First sentence of your pair", max_lines=3, elem_id=f"learn-{kind}-a"
+    )
     b = gr.Textbox(first.contrast, label="Second sentence", max_lines=3, elem_id=f"learn-{kind}-b")
     return Demo([a, b], partial(show, kind))

@@ -1,8 +1,8 @@
 """Lesson 6: for unit vectors, cosine, dot product and Euclidean distance give the same order.
 
-If |u| = |v| = 1, then u·v = cos(u, v) and |u - v|² = 2 - 2 cos(u, v), which decreases as the cosine increases. Without
-normalisation the dot product prefers long vectors and the distance short ones. Manhattan distance has no such
-identity. Paper: section 4.
+If |u| = |v| = 1, then u·v = cos(u, v) and |u - v|² = 2 - 2 cos(u, v), which decreases as the cosine
+increases. Without normalisation the dot product prefers long vectors and the distance short ones.
+Manhattan distance has no such identity. Paper: section 4.
 """
 
 from typing import NamedTuple
@@ -12,8 +12,22 @@ import numpy as np
 from markupsafe import Markup
 
 from sbert_app.pages.components.messages import lead
-from sbert_app.pages.learn.lesson import DEFAULT_DATA, Context, Demo, Measurement, measured, rank_lines, table
-from sbert_app.pages.learn.samples import EXAMPLES, EncodedCorpus, Timed, encode_corpus, encode_sample
+from sbert_app.pages.learn.lesson import (
+    DEFAULT_DATA,
+    Context,
+    Demo,
+    Measurement,
+    measured,
+    rank_lines,
+    table,
+)
+from sbert_app.pages.learn.samples import (
+    EXAMPLES,
+    EncodedCorpus,
+    Timed,
+    encode_corpus,
+    encode_sample,
+)
 from sbert_app.services.results.results import data_label
 from training.errors import InputError
 from training.evaluation.metrics import spearman
@@ -36,7 +50,8 @@ class Orders(NamedTuple):
     """The corpus, ordered by similarity to a query in four ways."""
 
     lines: list[Line]  # the nearest by cosine, best first
-    agreement: dict[str, float]  # Spearman between each order and the cosine's, over the whole corpus
+    # Spearman between each order and the cosine's, over the whole corpus.
+    agreement: dict[str, float]
     rho: dict[str, float]  # ×100 with gold scores
     lengths: tuple[float, float]  # shortest and longest vector of the corpus
     corpus: EncodedCorpus
@@ -67,7 +82,10 @@ def measure(context: Context, query: str, normalised: bool) -> Orders:
     return Orders(
         lines=lines,
         agreement={name: spearman(values, rank_of["cosine"]) for name, values in rank_of.items()},
-        rho={name: 100 * spearman(values, sample.pairs.gold) for name, values in row_similarities(u, v).items()},
+        rho={
+            name: 100 * spearman(values, sample.pairs.gold)
+            for name, values in row_similarities(u, v).items()
+        },
         lengths=(float(lengths.min()), float(lengths.max())),
         corpus=corpus,
         timed=timed,
@@ -86,8 +104,14 @@ def describe(result: Orders, normalised: bool, data: str = DEFAULT_DATA) -> Mark
     corpus = result.corpus
     count = len(corpus.sentences)
     agreement = [
-        (f"ρ with cosine’s order of {count}", *(f"{result.agreement[name]:.4f}" for name in SIMILARITIES)),
-        (f"ρ ×100 with gold scores, {data_label(data)}", *(f"{result.rho[name]:.1f}" for name in SIMILARITIES)),
+        (
+            f"ρ with cosine’s order of {count}",
+            *(f"{result.agreement[name]:.4f}" for name in SIMILARITIES),
+        ),
+        (
+            f"ρ ×100 with gold scores, {data_label(data)}",
+            *(f"{result.rho[name]:.1f}" for name in SIMILARITIES),
+        ),
     ]
     lines = []
     for line in result.lines:
@@ -118,6 +142,10 @@ def show(context: Context, query: str, normalised: bool) -> Measurement:
 
 
 def build() -> Demo:
-    query = gr.Textbox("The orchestra played too loudly.", label="Query", max_lines=2, elem_id="learn-query")
-    normalised = gr.Checkbox(False, label="Normalise all vectors to length 1", elem_id="learn-normalise")
+    query = gr.Textbox(
+        "The orchestra played too loudly.", label="Query", max_lines=2, elem_id="learn-query"
+    )
+    normalised = gr.Checkbox(
+        False, label="Normalise all vectors to length 1", elem_id="learn-normalise"
+    )
     return Demo([query, normalised], show)

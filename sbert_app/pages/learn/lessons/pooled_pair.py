@@ -1,8 +1,8 @@
 """Lesson 2: one pair under mean, max and CLS pooling, which words contribute to the cosine, and why mean beats CLS.
 
-Uses `sbert_app.services.compare.comparison`: exact attribution for mean and max, leave-one-out for CLS. The quality of
-each pooling is measured on pairs of STSb dev; what training with each reaches is in the shipped ablation. Paper:
-section 3 and Table 6.
+Uses `sbert_app.services.compare.comparison`: exact attribution for mean and max, leave-one-out for
+CLS. The quality of each pooling is measured on pairs of STSb dev; what training with each reaches
+is in the shipped ablation. Paper: section 3 and Table 6.
 """
 
 from typing import NamedTuple
@@ -18,10 +18,23 @@ from sbert_app.formats import format_number
 from sbert_app.pages.components.messages import lead
 from sbert_app.pages.components.pickers import POOLINGS
 from sbert_app.pages.components.templates import macro
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement, findings, measured, styled, table
+from sbert_app.pages.learn.lesson import (
+    Context,
+    Demo,
+    Measurement,
+    findings,
+    measured,
+    styled,
+    table,
+)
 from sbert_app.pages.learn.samples import EncodedSample, encode_sample
 from sbert_app.services.compare import examples
-from sbert_app.services.compare.comparison import Comparison, LeftOut, compare_by_name, leave_one_out
+from sbert_app.services.compare.comparison import (
+    Comparison,
+    LeftOut,
+    compare_by_name,
+    leave_one_out,
+)
 from sbert_app.services.experiments.ablations import PrecomputedTable, precomputed_tables
 from sbert_app.services.results.results import data_label
 from training.names import ModelName
@@ -85,11 +98,17 @@ def describe(result: PooledPair, pooling: str) -> Markup:
     comparison = result.comparison
     sample = result.sample
     if result.strongest:
-        sentence = Markup("All word pairs sum to <b>{:.3f}</b>. The largest is <b>{}</b> × <b>{}</b>: {}.")
+        sentence = Markup(
+            "All word pairs sum to <b>{:.3f}</b>. The largest is <b>{}</b> × <b>{}</b>: {}."
+        )
         word_a, word_b, share = result.strongest
-        explained: str = sentence.format(comparison.cosine, word_a, word_b, format_number(share, 3, "+"))
+        explained: str = sentence.format(
+            comparison.cosine, word_a, word_b, format_number(share, 3, "+")
+        )
     else:
-        explained = "CLS has no exact map. Each bar: the word is left out and the pair encoded again."
+        explained = (
+            "CLS has no exact map. Each bar: the word is left out and the pair encoded again."
+        )
     rows = []
     for name, cosine in comparison.by_pooling.items():
         label = pooling_label(name)
@@ -98,8 +117,12 @@ def describe(result: PooledPair, pooling: str) -> Markup:
         rows.append((label, f"{cosine:.3f}", f"{sample.rho(name):.1f}"))
     return (
         lead(explained)
-        + table(("pooling", "cosine of this pair", f"ρ ×100 on {data_label(sample.pairs.data)}"), rows)
-        + measured(f"the pair in {comparison.encoder_ms:.0f} ms; ρ on {sample.pairs.label}, encoded in {sample.timed}")
+        + table(
+            ("pooling", "cosine of this pair", f"ρ ×100 on {data_label(sample.pairs.data)}"), rows
+        )
+        + measured(
+            f"the pair in {comparison.encoder_ms:.0f} ms; ρ on {sample.pairs.label}, encoded in {sample.timed}"
+        )
     )
 
 
@@ -131,7 +154,9 @@ def compare_trained(trained: dict[str, Trained]) -> str:
         return f"{start}; {gains}: here CLS ends at {cls.after:.1f}, no worse than mean at {mean.after:.1f}."
     catches_up = cls.before < mean.before and cls_gain > mean_gain
     why = "CLS learns more, but from further back" if catches_up else "mean stays ahead"
-    return f"{start}; {gains}: {why}, and ends at {cls.after:.1f} where mean ends at {mean.after:.1f}."
+    return (
+        f"{start}; {gains}: {why}, and ends at {cls.after:.1f} where mean ends at {mean.after:.1f}."
+    )
 
 
 def describe_trained(runs: PrecomputedTable) -> Markup:

@@ -1,7 +1,7 @@
 """Lesson 13: the same model on the same pairs under ten prompts, one of them nonsense.
 
-A prompt is put before every sentence. Kostiuk & Enevoldsen (2026, arXiv 2605.22544) ran 6 models on 11 data sets under
-15 prompts for each set: with a suitable prompt, any of the models comes first.
+A prompt is put before every sentence. Kostiuk & Enevoldsen (2026, arXiv 2605.22544) ran 6 models on
+11 data sets under 15 prompts for each set: with a suitable prompt, any of the models comes first.
 """
 
 from functools import lru_cache
@@ -15,7 +15,16 @@ from markupsafe import Markup
 
 from sbert_app.figures.style import PALETTE, error_bars, short_label
 from sbert_app.formats import format_count, format_number
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement, change_of_rho, findings, measured, styled, table
+from sbert_app.pages.learn.lesson import (
+    Context,
+    Demo,
+    Measurement,
+    change_of_rho,
+    findings,
+    measured,
+    styled,
+    table,
+)
 from sbert_app.pages.learn.samples import SIMILAR_FROM, GoldSample, Timed, gold_sample
 from training.evaluation.bootstrap import ALPHA, Difference, correlation, sentence_keys
 from training.evaluation.diagnostics import pair_cosines
@@ -78,7 +87,9 @@ def measure(context: Context, own: str) -> Prompts:
         # The correlation of equal cosines is undefined.
         if change is not None:
             similar = cosines[sample.gold >= SIMILAR_FROM].mean()
-            rows.append(Prompted(prompt, 100 * rho.value, change, pair_cosines(first).mean(), similar))
+            rows.append(
+                Prompted(prompt, 100 * rho.value, change, pair_cosines(first).mean(), similar)
+            )
     return Prompts(rows, context.setup.model, sample, timed)
 
 
@@ -122,7 +133,9 @@ def describe(result: Prompts) -> Markup:
     cells = []
     for row in result.rows:
         change = format_number(None if row is plain else row.change.points, 1, "+")
-        cells.append((row.label, f"{row.rho:.1f}", change, f"{row.random:.3f}", f"{row.similar:.3f}"))
+        cells.append(
+            (row.label, f"{row.rho:.1f}", change, f"{row.random:.3f}", f"{row.similar:.3f}")
+        )
     best = max(result.rows, key=lambda row: row.rho)
     worst = min(result.rows, key=lambda row: row.rho)
     apart = sum(row.change.p_value < ALPHA for row in others)
@@ -139,9 +152,8 @@ def describe(result: Prompts) -> Markup:
         f"threshold that was chosen without it no longer fits. {change_of_rho(nonsense.change.points, 'It')}",
     ]
     header = ("prompt", "ρ ×100", "change", "random pairs, cosine", "similar pairs, cosine")
-    about = (
-        f"{result.model}, {result.pairs.label}, {format_count(len(result.rows), 'prompt')}, encoded in {result.timed}"
-    )
+    prompts = format_count(len(result.rows), "prompt")
+    about = f"{result.model}, {result.pairs.label}, {prompts}, encoded in {result.timed}"
     return table(header, cells, wide=True) + findings(sentences) + measured(about)
 
 
@@ -152,5 +164,7 @@ def show(context: Context, own: str) -> Measurement:
 
 def build() -> Demo:
     hint = "Put before every sentence, as it is; press Enter"
-    own = gr.Textbox("", label="A prompt of your own", info=hint, max_lines=1, elem_id="learn-prompt")
+    own = gr.Textbox(
+        "", label="A prompt of your own", info=hint, max_lines=1, elem_id="learn-prompt"
+    )
     return Demo([own], show, triggers=[own.submit])

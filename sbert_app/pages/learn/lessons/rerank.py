@@ -1,7 +1,8 @@
 """Lesson 7: retrieve with the bi-encoder, then re-rank with the cross-encoder.
 
-The bi-encoder compares the query with every sentence by a dot product; the cross-encoder then scores the query with
-each of the k best. The first is fast, the second accurate. Paper: sections 1 and 4.2, Table 2.
+The bi-encoder compares the query with every sentence by a dot product; the cross-encoder then
+scores the query with each of the k best. The first is fast, the second accurate. Paper: sections 1
+and 4.2, Table 2.
 """
 
 from functools import lru_cache
@@ -13,8 +14,24 @@ from markupsafe import Markup
 
 from sbert_app.figures.style import PALETTE
 from sbert_app.formats import format_count, format_duration
-from sbert_app.pages.learn.lesson import LINE_COLOURS, Context, Demo, Measurement, measured, rank_lines, table, tiles
-from sbert_app.pages.learn.samples import DATA, EncodedCorpus, Timed, encode_corpus, encode_sample, gold_sample
+from sbert_app.pages.learn.lesson import (
+    LINE_COLOURS,
+    Context,
+    Demo,
+    Measurement,
+    measured,
+    rank_lines,
+    table,
+    tiles,
+)
+from sbert_app.pages.learn.samples import (
+    DATA,
+    EncodedCorpus,
+    Timed,
+    encode_corpus,
+    encode_sample,
+    gold_sample,
+)
 from sbert_app.services.results.results import data_label
 from training.errors import InputError
 from training.evaluation.metrics import spearman
@@ -94,8 +111,16 @@ def describe(result: Reranked, quality: tuple[float, float]) -> Markup:
     data = data_label(corpus.data)
     bi, cross = quality
     figures = (
-        (f"{1_000 * result.retrieval.seconds:.0f} ms", "retrieve", f"query against {count} sentences"),
-        (f"{1_000 * result.reranking.seconds:.0f} ms", "re-rank", f"{len(by_cosine)} pairs read together"),
+        (
+            f"{1_000 * result.retrieval.seconds:.0f} ms",
+            "retrieve",
+            f"query against {count} sentences",
+        ),
+        (
+            f"{1_000 * result.reranking.seconds:.0f} ms",
+            "re-rank",
+            f"{len(by_cosine)} pairs read together",
+        ),
         (f"{bi:.1f} / {cross:.1f}", "ρ ×100, bi / cross", f"on {PAIRS} pairs of {data}"),
     )
     # The time for every sentence of the corpus.
@@ -119,7 +144,9 @@ def _ranked(candidate: Candidate, score: str) -> Markup:
     text = candidate.sentence
     label = text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
     colour = PALETTE[LINE_COLOURS[(candidate.rank - 1) % len(LINE_COLOURS)]]
-    return Markup('<i class="dot" style="background:{}"></i>{} <small>{}</small>').format(colour, label, score)
+    return Markup('<i class="dot" style="background:{}"></i>{} <small>{}</small>').format(
+        colour, label, score
+    )
 
 
 def show(context: Context, query: str, k: float) -> Measurement:
@@ -131,6 +158,10 @@ def show(context: Context, query: str, k: float) -> Measurement:
 
 
 def build() -> Demo:
-    query = gr.Textbox("The stock market fell sharply.", label="Query", max_lines=2, elem_id="learn-search")
-    k = gr.Slider(5, 40, 10, step=1, label="Candidates k that the cross-encoder reads", elem_id="learn-k")
+    query = gr.Textbox(
+        "The stock market fell sharply.", label="Query", max_lines=2, elem_id="learn-search"
+    )
+    k = gr.Slider(
+        5, 40, 10, step=1, label="Candidates k that the cross-encoder reads", elem_id="learn-k"
+    )
     return Demo([query, k], show)

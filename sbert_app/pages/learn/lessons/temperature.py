@@ -1,12 +1,13 @@
 """Lesson 9: why the cosines of some models crowd near 1. The temperature of a contrastive objective.
 
-InfoNCE (mnrl here, scale 1/τ) compares cosines only after a division by the temperature τ: a gap of a few τ satisfies
-it, however close to 1 both cosines are. Models that start crowded, as a transformer does before it is trained, and are
-trained with τ = 0.01, such as E5 (Wang et al. 2022), therefore stay crowded.
+InfoNCE (mnrl here, scale 1/τ) compares cosines only after a division by the temperature τ: a gap of
+a few τ satisfies it, however close to 1 both cosines are. Models that start crowded, as a
+transformer does before it is trained, and are trained with τ = 0.01, such as E5 (Wang et al. 2022),
+therefore stay crowded.
 
-Here one linear layer is trained on frozen vectors, once for each temperature: from the identity, with Adam, on pairs of
-STSb train whose gold score is 4 or more. What it starts from is crowded (a transformer with random weights) or spread
-(the lessons' model).
+Here one linear layer is trained on frozen vectors, once for each temperature: from the identity,
+with Adam, on pairs of STSb train whose gold score is 4 or more. What it starts from is crowded (a
+transformer with random weights) or spread (the lessons' model).
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ from markupsafe import Markup
 
 from sbert_app.formats import format_count
 from sbert_app.pages.learn import samples
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement, cosine_histograms, findings, measured, table
+from sbert_app.pages.learn.lesson import (
+    Context,
+    Demo,
+    Measurement,
+    cosine_histograms,
+    findings,
+    measured,
+    table,
+)
 from training.evaluation.diagnostics import pair_cosines
 from training.evaluation.metrics import spearman
 from training.similarities import cosine
@@ -71,7 +80,8 @@ class Trainings(NamedTuple):
 def measure(context: Context, start: str) -> Trainings:
     """Trains once for each temperature. InputError if model or data cannot be loaded.
 
-    ``start`` is the model that the layer starts from: "random" weights, or "trained", the setup's model.
+    ``start`` is the model that the layer starts from: "random" weights, or "trained", the setup's
+    model.
     """
     import torch
 
@@ -84,7 +94,9 @@ def measure(context: Context, start: str) -> Trainings:
     after = []
     with samples.Timed() as timed:
         for temperature in TEMPERATURES:
-            weight = _train(torch.from_numpy(anchors), torch.from_numpy(positives), temperature, setup.seed)
+            weight = _train(
+                torch.from_numpy(anchors), torch.from_numpy(positives), temperature, setup.seed
+            )
             layer = weight.numpy().T
             after.append(_cosines(temperature, first @ layer, second @ layer, sample.pairs.gold))
     return Trainings(before, after, len(anchors), sample.pairs, timed)
@@ -109,7 +121,9 @@ def _train(anchors: Tensor, positives: Tensor, temperature: float, seed: int) ->
     return weight.detach()
 
 
-def _cosines(temperature: float | None, first: np.ndarray, second: np.ndarray, gold: np.ndarray) -> Trained:
+def _cosines(
+    temperature: float | None, first: np.ndarray, second: np.ndarray, gold: np.ndarray
+) -> Trained:
     pairs = cosine(first, second)
     similar = pairs[gold >= samples.SIMILAR_FROM]
     return Trained(temperature, 100 * spearman(pairs, gold), pair_cosines(first), similar)
@@ -137,7 +151,13 @@ def describe(result: Trainings, selected: Trained) -> Markup:
         above = f"{100 * (training.random > HIGH).mean():.0f}%"
         means = (f"{training.mean:.2f}", f"{training.similar.mean():.2f}")
         rows.append((label, *means, above, f"{training.rho:.1f}"))
-    header = ("", "random pairs, mean", "similar pairs, mean", f"random pairs above {HIGH}", "ρ ×100")
+    header = (
+        "",
+        "random pairs, mean",
+        "similar pairs, mean",
+        f"random pairs above {HIGH}",
+        "ρ ×100",
+    )
     return (
         table(header, rows, wide=True)
         + findings(_findings(result))
@@ -181,7 +201,9 @@ def _findings(result: Trainings) -> list[str]:
 def show(context: Context, start: str, temperature: float) -> Measurement:
     result = measure(context, start)
     selected = next(training for training in result.after if training.temperature == temperature)
-    return Measurement(cosine_histograms(selected.random, selected.similar), describe(result, selected))
+    return Measurement(
+        cosine_histograms(selected.random, selected.similar), describe(result, selected)
+    )
 
 
 def build() -> Demo:

@@ -1,8 +1,9 @@
 """Lesson 10: vectors that share a direction (anisotropy), and ten lines that remove it (whitening).
 
-Su, Cao, Liu & Ou 2021, arXiv 2103.15316: subtract the mean of all sentence vectors and multiply by W = U Λ^(-1/2) of
-their covariance U Λ Uᵀ; its first k columns also reduce the dimension. No labels are used. Here, as in the paper's
-"target" rows, the covariance is that of the sentences that are then compared.
+Su, Cao, Liu & Ou 2021, arXiv 2103.15316: subtract the mean of all sentence vectors and multiply by
+W = U Λ^(-1/2) of their covariance U Λ Uᵀ; its first k columns also reduce the dimension. No labels
+are used. Here, as in the paper's "target" rows, the covariance is that of the sentences that are
+then compared.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,16 @@ from markupsafe import Markup
 
 from sbert_app.figures.style import PALETTE, add_scatter
 from sbert_app.formats import format_count
-from sbert_app.pages.learn.lesson import Context, Demo, Measurement, change_of_rho, findings, measured, styled, table
+from sbert_app.pages.learn.lesson import (
+    Context,
+    Demo,
+    Measurement,
+    change_of_rho,
+    findings,
+    measured,
+    styled,
+    table,
+)
 from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, EncodedSample, encode_sample, rho
 from training.evaluation.diagnostics import effective_rank, random_cosines
 
@@ -62,7 +72,9 @@ def measure(context: Context, source: str, keep: int) -> Whitened:
     return Whitened(
         before=_spread(u, v, gold),
         after=_spread(white_u[:, :keep], white_v[:, :keep], gold),
-        rho_by_dimension={k: rho((white_u[:, :k], white_v[:, :k]), gold) for k in sorted(dimensions)},
+        rho_by_dimension={
+            k: rho((white_u[:, :k], white_v[:, :k]), gold) for k in sorted(dimensions)
+        },
         sample=sample,
     )
 
@@ -70,8 +82,8 @@ def measure(context: Context, source: str, keep: int) -> Whitened:
 def whitening(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Vectors (N, D) -> the kernel (D, R) and the mean (D,); (vectors - mean) @ kernel has covariance I.
 
-    The columns are in descending order of variance. R is the rank, at most D and N - 1: along the other directions the
-    vectors do not vary, so they cannot be scaled to variance 1.
+    The columns are in descending order of variance. R is the rank, at most D and N - 1: along the
+    other directions the vectors do not vary, so they cannot be scaled to variance 1.
     """
     mean = vectors.mean(axis=0)
     _, singular, directions = np.linalg.svd(vectors - mean, full_matrices=False)
@@ -99,7 +111,12 @@ def kept_dimensions(rho: Mapping[int, float], before: float, keep: int) -> go.Fi
     figure.add_hline(
         y=before,
         line={"dash": "dash", "color": PALETTE["orange"], "width": 2},
-        annotation={"text": f"before: {before:.1f}", "xanchor": "right", "x": 1, "font": {"size": 13}},
+        annotation={
+            "text": f"before: {before:.1f}",
+            "xanchor": "right",
+            "x": 1,
+            "font": {"size": 13},
+        },
     )
     add_scatter(figure, [keep], [round(rho[keep], 2)], "blue", mode="markers", marker_size=15)
     values = [*rho.values(), before]
@@ -148,7 +165,13 @@ def show(context: Context, source: str, keep: float) -> Measurement:
 
 
 def build() -> Demo:
-    choices = [("tuned model, mean", "trained"), ("random weights, mean", "random"), ("random, CLS", "random cls")]
+    choices = [
+        ("tuned model, mean", "trained"),
+        ("random weights, mean", "random"),
+        ("random, CLS", "random cls"),
+    ]
     source = gr.Radio(choices, value="random", label="Embeddings of", elem_id="learn-white-source")
-    keep = gr.Slider(16, 384, 256, step=16, label="Dimensions kept after whitening", elem_id="learn-keep")
+    keep = gr.Slider(
+        16, 384, 256, step=16, label="Dimensions kept after whitening", elem_id="learn-keep"
+    )
     return Demo([source, keep], show)

@@ -1,7 +1,8 @@
 """Lesson 1: sentence vectors of models that were not trained for them, compared with one that was.
 
-TF-IDF, a transformer with random weights, a raw BERT, and three representations of the default model: the average of
-its input embeddings, its CLS vector, and the mean of its outputs. Paper: section 1 and Table 1.
+TF-IDF, a transformer with random weights, a raw BERT, and three representations of the default
+model: the average of its input embeddings, its CLS vector, and the mean of its outputs. Paper:
+section 1 and Table 1.
 """
 
 from typing import NamedTuple
@@ -12,7 +13,14 @@ import plotly.graph_objects as go
 
 from sbert_app.figures.style import PALETTE, short_label
 from sbert_app.pages.learn.lesson import Context, Demo, Measurement, measured, styled, table
-from sbert_app.pages.learn.samples import RANDOM_WEIGHTS, GoldSample, Timed, encode_sample, gold_sample, rho
+from sbert_app.pages.learn.samples import (
+    RANDOM_WEIGHTS,
+    GoldSample,
+    Timed,
+    encode_sample,
+    gold_sample,
+    rho,
+)
 from training.catalogue import DEFAULT_MODEL, RAW_BERT
 from training.models.lexical import TfIdf
 
@@ -33,7 +41,11 @@ def measure(context: Context, model: str, pairs: int) -> Representations:
     """Measures all representations on the same pairs. InputError if a model cannot be loaded."""
     sample = gold_sample(context, pairs)
     counts = TfIdf().encode([*sample.first, *sample.second])
-    rows = [Representation("TF-IDF", "counts of words, no network", rho(np.split(counts, 2), sample.gold))]
+    rows = [
+        Representation(
+            "TF-IDF", "counts of words, no network", rho(np.split(counts, 2), sample.gold)
+        )
+    ]
     rows += _cls_and_mean(context, RANDOM_WEIGHTS, "random weights", pairs)
     rows += _cls_and_mean(context, RAW_BERT, "raw BERT", pairs)
     encoder = context.encoder_of(model)
@@ -42,12 +54,18 @@ def measure(context: Context, model: str, pairs: int) -> Representations:
     # Without [CLS] and [SEP].
     inputs = np.stack([table[row[1:-1] or row].mean(axis=0) for row in ids])
     how = "its input table, averaged, no attention"
-    rows.append(Representation(f"{encoder.name}: word vectors", how, rho(np.split(inputs, 2), sample.gold)))
+    rows.append(
+        Representation(f"{encoder.name}: word vectors", how, rho(np.split(inputs, 2), sample.gold))
+    )
     rows += _cls_and_mean(context, model, encoder.name, pairs)
     if model != DEFAULT_MODEL:
         rows += _cls_and_mean(context, DEFAULT_MODEL, DEFAULT_MODEL, pairs)[1:]
-    timed = [encode_sample(context, name, pairs).timed for name in (RANDOM_WEIGHTS, RAW_BERT, model)]
-    return Representations(rows, sample, Timed(sum(timing.seconds for timing in timed), timed[-1].at))
+    timed = [
+        encode_sample(context, name, pairs).timed for name in (RANDOM_WEIGHTS, RAW_BERT, model)
+    ]
+    return Representations(
+        rows, sample, Timed(sum(timing.seconds for timing in timed), timed[-1].at)
+    )
 
 
 def _cls_and_mean(context: Context, model: str, label: str, pairs: int) -> list[Representation]:
@@ -80,14 +98,19 @@ def quality_bars(rows: list[Representation]) -> go.Figure:
 
 def show(context: Context, pairs: float, model: str) -> Measurement:
     result = measure(context, model.strip() or context.setup.model, int(pairs))
-    html = table(("", "what it is", "ρ ×100"), [(row.label, row.how, f"{row.rho:.1f}") for row in result.rows])
+    html = table(
+        ("", "what it is", "ρ ×100"),
+        [(row.label, row.how, f"{row.rho:.1f}") for row in result.rows],
+    )
     compared = f"{result.pairs.label}, cosine against people’s scores; embeddings computed in {result.timed}"
     return Measurement(quality_bars(result.rows), html + measured(compared))
 
 
 def build() -> Demo:
     with gr.Row():
-        pairs = gr.Slider(100, 500, 200, step=100, label="Pairs of STSb dev", min_width=180, elem_id="learn-pairs")
+        pairs = gr.Slider(
+            100, 500, 200, step=100, label="Pairs of STSb dev", min_width=180, elem_id="learn-pairs"
+        )
         model = gr.Textbox(
             DEFAULT_MODEL,
             label="Model",

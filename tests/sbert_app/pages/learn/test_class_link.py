@@ -39,7 +39,8 @@ def test_a_link_is_read_back_and_what_it_leaves_out_is_the_lessons_own():
 @pytest.mark.parametrize(
     ("page", "bound", "reached"),
     [
-        ("http://lab.example:7860/learn", "127.0.0.1", "http://lab.example:7860/learn"),  # by a proxy
+        # By a proxy.
+        ("http://lab.example:7860/learn", "127.0.0.1", "http://lab.example:7860/learn"),
         ("http://192.168.1.20:7860/learn", "0.0.0.0", "http://192.168.1.20:7860/learn"),  # noqa: S104
         ("http://localhost:7860/learn", "0.0.0.0", "http://10.0.0.5:7860/learn"),  # noqa: S104
         ("http://[::1]/learn", "::", "http://10.0.0.5/learn"),
@@ -52,7 +53,11 @@ def test_the_link_has_a_host_that_pupils_reach(monkeypatch, page, bound, reached
     monkeypatch.setattr(teacher.socket, "socket", lambda *_: probe)
     assert address_for_others(page, bound) == reached
     html = ClassLink("<b>A").links(page, Settings(host=bound, auth=("class", "secret")))
-    assert f'href="{reached or page}?class=%3Cb%3EA"' in html and "&lt;b&gt;A" in html and "secret" not in html
+    assert (
+        f'href="{reached or page}?class=%3Cb%3EA"' in html
+        and "&lt;b&gt;A" in html
+        and "secret" not in html
+    )
     assert ("<svg" in html) == (reached is not None)
     assert ("--host 0.0.0.0" in html) == (reached is None)
     assert ("in its network" in html) == (reached not in (None, page))
@@ -78,15 +83,23 @@ def test_what_cannot_be_used_is_said(values, message):
 
 @pytest.mark.parametrize(
     "query",
-    [{"class": "A", "model": "org/tiny"}, {"class": "A", "data": "hf:org/set"}, {"learn-layer-model": "org/tiny"}],
+    [
+        {"class": "A", "model": "org/tiny"},
+        {"class": "A", "data": "hf:org/set"},
+        {"learn-layer-model": "org/tiny"},
+    ],
 )
 def test_a_link_begins_no_download(home, tmp_path, monkeypatch, query):
     files = [SimpleNamespace(rfilename="model.safetensors", size=91_000_000)]
-    monkeypatch.setattr(hub, "repo_info", lambda _: SimpleNamespace(id="org/set", sha="0", siblings=files))
+    monkeypatch.setattr(
+        hub, "repo_info", lambda _: SimpleNamespace(id="org/set", sha="0", siblings=files)
+    )
     with gr.Blocks():
         page = learn._LearnPage(Services.start(Settings(home=linked_home(home, tmp_path))))
     questions: dict = {}
-    class_link, _, download, *_ = page.open("1", questions, SimpleNamespace(query_params=QueryParams(query)))
+    class_link, _, download, *_ = page.open(
+        "1", questions, SimpleNamespace(query_params=QueryParams(query))
+    )
     update = learn._measure(page.views[0], questions, class_link)
     assert download.visible
     assert "Not on this machine yet: " in update[page.views[0].outputs[1]]
@@ -94,5 +107,7 @@ def test_a_link_begins_no_download(home, tmp_path, monkeypatch, query):
     page.encode_in_background(questions, class_link)
     assert not any(thread.name == "lessons" for thread in threading.enumerate())
     questions.clear()
-    *_, download = page.open("1", questions, SimpleNamespace(query_params=QueryParams({"class": "A", "seed": "7"})))[:3]
+    *_, download = page.open(
+        "1", questions, SimpleNamespace(query_params=QueryParams({"class": "A", "seed": "7"}))
+    )[:3]
     assert not download.visible and not questions

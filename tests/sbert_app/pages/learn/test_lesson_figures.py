@@ -42,11 +42,17 @@ def test_the_papers_figures_on_stsb_are_those_of_its_tables(number, row, model):
 def test_the_lessons_quote_the_figures_of_the_papers_and_of_the_app():
     assert f"{STSB['BERT CLS-vector']:.2f}" in lesson(1).question
     nli_and_stsb = {name: row.split(" / ") for name, row in paper(2).items()}
-    on_stsb = {name.partition(":")[0].lower(): float(figures[1]) for name, figures in nli_and_stsb.items()}
+    on_stsb = {
+        name.partition(":")[0].lower(): float(figures[1]) for name, figures in nli_and_stsb.items()
+    }
     assert on_stsb == {name: variant.paper for name, variant in POOLING.items()}
-    mean, max_ = ([float(figure) for figure in figures] for figures in list(nli_and_stsb.values())[:2])
+    mean, max_ = (
+        [float(figure) for figure in figures] for figures in list(nli_and_stsb.values())[:2]
+    )
     assert f"loses {mean[1] - max_[1]:.1f} points" in lesson(2).question
-    assert list(paper(3).values()) == [f"{CONCATENATION[name].paper:.2f}" for name in ("uv", "uv+diff")]
+    assert list(paper(3).values()) == [
+        f"{CONCATENATION[name].paper:.2f}" for name in ("uv", "uv+diff")
+    ]
     assert list(paper(4).values()) == [f"{POOLING['max'].paper:.2f} / {POOLING['mean'].paper:.2f}"]
     assert f"above a random cosine of {COLLAPSED_FROM:.2f}" in lesson(4).paper_note
     assert paper(5)["10,000 sentences, pairs"] == f"{10_000 * 9_999 // 2:,}"

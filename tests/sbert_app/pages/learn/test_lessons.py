@@ -65,7 +65,9 @@ def models(context: Context) -> ModelCache:
 def test_lessons_are_numbered_and_each_has_a_module_a_question_and_figures_from_a_paper():
     assert [lesson.number for lesson in lessons()] == list(range(1, len(lessons()) + 1))
     folder = Path(package.__path__[0])
-    assert sorted(lesson.key for lesson in lessons()) == sorted(file.stem for file in folder.glob("[!_]*.py"))
+    assert sorted(lesson.key for lesson in lessons()) == sorted(
+        file.stem for file in folder.glob("[!_]*.py")
+    )
     for lesson in lessons():
         assert lesson.question.rstrip().endswith("?")
         assert lesson.paper
@@ -78,7 +80,9 @@ def test_lessons_are_numbered_and_each_has_a_module_a_question_and_figures_from_
 def test_a_link_to_no_lesson_opens_the_first():
     for text in ("0", "four", None, str(len(lessons()) + 1)):
         assert lesson_number(text) == 1
-    assert [lesson_number(str(lesson.number)) for lesson in lessons()] == [lesson.number for lesson in lessons()]
+    assert [lesson_number(str(lesson.number)) for lesson in lessons()] == [
+        lesson.number for lesson in lessons()
+    ]
 
 
 def test_1_tuned_for_sentences_beats_everything_that_was_not(context):
@@ -88,13 +92,22 @@ def test_1_tuned_for_sentences_beats_everything_that_was_not(context):
     assert max(rho, key=rho.get) == tuned
     assert rho[tuned] > rho["random weights: CLS"] > 0
     # The last bar has the accent colour, and another model stands beside it.
-    assert list(rho)[-4:] == ["scratch:2x64: word vectors", "scratch:2x64: CLS", "scratch:2x64: mean", tuned]
+    assert list(rho)[-4:] == [
+        "scratch:2x64: word vectors",
+        "scratch:2x64: CLS",
+        "scratch:2x64: mean",
+        tuned,
+    ]
     assert result.timed.seconds > 0
 
 
 def test_2_cells_add_up_and_cls_leaves_words_out_instead(context):
-    found = pooled_pair.measure(context, "A man plays the guitar.", "Someone plays a guitar.", "max")
-    assert found.comparison.attribution.matrix.sum() == pytest.approx(found.comparison.cosine, abs=1e-4)
+    found = pooled_pair.measure(
+        context, "A man plays the guitar.", "Someone plays a guitar.", "max"
+    )
+    assert found.comparison.attribution.matrix.sum() == pytest.approx(
+        found.comparison.cosine, abs=1e-4
+    )
     word_a, word_b, share = found.strongest
     assert share == found.comparison.attribution.matrix.max()
     assert {word_a, word_b} == {"guitar"}
@@ -105,7 +118,10 @@ def test_2_cells_add_up_and_cls_leaves_words_out_instead(context):
 
 def test_2_says_why_mean_beats_cls_by_the_figures_of_trained_models():
     trained = pooled_pair.trained_with(precomputed_tables("pooling")[pooled_pair.RAW_BASE])
-    assert trained["cls"].before < trained["max"].before and trained["cls"].after < trained["mean"].after
+    assert (
+        trained["cls"].before < trained["max"].before
+        and trained["cls"].after < trained["mean"].after
+    )
     assert "CLS learns more, but from further back" in pooled_pair.compare_trained(trained)
     reversed_order = {"mean": trained["cls"], "cls": trained["mean"]}
     assert "no worse than mean" in pooled_pair.compare_trained(reversed_order)
@@ -129,7 +145,11 @@ def test_4_a_pull_moves_the_cosines_and_hardly_the_order_and_random_weights_need
     assert abs(free.rho - pulled.rho) < 1.5
     assert free.uniformity < -3 < -0.2 < pulled.uniformity
     assert pulled.effective_rank < free.effective_rank / 3
-    assert (pulled.similar.mean() - pulled.unrelated.mean()) < 0.02 < (free.similar.mean() - free.unrelated.mean())
+    assert (
+        (pulled.similar.mean() - pulled.unrelated.mean())
+        < 0.02
+        < (free.similar.mean() - free.unrelated.mean())
+    )
     assert collapse.measure(context, "random", 0).collapsed
 
 
@@ -177,7 +197,11 @@ def test_word_counts_cannot_see_order_and_the_counts_are_of_items(context, model
     item = negation.items(negation.WORD_ORDER)[3]
     u, v = models.get(DEFAULT_MODEL, Encoder).encode([item.sentence, item.contrast])
     assert found.by_scorer[negation.BI].contrast[3] == pytest.approx(float(u @ v), abs=0.01)
-    assert found.by_scorer[negation.BI].unrelated.mean() < 0.3 < found.by_scorer[negation.BI].paraphrase.mean()
+    assert (
+        found.by_scorer[negation.BI].unrelated.mean()
+        < 0.3
+        < found.by_scorer[negation.BI].paraphrase.mean()
+    )
     scores = negation.Scores(np.array([0.9, 0.4]), np.array([0.8, 0.5]), np.array([0.1, 0.6]))
     assert (scores.told_apart, scores.above_unrelated) == (1, 1)
     with pytest.raises(InputError, match="the second sentence is empty"):
@@ -195,7 +219,9 @@ def test_a_higher_temperature_spreads_crowded_vectors_and_every_one_learns(conte
 
 
 class TestWhitening:
-    def test_whitened_vectors_have_covariance_one_without_the_directions_that_have_no_variance(self):
+    def test_whitened_vectors_have_covariance_one_without_the_directions_that_have_no_variance(
+        self,
+    ):
         random = np.random.default_rng(0)
         vectors = random.normal(size=(200, 12)) @ random.normal(size=(12, 12)) + 5
         kernel, mean = whitening.whitening(vectors)
@@ -206,7 +232,9 @@ class TestWhitening:
         kernel, _ = whitening.whitening(np.hstack([vectors, vectors[:, :1]]))
         assert kernel.shape == (5, 4)
 
-    def test_it_removes_the_cone_of_random_weights_and_keeps_no_more_dimensions_than_there_are(self, context):
+    def test_it_removes_the_cone_of_random_weights_and_keeps_no_more_dimensions_than_there_are(
+        self, context
+    ):
         found = whitening.measure(context, "random", 256)
         assert found.before.random_cosine > 0.9 and abs(found.after.random_cosine) < 0.05
         assert found.after.effective_rank > found.before.effective_rank
@@ -225,18 +253,25 @@ class TestLayers:
             assert vectors.shape == (7, 3, 384)
             direct = models.get(DEFAULT_MODEL, Encoder, pooling).encode(sentences, normalize=False)
             np.testing.assert_allclose(vectors[-1], direct, atol=0.06)  # bfloat16 against float32
-            np.testing.assert_allclose(vectors[:, 0], vectors[:, 2], atol=1e-5)  # whatever the batch
+            # Whatever the batch.
+            np.testing.assert_allclose(vectors[:, 0], vectors[:, 2], atol=1e-5)
 
-    def test_cls_is_the_same_for_all_before_the_first_layer_and_the_model_of_a_class_is_measured(self, context):
+    def test_cls_is_the_same_for_all_before_the_first_layer_and_the_model_of_a_class_is_measured(
+        self, context
+    ):
         found = layers.measure(context, DEFAULT_MODEL, 100)
         assert math.isnan(found.by_pooling["cls"][0])
         assert found.best("cls") > 0
         assert len(found.by_pooling["mean"]) == 7
-        found = layers.measure(replace(context, setup=Setup("scratch:2x64", seed=3)), "scratch:2x64", 100)
+        found = layers.measure(
+            replace(context, setup=Setup("scratch:2x64", seed=3)), "scratch:2x64", 100
+        )
         assert found.model == "scratch:2x64" and len(found.by_pooling["max"]) == 3
 
 
-def test_seed_zero_takes_equal_distances_another_draws_and_data_without_gold_scores_is_refused(context, tmp_path):
+def test_seed_zero_takes_equal_distances_another_draws_and_data_without_gold_scores_is_refused(
+    context, tmp_path
+):
     assert samples.sample_rows(11, 3, 0).tolist() == [0, 5, 10]
     drawn, again, other = (samples.sample_rows(1_000, 50, seed).tolist() for seed in (7, 7, 8))
     assert len(set(drawn)) == 50 and drawn == sorted(drawn)

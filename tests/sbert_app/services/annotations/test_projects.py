@@ -60,7 +60,8 @@ def test_the_last_agreed_score_counts_until_it_is_taken_back(projects, project):
     project.agree("Ben", 1, 2)
     file = project.folder / "agreed.jsonl"
     file.write_bytes(
-        file.read_bytes() + b'{"pair": 1, "score": 9, "rater": "x"}\n{"pair": 99, "score": 1, "rater": "x"}\n{'
+        file.read_bytes()
+        + b'{"pair": 1, "score": 9, "rater": "x"}\n{"pair": 99, "score": 1, "rater": "x"}\n{'
     )
     assert projects.open(project.id).agreed() == {1: 2}
     project.agree("Ben", 1, None)
@@ -126,7 +127,11 @@ def test_a_damaged_project_is_a_sentence_and_hides_no_other(projects, project):
 
 def test_a_rating_is_synchronised_before_it_counts_as_saved(project, monkeypatch):
     synchronised = []
-    monkeypatch.setattr(os, "fsync", lambda number: synchronised.append(Path(f"/proc/self/fd/{number}").resolve().name))
+    monkeypatch.setattr(
+        os,
+        "fsync",
+        lambda number: synchronised.append(Path(f"/proc/self/fd/{number}").resolve().name),
+    )
     project.rate("Ann", 0, 3)
     assert synchronised == ["ratings.jsonl"]
 
@@ -135,14 +140,20 @@ def test_several_raters_at_once_lose_nothing(projects):
     pairs = [ChosenPair(f"a {i}", f"b {i}", "random", 0.5, 0.5) for i in range(30)]
     project = projects.open(projects.create(INFO, pairs))
     threads = [
-        threading.Thread(target=lambda name=name: [projects.open(project.id).rate(name, i, i % 6) for i in range(30)])
+        threading.Thread(
+            target=lambda name=name: [
+                projects.open(project.id).rate(name, i, i % 6) for i in range(30)
+            ]
+        )
         for name in ("Ann", "Ben", "Cem")
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert project.ratings() == {name: {i: i % 6 for i in range(30)} for name in ("Ann", "Ben", "Cem")}
+    assert project.ratings() == {
+        name: {i: i % 6 for i in range(30)} for name in ("Ann", "Ben", "Cem")
+    }
 
 
 @pytest.mark.parametrize(

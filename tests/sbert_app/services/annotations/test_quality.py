@@ -29,7 +29,8 @@ def project(home, tmp_path):
     rows = np.linspace(0, len(data) - 1, 60).astype(int)
     reasons = ("disagree", "threshold", "random")
     pairs = [
-        ChosenPair(data.columns[0][row], data.columns[1][row], reasons[i % 3], 0.5, 0.5) for i, row in enumerate(rows)
+        ChosenPair(data.columns[0][row], data.columns[1][row], reasons[i % 3], 0.5, 0.5)
+        for i, row in enumerate(rows)
     ]
     projects = Projects(tmp_path)
     project = projects.open(projects.create(INFO, pairs))
@@ -64,24 +65,34 @@ def test_pairs_are_listed_by_the_size_of_the_difference_to_those_who_have_judged
     assert found[0].pair == 3 and found[0].difference == max(each.difference for each in found)
     assert {each.pair for each in found} == {3} | {i for i in (9, 10, 11) if first[i] < 5}
     assert found == quality.disagreements(project, "Ann")
-    assert quality.disagreements(project, "Cem") == [], "who has judged nothing sees no rating of others"
+    assert quality.disagreements(project, "Cem") == [], (
+        "who has judged nothing sees no rating of others"
+    )
     confusion = quality.agreement(project).confusion
     assert confusion.sum() == 12 and confusion[first[3], project.ratings()["Ben"][3]] == 1
 
 
-def test_each_rater_stands_beside_the_mean_of_the_others_and_the_ceiling_is_that_of_their_mean(project):
+def test_each_rater_stands_beside_the_mean_of_the_others_and_the_ceiling_is_that_of_their_mean(
+    project,
+):
     assert quality.rater_correlations(project) == {}
     assert quality.ceiling(project) is None
     ratings = project.ratings()["Ann"]
     for i in range(20):
         project.rate("Ben", i, min(5, ratings[i] + i % 2))
         project.rate("Cem", i, max(0, ratings[i] - i % 3))
-    table = np.array([[project.ratings()[name][i] for i in range(20)] for name in ("Ann", "Ben", "Cem")], dtype=float)
+    table = np.array(
+        [[project.ratings()[name][i] for i in range(20)] for name in ("Ann", "Ben", "Cem")],
+        dtype=float,
+    )
     found = quality.rater_correlations(project)
     assert found["Ben"] == pytest.approx(100 * spearman(table[1], table[[0, 2]].mean(axis=0)))
     assert list(found) == ["Ann", "Ben", "Cem"]
-    # Spearman–Brown, with 3 ratings of 20 pairs and 1 of 40, whose mean has the error of 1.3 ratings.
-    r = np.mean([spearman(table[0], table[1]), spearman(table[0], table[2]), spearman(table[1], table[2])])
+    # Spearman–Brown, with 3 ratings of 20 pairs and 1 of 40, whose mean has the error of 1.3
+    # ratings.
+    r = np.mean(
+        [spearman(table[0], table[1]), spearman(table[0], table[2]), spearman(table[1], table[2])]
+    )
     k = 60 / (20 / 3 + 40 / 1)
     ceiling = quality.ceiling(project)
     assert ceiling.value == pytest.approx(100 * np.sqrt(k * r / (1 + (k - 1) * r)))
@@ -94,11 +105,15 @@ def test_the_interval_of_the_ceiling_is_as_wide_as_ceilings_differ(project, monk
     for _ in range(50):
         truth = random.uniform(0, 5, 60)
         scores = np.clip(np.round(truth + random.normal(0, 1.6, (3, 60))), 0, 5).astype(int)
-        ratings = {name: dict(enumerate(row.tolist())) for name, row in zip("abc", scores, strict=True)}
+        ratings = {
+            name: dict(enumerate(row.tolist())) for name, row in zip("abc", scores, strict=True)
+        }
         monkeypatch.setattr(Project, "ratings", lambda self, ratings=ratings: ratings)
         ceilings.append(quality.ceiling(project))
     width = 2 * 1.96 * np.std([ceiling.value for ceiling in ceilings])
-    assert np.mean([ceiling.high - ceiling.low for ceiling in ceilings]) == pytest.approx(width, rel=0.25)
+    assert np.mean([ceiling.high - ceiling.low for ceiling in ceilings]) == pytest.approx(
+        width, rel=0.25
+    )
 
 
 def test_a_models_quality_comes_with_an_interval_and_on_the_random_pairs_apart(project, models):
@@ -106,7 +121,9 @@ def test_a_models_quality_comes_with_an_interval_and_on_the_random_pairs_apart(p
     assert found.rho.low < found.rho.value < found.rho.high
     assert 60 < found.rho.value < 100 and found.pairs == 60
     assert found.random_pairs == 20 and found.random.low < found.random.value < found.random.high
-    more = quality.expected_margin(found.pairs + found.more_pairs) / quality.expected_margin(found.pairs)
+    more = quality.expected_margin(found.pairs + found.more_pairs) / quality.expected_margin(
+        found.pairs
+    )
     assert more == pytest.approx(0.5)
 
 
@@ -114,7 +131,9 @@ def test_a_models_quality_comes_with_an_interval_and_on_the_random_pairs_apart(p
 def answers(project, tmp_path):
     """The same pairs, which Ann and Ben judge by yes and no: they differ on every fifth."""
     projects = Projects(tmp_path)
-    answers = projects.open(projects.create(replace(INFO, name="Answers", is_binary=True), project.pairs))
+    answers = projects.open(
+        projects.create(replace(INFO, name="Answers", is_binary=True), project.pairs)
+    )
     for i, score in project.ratings()["Ann"].items():
         yes = score >= 3
         answers.rate("Ann", i, 5 * yes)
@@ -126,7 +145,9 @@ def test_yes_and_no_agree_in_percent_with_wilsons_interval_and_nominal_alpha(ans
     found = quality.agreement(answers)
     assert found.equal == pytest.approx((80, 68.2, 88.2), abs=0.1)
     ratings = answers.ratings()
-    table = np.array([[ratings[name][i] for i in range(60)] for name in ("Ann", "Ben")], dtype=float)
+    table = np.array(
+        [[ratings[name][i] for i in range(60)] for name in ("Ann", "Ben")], dtype=float
+    )
     assert found.alpha == pytest.approx(krippendorff_alpha(table, "nominal"))
     for i in range(30):
         answers.rate("Cem", i, ratings["Ann"][i])
@@ -134,7 +155,9 @@ def test_yes_and_no_agree_in_percent_with_wilsons_interval_and_nominal_alpha(ans
     assert quality.agreement(answers).equal.value == pytest.approx(100 * (48 + 6 / 3) / 60)
 
 
-def test_a_model_is_measured_by_average_precision_and_f1_where_raters_say_yes_or_no(answers, models):
+def test_a_model_is_measured_by_average_precision_and_f1_where_raters_say_yes_or_no(
+    answers, models
+):
     gold = quality.joint_ratings(answers)
     assert len(gold) == 48, "as many say yes as no on the other 12"
     found = quality.answer_quality(answers, models, "all-MiniLM-L6-v2")
@@ -143,9 +166,14 @@ def test_a_model_is_measured_by_average_precision_and_f1_where_raters_say_yes_or
     precision, f1 = decision.average_precision, decision.choices[0].f1
     pairs = [(answers.pairs[i].first, answers.pairs[i].second) for i in gold]
     scores = quality.score_pairs(models, "all-MiniLM-L6-v2", pairs)
-    assert precision.value == pytest.approx(average_precision_score(np.array(list(gold.values())) == 5, scores))
+    assert precision.value == pytest.approx(
+        average_precision_score(np.array(list(gold.values())) == 5, scores)
+    )
     assert precision.low < precision.value < precision.high and f1.low <= f1.value <= f1.high
-    assert (decision.n, decision.matches) == (48, list(gold.values()).count(5)) and decision.choices[0].is_held_out
+    assert (decision.n, decision.matches) == (
+        48,
+        list(gold.values()).count(5),
+    ) and decision.choices[0].is_held_out
     for i in range(60):
         for rater in ("Ann", "Ben"):
             answers.rate(rater, i, 5)
@@ -166,27 +194,38 @@ def test_too_few_or_equal_ratings_are_no_measure(project, models):
 @given(st.integers(0, 1_000), st.integers(40, 90))
 def test_no_sentence_is_in_two_parts_and_no_pair_is_lost(seed, count):
     random = np.random.default_rng(seed)
-    rows = [(f"s{random.integers(count * 2)}", f"t{random.integers(count * 2)}", float(i)) for i in range(count)]
+    rows = [
+        (f"s{random.integers(count * 2)}", f"t{random.integers(count * 2)}", float(i))
+        for i in range(count)
+    ]
     try:
         parts = quality.split(rows, seed)
     except InputError:
         return
     sentences = {name: {text for row in part for text in row[:2]} for name, part in parts.items()}
-    assert not sentences["train"] & sentences["dev"] and not sentences["train"] & sentences["held-out"]
+    assert (
+        not sentences["train"] & sentences["dev"] and not sentences["train"] & sentences["held-out"]
+    )
     assert not sentences["dev"] & sentences["held-out"]
     assert sorted(row for part in parts.values() for row in part) == sorted(rows)
 
 
 def test_parts_have_their_shares_and_pairs_that_all_share_a_sentence_cannot_be_divided():
     parts = quality.split([(f"a{i}", f"b{i}", 1.0) for i in range(100)], 0)
-    assert {name: len(part) for name, part in parts.items()} == {"train": 60, "dev": 20, "held-out": 20}
+    assert {name: len(part) for name, part in parts.items()} == {
+        "train": 60,
+        "dev": 20,
+        "held-out": 20,
+    }
     with pytest.raises(InputError, match="share so many sentences"):
         quality.split([("the same", f"b{i}", 1.0) for i in range(50)], 0)
     with pytest.raises(InputError, match="training needs 40 at least"):
         quality.split([(f"a{i}", f"b{i}", 1.0) for i in range(39)], 0)
 
 
-def test_a_run_is_queued_with_the_parts_and_remembers_its_held_out_pairs(project, tmp_path, monkeypatch):
+def test_a_run_is_queued_with_the_parts_and_remembers_its_held_out_pairs(
+    project, tmp_path, monkeypatch
+):
     jobs = RunQueue(RunStore(tmp_path))
     monkeypatch.setattr(jobs, "start_workers", lambda: None)
     assert quality.last_training(project) is None
@@ -200,7 +239,10 @@ def test_a_run_is_queued_with_the_parts_and_remembers_its_held_out_pairs(project
 
 
 def test_before_and_after_are_measured_on_the_held_out_pairs(project, models):
-    rows = [(pair.first, pair.second, float(score)) for pair, score in zip(project.pairs, range(60), strict=True)]
+    rows = [
+        (pair.first, pair.second, float(score))
+        for pair, score in zip(project.pairs, range(60), strict=True)
+    ]
 
     class RunIsTheBase:
         def get(self, name, type_):
@@ -210,18 +252,27 @@ def test_before_and_after_are_measured_on_the_held_out_pairs(project, models):
     assert result.before.value == pytest.approx(result.after.value) and result.pairs == 60
     assert result.difference.points == pytest.approx(0)
     answers = [(*texts, 5.0 * (score >= 30)) for *texts, score in rows]
-    result = quality.compare(quality.Training("x", "all-MiniLM-L6-v2", 1, 1, answers), RunIsTheBase(), is_binary=True)
+    result = quality.compare(
+        quality.Training("x", "all-MiniLM-L6-v2", 1, 1, answers), RunIsTheBase(), is_binary=True
+    )
     pairs = [tuple(texts) for *texts, _ in answers]
     expected = average_precision_score(
-        [score == 5 for *_, score in answers], quality.score_pairs(models, "all-MiniLM-L6-v2", pairs)
+        [score == 5 for *_, score in answers],
+        quality.score_pairs(models, "all-MiniLM-L6-v2", pairs),
     )
-    assert result.before.value == pytest.approx(100 * expected) and result.difference.points == pytest.approx(0)
+    assert result.before.value == pytest.approx(
+        100 * expected
+    ) and result.difference.points == pytest.approx(0)
 
 
-def test_the_csv_has_a_column_for_each_rater_and_an_agreed_score_replaces_the_mean(project, tmp_path):
+def test_the_csv_has_a_column_for_each_rater_and_an_agreed_score_replaces_the_mean(
+    project, tmp_path
+):
     project.rate("score", 0, 1)
     project.agree("Ben", 1, 1)
-    with quality.export_csv(project, tmp_path / "out" / "x.csv").open(encoding="utf-8", newline="") as file:
+    with quality.export_csv(project, tmp_path / "out" / "x.csv").open(
+        encoding="utf-8", newline=""
+    ) as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 60
     first = rows[0]

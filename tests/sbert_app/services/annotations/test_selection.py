@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from sbert_app.services.annotations.selection import DISAGREE, RANDOM, THRESHOLD, ProjectRequest, choose_pairs, pick
+from sbert_app.services.annotations.selection import (
+    DISAGREE,
+    RANDOM,
+    THRESHOLD,
+    ProjectRequest,
+    choose_pairs,
+    pick,
+)
 from sbert_app.services.models.cache import ModelCache
 from training.errors import InputError
 
@@ -13,7 +20,10 @@ def test_a_third_for_each_reason_and_no_pair_twice():
     random = np.random.default_rng(0)
     first, second = random.random(200), random.random(200)
     chosen = pick(first, second, 0.5, 60, random)
-    rows = {reason: [row for row, why in chosen if why == reason] for reason in (DISAGREE, THRESHOLD, RANDOM)}
+    rows = {
+        reason: [row for row, why in chosen if why == reason]
+        for reason in (DISAGREE, THRESHOLD, RANDOM)
+    }
     assert [len(each) for each in rows.values()] == [20, 20, 20]
     assert len({row for row, _ in chosen}) == 60
     gap, distance = np.abs(rankdata(first) - rankdata(second)), np.abs(first - 0.5)
@@ -40,7 +50,9 @@ def models(home):
 def test_a_file_of_sentences_becomes_pairs_of_neighbours_and_random_ones(models, home, tmp_path):
     file = tmp_path / "lines.csv"
     topics = ("A dog runs in the park.", "The bank raised its rates.", "She cooks rice for dinner.")
-    file.write_text("sentence\n" + "".join(f'"{topic} Number {i}."\n' for i in range(5) for topic in topics))
+    file.write_text(
+        "sentence\n" + "".join(f'"{topic} Number {i}."\n' for i in range(5) for topic in topics)
+    )
     wanted = ProjectRequest("x", str(file), "all-MiniLM-L6-v2", "minilm-stsb", count=15)
     info, pairs = choose_pairs(wanted, models, home)
     assert len(pairs) == 15 and info.source == "lines.csv"
@@ -62,6 +74,12 @@ def test_a_file_of_sentences_becomes_pairs_of_neighbours_and_random_ones(models,
 def test_what_cannot_be_used_is_said(models, home, tmp_path, changes, message):
     file = tmp_path / "two.csv"
     file.write_text("sentence1,sentence2\na b,c d\ne f,g h\n")
-    values = {"name": "x", "data": str(file), "model": "all-MiniLM-L6-v2", "second_model": "minilm-stsb", **changes}
+    values = {
+        "name": "x",
+        "data": str(file),
+        "model": "all-MiniLM-L6-v2",
+        "second_model": "minilm-stsb",
+        **changes,
+    }
     with pytest.raises(InputError, match=message):
         choose_pairs(ProjectRequest(**values), models, home)

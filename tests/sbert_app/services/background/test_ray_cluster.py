@@ -33,7 +33,11 @@ ROWS, BLOCK_ROWS = 600, 10
 BLOCKS = ROWS // BLOCK_ROWS
 LOGGED = 50  # steps between two losses in the events
 # A node that does not answer is dead after a second and a half; by default after half a minute.
-HEALTH = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 3}
+HEALTH = {
+    "health_check_initial_delay_ms": 0,
+    "health_check_period_ms": 500,
+    "health_check_failure_threshold": 3,
+}
 
 
 @pytest.fixture
@@ -44,25 +48,38 @@ def inputs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def job(tmp_path: Path) -> ShardJob:
-    return ShardJob("score", str(tmp_path / "out"), "scratch:1x32", dtype="float32", block_rows=BLOCK_ROWS)
+    return ShardJob(
+        "score", str(tmp_path / "out"), "scratch:1x32", dtype="float32", block_rows=BLOCK_ROWS
+    )
 
 
-def test_an_address_without_a_cluster_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_address_without_a_cluster_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     services = pytest.importorskip("ray._private.services", reason="Ray is not installed")
     # Ray looks for a cluster among all processes of the machine: that of another test may be there.
     monkeypatch.setattr(services, "find_gcs_addresses", cache(set))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    with pytest.raises(InputError, match=r"there is no Ray cluster at auto: Could not find any running Ray instance"):
+    with pytest.raises(
+        InputError,
+        match=r"there is no Ray cluster at auto: Could not find any running Ray instance",
+    ):
         RayCluster("auto").connect()
     ended = tmp_path / "ray" / "ray_current_cluster"
     ended.parent.mkdir(exist_ok=True)
     ended.write_text("127.0.0.1:9")
     for address in ("auto", "127.0.0.1:9", "ray://127.0.0.1:9"):
-        with pytest.raises(InputError, match=rf"there is no Ray cluster at {address}: nothing answers at 127.0.0.1:9"):
+        with pytest.raises(
+            InputError,
+            match=rf"there is no Ray cluster at {address}: nothing answers at 127.0.0.1:9",
+        ):
             RayCluster(address).connect()
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r'Ray is not installed: in the clone of SBERT Lab, pip install "\.\[ray\]"'):
+    with pytest.raises(
+        InputError,
+        match=r'Ray is not installed: in the clone of SBERT Lab, pip install "\.\[ray\]"',
+    ):
         RayCluster("auto").connect()
 
 
@@ -75,7 +92,10 @@ def test_a_cluster_that_ends_is_one_sentence_and_what_was_begun_is_removed(
     from ray.exceptions import ActorDiedError
 
     nobody = 2**22 - 3  # no process has this id
-    begun, is_over = Path(job.output, f".part-00000-00000.parquet.{nobody}.0123abcd.part"), threading.Event()
+    begun, is_over = (
+        Path(job.output, f".part-00000-00000.parquet.{nobody}.0123abcd.part"),
+        threading.Event(),
+    )
 
     class Ended:
         """A data set whose cluster ends as it is computed."""
@@ -101,7 +121,9 @@ def test_a_cluster_that_ends_is_one_sentence_and_what_was_begun_is_removed(
     monkeypatch.setattr(RayCluster, "nodes", lambda self: [{"CPU": 1}])
     monkeypatch.setattr(data, "from_items", lambda *_, **__: Ended())
     reason = "nothing answers at 127.0.0.1:9" if is_killed else ".+"
-    with pytest.raises(InputError, match=rf"Ray at auto cannot go on: {reason}\. .+ the same command goes on"):
+    with pytest.raises(
+        InputError, match=rf"Ray at auto cannot go on: {reason}\. .+ the same command goes on"
+    ):
         run_job(job, str(inputs), RayEngine("auto"))
     is_over.set()
     assert not begun.exists()
@@ -123,8 +145,12 @@ processes = psutil.Process().children(recursive=True)
 sockets = [socket for process in processes for socket in process.net_connections("tcp") if socket.status == "LISTEN"]
 print(refuses, len(sockets) > 3, {socket.laddr.ip.removeprefix("::ffff:") for socket in sockets} == {"127.0.0.1"})
 ray.shutdown()"""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
-    ended = subprocess.run([sys.executable, "-c", own], cwd=ROOT, env=environment, capture_output=True, text=True)
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", own], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
     assert ended.stdout.split()[-3:] == ["True"] * 3, ended.stderr[-2000:]
 
 
@@ -158,7 +184,16 @@ def test_a_driver_that_is_killed_goes_on_with_the_same_command_and_a_node_that_d
 
     model = str(make_model(tmp_path / "tiny"))
     command = ["score", inputs.name, "out/", "--model", model, "--json", "--dtype", "float32"]
-    command += ["--block-rows", str(BLOCK_ROWS), "--engine", "ray", "--address", nodes.address, "--concurrency", "2"]
+    command += [
+        "--block-rows",
+        str(BLOCK_ROWS),
+        "--engine",
+        "ray",
+        "--address",
+        nodes.address,
+        "--concurrency",
+        "2",
+    ]
     *_, last = have(nodes, 2)
     monkeypatch.chdir(tmp_path)
     driver = subprocess.Popen(
@@ -186,10 +221,13 @@ def test_a_driver_that_is_killed_goes_on_with_the_same_command_and_a_node_that_d
         ray.shutdown()
     assert is_killed.is_set()
     assert (result["rows"], result["blocks"], len(parts("out"))) == (ROWS, BLOCKS, BLOCKS)
-    assert result["resumed"] >= len(finished)  # the workers of the first driver may have finished others
+    # The workers of the first driver may have finished others.
+    assert result["resumed"] >= len(finished)
     assert result["computed"] == ROWS - BLOCK_ROWS * result["resumed"]
     assert {part: part.stat().st_mtime_ns for part in finished} == finished
-    run_job(ShardJob("score", "here", command[4], dtype="float32", block_rows=BLOCK_ROWS), inputs.name)
+    run_job(
+        ShardJob("score", "here", command[4], dtype="float32", block_rows=BLOCK_ROWS), inputs.name
+    )
     found, expected = together("out"), together("here")
     assert found.drop_columns("cosine").equals(expected.drop_columns("cosine"))
     np.testing.assert_allclose(found["cosine"].to_numpy(), expected["cosine"].to_numpy(), atol=1e-6)
@@ -197,7 +235,9 @@ def test_a_driver_that_is_killed_goes_on_with_the_same_command_and_a_node_that_d
 
 def losses(store: RunStore, run_id: str) -> dict[int, float]:
     events = [event for event in store.events(run_id) if event["kind"] == "train"]
-    assert [event["step"] for event in events] == sorted({event["step"] for event in events}), "no step is told twice"
+    assert [event["step"] for event in events] == sorted({event["step"] for event in events}), (
+        "no step is told twice"
+    )
     return {event["step"]: event["loss"] for event in events}
 
 
@@ -207,7 +247,10 @@ def test_a_run_that_is_stopped_interrupted_and_loses_its_node_has_the_curve_of_o
 ):
     import ray
 
-    store, cluster = RunStore(linked_home(home, tmp_path / "home")), RayCluster(nodes.address, cpus=1)
+    store, cluster = (
+        RunStore(linked_home(home, tmp_path / "home")),
+        RayCluster(nodes.address, cpus=1),
+    )
     config = tiny(max_steps=1_000_000, eval_every=1_000)
     (first,) = have(nodes, 1)
     run, straight = (store.create(config, queue=False) for _ in range(2))
@@ -215,7 +258,9 @@ def test_a_run_that_is_stopped_interrupted_and_loses_its_node_has_the_curve_of_o
 
     def goes_on_from(step: int) -> Future[Any]:
         should_end.clear()
-        execution = threads.submit(execute, store, run.id, cluster, should_end=should_end.is_set, states=RESUMABLE)
+        execution = threads.submit(
+            execute, store, run.id, cluster, should_end=should_end.is_set, states=RESUMABLE
+        )
         wait_until(lambda: execution.done() or is_beyond(step))
         return execution
 
@@ -223,19 +268,29 @@ def test_a_run_that_is_stopped_interrupted_and_loses_its_node_has_the_curve_of_o
         return store.get(run.id).state == State.RUNNING and store.get(run.id).progress.step > step
 
     def resumed_from() -> list[int | None]:
-        return [event["resumed_from"] for event in store.events(run.id) if event.get("state") == "running"]
+        return [
+            event["resumed_from"]
+            for event in store.events(run.id)
+            if event.get("state") == "running"
+        ]
 
     try:
         execution = goes_on_from(3)
         store.stop(run.id)
         execution.result(300)
         stopped = store.get(run.id)
-        assert (stopped.state, (run.folder / "checkpoint/state.json").exists()) == (State.STOPPED, True)
+        assert (stopped.state, (run.folder / "checkpoint/state.json").exists()) == (
+            State.STOPPED,
+            True,
+        )
         execution = goes_on_from(stopped.progress.step + LOGGED)
         should_end.set()
         execution.result(300)
         ended = store.get(run.id)
-        assert (ended.state, "can be resumed" in (ended.record.reason or "")) == (State.INTERRUPTED, True)
+        assert (ended.state, "can be resumed" in (ended.record.reason or "")) == (
+            State.INTERRUPTED,
+            True,
+        )
         execution = goes_on_from(ended.progress.step)
         nodes.remove_node(first, allow_graceful=False)
         nodes.add_node(num_cpus=1)
@@ -247,7 +302,10 @@ def test_a_run_that_is_stopped_interrupted_and_loses_its_node_has_the_curve_of_o
         assert "lost: " in store.log(run.id)
         short = store.create(tiny(), queue=False)
         assert execute(store, short.id, cluster, states=RESUMABLE).status == State.FINISHED
-        assert (store.get(short.id).has_model, (short.folder / "checkpoint").exists()) == (True, False)
+        assert (store.get(short.id).has_model, (short.folder / "checkpoint").exists()) == (
+            True,
+            False,
+        )
         execution = threads.submit(execute, store, straight.id, cluster, states=RESUMABLE)
         wait_until(lambda: execution.done() or store.get(straight.id).progress.step > last)
         store.stop(straight.id)
@@ -257,6 +315,9 @@ def test_a_run_that_is_stopped_interrupted_and_loses_its_node_has_the_curve_of_o
         threads.shutdown()
         cluster.release(is_over=False)
         ray.shutdown()
-    curves = [{step: loss for step, loss in losses(store, each.id).items() if step <= last} for each in (run, straight)]
+    curves = [
+        {step: loss for step, loss in losses(store, each.id).items() if step <= last}
+        for each in (run, straight)
+    ]
     assert max(curves[0]) > ended.progress.step
     assert curves[0] == curves[1]

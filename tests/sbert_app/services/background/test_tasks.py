@@ -5,7 +5,13 @@ import time
 
 import pytest
 
-from sbert_app.services.background.tasks import SupersededError, TaskProgress, TaskResult, TaskRunner, run_apart
+from sbert_app.services.background.tasks import (
+    SupersededError,
+    TaskProgress,
+    TaskResult,
+    TaskRunner,
+    run_apart,
+)
 from sbert_app.services.background.watch import Watch
 from training import progress
 from training.errors import StoppedError
@@ -52,7 +58,9 @@ def test_progress_is_reported_by_stages_with_their_own_time_and_the_result_comes
     assert events[-1].seconds < time.perf_counter() - began - 0.4
 
 
-def test_what_a_task_downloads_is_a_stage_of_it_and_ends_when_it_is_stopped(tasks, tmp_path, monkeypatch):
+def test_what_a_task_downloads_is_a_stage_of_it_and_ends_when_it_is_stopped(
+    tasks, tmp_path, monkeypatch
+):
     monkeypatch.setattr(progress, "POLL_SECONDS", 0.01)
     ended = threading.Event()
 

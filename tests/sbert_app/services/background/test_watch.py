@@ -45,7 +45,11 @@ def test_stages_parts_and_who_waits_for_a_lock_stop_with_the_whole():
             each.check()
     UNWATCHED.check()
     lock, stops = threading.Lock(), iter([False, True])
-    with Watch().holding(lock), pytest.raises(StoppedError), Watch(should_stop=lambda: next(stops)).holding(lock):
+    with (
+        Watch().holding(lock),
+        pytest.raises(StoppedError),
+        Watch(should_stop=lambda: next(stops)).holding(lock),
+    ):
         pass
     assert lock.acquire(blocking=False)
 

@@ -27,12 +27,19 @@ def export(home, tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "numba").symlink_to(home / "numba")
     columns = {"n": list(range(90)), "mixed": [1, "a", None] * 30, "sentence": ["x"] * 90}
-    embedded = EmbeddedCorpus(Corpus("c", SENTENCES, columns), BagEncoder().encode(SENTENCES), "m", "mean", "key", 0.0)
+    embedded = EmbeddedCorpus(
+        Corpus("c", SENTENCES, columns), BagEncoder().encode(SENTENCES), "m", "mean", "key", 0.0
+    )
 
     def run(output: Path = tmp_path / "atlas.parquet", **options):
-        clusters, cache = describe_clusters(embedded, LABELS), DiskCache(tmp_path / "home" / "cache")
+        clusters, cache = (
+            describe_clusters(embedded, LABELS),
+            DiskCache(tmp_path / "home" / "cache"),
+        )
         settings = MapSettings(epochs=5)
-        drawn = export_atlas(embedded, clusters, output, settings, cache, tmp_path / "home", **options)
+        drawn = export_atlas(
+            embedded, clusters, output, settings, cache, tmp_path / "home", **options
+        )
         return drawn, pq.read_table(output)
 
     return run
@@ -44,7 +51,16 @@ def test_every_sentence_has_its_point_its_cluster_and_its_neighbours_and_what_is
     drawn, table = export()
     assert drawn == 90
     assert table.column_names == [
-        *("sentence", "projection_x", "projection_y", "cluster", "neighbors", "n", "mixed", "sentence (file)")
+        *(
+            "sentence",
+            "projection_x",
+            "projection_y",
+            "cluster",
+            "neighbors",
+            "n",
+            "mixed",
+            "sentence (file)",
+        )
     ]
     assert table["sentence"].to_pylist() == SENTENCES
     assert np.isfinite(table["projection_y"].to_numpy()).all()
@@ -58,7 +74,9 @@ def test_every_sentence_has_its_point_its_cluster_and_its_neighbours_and_what_is
     assert table["mixed"].to_pylist()[:3] == ["1", "a", None]
     # The map is in the cache now.
     begun = []
-    watch = Watch(lambda done, text=None, total=1.0, /: begun.append(text == "Writing"), lambda: any(begun))
+    watch = Watch(
+        lambda done, text=None, total=1.0, /: begun.append(text == "Writing"), lambda: any(begun)
+    )
     with pytest.raises(StoppedError):
         export(tmp_path / "second.parquet", watch=watch)
     assert {path.name for path in tmp_path.iterdir()} == {"home", "atlas.parquet"}

@@ -50,7 +50,9 @@ def clustered(cache, home):
     """settings -> labels, of a corpus or of sentences."""
 
     def of(corpus, **settings):
-        embedded = encode(corpus if isinstance(corpus, Corpus) else Corpus("mine", corpus), BagEncoder())
+        embedded = encode(
+            corpus if isinstance(corpus, Corpus) else Corpus("mine", corpus), BagEncoder()
+        )
         return cluster(embedded, ClusterSettings(**settings), cache, home)
 
     return of
@@ -89,20 +91,30 @@ class TestTree:
             linkage(pdist(vectors, "cosine"), "average")[:, 2], abs=1e-5
         )
 
-    def test_the_distance_of_two_groups_is_the_mean_over_their_pairs_and_is_computed_once(self, cache, monkeypatch):
+    def test_the_distance_of_two_groups_is_the_mean_over_their_pairs_and_is_computed_once(
+        self, cache, monkeypatch
+    ):
         embedded = encode(corpus_of(5), BagEncoder())
         joined = linkage_tree(embedded, cache)
-        labels = cluster(embedded, ClusterSettings(HIERARCHICAL, num_clusters=2), cache, cache.folder)
+        labels = cluster(
+            embedded, ClusterSettings(HIERARCHICAL, num_clusters=2), cache, cache.folder
+        )
         between = 1 - (embedded.vectors @ embedded.vectors.T)[labels == 0][:, labels == 1].mean()
         assert joined[-1, 2] == pytest.approx(between, abs=1e-6)
         monkeypatch.setattr(clustering, "condensed_distances", None)
         assert np.array_equal(linkage_tree(embedded, cache), joined)
 
-    def test_it_can_be_stopped_and_too_many_sentences_are_refused_with_a_way_out(self, cache, monkeypatch):
+    def test_it_can_be_stopped_and_too_many_sentences_are_refused_with_a_way_out(
+        self, cache, monkeypatch
+    ):
         with pytest.raises(StoppedError):
-            linkage_tree(encode(corpus_of(5), BagEncoder()), cache, watch=Watch(should_stop=lambda: True))
+            linkage_tree(
+                encode(corpus_of(5), BagEncoder()), cache, watch=Watch(should_stop=lambda: True)
+            )
         monkeypatch.setattr(clustering, "MAX_TREE_SENTENCES", 10)
-        with pytest.raises(InputError, match=r"10 sentences are the most; this corpus has 15\. Choose HDBSCAN"):
+        with pytest.raises(
+            InputError, match=r"10 sentences are the most; this corpus has 15\. Choose HDBSCAN"
+        ):
             linkage_tree(encode(corpus_of(5), BagEncoder()), cache)
 
 
@@ -127,11 +139,23 @@ class TestUnclusterable:
 
     def test_invalid_settings_are_refused(self, clustered):
         for settings, refusal in (
-            ({"method": "dbscan"}, "no clustering method 'dbscan'; choose hdbscan or k-means or hierarchical"),
-            ({"min_cluster_size": 1}, "the smallest cluster has 1 sentences; it must be at least 2"),
-            ({"min_cluster_size": 100}, "clusters of 100 sentences or more were requested, but there are only 15"),
+            (
+                {"method": "dbscan"},
+                "no clustering method 'dbscan'; choose hdbscan or k-means or hierarchical",
+            ),
+            (
+                {"min_cluster_size": 1},
+                "the smallest cluster has 1 sentences; it must be at least 2",
+            ),
+            (
+                {"min_cluster_size": 100},
+                "clusters of 100 sentences or more were requested, but there are only 15",
+            ),
             ({"method": HIERARCHICAL, "min_cosine": 2}, "the cosine is 2; it must be from −1 to 1"),
-            ({"method": HIERARCHICAL, "num_clusters": 16}, "16 clusters were requested; 15 sentences can make 1 to 15"),
+            (
+                {"method": HIERARCHICAL, "num_clusters": 16},
+                "16 clusters were requested; 15 sentences can make 1 to 15",
+            ),
         ):
             with pytest.raises(InputError, match=refusal):
                 clustered(corpus_of(5), **settings)
@@ -163,7 +187,9 @@ class TestDescribeClusters:
         assert len(animals.keywords) == 6
         assert outside.keywords == outside.representatives == []
 
-    def test_the_cosine_is_the_mean_over_its_pairs_and_the_first_sentence_is_nearest_to_the_centre(self, found):
+    def test_the_cosine_is_the_mean_over_its_pairs_and_the_first_sentence_is_nearest_to_the_centre(
+        self, found
+    ):
         embedded, (animals, *_) = found
         cosines = embedded.vectors[:20] @ embedded.vectors[:20].T
         assert animals.cosine == pytest.approx(cosines[np.triu_indices(20, 1)].mean(), abs=1e-6)
@@ -179,10 +205,18 @@ class TestDescribeClusters:
 
 
 class TestKeywords:
-    def test_function_words_and_words_of_all_clusters_are_no_keywords_and_one_class_alone_has_none(self):
-        texts = ["a cake made with flour to eat", "a pie made with apples to eat", "the car was driven to the town"] * 4
+    def test_function_words_and_words_of_all_clusters_are_no_keywords_and_one_class_alone_has_none(
+        self,
+    ):
+        texts = [
+            "a cake made with flour to eat",
+            "a pie made with apples to eat",
+            "the car was driven to the town",
+        ] * 4
         by_class = keywords(texts, np.array([0, 0, 1] * 4))
-        assert not {"with", "to", "made", "was", "the", "a"} & {word for words in by_class.values() for word in words}
+        assert not {"with", "to", "made", "was", "the", "a"} & {
+            word for words in by_class.values() for word in words
+        }
         assert all(by_class.values())
         assert keywords(["a dog runs", "a dog sleeps"], np.zeros(2, dtype=int)) == {0: []}
         by_topic = keywords(corpus_of(30).sentences, np.repeat([0, 1, 2], 30), k=9)
@@ -191,5 +225,11 @@ class TestKeywords:
 
     def test_what_a_word_is(self):
         assert list(words("The dog's 3 tails, 2nd!")) == ["the", "dog's", "tails", "nd"]
-        assert list(words("Ärger über Öl: Кошка спит...")) == ["ärger", "über", "öl", "кошка", "спит"]
+        assert list(words("Ärger über Öl: Кошка спит...")) == [
+            "ärger",
+            "über",
+            "öl",
+            "кошка",
+            "спит",
+        ]
         assert list(words("猫が寝る")) == ["猫が", "が寝", "寝る"]

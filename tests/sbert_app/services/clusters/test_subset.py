@@ -16,14 +16,23 @@ from sbert_app.services.corpus.embedded import EmbeddedCorpus
 from sbert_app.services.corpus.open_corpora import SharedSentences
 from training.errors import InputError
 
-SENTENCES = ["A cat sleeps.", "The cat is asleep.", "=SUM(1)", "Stocks fell.", "Shares fell.", "A dog barks."]
+SENTENCES = [
+    "A cat sleeps.",
+    "The cat is asleep.",
+    "=SUM(1)",
+    "Stocks fell.",
+    "Shares fell.",
+    "A dog barks.",
+]
 
 
 @pytest.fixture
 def embedded() -> EmbeddedCorpus:
     vectors = np.random.default_rng(0).standard_normal((6, 8)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return EmbeddedCorpus(Corpus("c", SENTENCES, {"kind": list("aabbbc")}), vectors, "m", "mean", "key", 0.0)
+    return EmbeddedCorpus(
+        Corpus("c", SENTENCES, {"kind": list("aabbbc")}), vectors, "m", "mean", "key", 0.0
+    )
 
 
 class TestSubset:
@@ -73,7 +82,9 @@ class TestSharedSentences:
     def test_pairs_of_long_sentences_do_not_fill_the_disk(self, tmp_path, monkeypatch):
         monkeypatch.setattr("sbert_app.services.corpus.open_corpora.MOST_CHARACTERS", 60_000)
         shared = SharedSentences(tmp_path)
-        fits, long = (shared.put([f"{n} " + "word " * length for n in range(10)]) for length in (100, 200))
+        fits, long = (
+            shared.put([f"{n} " + "word " * length for n in range(10)]) for length in (100, 200)
+        )
         assert len(shared.pairs(fits).read_text().splitlines()) == 45
         with pytest.raises(InputError, match="90,180 characters"):
             shared.pairs(long)

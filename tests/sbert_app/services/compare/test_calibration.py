@@ -91,11 +91,19 @@ def test_a_curve_belongs_to_the_weights_and_not_to_the_name(tmp_path):
     assert keys[0] == keys[1] != keys[2]
     own = calibration.fit_own("folder", "mean", *rated(60, 0), tmp_path, keys[0])
     assert load_calibration("folder", "mean", tmp_path, keys[0]) == own
-    assert load_calibration("folder", "mean", tmp_path, keys[2]) is None  # the folder was replaced in place
-    set_aside = [calibration.is_set_aside("folder", pooling, tmp_path, keys[2]) for pooling in ("mean", "max")]
-    assert set_aside == [True, False] and not calibration.is_set_aside("folder", "mean", tmp_path, keys[0])
+    # The folder was replaced in place.
+    assert load_calibration("folder", "mean", tmp_path, keys[2]) is None
+    set_aside = [
+        calibration.is_set_aside("folder", pooling, tmp_path, keys[2])
+        for pooling in ("mean", "max")
+    ]
+    assert set_aside == [True, False] and not calibration.is_set_aside(
+        "folder", "mean", tmp_path, keys[0]
+    )
     curve = replace(CURVE, weights=keys[0])
-    calibration.computed_curves(tmp_path).put(calibration.curve_key("folder", "mean"), {"folder|mean": curve})
+    calibration.computed_curves(tmp_path).put(
+        calibration.curve_key("folder", "mean"), {"folder|mean": curve}
+    )
     found = [calibration.computed_curve("folder", "mean", tmp_path, key) for key in keys]
     assert found == [curve, curve, None]
 
@@ -123,7 +131,9 @@ def rated(n, seed, name="mine.csv"):
 
 
 class TestOwnCalibration:
-    def test_it_is_used_says_on_what_it_was_fitted_and_makes_way_for_the_shipped_one(self, tmp_path):
+    def test_it_is_used_says_on_what_it_was_fitted_and_makes_way_for_the_shipped_one(
+        self, tmp_path
+    ):
         model = "all-MiniLM-L6-v2", "mean"
         shipped = load_calibration(*model, tmp_path)
         assert (shipped.fitted_on, shipped.pairs) == ("stsb:train", 5749)
@@ -144,15 +154,24 @@ class TestOwnCalibration:
         assert file.read_bytes() == b"{"
 
     def test_too_few_pairs_and_labels_are_refused(self, tmp_path):
-        with pytest.raises(InputError, match=r"mine\.csv has 49 pairs with scores; a calibration takes at least 50"):
+        with pytest.raises(
+            InputError, match=r"mine\.csv has 49 pairs with scores; a calibration takes at least 50"
+        ):
             calibration.fit_own("m", "mean", *rated(49, 0), tmp_path)
-        labels, cosines = Dataset.from_pairs(["a"] * 60, ["b"] * 60, [0, 5] * 30), np.linspace(0, 1, 60)
+        labels, cosines = (
+            Dataset.from_pairs(["a"] * 60, ["b"] * 60, [0, 5] * 30),
+            np.linspace(0, 1, 60),
+        )
         with pytest.raises(InputError, match="2 different scores"):
             calibration.fit_own("m", "mean", labels, cosines, tmp_path)
 
     def test_its_band_holds_80_percent_of_new_pairs(self, tmp_path):
         held = [
-            reliability(calibration.fit_own("m", "mean", *rated(100, seed), tmp_path), *rated(500, 1_000), tmp_path)
+            reliability(
+                calibration.fit_own("m", "mean", *rated(100, seed), tmp_path),
+                *rated(500, 1_000),
+                tmp_path,
+            )
             for seed in range(20)
         ]
         assert np.mean([result.coverage for result in held]) == pytest.approx(0.8, abs=0.06)
@@ -168,8 +187,12 @@ class TestReliability:
         assert sum(each.pairs for each in found.bins) == 100
         assert all(abs(each.predicted - each.gold) < 0.6 for each in found.bins)
         assert found.describe.startswith("On 100 pairs of second.csv, the 80% band holds ")
-        assert found.describe.endswith(" 100 more pairs are left out because it was fitted on them.")
-        with pytest.raises(InputError, match=r"mine\.csv has 0 pairs that the calibration was not fitted on"):
+        assert found.describe.endswith(
+            " 100 more pairs are left out because it was fitted on them."
+        )
+        with pytest.raises(
+            InputError, match=r"mine\.csv has 0 pairs that the calibration was not fitted on"
+        ):
             reliability(curve, data.select(range(100)), cosines[:100], tmp_path)
 
     def test_pairs_of_stsb_train_are_left_out_for_a_shipped_curve(self, home):

@@ -57,7 +57,9 @@ def test_under_cls_there_is_no_exact_map_and_a_long_sentence_is_marked(encoder):
 
 def test_a_negation_lowers_both_scores_most(home):
     models, name = ModelCache(home), ModelName.parse("all-MiniLM-L6-v2")
-    found = compare_by_name(models, "She never said that.", "He said that.", name, "", "minilm-stsb")
+    found = compare_by_name(
+        models, "She never said that.", "He said that.", name, "", "minilm-stsb"
+    )
     changes = leave_one_out_by_name(models, found)
     assert max(changes, key=lambda change: change.cosine_change).word == "never"
     assert max(changes, key=lambda change: change.cross_change).word == "never"
@@ -77,9 +79,15 @@ def test_the_pooling_of_a_name_counts_unless_another_is_chosen(home):
     models, name = ModelCache(home), ModelName.parse("all-MiniLM-L6-v2:max")
     typed, chosen = (compare_by_name(models, A, B, name, pooling) for pooling in ("", "cls"))
     assert (typed.model, typed.pooling, typed.own_pooling) == ("all-MiniLM-L6-v2", "max", "mean")
-    assert typed.cosine == compare_by_name(models, A, B, ModelName.parse("all-MiniLM-L6-v2"), "max").cosine
+    assert (
+        typed.cosine
+        == compare_by_name(models, A, B, ModelName.parse("all-MiniLM-L6-v2"), "max").cosine
+    )
     assert (chosen.pooling, chosen.cosine) == ("cls", typed.by_pooling["cls"])
-    assert (models.own_pooling(name), models.own_pooling(str(name).removesuffix(":max"))) == ("max", "mean")
+    assert (models.own_pooling(name), models.own_pooling(str(name).removesuffix(":max"))) == (
+        "max",
+        "mean",
+    )
 
 
 def test_an_empty_sentence_is_named(encoder):
@@ -100,7 +108,9 @@ def test_leaving_a_word_out_is_scoring_the_pair_without_it(encoder, crosser):
     changes = leave_one_out(encoder, crosser, found)
     words = [change.word for change in changes if change.side == "a"]
     assert words == ["The", "medicine", "is", "safe", "for", "children", "."]
-    medicine = next(change for change in changes if change.word == "medicine" and change.side == "a")
+    medicine = next(
+        change for change in changes if change.word == "medicine" and change.side == "a"
+    )
     without = compare(encoder, crosser, "The is safe for children.", B)
     assert medicine.cosine_change == pytest.approx(without.cosine - found.cosine, abs=1e-4)
     assert medicine.cross_change == pytest.approx(without.cross_score - found.cross_score, abs=1e-3)
@@ -120,8 +130,12 @@ def test_all_pairs_are_ranked_and_timed(encoder, crosser):
     assert found.cross_seconds > 0
 
 
-def test_many_lines_leave_the_cross_encoder_out_and_too_many_or_too_few_are_refused(encoder, crosser):
-    comparisons = compare_all(encoder, crosser, "\n".join(f"Sentence number {i}." for i in range(31)))
+def test_many_lines_leave_the_cross_encoder_out_and_too_many_or_too_few_are_refused(
+    encoder, crosser
+):
+    comparisons = compare_all(
+        encoder, crosser, "\n".join(f"Sentence number {i}." for i in range(31))
+    )
     assert comparisons.cross is None
     assert "465 passes" in comparisons.notes[0]
     with pytest.raises(InputError, match="got 501 lines with text"):

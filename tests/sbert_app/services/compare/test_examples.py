@@ -24,7 +24,9 @@ def scores(encoder, tmp_path_factory):
     curve = load_calibration("all-MiniLM-L6-v2", "mean", tmp_path_factory.mktemp("home"))
     cross = CrossEncoder.load("minilm-stsb")
     found = {pair.name: compare(encoder, cross, pair.a, pair.b) for pair in pairs()}
-    return {name: (curve.gold_score(each.cosine), 5 * each.cross_score) for name, each in found.items()}
+    return {
+        name: (curve.gold_score(each.cosine), 5 * each.cross_score) for name, each in found.items()
+    }
 
 
 def test_what_the_lessons_claim_is_measured(scores):

@@ -25,7 +25,9 @@ def unit(n, dimension=16, seed=0):
 
 class TestSentences:
     def test_up_to_the_limit(self):
-        corpus = Corpus.from_dataset(Dataset("numbers", (list(map(str, range(1_005))),)), most=1_000)
+        corpus = Corpus.from_dataset(
+            Dataset("numbers", (list(map(str, range(1_005))),)), most=1_000
+        )
         assert len(corpus) == 1_000
         assert corpus.notes == ("Only the first 1,000 of 1,005 sentences are used.",)
         with pytest.raises(InputError, match="contains no sentence"):
@@ -90,7 +92,12 @@ class TestEncode:
 
     def test_a_stop_leaves_nothing_and_the_fingerprint_knows_pooling_and_weights(self, tmp_path):
         with pytest.raises(StoppedError):
-            encode(Corpus("c", ["a", "b"]), BagEncoder(), DiskCache(tmp_path), watch=Watch(should_stop=lambda: True))
+            encode(
+                Corpus("c", ["a", "b"]),
+                BagEncoder(),
+                DiskCache(tmp_path),
+                watch=Watch(should_stop=lambda: True),
+            )
         assert list(tmp_path.iterdir()) == []
         encoder = Encoder.load("scratch:1x32")
         mean = fingerprint(encoder)
@@ -124,7 +131,9 @@ class TestNeighbours:
         found, _ = neighbours(vectors, 10)
         again, _ = neighbours(vectors, 10)
         np.testing.assert_array_equal(found, again)
-        hits = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(exact.tolist(), found.tolist(), strict=True)])
+        hits = np.mean(
+            [len(set(a) & set(b)) / 10 for a, b in zip(exact.tolist(), found.tolist(), strict=True)]
+        )
         assert hits > 0.5  # random vectors have no cells: real sentences are found far better
 
     def test_many_queries_of_a_sample_are_searched_approximately_too(self):

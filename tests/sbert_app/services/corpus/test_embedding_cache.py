@@ -63,7 +63,9 @@ class TestCorpora:
 class TestSpaces:
     def test_a_corpus_is_encoded_once_and_not_again_after_a_restart(self, embeddings, tmp_path):
         key, reports = embeddings.add(Corpus("c", SENTENCES)), []
-        first = embeddings.embed(key, "bag", watch=Watch.of(lambda done, of: reports.append((done, of))))
+        first = embeddings.embed(
+            key, "bag", watch=Watch.of(lambda done, of: reports.append((done, of)))
+        )
         assert reports[-1] == (3, 3)
         assert embeddings.embed(key, "bag").vectors is first.vectors
         assert len(embeddings.models.one.seen) == 3
@@ -84,7 +86,10 @@ class TestSpaces:
         embeddings = EmbeddingCache(AnyModel(slow), tmp_path)
         key = embeddings.add(Corpus("c", SENTENCES))
         found = []
-        threads = [threading.Thread(target=lambda: found.append(embeddings.embed(key, "bag"))) for _ in range(3)]
+        threads = [
+            threading.Thread(target=lambda: found.append(embeddings.embed(key, "bag")))
+            for _ in range(3)
+        ]
         for thread in threads:
             thread.start()
         slow.begun.wait()
@@ -109,7 +114,8 @@ class TestSpaces:
 
     def test_memory_is_bounded(self, tmp_path, monkeypatch):
         """An evicted corpus is read from the disk, so its vectors are another array."""
-        monkeypatch.setattr("sbert_app.services.corpus.open_corpora.MAX_BYTES", 4 * 64 * 4)  # four sentences
+        # Four sentences.
+        monkeypatch.setattr("sbert_app.services.corpus.open_corpora.MAX_BYTES", 4 * 64 * 4)
         embeddings = EmbeddingCache(AnyModel(), tmp_path)
         first, second = (embeddings.add(Corpus("c", [*SENTENCES, f"and {n}"])) for n in range(2))
         vectors = embeddings.embed(first, "bag").vectors

@@ -32,7 +32,10 @@ def test_a_corpus_is_read_again_after_its_upload_is_gone(kept, file):
     key, corpus = kept.keep(file, KeptCorpus("reviews.csv", time.time(), "text"))
     file.unlink()
     again = KeptCorpora(kept.temp, 100).read(key)
-    assert again.sentences == corpus.sentences == ["A dog.", "A cat.", "A fish."] and again.name == "reviews.csv"
+    assert (
+        again.sentences == corpus.sentences == ["A dog.", "A cat.", "A fish."]
+        and again.name == "reviews.csv"
+    )
     assert again.columns == {"id": ["1", "2", "4"]}
     assert kept.list([key, "0" * 16])[key].sentences == 3
     kept.records.delete(key)
@@ -55,10 +58,18 @@ def test_vectors_beside_a_file_are_those_of_its_rows_with_text(kept, file, tmp_p
 
 def test_a_column_of_a_parquet_file_holds_them_too(kept, tmp_path):
     path = tmp_path / "mine.parquet"
-    table = pa.table({"text": ["A dog.", "A cat.", None, "A fish."], "embedding": VECTORS.tolist(), "n": [1, 2, 3, 4]})
+    table = pa.table(
+        {
+            "text": ["A dog.", "A cat.", None, "A fish."],
+            "embedding": VECTORS.tolist(),
+            "n": [1, 2, 3, 4],
+        }
+    )
     pq.write_table(table, path)
     assert vector_columns(open_table(path)) == ["embedding"]
-    key, corpus = kept.keep(path, KeptCorpus("mine.parquet", time.time(), "text", vectors="embedding"))
+    key, corpus = kept.keep(
+        path, KeptCorpus("mine.parquet", time.time(), "text", vectors="embedding")
+    )
     np.testing.assert_allclose(corpus.vectors, [[0.6, 0.8], [0, 1], [1, 0]], rtol=1e-6)
     assert list(kept.read(key).columns) == ["n"], "vectors are no column to colour by"
 
@@ -83,7 +94,9 @@ def test_no_pickle_and_no_list_of_other_lengths_is_read(tmp_path):
     np.save(tmp_path / "v.npy", np.array([{}, 1], dtype=object), allow_pickle=True)
     with pytest.raises(InputError, match="cannot be read"):
         read_vectors(tmp_path / "v.npy")
-    pq.write_table(pa.table({"text": ["A dog.", "A cat."], "v": [[1.0], [1.0, 2.0]]}), tmp_path / "v.parquet")
+    pq.write_table(
+        pa.table({"text": ["A dog.", "A cat."], "v": [[1.0], [1.0, 2.0]]}), tmp_path / "v.parquet"
+    )
     for column in ("v", "text"):
         with pytest.raises(InputError, match="a vector for each row"):
             Corpus.from_file(tmp_path / "v.parquet", vectors=column)

@@ -29,7 +29,9 @@ SMALL = CorpusLimits(sentences=80, in_memory=20, map_points=30, clustered=40)
 
 
 class TestVectorFile:
-    def test_it_is_what_the_encoder_gives_mapped_into_memory_and_equal_sentences_are_encoded_once(self, tmp_path):
+    def test_it_is_what_the_encoder_gives_mapped_into_memory_and_equal_sentences_are_encoded_once(
+        self, tmp_path
+    ):
         progress, encoder = [], BagEncoder()
         sentences = [*SENTENCES[:50], *SENTENCES[:50][::-1], "new", SENTENCES[0]]
         watch = Watch.of(lambda *done: progress.append(done))
@@ -40,16 +42,26 @@ class TestVectorFile:
         assert encoder.seen == [*SENTENCES[:50], "new"]
         assert progress == [(0, 102), (25, 102), (50, 102), (75, 102), (100, 102), (102, 102)]
 
-    def test_after_a_stop_only_what_is_missing_is_encoded_and_a_half_written_row_again(self, tmp_path):
+    def test_after_a_stop_only_what_is_missing_is_encoded_and_a_half_written_row_again(
+        self, tmp_path
+    ):
         path = tmp_path / "k.f32"
         encoder = BagEncoder()
         with pytest.raises(StoppedError):
-            encode_to_file(path, SENTENCES, encoder, Watch(should_stop=lambda: len(encoder.seen) > 60), chunk=30)
+            encode_to_file(
+                path,
+                SENTENCES,
+                encoder,
+                Watch(should_stop=lambda: len(encoder.seen) > 60),
+                chunk=30,
+            )
         part = path.with_name(path.name + INCOMPLETE)
         assert (part.stat().st_size, path.exists()) == (60 * 64 * 4, False)
         part.write_bytes(part.read_bytes() + b"half a row")
         rest, progress = BagEncoder(), []
-        vectors = encode_to_file(path, SENTENCES, rest, Watch.of(lambda *done: progress.append(done)), chunk=30)
+        vectors = encode_to_file(
+            path, SENTENCES, rest, Watch.of(lambda *done: progress.append(done)), chunk=30
+        )
         assert rest.seen == SENTENCES[60:]
         assert progress[0] == (60, 100)
         np.testing.assert_array_equal(vectors, BagEncoder().encode(SENTENCES))
@@ -60,9 +72,13 @@ class TestVectorFile:
     def test_a_file_of_another_size_and_a_folder_in_its_place_are_replaced(self, tmp_path):
         (path := tmp_path / "k.f32").mkdir()
         path.with_name(path.name + ".incomplete").mkdir()
-        np.testing.assert_array_equal(encode_to_file(path, SENTENCES, BagEncoder()), BagEncoder().encode(SENTENCES))
+        np.testing.assert_array_equal(
+            encode_to_file(path, SENTENCES, BagEncoder()), BagEncoder().encode(SENTENCES)
+        )
         path.write_bytes(b"damaged")
-        np.testing.assert_array_equal(encode_to_file(path, SENTENCES, BagEncoder()), BagEncoder().encode(SENTENCES))
+        np.testing.assert_array_equal(
+            encode_to_file(path, SENTENCES, BagEncoder()), BagEncoder().encode(SENTENCES)
+        )
 
     def test_a_file_of_another_shape_is_none_and_a_full_disk_is_said(self, tmp_path, monkeypatch):
         path = tmp_path / "k.f32"
@@ -100,7 +116,11 @@ class TestOpenCorpora:
         corpus = Corpus("c", SENTENCES, {"n": list(range(100))})
         embedded = EmbeddedCorpus(corpus, BagEncoder().encode(SENTENCES), "m", "mean", "key", 0.0)
         sample = sample_of(embedded, 30)
-        assert sample.rows.tolist() == sorted(set(sample.rows.tolist())) == fixed_sample(100, 30).tolist()
+        assert (
+            sample.rows.tolist()
+            == sorted(set(sample.rows.tolist()))
+            == fixed_sample(100, 30).tolist()
+        )
         assert sample.embedded.corpus.columns["n"] == sample.rows.tolist()
         np.testing.assert_array_equal(sample.embedded.vectors, embedded.vectors[sample.rows])
         assert sample.embedded.key != embedded.key
@@ -108,7 +128,9 @@ class TestOpenCorpora:
 
 
 @pytest.mark.parametrize(("dimension", "bits"), [(256, 1), (64, 8)])
-def test_vectors_of_many_dimensions_are_searched_by_one_bit_of_each(tmp_path, monkeypatch, dimension, bits):
+def test_vectors_of_many_dimensions_are_searched_by_one_bit_of_each(
+    tmp_path, monkeypatch, dimension, bits
+):
     monkeypatch.setattr("sbert_app.services.corpus.embedded.MAX_EXACT", 50)
     random = np.random.default_rng(1).standard_normal((100, dimension)).astype(np.float32)
     (random / np.linalg.norm(random, axis=1, keepdims=True)).tofile(tmp_path / "v.f32")
@@ -136,7 +158,9 @@ class TestClusters:
         with pytest.raises(StoppedError):
             k_means(vectors, 3, Watch(should_stop=lambda: True))
 
-    def test_the_others_join_the_clusters_of_their_neighbours_and_keywords_have_every_label(self, blobs):
+    def test_the_others_join_the_clusters_of_their_neighbours_and_keywords_have_every_label(
+        self, blobs
+    ):
         vectors, kinds = blobs
         sample = fixed_sample(600, 90)
         sample_labels = np.where(kinds[sample] == 2, -1, kinds[sample]).astype(np.int64)

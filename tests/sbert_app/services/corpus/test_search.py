@@ -21,7 +21,9 @@ def embedded_of(sentences):
 
 
 @given(
-    sentences=st.lists(st.lists(WORDS, min_size=1, max_size=6).map(" ".join), min_size=1, max_size=60),
+    sentences=st.lists(
+        st.lists(WORDS, min_size=1, max_size=6).map(" ".join), min_size=1, max_size=60
+    ),
     query=st.lists(WORDS, min_size=1, max_size=4).map(" ".join),
     k=st.integers(1, MAX_K),
 )
@@ -31,7 +33,9 @@ def test_the_nearest_are_those_of_brute_force(sentences, query, k):
     cosines = embedded.vectors @ ENCODER.encode([query])[0]
     assert found.exact
     assert len(found.hits) == min(k, len(sentences)) == len({hit.row for hit in found.hits})
-    assert [hit.cosine for hit in found.hits] == pytest.approx(sorted(cosines, reverse=True)[:k], abs=1e-6)
+    assert [hit.cosine for hit in found.hits] == pytest.approx(
+        sorted(cosines, reverse=True)[:k], abs=1e-6
+    )
     for place, hit in enumerate(found.hits, start=1):
         assert hit.rank == place
         assert hit.sentence == sentences[hit.row]
@@ -42,7 +46,11 @@ def test_the_nearest_are_those_of_brute_force(sentences, query, k):
 class TestReRanking:
     @pytest.fixture
     def found(self):
-        sentences = [f"dog {'runs ' * n}here" for n in range(1, 30)] + ["cat", "dog sleeps", "dog sleeps there now"]
+        sentences = [f"dog {'runs ' * n}here" for n in range(1, 30)] + [
+            "cat",
+            "dog sleeps",
+            "dog sleeps there now",
+        ]
         return search(embedded_of(sentences), "dog sleeps", ENCODER, 5, CROSS)
 
     def test_both_orders_are_returned_and_follow_their_scores(self, found):
@@ -53,7 +61,9 @@ class TestReRanking:
         scores = [hit.cross_score for hit in found.by_cross]
         assert scores == sorted(scores, reverse=True)
         for hit in (*found.by_cosine, *found.by_cross):
-            assert hit.cross_score == pytest.approx(CROSS.predict([("dog sleeps", hit.sentence)])[0])
+            assert hit.cross_score == pytest.approx(
+                CROSS.predict([("dog sleeps", hit.sentence)])[0]
+            )
 
     def test_it_can_rank_a_sentence_above_the_nearest_by_cosine(self):
         found = search(embedded_of(["a b c", "a a a a b c d", "x y"]), "a b c d", ENCODER, 1, CROSS)

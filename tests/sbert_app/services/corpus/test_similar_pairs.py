@@ -30,11 +30,21 @@ SENTENCES = [
 
 @pytest.fixture
 def embedded():
-    return encode(Corpus("mine", SENTENCES, {"sentence": list("abcdef"), "stars": [1, 2, 3, 4, 5, 6]}), BagEncoder())
+    return encode(
+        Corpus("mine", SENTENCES, {"sentence": list("abcdef"), "stars": [1, 2, 3, 4, 5, 6]}),
+        BagEncoder(),
+    )
 
 
 def test_the_same_words_are_the_same_text_whatever_their_case_and_marks(embedded):
-    assert first_of_each_text([*SENTENCES, "the dog... sleeps", "???"]).tolist() == [0, 2, 3, 4, 5, 7]
+    assert first_of_each_text([*SENTENCES, "the dog... sleeps", "???"]).tolist() == [
+        0,
+        2,
+        3,
+        4,
+        5,
+        7,
+    ]
     shown, hidden = similar_pairs(embedded, 1, hide_same=False), similar_pairs(embedded, 1)
     assert (shown.compared, shown.same_text, shown.combinations) == (6, 0, 15)
     assert (hidden.compared, hidden.same_text, hidden.combinations) == (5, 1, 10)
@@ -65,11 +75,19 @@ def test_the_file_without_repeats_keeps_the_other_columns(embedded, tmp_path):
 
 def test_duplicates_of_a_file_come_out_as_the_rows_came_in(tmp_path):
     source = tmp_path / "list.csv"
-    lines = ["Nr;Frage;topic", "1;Wo ist das Büro?;a", "2;;b", "3;Wo ist das Büro?;c", "4;Wann öffnet es?;d"]
+    lines = [
+        "Nr;Frage;topic",
+        "1;Wo ist das Büro?;a",
+        "2;;b",
+        "3;Wo ist das Büro?;c",
+        "4;Wann öffnet es?;d",
+    ]
     source.write_text("\n".join(lines) + "\n", encoding="utf-8-sig")
     corpus = Corpus.from_file(source, "Frage")
     found = NearDuplicates(np.array([0, 0, 2]), 0.95, 0.0)
-    everything = save_like_file(corpus, found, tmp_path / "all.csv", kept_only=False).read_text("utf-8")
+    everything = save_like_file(corpus, found, tmp_path / "all.csv", kept_only=False).read_text(
+        "utf-8"
+    )
     added = ["group;kept", "1;true", ";false", "1;false", "4;true"]
     assert everything.splitlines() == [
         f"\ufeff{lines[0]};{added[0]}",

@@ -16,7 +16,9 @@ from training.errors import InputError, StoppedError
 def embedded(vectors, name="mine", key="key"):
     vectors = np.asarray(vectors, dtype=np.float32)
     vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return EmbeddedCorpus(Corpus(name, [f"{name} {i}" for i in range(len(vectors))]), vectors, "m", "mean", key, 0.0)
+    return EmbeddedCorpus(
+        Corpus(name, [f"{name} {i}" for i in range(len(vectors))]), vectors, "m", "mean", key, 0.0
+    )
 
 
 def test_a_vector_in_the_middle_of_all_is_a_hub_and_one_far_away_an_outlier(tmp_path):
@@ -31,12 +33,16 @@ def test_a_vector_in_the_middle_of_all_is_a_hub_and_one_far_away_an_outlier(tmp_
 
 
 def test_another_threshold_is_applied_to_what_was_found(tmp_path):
-    ours, theirs = embedded([[1, 0], [1, 1], [0, 1]]), embedded([[0, 1], [1, 0.1]], "theirs", "other")
+    ours, theirs = (
+        embedded([[1, 0], [1, 1], [0, 1]]),
+        embedded([[0, 1], [1, 0.1]], "theirs", "other"),
+    )
     found = nearest_in(ours, theirs, DiskCache(tmp_path))
     assert found.rows.tolist() == [1, 1, 0]
     assert found.matches(0.99).tolist() == [2, 0] and found.matches(0.5).tolist() == [2, 0, 1]
     again = nearest_in(ours, embedded([[1, 0], [1, 0]], "theirs", "other"), DiskCache(tmp_path))
-    np.testing.assert_array_equal(again.cosines, found.cosines)  # equal keys: nothing is computed again
+    # Equal keys: nothing is computed again.
+    np.testing.assert_array_equal(again.cosines, found.cosines)
     with pytest.raises(InputError, match="different dimensions"):
         nearest_in(ours, embedded(np.eye(3)), DiskCache(tmp_path))
 
@@ -48,7 +54,10 @@ def test_the_topics_of_a_map_are_nested_and_named_by_their_own_words():
     coarse, fine = find_topics(points, [f"{word} {i}" for i, word in enumerate(words)])
     assert len(set(coarse.labels)) <= len(set(fine.labels))
     assert all(len(set(coarse.labels[fine.labels == label])) == 1 for label in set(fine.labels))
-    assert all(any(word in name for name in fine.names.values()) for word in ("purr", "lend", "rain", "goals"))
+    assert all(
+        any(word in name for name in fine.names.values())
+        for word in ("purr", "lend", "rain", "goals")
+    )
     assert all(coarse.names.values())
     assert set(find_topics(points[:20], ["a"] * 20)[0].names.values()) == {""}
     with pytest.raises(StoppedError):

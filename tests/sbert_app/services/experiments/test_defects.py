@@ -10,7 +10,13 @@ import pytest
 from sbert_app.pages.learn.lesson import Context
 from sbert_app.pages.learn.lessons import learned_nothing
 from sbert_app.services.experiments import defects
-from sbert_app.services.experiments.defects import COMBINATIONS, DEFECTS, NOTEBOOK, shipped, train_with
+from sbert_app.services.experiments.defects import (
+    COMBINATIONS,
+    DEFECTS,
+    NOTEBOOK,
+    shipped,
+    train_with,
+)
 from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.store import RunStore
 from training.catalogue import read_asset
@@ -36,7 +42,9 @@ def test_every_combination_ships_with_three_seeds():
     assert sorted(runs) == sorted((names, seed) for names in COMBINATIONS for seed in range(3))
 
 
-@pytest.mark.parametrize("run", shipped().runs, ids=lambda run: f"{'-'.join(run.defects) or 'none'}-{run.seed}")
+@pytest.mark.parametrize(
+    "run", shipped().runs, ids=lambda run: f"{'-'.join(run.defects) or 'none'}-{run.seed}"
+)
 def test_the_healthy_runs_learn_and_pass_the_checks_and_each_sick_one_fails_one_in_words(run):
     if not run.defects:
         assert run.warnings == ()
@@ -48,7 +56,10 @@ def test_the_healthy_runs_learn_and_pass_the_checks_and_each_sick_one_fails_one_
         assert len(set(run.rho)) == 1
         assert any(warning.startswith("The learning rate is 0") for warning in run.warnings)
     if {"mask", "base"} & set(run.defects):
-        assert any(warning.startswith("All vectors were much alike before the first step") for warning in run.warnings)
+        assert any(
+            warning.startswith("All vectors were much alike before the first step")
+            for warning in run.warnings
+        )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -72,7 +83,9 @@ def test_the_text_quotes_the_figures_of_the_runs_that_ship():
 
 
 def test_the_lesson_shows_the_runs_that_are_chosen_and_one_of_this_machine(home, run, monkeypatch):
-    monkeypatch.setattr(learned_nothing, "train_with", lambda *_: replace(run, losses=(math.pi,) * 20))
+    monkeypatch.setattr(
+        learned_nothing, "train_with", lambda *_: replace(run, losses=(math.pi,) * 20)
+    )
     context = Context(ModelCache(home), RunStore(home))
     figure, html = learned_nothing.show(context, list(NOTEBOOK), True)
     assert "loss 3.142" in html and "The learning rate is 0" in html

@@ -23,7 +23,9 @@ def file(tmp_path):
         writer.writerow(["sentence1", "sentence2", "score", "Topic"])
         for number in range(60):
             topic = ("guns", "marriage", "penalty")[number % 3]
-            writer.writerow([f"{topic} claim {number}", f"claim {number + 1}, again", number % 6, topic])
+            writer.writerow(
+                [f"{topic} claim {number}", f"claim {number + 1}, again", number % 6, topic]
+            )
     return path
 
 
@@ -49,7 +51,9 @@ def test_pairs_that_share_a_sentence_are_in_one_fold():
     found = folds.k_folds(data, 5)
     assert [len(test) for test in found.values()] == [16] * 5
     for test in found.values():
-        assert not {first[row] for row in test} & {first[row] for row in range(80) if row not in test}
+        assert not {first[row] for row in test} & {
+            first[row] for row in range(80) if row not in test
+        }
     connected = Dataset("mine", (["one claim"] * 80, data.columns[1]), scores=[1.0] * 80)
     with pytest.raises(InputError, match="80 of its 80 pairs are in one fold"):
         folds.k_folds(connected, 2)
@@ -69,18 +73,26 @@ def test_a_topic_that_is_held_out_is_not_trained_on(file, experiments):
 
 def test_what_was_started_is_found_again_and_a_deleted_run_is_said_and_made_anew(file, experiments):
     found = folds.start(file, 3, experiments, base="scratch:1x32", max_steps=2)
-    assert [(each.record.name, each.record.by) for each in experiments.list(FOLDS)] == [("arguments.csv", "3 folds")]
+    assert [(each.record.name, each.record.by) for each in experiments.list(FOLDS)] == [
+        ("arguments.csv", "3 folds")
+    ]
     assert experiments.list(FOLDS) == [found]
     assert [cell.state for cell in found.cells] == ["queued"] * 3
     experiments.stop(found.id)
     experiments.store.delete(found.cells[0].run.id)
-    assert [cell.state for cell in experiments.get(found.id).cells] == ["deleted", "stopped", "stopped"]
+    assert [cell.state for cell in experiments.get(found.id).cells] == [
+        "deleted",
+        "stopped",
+        "stopped",
+    ]
     resumed = experiments.resume(found.id)
     assert resumed.cells[0].run.config == found.cells[0].run.config
     assert resumed.counts == {"queued": 3}
 
 
-def test_a_wrong_setting_writes_nothing_and_without_topics_the_column_is_named(file, experiments, tmp_path):
+def test_a_wrong_setting_writes_nothing_and_without_topics_the_column_is_named(
+    file, experiments, tmp_path
+):
     with pytest.raises(InputError, match="max_steps"):
         folds.start(file, None, experiments, max_steps=-1)
     assert not (experiments.store.home / "data").exists()

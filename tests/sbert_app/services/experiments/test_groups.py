@@ -15,7 +15,9 @@ def store(tmp_path):
 
 
 def new_run(store, name, **settings):
-    return store.create(RunConfig(**{"objective": "regression", "name": name, **settings}), queue=False)
+    return store.create(
+        RunConfig(**{"objective": "regression", "name": name, **settings}), queue=False
+    )
 
 
 def test_cells_of_a_sweep_and_folds_are_groups_and_other_runs_have_none(store):
@@ -23,7 +25,9 @@ def test_cells_of_a_sweep_and_folds_are_groups_and_other_runs_have_none(store):
     folder = store.home / "experiments"
     folder.mkdir()
     cells = PlannedRun(label="mean", config={}, run=cell.id), PlannedRun(label="max", config={})
-    write_document(folder / "20261121-pooling.json", ExperimentRecord(kind="sweep", name="pooling", runs=cells))
+    write_document(
+        folder / "20261121-pooling.json", ExperimentRecord(kind="sweep", name="pooling", runs=cells)
+    )
     (folder / "damaged.json").write_text("{")
     plan = PlannedRun(label="news", config={}, run=fold.id)
     folds = ExperimentRecord(kind="folds", name="my.csv", by="topic", runs=(plan,))
@@ -39,6 +43,15 @@ def test_cells_of_a_sweep_and_folds_are_groups_and_other_runs_have_none(store):
 
 def test_a_filter_looks_at_name_id_state_and_settings(store):
     run = new_run(store, "My first run", pooling="max", base="scratch:1x32")
-    for wanted in ("", "  ", "FIRST my", run.id, "stopped", "regression max", "scratch", "stsb:train"):
+    for wanted in (
+        "",
+        "  ",
+        "FIRST my",
+        run.id,
+        "stopped",
+        "regression max",
+        "scratch",
+        "stsb:train",
+    ):
         assert matches(run, None, wanted), wanted
     assert not matches(run, None, "first cls")

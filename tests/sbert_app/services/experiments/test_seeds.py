@@ -25,12 +25,21 @@ def test_what_may_be_typed_and_what_may_not():
 
 
 def test_each_seed_is_a_run_and_all_are_one_group(tmp_path):
-    (tmp_path / "pairs.csv").write_text("sentence1,sentence2,score\n" + "A cat sleeps.,A dog barks.,1.5\n" * 4)
+    (tmp_path / "pairs.csv").write_text(
+        "sentence1,sentence2,score\n" + "A cat sleeps.,A dog barks.,1.5\n" * 4
+    )
     store = RunStore(tmp_path / "home")
     jobs = RunQueue(store)
     jobs.starts_workers = False
     pairs = str(tmp_path / "pairs.csv")
-    config = RunConfig("regression", base="scratch:1x32", train_data=pairs, eval_data=pairs, name="mine", max_steps=2)
+    config = RunConfig(
+        "regression",
+        base="scratch:1x32",
+        train_data=pairs,
+        eval_data=pairs,
+        name="mine",
+        max_steps=2,
+    )
     experiments = Experiments(jobs)
     found = experiments.start(new_seeds(config, "0-2"))
     assert (found.record.kind, found.seeds, found.state) == (SEEDS, [0, 1, 2], "running")

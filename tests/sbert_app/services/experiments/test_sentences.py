@@ -11,7 +11,8 @@ from training.catalogue import DATA_SETS
 def means(name: str) -> dict[str, tuple[float, float]]:
     """variant -> (ρ ×100 before, after)."""
     table = precomputed(name)
-    measured = {run.variant for run in table.runs}  # an ablation may have variants that have not been measured yet
+    # An ablation may have variants that have not been measured yet.
+    measured = {run.variant for run in table.runs}
     runs = {variant: [run for run in table.runs if run.variant == variant] for variant in measured}
     return {
         variant: (100 * fmean(run.before for run in each), 100 * fmean(run.after for run in each))

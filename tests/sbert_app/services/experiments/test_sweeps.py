@@ -90,14 +90,21 @@ def end(
     folder = store.folder / run_id
     opening = {"t": 1.0, "step": 0, "kind": "state", "state": "running", "steps": 2}
     figures = [(0, 0.5), (2, spearman)] if spearman is not None else [(0, 0.5)]
-    events = [opening, *({"t": 1.0, "step": step, "kind": "eval", "spearman": rho} for step, rho in figures)]
+    events = [
+        opening,
+        *({"t": 1.0, "step": step, "kind": "eval", "spearman": rho} for step, rho in figures),
+    ]
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     now = time.time()
-    RunRecord(state, created=now - 20, started=now - seconds, ended=now, reason=reason).write(folder)
+    RunRecord(state, created=now - 20, started=now - seconds, ended=now, reason=reason).write(
+        folder
+    )
 
 
 def run_of(sweep, variant: str, seed: int) -> str:
-    return next(cell.run.id for cell in sweep.cells if (cell.plan.label, cell.plan.seed) == (variant, seed))
+    return next(
+        cell.run.id for cell in sweep.cells if (cell.plan.label, cell.plan.seed) == (variant, seed)
+    )
 
 
 @pytest.mark.parametrize("name", ABLATIONS)
@@ -109,12 +116,17 @@ def test_the_cells_of_a_grid_differ_in_what_is_varied_and_in_the_seed_alone(name
     cells = [grid.config(variant, seed).to_dict() for variant in grid.variants for seed in (0, 1)]
     shared = [{key: value for key, value in cell.items() if key not in fixed} for cell in cells]
     assert all(each == shared[0] for each in shared)
-    assert len({tuple(sorted((key, str(cell[key])) for key in varied | {"seed"})) for cell in cells}) == len(cells)
+    assert len(
+        {tuple(sorted((key, str(cell[key])) for key in varied | {"seed"})) for cell in cells}
+    ) == len(cells)
 
 
 def test_the_grids_hold_the_papers_poolings_and_concatenations_and_all_objectives():
     assert set(ABLATIONS["concat"].variants) == set(CHOICES["concatenation"])
-    assert set(ABLATIONS["objective"].variants) == set(CHOICES["objective"]) - {"cross-encoder", "mlm"}
+    assert set(ABLATIONS["objective"].variants) == set(CHOICES["objective"]) - {
+        "cross-encoder",
+        "mlm",
+    }
     assert {name: variant.paper for name, variant in ABLATIONS["pooling"].variants.items()} == {
         "mean": 87.44,
         "max": 69.92,
@@ -122,7 +134,11 @@ def test_the_grids_hold_the_papers_poolings_and_concatenations_and_all_objective
     }
     # After NLI the paper pools with the concatenation that is best.
     nli = {name: variant.paper for name, variant in ABLATIONS["nli-pooling"].variants.items()}
-    assert nli == {"mean": ABLATIONS["concat"].variants["uv+diff"].paper, "max": 79.07, "cls": 79.80}
+    assert nli == {
+        "mean": ABLATIONS["concat"].variants["uv+diff"].paper,
+        "max": 79.07,
+        "cls": 79.80,
+    }
     assert [variant.paper for variant in ABLATIONS["concat"].variants.values()] == [
         *(66.04, 69.78, 70.54, 78.37, 77.44, 80.78, 80.44)
     ]
@@ -155,7 +171,9 @@ def test_the_test_is_the_paired_t_test_by_seed(pairs):
     differences = [a - b for a, b in pairs]
     assume(max(differences) - min(differences) > 0.01)
     found = Paired.of(ours, default)
-    assert found.p == pytest.approx(stats.ttest_rel(list(ours.values()), list(default.values())).pvalue, rel=1e-6)
+    assert found.p == pytest.approx(
+        stats.ttest_rel(list(ours.values()), list(default.values())).pvalue, rel=1e-6
+    )
     assert found.difference.mean == pytest.approx(sum(differences) / len(differences), abs=1e-9)
 
 
@@ -180,7 +198,11 @@ NOT_SIGNIFICANT = "not significantly different from the default with 3 seeds"
             {0: 88.0, 1: 88.1, 2: 88.0},
             "18.0 points worse (95% 17.8 to 18.2), in all 3 seeds",
         ),
-        ({0: 57.0, 1: 56.2}, {0: 88.4, 1: 86.8}, "31.0 points worse (95% 25.9 to 36.1), in both seeds"),
+        (
+            {0: 57.0, 1: 56.2},
+            {0: 88.4, 1: 86.8},
+            "31.0 points worse (95% 25.9 to 36.1), in both seeds",
+        ),
         ({0: 88.0, 1: 70.0, 2: 88.0}, {0: 70.0, 1: 88.0, 2: 87.0}, NOT_SIGNIFICANT),
         ({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0}, "the same in every seed"),
         ({0: 2.0, 1: 3.0}, {0: 1.0, 1: 2.0}, "1.0 points better in every seed, without variation"),
@@ -194,7 +216,9 @@ SHIPPED_TABLES = [(name, base) for name in ABLATIONS for base in precomputed_tab
 
 
 @pytest.mark.parametrize(("name", "base"), SHIPPED_TABLES)
-def test_the_sentence_on_a_figure_agrees_with_its_test_and_every_number_of_its_text_is_in_it(name, base):
+def test_the_sentence_on_a_figure_agrees_with_its_test_and_every_number_of_its_text_is_in_it(
+    name, base
+):
     table = precomputed_tables(name)[base]
     rows = {row.name: row for row in table.rows if row.summary}
     tied = [standing.name for standing in rank_variants(table.rows).standings if standing.tied]
@@ -203,31 +227,45 @@ def test_the_sentence_on_a_figure_agrees_with_its_test_and_every_number_of_its_t
         best = sentence.partition(" stands out:")[0]
         assert [rows[best].variant] == tied
         for gap in re.findall(r"\d+\.\d", sentence):
-            assert any(f"{rows[best].summary.mean - row.summary.mean:.1f}" == gap for row in rows.values())
+            assert any(
+                f"{rows[best].summary.mean - row.summary.mean:.1f}" == gap for row in rows.values()
+            )
     elif "Training changed" in sentence:
         most = max(abs(row.summary.mean - row.before) for row in rows.values())
         assert f"by more than {most:.1f} points" in sentence
     elif "Nothing stands out" in sentence:
-        assert f"{len(tied)} of {len(rows)} cannot be told apart" in sentence and len(tied) > len(rows) / 2
+        assert (
+            f"{len(tied)} of {len(rows)} cannot be told apart" in sentence
+            and len(tied) > len(rows) / 2
+        )
     else:
         listed = sentence.partition(" cannot be told apart")[0].replace(" and ", ", ").split(", ")
         assert [rows[each].variant for each in listed] == tied
     figures = {f"{value:.1f}" for row in rows.values() for value in (row.before, row.summary.mean)}
     text = ABLATIONS[name].of_base.get(base, "")
     assert set(re.findall(r"\d+\.\d", text)) <= figures
-    other_bases = {"raw-bert-mini": "tuned on sentence pairs", "all-MiniLM-L6-v2": "masked language modelling"}
+    other_bases = {
+        "raw-bert-mini": "tuned on sentence pairs",
+        "all-MiniLM-L6-v2": "masked language modelling",
+    }
     assert other_bases.get(base, "–") not in text
 
 
 def test_a_text_of_a_base_is_true_of_its_figure():
-    raw, tuned = (precomputed_tables("concat")[base] for base in ("raw-bert-mini", "all-MiniLM-L6-v2"))
+    raw, tuned = (
+        precomputed_tables("concat")[base] for base in ("raw-bert-mini", "all-MiniLM-L6-v2")
+    )
     for table, highest in ((raw, 53.3), (tuned, 86.2)):
         assert f"none ends above {highest}" in ABLATIONS["concat"].of_base[table.base]
         assert max(row.summary.mean for row in table.rows) == pytest.approx(highest, abs=0.05)
-    assert max(row.summary.mean for row in tuned.rows) < min(row.before for row in tuned.rows), "all lose"
+    assert max(row.summary.mean for row in tuned.rows) < min(row.before for row in tuned.rows), (
+        "all lose"
+    )
     nli = precomputed_tables("nli-pooling")["raw-bert-mini"]
     seen, training_rows = nli.steps * nli.settings["batch_size"], nli.training_rows
-    assert f"{seen:,} of {training_rows:,} pairs" in ABLATIONS["nli-pooling"].of_base["raw-bert-mini"]
+    assert (
+        f"{seen:,} of {training_rows:,} pairs" in ABLATIONS["nli-pooling"].of_base["raw-bert-mini"]
+    )
 
 
 @pytest.mark.parametrize(("name", "base"), SHIPPED_TABLES)
@@ -256,7 +294,9 @@ def test_a_table_has_a_row_for_each_variant_in_order_even_without_runs():
     assert [row.summary and row.summary.mean for row in table] == [88.0, 70.0, None]
     assert (table[0].is_default, table[0].against, table[0].before) == (True, None, 86.0)
     assert table[1].against.difference.mean == -18.0
-    assert json.loads(json.dumps(table[1].to_json()))["against"]["words"].startswith("18.0 points worse")
+    assert json.loads(json.dumps(table[1].to_json()))["against"]["words"].startswith(
+        "18.0 points worse"
+    )
 
 
 def test_a_sweep_is_estimated_and_queues_a_run_for_each_cell_one_seed_after_another(sweeps):
@@ -294,7 +334,10 @@ def test_the_table_fills_as_runs_finish_and_is_read_back_from_the_folders(sweeps
     end(sweeps.store, run_of(two_by_two, "scratch", 0), 0.30)
     half = sweeps.get(two_by_two.id)
     assert (half.state, half.counts["finished"]) == ("running", 2)
-    assert half.values == {("pretrained", 0): pytest.approx(88.0), ("scratch", 0): pytest.approx(30.0)}
+    assert half.values == {
+        ("pretrained", 0): pytest.approx(88.0),
+        ("scratch", 0): pytest.approx(30.0),
+    }
     assert half.seconds_left == pytest.approx(20, abs=1)
     end(sweeps.store, run_of(two_by_two, "pretrained", 1), 0.89)
     end(sweeps.store, run_of(two_by_two, "scratch", 1), 0.32)
@@ -309,7 +352,9 @@ def test_the_table_fills_as_runs_finish_and_is_read_back_from_the_folders(sweeps
     assert (elsewhere.list(SWEEP, "base"), elsewhere.list(SWEEP, "pooling")) == ([full], [])
 
 
-def test_a_failed_run_tells_why_and_one_for_which_the_clock_was_set_back_nothing_of_the_time_left(sweeps, two_by_two):
+def test_a_failed_run_tells_why_and_one_for_which_the_clock_was_set_back_nothing_of_the_time_left(
+    sweeps, two_by_two
+):
     end(sweeps.store, run_of(two_by_two, "pretrained", 0), 0.88, seconds=-3_600)
     assert sweeps.get(two_by_two.id).seconds_left is None
     end(sweeps.store, run_of(two_by_two, "scratch", 0), 0.30)
@@ -320,7 +365,9 @@ def test_a_failed_run_tells_why_and_one_for_which_the_clock_was_set_back_nothing
     assert (sweep.state, sweep.reasons, sweep.can_resume) == ("failed", ["the disk is full"], True)
 
 
-def test_stop_leaves_what_is_done_resume_goes_on_with_the_rest_and_none_at_work_is_deleted(sweeps, two_by_two):
+def test_stop_leaves_what_is_done_resume_goes_on_with_the_rest_and_none_at_work_is_deleted(
+    sweeps, two_by_two
+):
     end(sweeps.store, run_of(two_by_two, "pretrained", 0), 0.88)
     stopped = sweeps.stop(two_by_two.id)
     assert (stopped.state, stopped.counts) == ("stopped", {"finished": 1, "stopped": 3})
@@ -337,8 +384,12 @@ def test_stop_leaves_what_is_done_resume_goes_on_with_the_rest_and_none_at_work_
 def test_a_file_that_is_no_sweep_is_a_sentence_and_hides_no_other(sweeps, two_by_two):
     folder, plan = sweeps.store.home / "experiments", '[{"label": "a", "config": {}}]'
     (folder / "broken.json").write_text("{")
-    (folder / "other.json").write_text(f'{{"kind": "sweep", "name": "depth", "created": 1, "runs": {plan}}}')
-    (folder / "empty.json").write_text('{"kind": "sweep", "name": "base", "created": 1, "runs": []}')
+    (folder / "other.json").write_text(
+        f'{{"kind": "sweep", "name": "depth", "created": 1, "runs": {plan}}}'
+    )
+    (folder / "empty.json").write_text(
+        '{"kind": "sweep", "name": "base", "created": 1, "runs": []}'
+    )
     assert [each.id for each in sweeps.list(SWEEP)] == [two_by_two.id]
     broken, empty, other = map(str, sweeps.damaged())
     assert f"{folder}/broken.json cannot be read" in broken
@@ -347,23 +398,40 @@ def test_a_file_that_is_no_sweep_is_a_sentence_and_hides_no_other(sweeps, two_by
 
 
 def test_ablate_runs_a_sweep_in_the_foreground_and_prints_its_table(place, capsys):
-    asked = ["ablate", "--preset", "pooling", "--seeds", "1", "--max-steps", "2", "--base", "scratch:1x32"]
+    asked = [
+        "ablate",
+        "--preset",
+        "pooling",
+        "--seeds",
+        "1",
+        "--max-steps",
+        "2",
+        "--base",
+        "scratch:1x32",
+    ]
     assert main([*asked, "--home", str(place), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["preset"], told["state"], told["settings"]["max_steps"]) == ("pooling", "finished", 2)
+    assert (told["preset"], told["state"], told["settings"]["max_steps"]) == (
+        "pooling",
+        "finished",
+        2,
+    )
     assert [row["variant"] for row in told["rows"]] == ["mean", "max", "cls"]
     assert all(-100 <= row["summary"]["mean"] <= 100 for row in told["rows"])
-    assert {each["name"]: (each["highest"], each["lowest"]) for each in told["ranking"]} == dict.fromkeys(
-        ("mean", "max", "cls"), (1, 3)
-    )  # one seed tells nothing apart
-    assert main(["ablate", "--resume", told["id"], "--home", str(place)]) == 0  # nothing is left to do
+    assert {
+        each["name"]: (each["highest"], each["lowest"]) for each in told["ranking"]
+    } == dict.fromkeys(("mean", "max", "cls"), (1, 3))  # one seed tells nothing apart
+    # Nothing is left to do.
+    assert main(["ablate", "--resume", told["id"], "--home", str(place)]) == 0
     assert "mean" in capsys.readouterr().out
     assert len(RunStore(place).list()) == 3
 
 
 def test_ablate_takes_no_folds_and_names_the_presets_that_there_are(place, capsys, tmp_path):
     plan = PlannedRun(label="fold 1", config=RunConfig("regression").to_dict())
-    stored = records(place).create("folds", ExperimentRecord(kind="folds", name="my.csv", runs=(plan,)))
+    stored = records(place).create(
+        "folds", ExperimentRecord(kind="folds", name="my.csv", runs=(plan,))
+    )
     assert main(["ablate", "--resume", stored, "--home", str(place)]) == 2
     assert f"{stored} is not a sweep" in capsys.readouterr().err
     assert main(["ablate", "--home", str(tmp_path)]) == 2
@@ -382,7 +450,17 @@ def test_ablate_gives_a_cluster_as_many_runs_as_it_has_room_for(place, capsys, m
     monkeypatch.setattr("sbert_app.commands.ablate.executor", lambda cluster: executes)
     monkeypatch.setattr(RayCluster, "room", lambda self: 3)
     monkeypatch.setenv("SBERT_RAY", "auto")
-    asked = ["ablate", "--preset", "pooling", "--seeds", "1", "--max-steps", "2", "--base", "scratch:1x32"]
+    asked = [
+        "ablate",
+        "--preset",
+        "pooling",
+        "--seeds",
+        "1",
+        "--max-steps",
+        "2",
+        "--base",
+        "scratch:1x32",
+    ]
     assert main([*asked, "--home", str(place), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["state"] == "finished"
     assert len(under_way) == 3
@@ -393,19 +471,27 @@ SHIPPED_NAMES = sorted(file.stem for file in SHIPPED.glob("*.json"))
 
 def test_a_file_that_is_no_table_is_said_so(tmp_path):
     (tmp_path / "pooling.json").write_text('{"runs": [{"speed": 1}]}')
-    with pytest.raises(InputError, match=r"pooling.json cannot be read \(ablation: Field required\)"):
+    with pytest.raises(
+        InputError, match=r"pooling.json cannot be read \(ablation: Field required\)"
+    ):
         precomputed("pooling", tmp_path)
     assert precomputed("concat", tmp_path) is None
 
 
 def test_numbers_are_varied_around_the_defaults():
     default = RunConfig("mnrl")
-    fields = {"learning-rate": "learning_rate", "temperature": "mnrl_scale", "batch-size": "batch_size"}
+    fields = {
+        "learning-rate": "learning_rate",
+        "temperature": "mnrl_scale",
+        "batch-size": "batch_size",
+    }
     for name, field in fields.items():
         grid = ABLATIONS[name]
         found = {variant: getattr(grid.config(variant, 0), field) for variant in grid.variants}
         assert found[grid.default] == getattr(default, field)
-        assert {float(variant): value for variant, value in found.items()} == {value: value for value in found.values()}
+        assert {float(variant): value for variant, value in found.items()} == {
+            value: value for value in found.values()
+        }
 
 
 @pytest.mark.parametrize("name", SHIPPED_NAMES)
@@ -419,10 +505,16 @@ def test_a_shipped_table_holds_the_grid_it_says(name):
     if name != "objective":  # of which the page says what is missing
         assert variants == set(grid.variants)
     assert len({(run.variant, run.seed) for run in table.runs}) == len(table.runs)
-    assert all(-1 <= run.before <= 1 and -1 <= run.after <= 1 and run.seconds > 0 for run in table.runs)
+    assert all(
+        -1 <= run.before <= 1 and -1 <= run.after <= 1 and run.seconds > 0 for run in table.runs
+    )
     assert not any("/" in str(value) for value in table.settings.values())  # no path of the machine
     assert f"--seeds {len(table.seeds)}" in table.command
-    changed = [field for field, option in (("base", "--base"), ("learning_rate", "--lr")) if option in table.command]
+    changed = [
+        field
+        for field, option in (("base", "--base"), ("learning_rate", "--lr"))
+        if option in table.command
+    ]
     changes = {field: table.settings[field] for field in ("max_steps", *changed)}
     fixed = grid.config(grid.default, 0, **changes)
     for field in ("base", "learning_rate", "batch_size", "epochs", "eval_data"):
@@ -433,6 +525,8 @@ def test_a_shipped_table_holds_the_grid_it_says(name):
 def test_tables_from_other_bases_come_before_that_of_the_default_one(tmp_path):
     for name, base in (("pooling", "all-MiniLM-L6-v2"), ("pooling-raw-bert-mini", "raw-bert-mini")):
         table = json.loads((SHIPPED / "pooling.json").read_text())
-        (tmp_path / f"{name}.json").write_text(json.dumps(table | {"settings": table["settings"] | {"base": base}}))
+        (tmp_path / f"{name}.json").write_text(
+            json.dumps(table | {"settings": table["settings"] | {"base": base}})
+        )
     assert list(precomputed_tables("pooling", tmp_path)) == ["raw-bert-mini", "all-MiniLM-L6-v2"]
     assert list(precomputed_tables("base")) == [""]

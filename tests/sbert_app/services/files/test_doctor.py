@@ -53,11 +53,22 @@ def test_equal_pairs_may_differ_a_little_and_classes_out_of_balance_symbols_and_
     near = Dataset.from_pairs(["a", "a", "b", "b"], ["c", "c", "d", "d"], [4.0, 4.5, 0.0, 5.0])
     assert [finding.rows for finding in examine(near)] == [[3, 4], [2]]
     assert not examine(Dataset.from_pairs(["a", "b"], ["b", "a"], labels=["entailment", "neutral"]))
-    triplets, tests = Dataset.from_list([("a", "b", "c"), ("a", "c", "b")]), Dataset.from_pairs(["C"], ["a"])
-    assert list(map(str, examine(triplets, None, {"tests": tests}))) == ["2 rows: also in tests (row 1, 2)"]
-    [finding] = examine(Dataset.from_pairs(list("abcdefghij"), list("ABCDEFGHIJ"), labels=["no"] * 9 + ["yes"]))[1:]
+    triplets, tests = (
+        Dataset.from_list([("a", "b", "c"), ("a", "c", "b")]),
+        Dataset.from_pairs(["C"], ["a"]),
+    )
+    assert list(map(str, examine(triplets, None, {"tests": tests}))) == [
+        "2 rows: also in tests (row 1, 2)"
+    ]
+    [finding] = examine(
+        Dataset.from_pairs(list("abcdefghij"), list("ABCDEFGHIJ"), labels=["no"] * 9 + ["yes"])
+    )[1:]
     assert (str(finding), finding.is_left_out) == ("9 of 10 labels are no", False)
-    findings = examine(Dataset.from_pairs(["Fish &amp; chips.", "!!!", "if a < b"], ["<b>Food</b>", "So.", "c > d"]))
+    findings = examine(
+        Dataset.from_pairs(
+            ["Fish &amp; chips.", "!!!", "if a < b"], ["<b>Food</b>", "So.", "c > d"]
+        )
+    )
     assert [(str(finding), finding.is_left_out) for finding in findings] == [
         ("1 row: text without a letter or digit (row 2)", False),
         ("1 row: tags or entities (row 1)", False),
@@ -65,6 +76,12 @@ def test_equal_pairs_may_differ_a_little_and_classes_out_of_balance_symbols_and_
 
 
 def test_a_language_that_the_model_was_not_made_for_is_named(home):
-    german = ["Der Hund läuft über die Straße.", "Die Katze schläft auf dem Sofa.", "Wir gehen heute ins Kino."]
+    german = [
+        "Der Hund läuft über die Straße.",
+        "Die Katze schläft auf dem Sofa.",
+        "Wir gehen heute ins Kino.",
+    ]
     findings = examine(Dataset.from_pairs(german, german[::-1]), Encoder.load("all-MiniLM-L6-v2"))
-    assert "the texts look like German; all-MiniLM-L6-v2 was trained on English" in map(str, findings)
+    assert "the texts look like German; all-MiniLM-L6-v2 was trained on English" in map(
+        str, findings
+    )

@@ -23,7 +23,9 @@ STOP = Watch(should_stop=lambda: True)
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
-    return Encoder.load(str(make_model(tmp_path_factory.mktemp("models") / "tiny")), dtype="float32")
+    return Encoder.load(
+        str(make_model(tmp_path_factory.mktemp("models") / "tiny")), dtype="float32"
+    )
 
 
 def sentences_of(source: Path) -> list[Any]:
@@ -39,12 +41,18 @@ def test_a_line_is_a_sentence_whatever_is_in_it(tmp_path: Path, end: str, encodi
     assert sentences_of(tmp_path / "x.txt") == lines
 
 
-@given(lines=st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp"])), min_size=1))
+@given(
+    lines=st.lists(
+        st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp"])), min_size=1
+    )
+)
 @settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_row_i_is_line_i(tmp_path: Path, lines: list[str]):
     lines = ["a first line", *lines, "a last line"]
     (tmp_path / "x.txt").write_text("\n".join(lines) + "\n\n\n", encoding="utf-8")
-    assert sentences_of(tmp_path / "x.txt") == [None if NO_TEXT.fullmatch(line) else line for line in lines]
+    assert sentences_of(tmp_path / "x.txt") == [
+        None if NO_TEXT.fullmatch(line) else line for line in lines
+    ]
 
 
 def test_a_header_is_known_by_its_name_and_what_is_no_text_is_refused(tmp_path: Path):
@@ -67,7 +75,9 @@ def test_row_i_of_the_output_is_row_i_of_the_input(tmp_path: Path, encoder: Enco
     output = tmp_path / f"x{suffix}"
     summary = encode_file(*open_sentences(tmp_path / "x.txt"), output, encoder)
     if suffix == ".parquet":
-        vectors = np.stack(pq.read_table(output)["embedding"].combine_chunks().to_numpy(zero_copy_only=False))
+        vectors = np.stack(
+            pq.read_table(output)["embedding"].combine_chunks().to_numpy(zero_copy_only=False)
+        )
     else:
         vectors = np.load(output)
     np.testing.assert_allclose(vectors, encoder.encode(lines), rtol=0, atol=1e-5)
@@ -84,7 +94,9 @@ def test_a_column_called_embedding_keeps_its_name(tmp_path: Path, encoder: Encod
 def test_stop_leaves_nothing_behind(tmp_path: Path, encoder: Encoder, suffix: str):
     (tmp_path / "x.txt").write_text("the cat\nthe dog\n")
     with pytest.raises(StoppedError):
-        encode_file(*open_sentences(tmp_path / "x.txt"), tmp_path / f"out{suffix}", encoder, watch=STOP)
+        encode_file(
+            *open_sentences(tmp_path / "x.txt"), tmp_path / f"out{suffix}", encoder, watch=STOP
+        )
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.txt"]
 
 

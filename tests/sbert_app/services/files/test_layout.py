@@ -11,12 +11,16 @@ from sbert_app.services.files.score import score_file
 from training.data.load import load_data
 from training.data.tables.table import open_table
 
-GERMAN = "Ticket-Nr;Satz A;Satz B;Wert\n7;Öffnen.;Öffnen.;4,5\n8;=1+1;Zu.;0,5\n9;Regen.;Sonne.;1,5\n"
+GERMAN = (
+    "Ticket-Nr;Satz A;Satz B;Wert\n7;Öffnen.;Öffnen.;4,5\n8;=1+1;Zu.;0,5\n9;Regen.;Sonne.;1,5\n"
+)
 COLUMNS = ["Satz A", "Satz B", "Wert"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "cp1252", "utf-16", "utf-8"])
-def test_semicolons_a_byte_order_mark_and_decimal_commas_come_out_as_they_went_in(tmp_path, encoding):
+def test_semicolons_a_byte_order_mark_and_decimal_commas_come_out_as_they_went_in(
+    tmp_path, encoding
+):
     path, output = tmp_path / "in.csv", tmp_path / "out.csv"
     path.write_bytes(GERMAN.encode(encoding))
     score_file(path, [output], BagEncoder(), columns=COLUMNS)
@@ -34,18 +38,32 @@ def test_semicolons_a_byte_order_mark_and_decimal_commas_come_out_as_they_went_i
 
 def test_tabs_json_and_workbooks_have_their_own_format_and_others_csv(tmp_path):
     texts = {"a.txt": "sentence1\tsentence2\na\tb\n", "a.csv": "sentence1|sentence2\na|b\n"}
-    texts |= {"a.jsonl": '{"sentence1": "a", "sentence2": "b"}\n', "b.jsonl": '{"query": "a", "pos": ["b"]}\n'}
+    texts |= {
+        "a.jsonl": '{"sentence1": "a", "sentence2": "b"}\n',
+        "b.jsonl": '{"query": "a", "pos": ["b"]}\n',
+    }
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    assert [suffix_like(open_table(tmp_path / name)) for name in texts] == [".tsv", ".csv", ".jsonl", ".jsonl"]
+    assert [suffix_like(open_table(tmp_path / name)) for name in texts] == [
+        ".tsv",
+        ".csv",
+        ".jsonl",
+        ".jsonl",
+    ]
     assert Layout.of(open_table(tmp_path / "a.csv")) == Layout("|")
     score_file(tmp_path / "a.txt", [tmp_path / "of-tabs.csv"], BagEncoder())
-    assert (tmp_path / "of-tabs.csv").read_text().startswith("sentence1,sentence2,cosine,note\na,b,")
+    assert (
+        (tmp_path / "of-tabs.csv").read_text().startswith("sentence1,sentence2,cosine,note\na,b,")
+    )
 
 
 def test_a_workbook_comes_out_with_numbers_and_without_formulas(tmp_path):
     book, path, output = openpyxl.Workbook(), tmp_path / "in.xlsx", tmp_path / "out.xlsx"
-    for row in [("sentence1", "sentence2", "score", "id"), ("A cat.", "A cat.", 5, "=x"), ("A dog.", None, 1, "b")]:
+    for row in [
+        ("sentence1", "sentence2", "score", "id"),
+        ("A cat.", "A cat.", 5, "=x"),
+        ("A dog.", None, 1, "b"),
+    ]:
         book.active.append(row)
     book.active["D2"].data_type = "s"
     book.save(path)
@@ -59,13 +77,26 @@ def test_a_workbook_comes_out_with_numbers_and_without_formulas(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet", ".xlsx"])
 def test_deduplicated_rows_keep_their_columns(tmp_path, suffix):
-    path, scored, kept = tmp_path / "in.csv", tmp_path / "scored.parquet", tmp_path / f"kept{suffix}"
+    path, scored, kept = (
+        tmp_path / "in.csv",
+        tmp_path / "scored.parquet",
+        tmp_path / f"kept{suffix}",
+    )
     path.write_text(GERMAN, encoding="utf-8-sig")
     summary = score_file(path, [scored], BagEncoder(), columns=COLUMNS)
     outputs = MatchOutputs([], None, kept, Layout.of(open_table(path)))
     apply_threshold(scored, summary.columns, "cosine", 0.9, outputs)
     rows = open_table(kept).preview(9).rows
-    assert list(rows) == ["Ticket-Nr", *COLUMNS, "cosine", "note", "sentence", "row", "group", "stands_for"]
+    assert list(rows) == [
+        "Ticket-Nr",
+        *COLUMNS,
+        "cosine",
+        "note",
+        "sentence",
+        "row",
+        "group",
+        "stands_for",
+    ]
     assert [str(cell) for cell in rows["Ticket-Nr"]] == ["7", "8", "8", "9", "9"]
     assert rows["sentence"][0] == "Öffnen."
 

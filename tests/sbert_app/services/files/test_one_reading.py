@@ -17,17 +17,26 @@ from sbert_app.settings import Settings
 from training.data.load import load_data
 from training.data.tables.table import open_table
 
-PAIRS = [(f"How do I change the name of account {n}?", f"Where can I rename my account {n}?") for n in range(40)]
+PAIRS = [
+    (f"How do I change the name of account {n}?", f"Where can I rename my account {n}?")
+    for n in range(40)
+]
 TOPICS = ["a wrong invoice", "late shipping", "some other return"]
 
 
 def table(path, header, rows, separator=","):
-    path.write_text("\n".join(separator.join(map(str, row)) for row in [header, *rows]) + "\n", encoding="utf-8-sig")
+    path.write_text(
+        "\n".join(separator.join(map(str, row)) for row in [header, *rows]) + "\n",
+        encoding="utf-8-sig",
+    )
 
 
 def questions(folder):
     path = folder / "questions.csv"
-    rows = [(f"T-{n:04}", ["mail", "chat"][n % 2], TOPICS[n % 3], one) for n, (one, _) in enumerate(PAIRS)]
+    rows = [
+        (f"T-{n:04}", ["mail", "chat"][n % 2], TOPICS[n % 3], one)
+        for n, (one, _) in enumerate(PAIRS)
+    ]
     table(path, ("Ticket-Nr", "channel", "topic", "Frage"), rows, ";")
     return path, ("Frage",), None
 
@@ -55,11 +64,21 @@ def workbook(folder):
 def three_workers(folder):
     path = folder / "batch.csv"
     rows = [
-        (f"H{n}", f"W{worker}", "Rejected" if worker == 2 and n % 2 else "Approved", *pair, (n + worker) % 6)
+        (
+            f"H{n}",
+            f"W{worker}",
+            "Rejected" if worker == 2 and n % 2 else "Approved",
+            *pair,
+            (n + worker) % 6,
+        )
         for n, pair in enumerate(PAIRS)
         for worker in range(3)
     ]
-    table(path, ("HITId", "WorkerId", "AssignmentStatus", "Input.text1", "Input.text2", "Answer.score"), rows)
+    table(
+        path,
+        ("HITId", "WorkerId", "AssignmentStatus", "Input.text1", "Input.text2", "Answer.score"),
+        rows,
+    )
     return path, ("Input.text1", "Input.text2"), "Answer.score"
 
 
@@ -85,18 +104,29 @@ def test_the_roles_of_a_file_are_the_same_everywhere(services, make, tmp_path):
     with gr.Blocks():
         panel = FilePanel(services, gr.File(), "mine")
     shown = panel.describe(str(path))
-    values = [shown[part] if part in panel.columns else shown[part]["value"] for part in panel.inputs[1:]]
+    values = [
+        shown[part] if part in panel.columns else shown[part]["value"] for part in panel.inputs[1:]
+    ]
     assert [value or None for value in values[1:4]] == [*[*sentences, None][:2], target]
 
     data = load_data(str(path))
     chosen = load_data(chosen_name(services, str(path), "", *values))
-    assert (chosen.columns, chosen.scores, chosen.labels) == (data.columns, data.scores, data.labels)
+    assert (chosen.columns, chosen.scores, chosen.labels) == (
+        data.columns,
+        data.scores,
+        data.labels,
+    )
 
     corpus = Corpus.from_file(path)
     assert set(corpus.sentences) == {text for column in data.columns for text in column}
 
-    printed = CliRunner().invoke(app, ["data", str(path), "--json", "--home", str(services.settings.home)])
-    assert (json.loads(printed.stdout)["form"], json.loads(printed.stdout)["rows"]) == (data.kind, len(data))
+    printed = CliRunner().invoke(
+        app, ["data", str(path), "--json", "--home", str(services.settings.home)]
+    )
+    assert (json.loads(printed.stdout)["form"], json.loads(printed.stdout)["rows"]) == (
+        data.kind,
+        len(data),
+    )
 
     if len(sentences) == 2:
         summary = score_file(path, [tmp_path / "scored.csv"], BagEncoder())

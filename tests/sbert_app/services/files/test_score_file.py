@@ -24,7 +24,8 @@ from training.data.tables.columns import PairColumns
 from training.data.tables.table import open_table
 from training.errors import InputError
 
-WORDS = "the a man woman dog plays runs guitar piano in park slowly fast and sings while child".split()  # noqa: SIM905
+TEXT = "the a man woman dog plays runs guitar piano in park slowly fast and sings while child"
+WORDS = TEXT.split()
 
 
 @pytest.fixture
@@ -40,7 +41,9 @@ def pairs(tmp_path):
             second = np.concatenate([first[: random.integers(0, 6)], random.choice(WORDS, 3)])
             share = 5 * len({*first} & {*second}) / len({*first} | {*second})
             texts = [" ".join(first), " ".join(second), f"{share:.2f}"]
-            writer.writerow([row, *(texts if row != 500 else ["the dog runs", "the dog runs", "0"])])
+            writer.writerow(
+                [row, *(texts if row != 500 else ["the dog runs", "the dog runs", "0"])]
+            )
     return path
 
 
@@ -50,9 +53,19 @@ class TestScoreFile:
         summary = score_file(pairs, [out, typed], BagEncoder(), OverlapCrossEncoder())
         rows, before = read_csv(out), read_csv(pairs)
         assert [{name: row[name] for name in before[0]} for row in rows] == before
-        assert list(rows[0]) == ["id", "sentence1", "sentence2", "score", "cosine", "cross_encoder", "note"]
+        assert list(rows[0]) == [
+            "id",
+            "sentence1",
+            "sentence2",
+            "score",
+            "cosine",
+            "cross_encoder",
+            "note",
+        ]
         encoder = BagEncoder()
-        u, v = (encoder.encode([row[name] for row in before]) for name in ("sentence1", "sentence2"))
+        u, v = (
+            encoder.encode([row[name] for row in before]) for name in ("sentence1", "sentence2")
+        )
         assert np.allclose([float(row["cosine"]) for row in rows], (u * v).sum(1), atol=1e-6)
         table = pq.read_table(typed)
         assert np.allclose(table["cosine"].to_numpy(), (u * v).sum(1), atol=1e-6)
@@ -61,10 +74,14 @@ class TestScoreFile:
 
     def test_each_sentence_is_encoded_once(self, tmp_path):
         path = tmp_path / "pairs.csv"
-        path.write_text("s1,s2\n" + "".join(f"query {i % 7},passage {i % 11}\n" for i in range(5_000)))
+        path.write_text(
+            "s1,s2\n" + "".join(f"query {i % 7},passage {i % 11}\n" for i in range(5_000))
+        )
         encoder = BagEncoder()
         summary = score_file(path, [tmp_path / "out.csv"], encoder)
-        assert sorted(encoder.seen) == sorted({f"query {i}" for i in range(7)} | {f"passage {i}" for i in range(11)})
+        assert sorted(encoder.seen) == sorted(
+            {f"query {i}" for i in range(7)} | {f"passage {i}" for i in range(11)}
+        )
         assert summary.encoded == 18
 
     def test_statistics_are_those_of_scipy(self, pairs, tmp_path):
@@ -72,11 +89,18 @@ class TestScoreFile:
         report = score_file(pairs, [out], BagEncoder(), OverlapCrossEncoder()).report
         rows = read_csv(out)
         cosine, cross, gold = (
-            np.array([float(row[name]) for row in rows]) for name in ("cosine", "cross_encoder", "score")
+            np.array([float(row[name]) for row in rows])
+            for name in ("cosine", "cross_encoder", "score")
         )
-        assert report.cosine_gold.spearman == pytest.approx(stats.spearmanr(cosine, gold).statistic, abs=1e-3)
-        assert report.cosine_gold.pearson == pytest.approx(stats.pearsonr(cosine, gold).statistic, abs=1e-5)
-        assert report.cross_gold.spearman == pytest.approx(stats.spearmanr(cross, gold).statistic, abs=1e-5)
+        assert report.cosine_gold.spearman == pytest.approx(
+            stats.spearmanr(cosine, gold).statistic, abs=1e-3
+        )
+        assert report.cosine_gold.pearson == pytest.approx(
+            stats.pearsonr(cosine, gold).statistic, abs=1e-5
+        )
+        assert report.cross_gold.spearman == pytest.approx(
+            stats.spearmanr(cross, gold).statistic, abs=1e-5
+        )
         low, high = report.cosine_gold.spearman_interval
         assert low < report.cosine_gold.spearman < high
         assert sum(report.counts) == 1_000
@@ -85,7 +109,12 @@ class TestScoreFile:
 
     def test_the_worst_disagreement_is_the_planted_one(self, pairs, tmp_path):
         worst = score_file(pairs, [tmp_path / "out.csv"], BagEncoder()).report.gold_disagreements[0]
-        assert (worst.row, worst.sentence1, worst.sentence2, worst.other) == (500, "the dog runs", "the dog runs", 0.0)
+        assert (worst.row, worst.sentence1, worst.sentence2, worst.other) == (
+            500,
+            "the dog runs",
+            "the dog runs",
+            0.0,
+        )
         assert worst.cosine_rank > 0.95
 
     def test_columns_may_be_named_keep_their_values_and_need_no_gold(self, tmp_path):
@@ -108,7 +137,12 @@ class TestScoreFile:
 
     def test_progress_ends_at_the_last_row_and_the_summary_is_json(self, pairs, tmp_path):
         reports: list[tuple[float, float]] = []
-        score_file(pairs, [tmp_path / "out.csv"], BagEncoder(), watch=Watch.of(lambda *report: reports.append(report)))
+        score_file(
+            pairs,
+            [tmp_path / "out.csv"],
+            BagEncoder(),
+            watch=Watch.of(lambda *report: reports.append(report)),
+        )
         assert reports[-1] == (1_000, 1_000)
         assert reports == sorted(reports)
         summary = score_file(pairs, [tmp_path / "out.csv"], BagEncoder())
@@ -119,10 +153,16 @@ class TestScoreFile:
 
     def test_a_sentence_that_is_cut_is_said_by_row_and_in_the_summary(self, tmp_path):
         long, path = "word " * 600, tmp_path / "long.csv"
-        rows = [(long, "word", "the first of"), ("a", "b", ""), ("c", long, "again, found in the cache or not")]
+        rows = [
+            (long, "word", "the first of"),
+            ("a", "b", ""),
+            ("c", long, "again, found in the cache or not"),
+        ]
         path.write_text("s1,s2\n" + "".join(f"{one},{two}\n" for one, two, _ in rows))
         summary = score_file(path, [tmp_path / "out.jsonl"], BagEncoder(), OverlapCrossEncoder())
-        notes = [json.loads(line)["note"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+        notes = [
+            json.loads(line)["note"] for line in (tmp_path / "out.jsonl").read_text().splitlines()
+        ]
         assert notes == ["sentence 1 cut at 512 tokens", None, "sentence 2 cut at 512 tokens"]
         assert (summary.truncated, summary.notes[0]) == (2, (1, notes[0]))
         assert "marked in note: 2 cut, as they are longer than the model reads" in summary.sentence
@@ -133,47 +173,104 @@ class TestStop:
         outputs = [tmp_path / "out.csv", tmp_path / "out.parquet"]
         done = [0.0]
         summary = score_file(
-            pairs, outputs, BagEncoder(), watch=Watch.of(lambda rows, _: done.append(rows), lambda: done[-1] >= 128)
+            pairs,
+            outputs,
+            BagEncoder(),
+            watch=Watch.of(lambda rows, _: done.append(rows), lambda: done[-1] >= 128),
         )
         assert 100 <= summary.stopped_at < 1_000
-        assert len(read_csv(outputs[0])) == pq.read_table(outputs[1]).num_rows == summary.stopped_at == summary.rows
+        assert (
+            len(read_csv(outputs[0]))
+            == pq.read_table(outputs[1]).num_rows
+            == summary.stopped_at
+            == summary.rows
+        )
         assert sum(summary.report.counts) == summary.rows
         assert f"stopped at row {summary.rows}" in summary.sentence
         out = tmp_path / "header.csv"
-        assert score_file(pairs, [out], BagEncoder(), watch=Watch(should_stop=lambda: True)).stopped_at == 0
+        assert (
+            score_file(pairs, [out], BagEncoder(), watch=Watch(should_stop=lambda: True)).stopped_at
+            == 0
+        )
         assert out.read_text() == "id,sentence1,sentence2,score,cosine,note\n"
 
 
 class TestOutputs:
     def test_a_formula_gets_an_apostrophe_in_the_csv_alone_and_a_plain_number_none(self, tmp_path):
-        unseen = (" ", "\ufeff", "\ufeff\ufeff", "\u200b", "\xa0 ", "\x00", "\x0b", "\u2028", "\u202e")
+        unseen = (
+            " ",
+            "\ufeff",
+            "\ufeff\ufeff",
+            "\u200b",
+            "\xa0 ",
+            "\x00",
+            "\x0b",
+            "\u2028",
+            "\u202e",
+        )
         signs = ["=1+1", "+49 170", "-ask", "@me", "\tx", "\rx", "=", "-", "＝1", "﹣1"]
         formulas = [*signs, *(text + "=1" for text in unseen)]
-        plain = ["-1.5", "+3", "-1,5", "-.5", "-1e-3", " -1.5", "a=b", "'=x", "\ufeff", "\ufeff\u4e2d=", "\u200bx"]
+        plain = [
+            "-1.5",
+            "+3",
+            "-1,5",
+            "-.5",
+            "-1e-3",
+            " -1.5",
+            "a=b",
+            "'=x",
+            "\ufeff",
+            "\ufeff\u4e2d=",
+            "\u200bx",
+        ]
         path, outputs = tmp_path / "pairs.jsonl", [tmp_path / "out.csv", tmp_path / "out.parquet"]
-        path.write_text("".join(json.dumps({"s1": cell, "s2": "b"}) + "\n" for cell in [*formulas, *plain]))
+        path.write_text(
+            "".join(json.dumps({"s1": cell, "s2": "b"}) + "\n" for cell in [*formulas, *plain])
+        )
         summary = score_file(path, outputs, BagEncoder())
-        assert [row["s1"] for row in read_csv(outputs[0])] == [*("'" + cell for cell in formulas), *plain]
+        assert [row["s1"] for row in read_csv(outputs[0])] == [
+            *("'" + cell for cell in formulas),
+            *plain,
+        ]
         assert pq.read_table(outputs[1])["s1"].to_pylist() == [*formulas, *plain]
         assert summary.guarded == len(formulas)
 
-    @settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        max_examples=examples(50),
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )
     @given(
         st.lists(
-            st.tuples(*[st.text(st.characters(exclude_categories=["Cs"]), max_size=20)] * 2), min_size=1, max_size=8
+            st.tuples(*[st.text(st.characters(exclude_categories=["Cs"]), max_size=20)] * 2),
+            min_size=1,
+            max_size=8,
         )
     )
     def test_any_text_goes_through_csv_and_parquet(self, tmp_path, rows):
         path, outputs = tmp_path / "pairs.parquet", [tmp_path / "out.csv", tmp_path / "out.parquet"]
         pq.write_table(pa.table({"s1": [a for a, _ in rows], "s2": [b for _, b in rows]}), path)
         score_file(path, outputs, BagEncoder())
-        assert list(zip(*pq.read_table(outputs[1], columns=["s1", "s2"]).to_pydict().values(), strict=True)) == rows
-        unguarded = [tuple(row[name].removeprefix("'") for name in ("s1", "s2")) for row in read_csv(outputs[0])]
+        assert (
+            list(
+                zip(
+                    *pq.read_table(outputs[1], columns=["s1", "s2"]).to_pydict().values(),
+                    strict=True,
+                )
+            )
+            == rows
+        )
+        unguarded = [
+            tuple(row[name].removeprefix("'") for name in ("s1", "s2"))
+            for row in read_csv(outputs[0])
+        ]
         assert unguarded == [tuple(text.removeprefix("'") for text in row) for row in rows]
 
     def test_parquet_keeps_the_types_of_the_input(self, tmp_path):
         path = tmp_path / "pairs.parquet"
-        table = pa.table({"s1": ["a"], "s2": ["b"], "n": pa.array([7], pa.int16()), "tags": [["x", "y"]]})
+        table = pa.table(
+            {"s1": ["a"], "s2": ["b"], "n": pa.array([7], pa.int16()), "tags": [["x", "y"]]}
+        )
         pq.write_table(table, path)
         score_file(path, [tmp_path / "out.parquet", tmp_path / "out.csv"], BagEncoder())
         written = pq.read_table(tmp_path / "out.parquet")
@@ -200,9 +297,13 @@ class TestOutputs:
                 score_file(pairs, [tmp_path / name], BagEncoder())
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-    def test_a_full_disk_is_one_clear_sentence_and_leaves_nothing(self, pairs, tmp_path, monkeypatch):
+    def test_a_full_disk_is_one_clear_sentence_and_leaves_nothing(
+        self, pairs, tmp_path, monkeypatch
+    ):
         monkeypatch.setattr(Path, "open", _open_full)
-        with pytest.raises(InputError, match=r"out\.csv cannot be written: No space left on device"):
+        with pytest.raises(
+            InputError, match=r"out\.csv cannot be written: No space left on device"
+        ):
             score_file(pairs, [tmp_path / "out.csv"], BagEncoder())
         assert [path.name for path in tmp_path.iterdir()] == ["pairs.csv"]
 
@@ -234,7 +335,9 @@ class TestOutputs:
                 yield batch
 
         monkeypatch.setattr(type(table), "_read", breaks_off)
-        with pytest.raises(InputError, match=r"Input/output error\. The 500 rows before are scored in .*out\.csv"):
+        with pytest.raises(
+            InputError, match=r"Input/output error\. The 500 rows before are scored in .*out\.csv"
+        ):
             score_file(table, [tmp_path / "out.csv"], BagEncoder())
         assert len(read_csv(tmp_path / "out.csv")) == 500
 
@@ -290,7 +393,10 @@ class TestRecentEmbeddings:
         assert (cosine.shape, cross) == ((0,), None)
 
     @settings(max_examples=examples(60), deadline=None)
-    @given(st.lists(st.lists(st.text("abc", max_size=2), unique=True, max_size=8), max_size=12), st.integers(1, 9))
+    @given(
+        st.lists(st.lists(st.text("abc", max_size=2), unique=True, max_size=8), max_size=12),
+        st.integers(1, 9),
+    )
     def test_what_it_gives_is_what_the_encoder_gives(self, calls, capacity):
         recent, encoder = RecentEmbeddings(64, capacity), BagEncoder()
         for texts in calls:
@@ -303,14 +409,20 @@ class TestReport:
             for start in range(0, 20_000, 500):
                 rows = np.arange(start, start + 500, dtype=np.float64)
                 texts = [f"row {start + at + 1}" for at in range(500)]
-                builder.add(start + 1, (texts, texts), (rows / 20_000).astype(np.float32), rows % 100, None)
+                builder.add(
+                    start + 1, (texts, texts), (rows / 20_000).astype(np.float32), rows % 100, None
+                )
             report = builder.finish()
         assert report.sampled
         assert report.cosine_gold.n == 1_000
-        assert 0.45 < np.mean([cosine for _, cosine in report.scatter]) < 0.55, "of the rows, early and late alike"
+        assert 0.45 < np.mean([cosine for _, cosine in report.scatter]) < 0.55, (
+            "of the rows, early and late alike"
+        )
         assert all(worst.sentence1 == f"row {worst.row}" for worst in report.gold_disagreements)
 
-    def test_labels_are_counted_by_hundredths_of_the_cosine_and_contradictions_are_listed(self, tmp_path):
+    def test_labels_are_counted_by_hundredths_of_the_cosine_and_contradictions_are_listed(
+        self, tmp_path
+    ):
         cosine = np.array([0.62, 0.619, -1.0, 1.0, 0.95, 0.1], dtype=np.float32)
         texts = [f"row {row}" for row in range(1, 7)]
         with ReportBuilder(tmp_path) as builder:

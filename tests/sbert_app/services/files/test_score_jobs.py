@@ -28,7 +28,11 @@ class Models(AnyModel):
 
     def get(self, name, type_, pooling=None, role=None):
         if name == "lost":
-            raise NotFoundError("lost: long", "model lost was not found", ("Hub: no answer", "home folder: not there"))
+            raise NotFoundError(
+                "lost: long",
+                "model lost was not found",
+                ("Hub: no answer", "home folder: not there"),
+            )
         self.ready.wait(timeout=30)
         return self.one
 
@@ -47,7 +51,9 @@ class SlowEncoder(BagEncoder):
 @pytest.fixture
 def pairs(tmp_path):
     path = tmp_path / "pairs.csv"
-    path.write_text("s1,s2,score\n" + "".join(f"sentence {i},neighbour {i},{i % 6}\n" for i in range(200)))
+    path.write_text(
+        "s1,s2,score\n" + "".join(f"sentence {i},neighbour {i},{i % 6}\n" for i in range(200))
+    )
     return path
 
 
@@ -71,7 +77,10 @@ def test_progress_is_reported_and_the_summary_comes_last(pairs, tmp_path):
     assert all(isinstance(event, TaskProgress) for event in events)
     assert (events[-1].description, 0 < events[-1].done <= events[-1].total) == ("Scoring", True)
     assert isinstance(summary, ScoreSummary)
-    assert [Path(output).name for output in summary.outputs] == ["pairs-scored.csv", "pairs-scored.parquet"]
+    assert [Path(output).name for output in summary.outputs] == [
+        "pairs-scored.csv",
+        "pairs-scored.parquet",
+    ]
     assert all(Path(output).is_relative_to(tmp_path / "tmp") for output in summary.outputs)
 
 
@@ -83,7 +92,9 @@ def test_it_goes_on_without_a_reader_and_survives_the_process(pairs, tmp_path):
     first = list(jobs.follow(job))[-1]
     later = make(tmp_path)
     assert later.get(job).state == "finished"
-    assert repr(list(later.follow(job))) == repr([first]), "figures, notes and decision as they were, also what is NaN"
+    assert repr(list(later.follow(job))) == repr([first]), (
+        "figures, notes and decision as they were, also what is NaN"
+    )
     assert first.report.decision is not None
     assert open_table(later.get(job).path).row_estimate == 200
 
@@ -118,7 +129,9 @@ def test_a_file_that_is_cut_between_its_opening_and_the_first_read_fails(pairs, 
     job = jobs.open(pairs)
     task = ScoreRequest(open_table(job.path), None, "bag")  # what the page has shown
     job.path.write_bytes(job.path.read_bytes()[: job.path.stat().st_size // 2])
-    with pytest.raises(InputError, match="changed while it was read: wait until it is complete, and start again"):
+    with pytest.raises(
+        InputError, match="changed while it was read: wait until it is complete, and start again"
+    ):
         list(jobs.follow(jobs.start(job.id, task).id))
     assert (jobs.get(job.id).state, jobs.summary(job.id)) == ("failed", None)
 
@@ -127,7 +140,9 @@ def test_stop_does_not_wait_for_a_model_that_loads_nor_for_a_place(pairs, tmp_pa
     jobs = make(tmp_path)
     jobs._models.ready.clear()
     waiting = [started(jobs, pairs) for _ in range(4)]
-    wait_until(lambda: sorted(jobs.get(job).state for job in waiting) == ["queued"] * 2 + ["running"] * 2)
+    wait_until(
+        lambda: sorted(jobs.get(job).state for job in waiting) == ["queued"] * 2 + ["running"] * 2
+    )
     for job in reversed(waiting):
         jobs.stop(job)
         with pytest.raises(StoppedError):
@@ -143,13 +158,20 @@ def test_a_threshold_is_applied_to_what_is_scored(pairs, tmp_path):
     found = jobs.apply_threshold(job, 0.4)
     assert (found.pairs, found.sentences) == (200, 400)
     assert [Path(output).name for output in found.outputs] == [
-        *("pairs-matches.csv", "pairs-matches.parquet", "pairs-groups.csv", "pairs-deduplicated.csv")
+        *(
+            "pairs-matches.csv",
+            "pairs-matches.parquet",
+            "pairs-groups.csv",
+            "pairs-deduplicated.csv",
+        )
     ]
     with pytest.raises(InputError, match="Score the file first"):
         jobs.apply_threshold(jobs.open(pairs).id, 0.4)
 
 
-def test_an_error_is_told_to_everyone_who_asks_and_its_reasons_stay_apart_from_the_sentence(pairs, tmp_path):
+def test_an_error_is_told_to_everyone_who_asks_and_its_reasons_stay_apart_from_the_sentence(
+    pairs, tmp_path
+):
     jobs = make(tmp_path)
     job = started(jobs, pairs, model="lost")
     for reader in (jobs, jobs, make(tmp_path)):  # also in another process
@@ -222,7 +244,9 @@ def test_an_input_that_is_gone_is_said_without_the_folders_of_the_machine(pairs,
             refused()
 
 
-def test_the_answer_of_a_request_is_its_summary_and_a_file_that_cannot_be_used_leaves_no_job(pairs, tmp_path):
+def test_the_answer_of_a_request_is_its_summary_and_a_file_that_cannot_be_used_leaves_no_job(
+    pairs, tmp_path
+):
     jobs = make(tmp_path)
     job, summary = jobs.run(ScoreRequest(pairs, ["s1", "s2"], "bag", formats=(".csv",)))
     assert (summary.rows, [Path(output).suffix for output in summary.outputs]) == (200, [".csv"])
@@ -250,7 +274,9 @@ def test_an_upload_of_the_same_file_does_not_disturb_who_has_it_scored(pairs, tm
     assert (summary.rows, again.exists()) == (200, False)
 
 
-def test_one_visitor_leaves_places_for_the_others_and_there_is_a_limit_for_all(pairs, tmp_path, monkeypatch):
+def test_one_visitor_leaves_places_for_the_others_and_there_is_a_limit_for_all(
+    pairs, tmp_path, monkeypatch
+):
     jobs = make(tmp_path)
     jobs._models.ready.clear()
     request = ScoreRequest(pairs, ["s1", "s2"], "bag", formats=(".csv",))

@@ -60,7 +60,9 @@ def test_an_id_is_kept_and_text_of_unknown_tokens_has_a_score_if_it_is_asked_for
     tmp_path: Path, job: ShardJob, keep: bool
 ):
     (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.csv").write_text("id,sentence1,sentence2\nx,the cat,the dog\ny,🚀,🐱\n", encoding="utf-8")
+    (tmp_path / "in/a.csv").write_text(
+        "id,sentence1,sentence2\nx,the cat,the dog\ny,🚀,🐱\n", encoding="utf-8"
+    )
     run_job(dataclasses.replace(job, keep_unknown=keep), str(tmp_path / "in"))
     part = first_part(job.output)
     assert [cosine is None for cosine in part["cosine"].to_pylist()] == [False, not keep]
@@ -75,7 +77,10 @@ def test_every_row_is_in_one_block_and_has_an_id(inputs: Path, job: ShardJob):
         for number, file in enumerate(files)
         for block in read_blocks(job, number, file, {"part-00000-00001.parquet"})
     }
-    ids = [[number * FILE_ROWS + row for row in range(1, count + 1)] for number, count in enumerate(ROWS)]
+    ids = [
+        [number * FILE_ROWS + row for row in range(1, count + 1)]
+        for number, count in enumerate(ROWS)
+    ]
     assert blocks == {
         "00000-00000": ids[0][:20],
         "00000-00002": ids[0][40:60],
@@ -86,16 +91,27 @@ def test_every_row_is_in_one_block_and_has_an_id(inputs: Path, job: ShardJob):
     }
 
 
-def test_the_parts_hold_what_one_file_would(inputs: Path, job: ShardJob, model: Path, tmp_path: Path):
+def test_the_parts_hold_what_one_file_would(
+    inputs: Path, job: ShardJob, model: Path, tmp_path: Path
+):
     result = run_job(job, str(inputs))
     assert (result.files, result.blocks, result.rows, result.computed) == (3, 7, 96, 96)
     scored = together(job.output)
-    assert first_part(job.output).column_names == ["sentence1", "sentence2", "score", "row_id", "cosine", "note"]
+    assert first_part(job.output).column_names == [
+        "sentence1",
+        "sentence2",
+        "score",
+        "row_id",
+        "cosine",
+        "note",
+    ]
     encoder = Encoder.load(str(model), dtype="float32")
     score_file(inputs / "a.parquet", [tmp_path / "a.parquet"], encoder)
     alone = pq.read_table(tmp_path / "a.parquet")
     np.testing.assert_allclose(
-        scored["cosine"].slice(0, 70).to_numpy(zero_copy_only=False), alone["cosine"].to_numpy(), atol=1e-6
+        scored["cosine"].slice(0, 70).to_numpy(zero_copy_only=False),
+        alone["cosine"].to_numpy(),
+        atol=1e-6,
     )
     assert scored["note"][1].as_py() == alone["note"][1].as_py() == "no text in sentence1"
     assert first_part(job.output)["score"].equals(alone["score"].slice(0, 20))
@@ -111,7 +127,9 @@ def test_a_stopped_job_goes_on_where_it_stopped(inputs: Path, job: ShardJob, tmp
     assert (result.resumed, result.rows) == (len(first), 96)
     assert result.computed < 96
     assert {name: (Path(job.output) / name).stat().st_mtime_ns for name in first} == first
-    straight = run_job(ShardJob(**{**job.__dict__, "output": str(tmp_path / "straight")}), str(inputs))
+    straight = run_job(
+        ShardJob(**{**job.__dict__, "output": str(tmp_path / "straight")}), str(inputs)
+    )
     assert together(straight.output).equals(together(job.output))
 
 
@@ -119,10 +137,14 @@ def test_a_stopped_job_goes_on_where_it_stopped(inputs: Path, job: ShardJob, tmp
 def test_of_a_file_that_changes_meanwhile_nothing_is_kept(inputs: Path, job: ShardJob, kind: str):
     job = dataclasses.replace(job, kind=kind)
 
-    def change_first(job: ShardJob, files: list[str], finished: set[str], watch: Watch) -> Iterator[Block]:
+    def change_first(
+        job: ShardJob, files: list[str], finished: set[str], watch: Watch
+    ) -> Iterator[Block]:
         for block in compute_here(job, files, finished, watch):
             if len(parts(job.output)) == 2:
-                pq.write_table(pq.read_table(inputs / "a.parquet").slice(0, 30), inputs / "a.parquet")
+                pq.write_table(
+                    pq.read_table(inputs / "a.parquet").slice(0, 30), inputs / "a.parquet"
+                )
             yield block
 
     with pytest.raises(InputError, match=r"a\.parquet changed while it was read"):
@@ -135,13 +157,17 @@ def test_of_a_file_that_changes_meanwhile_nothing_is_kept(inputs: Path, job: Sha
 def test_an_output_belongs_to_one_job(inputs: Path, job: ShardJob):
     run_job(job, str(inputs))
     other = ShardJob(**{**job.__dict__, "pooling": "max"})
-    with pytest.raises(InputError, match=r"holds the parts of another job, with pooling null; name a new folder"):
+    with pytest.raises(
+        InputError, match=r"holds the parts of another job, with pooling null; name a new folder"
+    ):
         run_job(other, str(inputs))
     with pytest.raises(InputError, match="of another job, with other files"):
         run_job(job, str(inputs / "b.csv"))
 
 
-def test_other_files_are_left_alone_and_what_names_nothing_is_one_sentence(inputs: Path, job: ShardJob, tmp_path: Path):
+def test_other_files_are_left_alone_and_what_names_nothing_is_one_sentence(
+    inputs: Path, job: ShardJob, tmp_path: Path
+):
     Path(job.output).mkdir()
     (Path(job.output) / "mine.txt").write_text("mine")
     with pytest.raises(InputError, match="holds other files; name a new folder"):
@@ -163,12 +189,15 @@ def test_other_files_are_left_alone_and_what_names_nothing_is_one_sentence(input
 def test_of_files_that_cannot_be_read_the_others_are_finished(inputs: Path, job: ShardJob):
     (inputs / "broken.parquet").write_bytes(b"PAR1 not really")
     (inputs / "other.csv").write_text("title\nno pair\n")
-    with pytest.raises(InputError, match=r"2 of 5 files could not be read.* The others are finished in .*out"):
+    with pytest.raises(
+        InputError, match=r"2 of 5 files could not be read.* The others are finished in .*out"
+    ):
         run_job(job, str(inputs))
     assert together(job.output).num_rows == 96
     (inputs / "broken.parquet").unlink()
     (inputs / "other.csv").unlink()
-    with pytest.raises(InputError, match="other files"):  # the numbers of files, and so of parts, are others now
+    # The numbers of files, and so of parts, are others now.
+    with pytest.raises(InputError, match="other files"):
         run_job(job, str(inputs))
 
 
@@ -193,15 +222,32 @@ def test_remote_folders_are_read_and_written(inputs: Path, model: Path):
 
 def test_encoding_keeps_every_column(inputs: Path, model: Path, tmp_path: Path):
     job = ShardJob(
-        "encode", str(tmp_path / "vectors"), str(model), columns=("sentence1",), dtype="float32", block_rows=30
+        "encode",
+        str(tmp_path / "vectors"),
+        str(model),
+        columns=("sentence1",),
+        dtype="float32",
+        block_rows=30,
     )
-    assert run_job(job, str(inputs / "a.parquet")).sentence.startswith("70 rows of 1 file encoded in ")
+    assert run_job(job, str(inputs / "a.parquet")).sentence.startswith(
+        "70 rows of 1 file encoded in "
+    )
     table = together(job.output)
-    assert first_part(job.output).column_names == ["sentence1", "sentence2", "score", "row_id", "embedding"]
+    assert first_part(job.output).column_names == [
+        "sentence1",
+        "sentence2",
+        "score",
+        "row_id",
+        "embedding",
+    ]
     assert table["embedding"][1].as_py() is None
     texts = table["sentence1"].to_pylist()
-    expected = Encoder.load(str(model), dtype="float32").encode([texts[0], texts[2]], normalize=True)
-    np.testing.assert_allclose([table["embedding"][row].as_py() for row in (0, 2)], expected, atol=1e-6)
+    expected = Encoder.load(str(model), dtype="float32").encode(
+        [texts[0], texts[2]], normalize=True
+    )
+    np.testing.assert_allclose(
+        [table["embedding"][row].as_py() for row in (0, 2)], expected, atol=1e-6
+    )
 
 
 def test_outcomes_in_any_order_are_counted_once(inputs: Path, job: ShardJob):
@@ -211,7 +257,11 @@ def test_outcomes_in_any_order_are_counted_once(inputs: Path, job: ShardJob):
         return reversed([*compute_here(job, files, finished, watch)])
 
     seen: list[tuple[float, float]] = []
-    result = run_job(job, str(inputs), reversed_engine, Watch.of(lambda done, total: seen.append((done, total))))
+    result = run_job(
+        job, str(inputs), reversed_engine, Watch.of(lambda done, total: seen.append((done, total)))
+    )
     assert result.rows == 96
     assert seen[-1][0] == 96
-    assert OutputFolder(job.output).start(job.description(find_files(str(inputs)))) == set(parts(job.output))
+    assert OutputFolder(job.output).start(job.description(find_files(str(inputs)))) == set(
+        parts(job.output)
+    )

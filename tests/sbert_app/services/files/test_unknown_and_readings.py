@@ -36,7 +36,9 @@ class Reader(BagEncoder):
 
 
 @pytest.mark.parametrize(("keep", "scored"), [(False, 2), (True, 3)])
-def test_text_of_unknown_tokens_and_vectors_that_are_not_finite_are_noted_and_have_no_score(tmp_path, keep, scored):
+def test_text_of_unknown_tokens_and_vectors_that_are_not_finite_are_noted_and_have_no_score(
+    tmp_path, keep, scored
+):
     path, output = tmp_path / "pairs.csv", tmp_path / "scored.csv"
     path.write_text("s1,s2,label\nA.,A.,1\n🚀,🐱,0\nNaN.,B.,0\nA.,C.,0\n", encoding="utf-8")
     summary = score_file(path, [output], Reader(), keep_unknown=keep)
@@ -53,7 +55,14 @@ def test_text_of_unknown_tokens_and_vectors_that_are_not_finite_are_noted_and_ha
 
 
 @pytest.mark.parametrize(
-    "cells", [["1.0", "0.0", ""], [1, -1, 1], ["similar", "dissimilar", "similar"], [5, 0, "1e308"], ["", "4", "1"]]
+    "cells",
+    [
+        ["1.0", "0.0", ""],
+        [1, -1, 1],
+        ["similar", "dissimilar", "similar"],
+        [5, 0, "1e308"],
+        ["", "4", "1"],
+    ],
 )
 def test_a_file_has_one_reading_and_so_one_figure(tmp_path, cells):
     path = tmp_path / "pairs.csv"
@@ -77,10 +86,14 @@ def test_a_file_has_one_reading_and_so_one_figure(tmp_path, cells):
 
 @pytest.mark.parametrize(("keep", "n"), [(False, 2), (True, 3)])
 @pytest.mark.parametrize("scores", [False, True])
-def test_rows_whose_scores_say_nothing_are_no_part_of_figures_and_thresholds_and_are_counted(tmp_path, keep, n, scores):
+def test_rows_whose_scores_say_nothing_are_no_part_of_figures_and_thresholds_and_are_counted(
+    tmp_path, keep, n, scores
+):
     rows = "s1,s2,label\nA cat.,A cat.,1\n🚀,🐱,0\nNaN.,B.,0\nA dog.,Rain.,0\n"
     path = tmp_path / "pairs.csv"
-    path.write_text(rows.replace("label", "score").replace(",1", ",4.5") if scores else rows, encoding="utf-8")
+    path.write_text(
+        rows.replace("label", "score").replace(",1", ",4.5") if scores else rows, encoding="utf-8"
+    )
     data = load_data(str(path))
     figures = evaluate(Reader(), data, keep_unknown=keep)
     spec = ModelName("tfidf")
@@ -93,7 +106,9 @@ def test_rows_whose_scores_say_nothing_are_no_part_of_figures_and_thresholds_and
 
 def test_evaluations_of_several_models_leave_out_what_one_cannot_score(tmp_path):
     path = tmp_path / "pairs.csv"
-    path.write_text("s1,s2,label\nA cat.,A cat.,1\n🚀,🐱,0\nB C.,B D.,1\nA dog.,Rain.,0\n", encoding="utf-8")
+    path.write_text(
+        "s1,s2,label\nA cat.,A cat.,1\n🚀,🐱,0\nB C.,B D.,1\nA dog.,Rain.,0\n", encoding="utf-8"
+    )
     data, spec = load_data(str(path)), ModelName("tfidf")
     models = AnyModel(Reader())
     models.home = tmp_path
@@ -105,16 +120,22 @@ def test_evaluations_of_several_models_leave_out_what_one_cannot_score(tmp_path)
     assert decisions.left_out == [
         "1 pair left out for all models: TF-IDF knows no token of a text or gives no finite score"
     ]
-    grid = ResultGrid(["tfidf"], ["pairs.csv"], {("tfidf", "pairs.csv"): result}, sizes={"pairs.csv": 4})
+    grid = ResultGrid(
+        ["tfidf"], ["pairs.csv"], {("tfidf", "pairs.csv"): result}, sizes={"pairs.csv": 4}
+    )
     assert grid.unread("pairs.csv") == [0, 2, 3]
     assert not np.isnan(grid.estimate("tfidf", "pairs.csv", Metric()).value)
-    assert grid.left_out[0].endswith("1 pair left out, of which it knows no token of a text or gives no finite score")
+    assert grid.left_out[0].endswith(
+        "1 pair left out, of which it knows no token of a text or gives no finite score"
+    )
 
 
 def test_triplets_labels_and_calibrations_leave_out_rows_whose_scores_say_nothing():
     texts = ["A cat.", "A dog.", "🚀"]
     triplets = evaluate(Reader(), Dataset("mine", (texts, texts, ["Rain."] * 3)))
-    labels = score_labels(Reader(), Dataset.from_pairs(texts, ["A cat.", "Rain.", "🐱"], labels=["1", "0", "0"]))
+    labels = score_labels(
+        Reader(), Dataset.from_pairs(texts, ["A cat.", "Rain.", "🐱"], labels=["1", "0", "0"])
+    )
     for n, [note] in ((triplets["n"], triplets["notes"]), (labels.n, labels.notes)):
         assert n == 2
         assert note.startswith("1 of 3 rows are left out")

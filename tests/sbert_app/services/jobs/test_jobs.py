@@ -74,9 +74,13 @@ def test_runs_wait_for_ray_or_for_this_machine(here):
     assert (here.queued(), ray.queued()) == ([], [here_alone, remote])
 
 
-def test_two_workers_take_different_runs_and_one_that_could_not_begin_is_left_for_a_while(here, monkeypatch):
+def test_two_workers_take_different_runs_and_one_that_could_not_begin_is_left_for_a_while(
+    here, monkeypatch
+):
     taken = []
-    monkeypatch.setattr(worker_module, "execute_apart", lambda store, run_id, **_: taken.append(run_id))
+    monkeypatch.setattr(
+        worker_module, "execute_apart", lambda store, run_id, **_: taken.append(run_id)
+    )
     first, second = here.start(CONFIG).id, here.start(CONFIG).id
     with here.store.claim(first):
         worker_module.Worker(here.store.home, 0, idle_seconds=0.5).work()
@@ -97,7 +101,9 @@ def test_a_visitor_may_have_so_many_runs_waiting_and_of_ablations_and_folds_more
     assert here.start(CONFIG, "10.0.0.1").state == "queued"
     for _ in range(2):
         here.start(CONFIG, "10.0.0.1", grouped=True)
-    with pytest.raises(InputError, match="2 runs from your address are waiting in the queue, and at most 3"):
+    with pytest.raises(
+        InputError, match="2 runs from your address are waiting in the queue, and at most 3"
+    ):
         here.check_room(2, "10.0.0.1")
     here.check_room(2, "10.0.0.2")
     here.check_room(2)
@@ -120,7 +126,9 @@ def until(jobs: RunQueue, run: Run, holds: Callable[[Run], bool]) -> Run:
     """Wait for a run as a page does: look, and see that somebody works."""
     deadline = time.monotonic() + PATIENCE
     while not holds(run := jobs.store.get(run.id)):
-        assert time.monotonic() < deadline, f"{run.state} at {run.progress.step}: {jobs.store.log(run.id)}"
+        assert time.monotonic() < deadline, (
+            f"{run.state} at {run.progress.step}: {jobs.store.log(run.id)}"
+        )
         jobs.reconcile()
         time.sleep(0.05)
     return run
@@ -149,7 +157,9 @@ def test_a_run_leaves_a_model_and_is_executed_by_one_calm_process_for_several_ap
 
 
 @pytest.mark.slow
-def test_runs_take_turns_on_one_device_and_one_that_was_stopped_while_it_waited_never_begins(jobs, tiny):
+def test_runs_take_turns_on_one_device_and_one_that_was_stopped_while_it_waited_never_begins(
+    jobs, tiny
+):
     first = until(jobs, jobs.start(tiny(max_steps=1_000_000)), under_way)
     waiting, last = jobs.start(tiny()), jobs.start(tiny())
     assert jobs.store.stop(waiting.id).state == "stopped"
@@ -187,7 +197,9 @@ def test_a_killed_app_loses_nothing(here, tiny):
 
 
 @pytest.mark.slow
-def test_a_run_whose_worker_is_killed_writes_a_checkpoint_and_is_interrupted_if_it_is_killed_too(jobs, tiny):
+def test_a_run_whose_worker_is_killed_writes_a_checkpoint_and_is_interrupted_if_it_is_killed_too(
+    jobs, tiny
+):
     def kill(run: Run, is_worker_alone: bool) -> Run:
         (worker,) = workers_of(jobs.store.home)
         processes = worker.children(recursive=True)
@@ -200,22 +212,38 @@ def test_a_run_whose_worker_is_killed_writes_a_checkpoint_and_is_interrupted_if_
     run = kill(run, is_worker_alone=True)
     assert (run.state, run.record.reason) == ("interrupted", PROCESS_ENDED)
     step = json.loads((run.folder / "checkpoint/state.json").read_text())["step"]
-    run = until(jobs, jobs.resume(run.id), lambda run: run.state == "running" and run.progress.step > step)
-    resumed = [event["resumed_from"] for event in jobs.store.events(run.id) if event.get("state") == "running"]
+    run = until(
+        jobs, jobs.resume(run.id), lambda run: run.state == "running" and run.progress.step > step
+    )
+    resumed = [
+        event["resumed_from"]
+        for event in jobs.store.events(run.id)
+        if event.get("state") == "running"
+    ]
     assert resumed == [None, step]
     run = kill(run, is_worker_alone=False)
     assert (run.state, run.record.reason) == ("interrupted", PROCESS_LOST)
     assert (run.folder / "checkpoint/state.json").exists()
 
 
-def test_a_run_that_is_stopped_or_whose_worker_is_told_to_end_keeps_its_checkpoint_and_goes_on_from_it(jobs, tiny):
+def test_a_run_that_is_stopped_or_whose_worker_is_told_to_end_keeps_its_checkpoint_and_goes_on_from_it(
+    jobs, tiny
+):
     run = until(jobs, jobs.start(tiny(max_steps=1_000_000, eval_every=1_000)), under_way)
     run = until(jobs, jobs.store.stop(run.id), ended)
     assert run.state == "stopped"
     assert (run.folder / "checkpoint/state.json").exists()
     stopped_at = run.progress.step
-    run = until(jobs, jobs.resume(run.id), lambda run: run.state == "running" and run.progress.step > stopped_at)
-    resumed = [event["resumed_from"] for event in jobs.store.events(run.id) if event.get("state") == "running"]
+    run = until(
+        jobs,
+        jobs.resume(run.id),
+        lambda run: run.state == "running" and run.progress.step > stopped_at,
+    )
+    resumed = [
+        event["resumed_from"]
+        for event in jobs.store.events(run.id)
+        if event.get("state") == "running"
+    ]
     assert resumed[-1] == stopped_at
     (worker,) = workers_of(jobs.store.home)
     worker.terminate()

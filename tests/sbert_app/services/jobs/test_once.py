@@ -56,9 +56,16 @@ def test_once_fails_as_the_run_does_and_refuses_what_cannot_be_used(place, tiny,
     assert answer.code == 1
     assert answer.err.endswith(f"{run_id}: failed; `runs show` has the reason\n")
     failed = RunStore(place).get(run_id)
-    assert (failed.state, failed.has_model, "File too large" in failed.record.reason) == ("failed", False, True)
+    assert (failed.state, failed.has_model, "File too large" in failed.record.reason) == (
+        "failed",
+        False,
+        True,
+    )
     run_id = RunStore(place).create(tiny(train_data="/nowhere/pairs.csv"), queue=False).id
-    for named, words in ((run_id, "error: data '/nowhere/pairs.csv'"), ("nothing", "error: there is no run 'nothing'")):
+    for named, words in (
+        (run_id, "error: data '/nowhere/pairs.csv'"),
+        ("nothing", "error: there is no run 'nothing'"),
+    ):
         answer = run("worker", "--once", named, "--home", place)
         assert (answer.code, answer.complaint[: len(words)]) == (2, words)
     assert RunStore(place).get(run_id).state == "failed"

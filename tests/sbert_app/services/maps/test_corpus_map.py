@@ -18,5 +18,8 @@ def test_the_neighbours_that_two_models_share_and_the_sentences_that_moved_most(
     share, sentences = moved_neighbours(MapResult(spaces, [points, points], "key", False, 1.0))
     assert 0.8 < share < 1
     assert sentences[0] == "sentence 7"
-    assert moved_neighbours(MapResult([spaces[0]] * 2, [points, points], "key", False, 1.0)) == (1.0, [])
+    assert moved_neighbours(MapResult([spaces[0]] * 2, [points, points], "key", False, 1.0)) == (
+        1.0,
+        [],
+    )
     assert moved_neighbours(MapResult(spaces[:1], [points], "key", False, 1.0)) is None

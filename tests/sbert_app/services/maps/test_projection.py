@@ -49,7 +49,9 @@ def clouds(n=120, groups=3, dimension=16, seed=0, spread=1):
 
 def make_embedded(vectors, sentences=None, key="key", model="bag-of-words"):
     sentences = sentences or [f"sentence {n}" for n in range(len(vectors))]
-    return EmbeddedCorpus(Corpus("mine", sentences), np.asarray(vectors, dtype=np.float32), model, "mean", key, 0.0)
+    return EmbeddedCorpus(
+        Corpus("mine", sentences), np.asarray(vectors, dtype=np.float32), model, "mean", key, 0.0
+    )
 
 
 def purity(points, group):
@@ -73,7 +75,14 @@ class TestOneMap:
         assert not np.array_equal(points, draw([vectors], MapSettings(epochs=50, seed=1), home)[0])
         monkeypatch.setattr(projection, "draw", None)
         np.testing.assert_array_equal(project([embedded], QUICK, cache, home), [points])
-        changes = [{}, {"dimensions": 3}, {"neighbours": 5}, {"min_dist": 0.5}, {"seed": 1}, {"epochs": 3}]
+        changes = [
+            {},
+            {"dimensions": 3},
+            {"neighbours": 5},
+            {"min_dist": 0.5},
+            {"seed": 1},
+            {"epochs": 3},
+        ]
         assert len({map_key(MapSettings(**change), embedded) for change in changes}) == len(changes)
 
     def test_progress_increases_to_the_end_and_a_stop_ends_the_work_at_once(self, home):
@@ -97,7 +106,9 @@ class TestOneMap:
 
 
 class TestSmallAndOdd:
-    def test_too_few_distinct_sentences_collapsed_models_and_two_corpora_are_refused(self, home, tmp_path):
+    def test_too_few_distinct_sentences_collapsed_models_and_two_corpora_are_refused(
+        self, home, tmp_path
+    ):
         for sentences, words in (
             (["one", "two", "three"], "at least 5 different sentences; there are 3 here"),
             (["same"] * 10, "at least 5 different sentences; all are the same here"),
@@ -109,7 +120,10 @@ class TestSmallAndOdd:
         embedded = make_embedded(np.tile(clouds(1)[0], (20, 1)))
         with pytest.raises(InputError, match="gives all 20 sentences the same vector"):
             project([embedded], QUICK, DiskCache(tmp_path), home)
-        one, other = make_embedded(clouds(10)[0]), make_embedded(clouds(10)[0], [f"other {n}" for n in range(10)])
+        one, other = (
+            make_embedded(clouds(10)[0]),
+            make_embedded(clouds(10)[0], [f"other {n}" for n in range(10)]),
+        )
         with pytest.raises(InputError, match="the same sentences"):
             project([one, other], QUICK, DiskCache(tmp_path), home)
 
@@ -128,7 +142,9 @@ class TestSmallAndOdd:
         assert np.isfinite(project([embedded, other], QUICK, DiskCache(tmp_path), home)).all()
         vectors = clouds(30)[0]
         vectors[:3] = 0
-        assert np.isfinite(project([make_embedded(vectors)], QUICK, DiskCache(tmp_path), home)).all()
+        assert np.isfinite(
+            project([make_embedded(vectors)], QUICK, DiskCache(tmp_path), home)
+        ).all()
 
     def test_invalid_settings_are_refused(self, home, tmp_path):
         for setting, words in (
@@ -138,7 +154,9 @@ class TestSmallAndOdd:
             ({"seed": 2**31}, "the seed is"),
         ):
             with pytest.raises(InputError, match=words):
-                project([make_embedded(clouds()[0])], MapSettings(**setting), DiskCache(tmp_path), home)
+                project(
+                    [make_embedded(clouds()[0])], MapSettings(**setting), DiskCache(tmp_path), home
+                )
 
 
 class TestAlignedMaps:
@@ -181,7 +199,9 @@ def test_on_two_maps_of_stsb_what_people_find_similar_is_near_and_random_pairs_a
     messages = []
     under = (ModelName(DEFAULT_MODEL, pooling="mean"), ModelName(DEFAULT_MODEL, pooling="cls"))
     request = embeddings, embeddings.add(corpus), under, MapSettings(epochs=100)
-    drawn = compute_map(*request, Watch(lambda done, message=None, total=1.0: messages.append(message)))
+    drawn = compute_map(
+        *request, Watch(lambda done, message=None, total=1.0: messages.append(message))
+    )
     assert [embedded.pooling for embedded in drawn.embedded] == ["mean", "cls"]
     assert not drawn.from_cache
     assert compute_map(*request).from_cache
@@ -217,10 +237,17 @@ class TestCompiling:
         draw(clouds()[:1], QUICK, new_home, watch)
         assert COMPILING not in descriptions
         # One timer for each process that waits.
-        wait_until(lambda: [*map(type, threading.enumerate())].count(threading.Timer) == len(projection._waiting))
+        wait_until(
+            lambda: (
+                [*map(type, threading.enumerate())].count(threading.Timer)
+                == len(projection._waiting)
+            )
+        )
         (compiled_code(new_home) / "complete").unlink()
         # The process that waits is taken, and there is no second one.
-        monkeypatch.setattr(projection, "UmapProcess", lambda *_: projection._waiting.pop(new_home)[0])
+        monkeypatch.setattr(
+            projection, "UmapProcess", lambda *_: projection._waiting.pop(new_home)[0]
+        )
         compile_umap(new_home)
         assert is_compiled(new_home)
         compile_umap(new_home)
@@ -232,7 +259,9 @@ class TestCompiling:
         with pytest.raises(InputError, match="ended unexpectedly, with exit code 1"):
             UmapProcess(home).draw([(vectors, vectors[:, :2], vectors[:, :3])], QUICK, UNWATCHED)
 
-    @pytest.mark.parametrize("is_waiting", [False, True], ids=["at its start", "before a map too large for a pipe"])
+    @pytest.mark.parametrize(
+        "is_waiting", [False, True], ids=["at its start", "before a map too large for a pipe"]
+    )
     def test_a_process_that_hangs_is_given_up(self, home, monkeypatch, is_waiting):
         vectors = np.tile(clouds()[0], (100, 1))
         process = UmapProcess(home)

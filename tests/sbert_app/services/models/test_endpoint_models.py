@@ -28,8 +28,15 @@ from training.models.model import VectorModel, open_model
 from training.names import ModelName
 from training.trainer.config import RunConfig
 
-MODEL, TEXTS = "scratch:1x32", ["A cat sleeps.", "It rains. 北京 😀", "", "A cat sleeps.", "x" * 200, "\ud800 is half"]
-PAIRS = Dataset("pairs", (["A dog runs.", "It rains.", "A cat."], ["A dog.", "A bird.", "A cat!"]), scores=[3, 1, 5])
+MODEL, TEXTS = (
+    "scratch:1x32",
+    ["A cat sleeps.", "It rains. 北京 😀", "", "A cat sleeps.", "x" * 200, "\ud800 is half"],
+)
+PAIRS = Dataset(
+    "pairs",
+    (["A dog runs.", "It rains.", "A cat."], ["A dog.", "A bird.", "A cat!"]),
+    scores=[3, 1, 5],
+)
 
 
 @pytest.fixture(scope="module")
@@ -60,16 +67,27 @@ def local(home) -> Encoder:
 
 def test_its_vectors_are_the_models_own(name, server, local):
     encoder = open_model(name)
-    assert (encoder.dimension, encoder.pooling, encoder.sent_to) == (32, "none", server.url.removeprefix("http://"))
-    assert np.allclose(encoder.encode(TEXTS), local.encode([text or " " for text in TEXTS]), atol=2e-2)
-    assert server.texts == [PROBE, *dict.fromkeys(text or " " for text in [*TEXTS[:-1], "? is half"])]
+    assert (encoder.dimension, encoder.pooling, encoder.sent_to) == (
+        32,
+        "none",
+        server.url.removeprefix("http://"),
+    )
+    assert np.allclose(
+        encoder.encode(TEXTS), local.encode([text or " " for text in TEXTS]), atol=2e-2
+    )
+    assert server.texts == [
+        PROBE,
+        *dict.fromkeys(text or " " for text in [*TEXTS[:-1], "? is half"]),
+    ]
 
 
 def test_what_was_sent_is_not_sent_again_and_batches_are_small(name, server):
     encoder = open_model(name)
     sentences = [f"Sentence {number}." for number in range(70)]
     first, reports = encoder.encode(sentences), []
-    again = encoder.encode([*sentences, "One more."], on_progress=lambda done, total: reports.append((done, total)))
+    again = encoder.encode(
+        [*sentences, "One more."], on_progress=lambda done, total: reports.append((done, total))
+    )
     assert np.array_equal(first, again[:70])
     assert [len(body["input"]) for _, _, body in server.requests] == [1, 32, 32, 6, 1]
     assert reports[-1] == (71, 71)
@@ -82,13 +100,19 @@ def test_prompts_and_fewer_dimensions_are_applied_here(name, server, local):
     expected = local.with_dimension(8).with_prompt("query: ").encode(["A cat."])
     assert np.allclose(encoder.encode(["A cat."]), expected, atol=2e-2)
     assert server.texts[-1] == "query: A cat."
-    for wrong, told in {"dim=33": "has 32 dimensions", "prompt_name=query": "no prompt named 'query'"}.items():
+    for wrong, told in {
+        "dim=33": "has 32 dimensions",
+        "prompt_name=query": "no prompt named 'query'",
+    }.items():
         with pytest.raises(InputError, match=told):
             open_model(f"{name}?{wrong}")
 
 
 def test_what_needs_tokens_or_weights_says_that_it_gives_vectors_only_and_it_is_no_base(name, home):
-    model, sentence = open_model(name), "is an endpoint, which gives vectors only: its tokens and weights are not here"
+    model, sentence = (
+        open_model(name),
+        "is an endpoint, which gives vectors only: its tokens and weights are not here",
+    )
     for use in (
         lambda: attribute(model, "a", "b"),
         lambda: open_model(f"maxsim:{name}"),
@@ -96,9 +120,13 @@ def test_what_needs_tokens_or_weights_says_that_it_gives_vectors_only_and_it_is_
     ):
         with pytest.raises(InputError, match=sentence):
             use()
-    with pytest.raises(InputError, match="is an endpoint, which gives vectors only and cannot be trained"):
+    with pytest.raises(
+        InputError, match="is an endpoint, which gives vectors only and cannot be trained"
+    ):
         RunConfig("regression", base=name)
-    with pytest.raises(InputError, match="is an endpoint, which pools nothing; leave the pooling out"):
+    with pytest.raises(
+        InputError, match="is an endpoint, which pools nothing; leave the pooling out"
+    ):
         open_model(name, "cls")
     with pytest.raises(InputError, match="no precision to choose; leave int8 out"):
         open_model(f"{name}?dtype=int8")
@@ -106,7 +134,9 @@ def test_what_needs_tokens_or_weights_says_that_it_gives_vectors_only_and_it_is_
 
 def test_another_model_behind_the_same_name_is_noticed():
     size = [4]
-    with embedding_server(lambda path, body: vectors(*([1.0] * size[0] for _ in body["input"]))) as server:
+    with embedding_server(
+        lambda path, body: vectors(*([1.0] * size[0] for _ in body["input"]))
+    ) as server:
         encoder = open_model(f"endpoint:{server.url}/v1#any")
         size[0] = 5
         with pytest.raises(InputError, match="gave 4 dimensions before and gives 5 now"):
@@ -123,20 +153,28 @@ def strict(most=2_048, refusal=lambda count: (413, "")):
         elif any("forbidden" in text for text in texts):
             status, words = 400, "a text is longer than 512 tokens"
         rows = [[float(len(text)), 1.0] for text in texts]
-        return vectors(*rows) if status == 200 else (status, {}, json.dumps({"error": words}).encode())
+        return (
+            vectors(*rows) if status == 200 else (status, {}, json.dumps({"error": words}).encode())
+        )
 
     return embedding_server(answer)
 
 
 @pytest.mark.parametrize(
-    "refusal", [lambda count: (413, ""), lambda count: (400, "batch size is invalid, it should not be larger than 8.")]
+    "refusal",
+    [
+        lambda count: (413, ""),
+        lambda count: (400, "batch size is invalid, it should not be larger than 8."),
+    ],
 )
 def test_requests_shrink_to_what_the_server_takes_and_stay_so(refusal):
     with strict(8, refusal) as server:
         encoder = open_model(f"endpoint:{server.url}/v1#any")
         encoder.encode([f"{'x' * number}." for number in range(40)])
         refused = len(server.requests)
-        encoder.with_settings(ModelName.parse(f"{encoder.name}?dim=1")).encode([str(number) for number in range(20)])
+        encoder.with_settings(ModelName.parse(f"{encoder.name}?dim=1")).encode(
+            [str(number) for number in range(20)]
+        )
         assert [len(body["input"]) for _, _, body in server.requests[refused:]] == [8, 8, 4]
 
 
@@ -154,7 +192,9 @@ def test_the_size_of_a_request_and_its_time_can_be_stated():
 
 def test_a_text_that_is_refused_is_a_note_in_its_row_and_the_others_are_scored(tmp_path):
     source, scored = tmp_path / "pairs.csv", tmp_path / "scored.csv"
-    rows = [f"text {number},{'forbidden' if number == 11 else 'other'} {number}" for number in range(40)]
+    rows = [
+        f"text {number},{'forbidden' if number == 11 else 'other'} {number}" for number in range(40)
+    ]
     source.write_text("\n".join(["sentence1,sentence2", *rows]) + "\n")
     with strict() as server:
         encoder = open_model(f"endpoint:{server.url}/v1#any")
@@ -192,7 +232,9 @@ class TestWhereItIsUsed:
     def test_evaluate_measures_it_as_the_model_itself(self, models, name, local, home, tmp_path):
         file = tmp_path / "pairs.csv"
         rows = zip(*PAIRS.columns, PAIRS.scores, strict=True)
-        file.write_text("sentence1,sentence2,score\n" + "".join(f"{a},{b},{score}\n" for a, b, score in rows))
+        file.write_text(
+            "sentence1,sentence2,score\n" + "".join(f"{a},{b},{score}\n" for a, b, score in rows)
+        )
         grid = evaluate_grid(make_grid([name], [str(file)]), models, home, UNWATCHED)
         [result] = grid.results.values()
         first, second = map(local.encode, PAIRS.columns)
@@ -201,7 +243,9 @@ class TestWhereItIsUsed:
 
     def test_what_nobody_has_named_is_not_asked(self, models, name, home):
         other = name.replace("127.0.0.1", "localhost")
-        with pytest.raises(InputError, match=r"no texts are sent to 'localhost:.*serve --allow-endpoint HOST:PORT"):
+        with pytest.raises(
+            InputError, match=r"no texts are sent to 'localhost:.*serve --allow-endpoint HOST:PORT"
+        ):
             models.get(other, VectorModel)
         services = Services.start(Settings(home=home))
         services.calibrate_later(name, "none")

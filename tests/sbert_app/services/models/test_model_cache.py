@@ -35,7 +35,10 @@ def loads(monkeypatch):
 
 def test_twenty_threads_cause_one_load(home, loads):
     models, got = ModelCache(home), []
-    threads = [threading.Thread(target=lambda: got.append(models.get("scratch:1x32", Encoder))) for _ in range(20)]
+    threads = [
+        threading.Thread(target=lambda: got.append(models.get("scratch:1x32", Encoder)))
+        for _ in range(20)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -47,14 +50,24 @@ def test_twenty_threads_cause_one_load(home, loads):
 
 def test_the_least_recently_used_model_goes(home, loads):
     models = ModelCache(home, capacity=2)
-    for name in ("scratch:1x32", "scratch:1x64", "scratch:1x32", "scratch:1x96", "scratch:1x32", "scratch:1x64"):
+    for name in (
+        "scratch:1x32",
+        "scratch:1x64",
+        "scratch:1x32",
+        "scratch:1x96",
+        "scratch:1x32",
+        "scratch:1x64",
+    ):
         models.get(name, Encoder)
     assert loads == ["scratch:1x32", "scratch:1x64", "scratch:1x96", "scratch:1x64"]
 
 
 def test_poolings_of_a_model_share_its_weights(home, loads):
     models = ModelCache(home)
-    mean, cls = models.get("scratch:1x32", Encoder, "mean"), models.get("scratch:1x32", Encoder, "cls")
+    mean, cls = (
+        models.get("scratch:1x32", Encoder, "mean"),
+        models.get("scratch:1x32", Encoder, "cls"),
+    )
     assert loads == ["scratch:1x32"]
     assert mean.backbone is cls.backbone
     assert (mean.pooling, cls.pooling) == ("mean", "cls")
@@ -62,7 +75,9 @@ def test_poolings_of_a_model_share_its_weights(home, loads):
 
 def test_another_precision_is_another_model_and_is_forgotten_with_it(home, loads):
     models = ModelCache(home)
-    exact, short = (models.get(f"scratch:1x32?dtype=float32{more}", Encoder) for more in ("", "&dim=8"))
+    exact, short = (
+        models.get(f"scratch:1x32?dtype=float32{more}", Encoder) for more in ("", "&dim=8")
+    )
     models.get("scratch:1x32", Encoder)
     assert loads == ["scratch:1x32?dtype=float32", "scratch:1x32"]
     assert exact.dtype == torch.float32
@@ -122,8 +137,13 @@ def test_the_least_recently_used_go_when_the_weights_take_too_much_memory(home):
     for layers in (1, 2, 1, 1):
         models.get(f"scratch:{layers}x32", Encoder)
     assert models.has("scratch:1x32")
-    models.get("scratch:1x128", Encoder)  # alone more than all may have together: the others go, it stays
-    assert [models.has(name) for name in ("scratch:1x32", "scratch:2x32", "scratch:1x128")] == [False, False, True]
+    # Alone more than all may have together: the others go, it stays.
+    models.get("scratch:1x128", Encoder)
+    assert [models.has(name) for name in ("scratch:1x32", "scratch:2x32", "scratch:1x128")] == [
+        False,
+        False,
+        True,
+    ]
 
 
 def test_the_size_of_a_model_is_that_of_its_weights_and_of_the_copy_for_inference(home):
@@ -138,11 +158,16 @@ def test_the_size_of_a_model_is_that_of_its_weights_and_of_the_copy_for_inferenc
 def test_a_run_is_one_model_by_its_id_and_by_its_name_and_has_its_own_pooling(tmp_path):
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "all-MiniLM-L6-v2").symlink_to(model_folder("all-MiniLM-L6-v2").path)
-    Encoder.load("scratch:1x32", pooling="max", home=tmp_path).save(tmp_path / "runs/20261121-my-run/model")
+    Encoder.load("scratch:1x32", pooling="max", home=tmp_path).save(
+        tmp_path / "runs/20261121-my-run/model"
+    )
     (tmp_path / "runs/20261121-my-run/name.txt").write_text("my run")
     models = ModelCache(tmp_path)
     assert models.own_pooling("run:my run") == "max"
-    assert models.get("run:my run", Encoder).backbone is models.get("run:20261121-my-run", Encoder).backbone
+    assert (
+        models.get("run:my run", Encoder).backbone
+        is models.get("run:20261121-my-run", Encoder).backbone
+    )
     assert models.get("run:my run", Encoder).name == "run:20261121-my-run"
     assert models.is_here("run:my run")
     assert models.own_pooling("run:no such run") is None
@@ -172,9 +197,20 @@ def test_the_size_of_a_download_is_told_by_the_listing_alone(tmp_path, monkeypat
     siblings = [SimpleNamespace(rfilename=name, size=size) for name, size in files.items()]
     monkeypatch.setattr(hub, "repo_info", lambda _: SimpleNamespace(siblings=siblings))
     cache = ModelCache(tmp_path)
-    assert cache.missing(["org/tiny?dim=8", "mpnet-stsb"]) == ["org/tiny?dim=8 (4 MB)", "mpnet-stsb (404 MB)"]
-    assert cache.missing(["all-MiniLM-L6-v2", "tfidf", "scratch:1x32", "a:b"], "stsb:dev+mine.csv") == []
+    assert cache.missing(["org/tiny?dim=8", "mpnet-stsb"]) == [
+        "org/tiny?dim=8 (4 MB)",
+        "mpnet-stsb (404 MB)",
+    ]
+    assert (
+        cache.missing(["all-MiniLM-L6-v2", "tfidf", "scratch:1x32", "a:b"], "stsb:dev+mine.csv")
+        == []
+    )
     monkeypatch.setattr(hub, "repo_info", Mock(side_effect=ConnectionError("no answer")))
-    assert cache.missing(["org/tiny"], "sts12") == ["org/tiny (of unknown size)", "sts12 (of unknown size)"]
-    monkeypatch.setattr(hub, "repo_info", Mock(side_effect=FileNotFoundError("it has no model of this name")))
+    assert cache.missing(["org/tiny"], "sts12") == [
+        "org/tiny (of unknown size)",
+        "sts12 (of unknown size)",
+    ]
+    monkeypatch.setattr(
+        hub, "repo_info", Mock(side_effect=FileNotFoundError("it has no model of this name"))
+    )
     assert cache.missing(["org/tiny"], "hf:org/set") == []

@@ -51,7 +51,9 @@ def test_an_error_reaches_the_caller_and_the_next_request_is_processed():
 
 
 @pytest.fixture(scope="module", params=["bert", "modernbert"])
-def runner(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> InferenceRunner:
+def runner(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> InferenceRunner:
     """Packed and padded."""
     assert request.param in ARCHITECTURES
     folder = make_model(tmp_path_factory.mktemp("model"), request.param, initializer_range=0.2)
@@ -67,7 +69,9 @@ def sums(runner: InferenceRunner, ids: list[list[int]]) -> np.ndarray:
     """One number for each text: the sum of its hidden states."""
 
     def reduce(hidden: torch.Tensor, mask: torch.Tensor | None) -> np.ndarray:
-        return (hidden if mask is None else hidden * mask[..., None]).double().sum(dim=(1, 2)).numpy()
+        return (
+            (hidden if mask is None else hidden * mask[..., None]).double().sum(dim=(1, 2)).numpy()
+        )
 
     values = np.full(len(ids), np.nan)
     for rows, batch in runner.map(ids, reduce):
@@ -77,7 +81,9 @@ def sums(runner: InferenceRunner, ids: list[list[int]]) -> np.ndarray:
 
 @settings(max_examples=8)
 @given(jobs=st.lists(st.lists(st.integers(1, 64), min_size=1, max_size=6), min_size=1, max_size=6))
-def test_concurrent_jobs_get_what_each_would_get_alone(runner: InferenceRunner, jobs: list[list[int]]):
+def test_concurrent_jobs_get_what_each_would_get_alone(
+    runner: InferenceRunner, jobs: list[list[int]]
+):
     batching = BatchingRunner(runner)
     texts = [token_ids(lengths, seed) for seed, lengths in enumerate(jobs)]
     start = threading.Barrier(len(texts))
@@ -99,13 +105,20 @@ def test_large_jobs_are_planned_as_without_batching(runner: InferenceRunner):
 @pytest.mark.parametrize("count", [1, 100])
 def test_jobs_of_any_size_can_be_stopped(runner: InferenceRunner, count: int):
     with pytest.raises(StoppedError):
-        list(BatchingRunner(runner).map(token_ids([60] * count), lambda hidden, mask: None, lambda: True))
+        list(
+            BatchingRunner(runner).map(
+                token_ids([60] * count), lambda hidden, mask: None, lambda: True
+            )
+        )
 
 
 def test_models_of_the_cache_answer_as_the_plain_models_do(home: Path):
     from training.models.encoder import Encoder
 
     sentences = ["a dog", "a man is playing a guitar", ""]
-    cached, plain = ModelCache(home).get("scratch:1x32", Encoder), Encoder.load("scratch:1x32", home=home)
+    cached, plain = (
+        ModelCache(home).get("scratch:1x32", Encoder),
+        Encoder.load("scratch:1x32", home=home),
+    )
     np.testing.assert_allclose(cached.encode(sentences), plain.encode(sentences), atol=1e-5)
     assert isinstance(cached.with_pooling("max").inference, BatchingRunner)

@@ -27,7 +27,9 @@ COUNT = "knows no token of 2 sentences (number 2, 4)"
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
-    return Encoder.load(str(make_model(tmp_path_factory.mktemp("model"))), dtype="float32", device="cpu")
+    return Encoder.load(
+        str(make_model(tmp_path_factory.mktemp("model"))), dtype="float32", device="cpu"
+    )
 
 
 @pytest.fixture
@@ -43,7 +45,9 @@ def test_a_comparison_names_the_side(model: Encoder):
     assert COUNT in note
 
 
-def test_a_search_finds_no_such_text_and_nothing_for_such_a_query(model: Encoder, embedded: EmbeddedCorpus):
+def test_a_search_finds_no_such_text_and_nothing_for_such_a_query(
+    model: Encoder, embedded: EmbeddedCorpus
+):
     result = search(embedded, "a cat", model, 6)
     assert [hit.rank for hit in result.hits] == [1, 2, 3, 4]
     assert not {hit.row for hit in result.hits} & {1, 3}
@@ -105,7 +109,9 @@ def test_a_text_without_numbers_leaves_the_others_of_its_batch_as_they_are(
     sentences, report = ["a cat", "the guitar", "the dog", "a man", "a guitar"], ReadReport()
     vectors = model.encode(sentences, report=report)
     assert np.isnan(vectors[[1, 4]]).any(axis=1).all()
-    np.testing.assert_allclose(vectors[[0, 2, 3]], [model.encode([sentences[row]])[0] for row in (0, 2, 3)], atol=1e-6)
+    np.testing.assert_allclose(
+        vectors[[0, 2, 3]], [model.encode([sentences[row]])[0] for row in (0, 2, 3)], atol=1e-6
+    )
     assert report.not_finite == 2
 
 

@@ -18,7 +18,9 @@ NEW, OLD = ModelName.parse("new"), ModelName.parse("old")
 
 @pytest.fixture
 def pairs() -> Dataset:
-    words = np.random.default_rng(0).choice(["red", "blue", "cat", "dog", "house", "tree", "car", "sea"], (120, 5))
+    words = np.random.default_rng(0).choice(
+        ["red", "blue", "cat", "dog", "house", "tree", "car", "sea"], (120, 5)
+    )
     first = [" ".join(row) for row in words]
     second = [text if i % 3 == 0 else first[(i + 1) % 120] for i, text in enumerate(first)]
     labels = [int(i % 3 == 0) for i in range(120)]
@@ -64,7 +66,9 @@ def test_both_models_score_the_same_pairs_and_the_answer_is_plain_json(pairs, tm
     assert advise(NEW, pairs, models.__getitem__, tmp_path).carried_sentence == ""
 
 
-@pytest.mark.parametrize("text", ["", "0.82", "@0.82", "model", "model@", "model@high", "model@nan"])
+@pytest.mark.parametrize(
+    "text", ["", "0.82", "@0.82", "model", "model@", "model@high", "model@nan"]
+)
 def test_a_model_and_its_threshold_are_a_name_and_a_number(text):
     assert ModelThreshold.parse("org/name@0.82") == (ModelName.parse("org/name"), 0.82)
     with pytest.raises(InputError, match=r"such as all-mpnet-base-v2@0\.82"):

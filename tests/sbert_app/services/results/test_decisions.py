@@ -24,7 +24,9 @@ from training.sources.home import home_folder
 
 N = 400
 LABELS = np.arange(N) % 2
-PAIRS = Dataset.from_pairs([f"a {n}" for n in range(N)], [f"b {n}" for n in range(N)], labels=LABELS.tolist())
+PAIRS = Dataset.from_pairs(
+    [f"a {n}" for n in range(N)], [f"b {n}" for n in range(N)], labels=LABELS.tolist()
+)
 
 
 def result(noise: float, seconds: float = 1.0) -> EvalResult:
@@ -33,12 +35,15 @@ def result(noise: float, seconds: float = 1.0) -> EvalResult:
 
 
 def test_the_best_is_to_take_and_the_reason_is_a_paired_test():
-    found = decide_results({ModelName("worse"): result(1.5), ModelName("better"): result(0.3)}, PAIRS, CRITERIA)
+    found = decide_results(
+        {ModelName("worse"): result(1.5), ModelName("better"): result(0.3)}, PAIRS, CRITERIA
+    )
     assert [each.label for each in found.models] == ["better", "worse"]
     assert found.to_take.label == "better"
     assert "better is" in found.reason
     assert re.search(
-        r"better than worse in average precision \(95% \+[\d.]+ to \+[\d.]+; paired bootstrap", found.reason
+        r"better than worse in average precision \(95% \+[\d.]+ to \+[\d.]+; paired bootstrap",
+        found.reason,
     )
     assert found.models[0].rho.value > found.models[1].rho.value
     assert found.to_take.safest.criterion == "precision=0.95"
@@ -46,8 +51,12 @@ def test_the_best_is_to_take_and_the_reason_is_a_paired_test():
 
 def test_a_faster_model_that_is_shown_to_be_as_good_is_to_take(monkeypatch):
     good = result(0.5)
-    near = good.scores["cosine"] + 0.02 * np.random.default_rng(0).standard_normal(N).astype(np.float32)
-    slow = EvalResult({"cosine": good.scores["cosine"] + 0.01 * LABELS}, good.gold, good.num_sentences, 10.0)
+    near = good.scores["cosine"] + 0.02 * np.random.default_rng(0).standard_normal(N).astype(
+        np.float32
+    )
+    slow = EvalResult(
+        {"cosine": good.scores["cosine"] + 0.01 * LABELS}, good.gold, good.num_sentences, 10.0
+    )
     fast = EvalResult({"cosine": near}, good.gold, good.num_sentences, 1.0)
     found = decide_results({ModelName("slow"): slow, ModelName("fast"): fast}, PAIRS, CRITERIA)
     assert found.to_take.label == "fast"
@@ -55,14 +64,24 @@ def test_a_faster_model_that_is_shown_to_be_as_good_is_to_take(monkeypatch):
     assert "fast reads 800 sentences/s, slow 80" in found.reason
     assert decide_results({ModelName("fast"): fast}, PAIRS, CRITERIA).reason == ""
     monkeypatch.setattr(decisions, "MARGIN", 0.0)
-    assert decide_results({ModelName("slow"): slow, ModelName("fast"): fast}, PAIRS, CRITERIA).to_take.label == "slow"
+    assert (
+        decide_results(
+            {ModelName("slow"): slow, ModelName("fast"): fast}, PAIRS, CRITERIA
+        ).to_take.label
+        == "slow"
+    )
 
 
 def test_what_few_pairs_cannot_show_is_said_and_the_best_is_taken():
     few = PAIRS.select(range(40))
     results = {ModelName("good"): result(0.8, seconds=10.0), ModelName("fast"): result(0.9)}
-    decision = decide_results({model: part.select(range(40)) for model, part in results.items()}, few, CRITERIA)
-    taken, other = decision.to_take, next(model for model in decision.models if model is not decision.to_take)
+    decision = decide_results(
+        {model: part.select(range(40)) for model, part in results.items()}, few, CRITERIA
+    )
+    taken, other = (
+        decision.to_take,
+        next(model for model in decision.models if model is not decision.to_take),
+    )
     assert taken is decision.best
     assert taken.rho.value > other.rho.value
     assert f"cannot show that {other.label} is as good: it may be up to" in decision.reason
@@ -77,7 +96,10 @@ def test_tfidf_is_hardly_ever_taken_in_place_of_minilm():
         rows = random.choice(len(data), 60, replace=False)
         if len(set(matches[rows].tolist())) < 2:
             continue
-        parts = {name: results[name].select(rows) for name in map(ModelName, ("all-MiniLM-L6-v2", "tfidf"))}
+        parts = {
+            name: results[name].select(rows)
+            for name in map(ModelName, ("all-MiniLM-L6-v2", "tfidf"))
+        }
         decision = decide_results(parts, data.select(rows.tolist()), ("best-f1",))
         count += decision.to_take.model == ModelName("tfidf")
     assert count <= 2
@@ -89,7 +111,9 @@ def test_pairs_that_a_model_was_trained_on_judge_none():
     found = decide_results(results, PAIRS, CRITERIA, overlaps={"memory": leak})
     assert [model.on_data.decision.n for model in found.models] == [N - 100, N - 100]
     assert found.to_take is not None
-    assert "memory was trained on these pairs: 100 of 400 labelled pairs of mine.csv" in found.leaks[0]
+    assert (
+        "memory was trained on these pairs: 100 of 400 labelled pairs of mine.csv" in found.leaks[0]
+    )
     whole = replace(leak, equal=N, read=frozenset(range(N)))
     none_left = decide_results(results, PAIRS, CRITERIA, overlaps={"memory": whole})
     assert none_left.to_take is None
@@ -104,9 +128,13 @@ def test_resampled_average_precision_is_that_of_the_pairs_and_best_f1_the_defaul
     found = MatchScores(scores, matches).average_precision()
     np.testing.assert_allclose(found.replicates[:20], expected)
     # Leaving out one pair moves it as its influence says.
-    left_out = [average_precision_score(np.delete(matches, i), np.delete(scores, i)) for i in range(N)]
+    left_out = [
+        average_precision_score(np.delete(matches, i), np.delete(scores, i)) for i in range(N)
+    ]
     assert np.corrcoef(found.value - np.array(left_out), found.influence)[0, 1] > 0.999
-    found = decide_results({ModelName("poor"): result(3.0)}, PAIRS, CRITERIA).to_take.on_data.decision
+    found = decide_results(
+        {ModelName("poor"): result(3.0)}, PAIRS, CRITERIA
+    ).to_take.on_data.decision
     assert not found.choice("precision=0.95").exists
     assert safest(found.choices).criterion == "best-f1"
 

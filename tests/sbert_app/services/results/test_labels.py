@@ -21,7 +21,10 @@ TRIPLETS = Dataset(
 )
 NLI = Dataset(
     "toy",
-    (["A man plays the guitar."] * 3, ["A man makes music.", "A man sings too.", "Nobody plays anything."]),
+    (
+        ["A man plays the guitar."] * 3,
+        ["A man makes music.", "A man sings too.", "Nobody plays anything."],
+    ),
     labels=[0, 1, 2],
     label_names=("entailment", "neutral", "contradiction"),
 )
@@ -52,7 +55,9 @@ def test_two_labels_or_more_are_an_order_from_entailment_to_contradiction(encode
 
 def test_other_labels_and_other_forms_are_refused(encoder):
     other = Dataset("mine", NLI.columns, labels=[0, 1, 0], label_names=("spam", "ham"))
-    with pytest.raises(InputError, match=r"the labels of mine \(spam, ham\) do not say which pairs are matches"):
+    with pytest.raises(
+        InputError, match=r"the labels of mine \(spam, ham\) do not say which pairs are matches"
+    ):
         score_labels(encoder, other)
     with pytest.raises(InputError, match="needs triplets, or pairs with labels"):
         score_labels(encoder, Dataset("pairs", NLI.columns))
@@ -63,4 +68,6 @@ def test_the_wilson_interval_is_that_of_its_formula():
     n, p, z = 100, 0.83, 1.959964
     centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
     margin = z / (1 + z**2 / n) * (p * (1 - p) / n + z**2 / (4 * n**2)) ** 0.5
-    np.testing.assert_allclose(wilson_interval(83, 100)[:2], (centre - margin, centre + margin), atol=1e-6)
+    np.testing.assert_allclose(
+        wilson_interval(83, 100)[:2], (centre - margin, centre + margin), atol=1e-6
+    )

@@ -20,10 +20,13 @@ def grid(seed: int, noises: dict[str, float], n: int = 300) -> ResultGrid:
 
 
 def test_holm_is_that_of_its_paper_and_what_cannot_be_compared_is_left_open():
-    # The least p-value is compared with 0.05 / 4, the next with 0.05 / 3, and so on until one fails.
+    # The least p-value is compared with 0.05 / 4, the next with 0.05 / 3, and so on until one
+    # fails.
     p_values = {("a", "b"): 0.01, ("a", "c"): 0.016, ("a", "d"): 0.06, ("b", "c"): 0.001}
     corrected = holm(p_values)
-    assert corrected == pytest.approx({("b", "c"): 0.004, ("a", "b"): 0.03, ("a", "c"): 0.032, ("a", "d"): 0.06})
+    assert corrected == pytest.approx(
+        {("b", "c"): 0.004, ("a", "b"): 0.03, ("a", "c"): 0.032, ("a", "d"): 0.06}
+    )
     assert holm({("a", "b"): 0.03, ("a", "c"): 0.04})["a", "c"] == pytest.approx(0.06)
     found = rank(["a", "b", "c"], lambda a, b: (3.0, 0.0002) if (a, b) == ("a", "c") else None)
     assert [(each.highest, each.lowest) for each in found.standings] == [(1, 2), (1, 3), (2, 3)]
@@ -54,6 +57,8 @@ def test_the_true_ranks_are_in_their_intervals():
     """Equally good models: an interval that leaves rank 1 or 3 out is wrong, which happens in 5 of 100 at most."""
     wrong = 0
     for seed in range(30):
-        standings = rank_models(grid(seed, dict.fromkeys("abc", 1.0), 100), "mine.csv", Metric()).standings
+        standings = rank_models(
+            grid(seed, dict.fromkeys("abc", 1.0), 100), "mine.csv", Metric()
+        ).standings
         wrong += any((each.highest, each.lowest) != (1, 3) for each in standings)
     assert wrong <= 4

@@ -92,12 +92,18 @@ def test_an_estimate_equals_that_of_evaluate(own_home, tmp_path):
             figure = grid.estimate("all-MiniLM-L6-v2:max", file, Metric(similarity, statistic))
             assert figure.value == pytest.approx(100 * expected[statistic][similarity], abs=1e-3)
     interval = grid.estimate("all-MiniLM-L6-v2:max", file, Metric())
-    assert interval[1:] == pytest.approx([100 * expected["interval"][end] for end in ("low", "high")], abs=1e-3)
+    assert interval[1:] == pytest.approx(
+        [100 * expected["interval"][end] for end in ("low", "high")], abs=1e-3
+    )
 
 
-def test_a_cross_encoder_has_one_score_and_scores_that_never_vary_have_no_correlation(own_home, small, tmp_path):
+def test_a_cross_encoder_has_one_score_and_scores_that_never_vary_have_no_correlation(
+    own_home, small, tmp_path
+):
     grid = made(["minilm-stsb"], [small], own_home)
-    assert grid.estimate("minilm-stsb", small, Metric("dot")) == grid.estimate("minilm-stsb", small, Metric())
+    assert grid.estimate("minilm-stsb", small, Metric("dot")) == grid.estimate(
+        "minilm-stsb", small, Metric()
+    )
     same = write(tmp_path / "same.csv", [(a, b, 3.0) for a, b, _ in ROWS])
     grid = made(["tfidf"], [same], own_home)
     assert grid.failures["tfidf", same].startswith("undefined: all ")
@@ -129,8 +135,13 @@ def test_fingerprints_depend_on_data_pooling_and_files(own_home, tmp_path):
     data = Dataset("mine", (["a"], ["b"]), scores=[1.0])
     other = Dataset("mine", (["a"], ["b"]), scores=[2.0])
     assert data_fingerprint(data) != data_fingerprint(other)
-    model = [model_fingerprint(ModelName.parse(name), own_home) for name in ("all-MiniLM-L6-v2", "minilm-stsb")]
-    assert model[0] != model_fingerprint(ModelName.parse("all-MiniLM-L6-v2:cls"), own_home) != model[1]
+    model = [
+        model_fingerprint(ModelName.parse(name), own_home)
+        for name in ("all-MiniLM-L6-v2", "minilm-stsb")
+    ]
+    assert (
+        model[0] != model_fingerprint(ModelName.parse("all-MiniLM-L6-v2:cls"), own_home) != model[1]
+    )
     file = tmp_path / "vectors.txt"
     file.write_text("man 1 2\n")
     before = model_fingerprint(ModelName(str(file)), own_home)
@@ -143,7 +154,9 @@ def test_a_stop_keeps_the_results_so_far(own_home, small, tmp_path):
     other = write(tmp_path / "other.csv", ROWS[::-1])
     grid = make_grid(["tfidf"], [small, other])
     with pytest.raises(StoppedError):
-        evaluate_grid(grid, ModelCache(own_home), own_home, Watch(should_stop=lambda: bool(grid.results)))
+        evaluate_grid(
+            grid, ModelCache(own_home), own_home, Watch(should_stop=lambda: bool(grid.results))
+        )
     assert list(grid.results) == [("tfidf", small)]
 
 
@@ -179,7 +192,9 @@ def three():
 
 def test_a_significant_difference_is_described(three):
     found = three.difference("good", "bad", "stsb:test", Metric())
-    good, bad = (three.results[model, "stsb:test"].estimate(Metric()).value for model in ("good", "bad"))
+    good, bad = (
+        three.results[model, "stsb:test"].estimate(Metric()).value for model in ("good", "bad")
+    )
     assert found.points == pytest.approx(good - bad)
     how = f"(95% {found.low:+.1f} to {found.high:+.1f}; paired bootstrap, p < 0.001)"
     words = f"good is {found.points:.1f} points better than bad on STSb {how}"
@@ -207,21 +222,27 @@ def test_pairs_that_a_model_was_trained_on_are_left_out_of_every_verdict(three):
     learned = np.concatenate([gold[:300], np.random.default_rng(2).uniform(0, 5, 100)])
     three.results["bad", "mine.csv"] = cell(learned, gold)
     whole = three.estimate("bad", "mine.csv", Metric()).value
-    three.overlaps["bad", "mine.csv"] = Overlap("mine.csv", "scored pairs", 400, 300, 300, None, frozenset(range(300)))
+    three.overlaps["bad", "mine.csv"] = Overlap(
+        "mine.csv", "scored pairs", 400, 300, 300, None, frozenset(range(300))
+    )
     assert three.estimate("bad", "mine.csv", Metric()).value == whole > 70
     assert abs(three.estimate("bad", "mine.csv", Metric(), unread=True).value) < 30
     assert three.difference("bad", "good", "mine.csv", Metric()).points < 0
     last = rank_models(three, "mine.csv", Metric()).standings[-1]
     assert (last.name, last.tied) == ("bad", False)
     assert "bad" not in tabulate(three, Metric()).best["mine.csv"]
-    three.overlaps["bad", "mine.csv"] = replace(three.overlaps["bad", "mine.csv"], read=frozenset(range(400)))
+    three.overlaps["bad", "mine.csv"] = replace(
+        three.overlaps["bad", "mine.csv"], read=frozenset(range(400))
+    )
     assert three.difference("bad", "good", "mine.csv", Metric()) is None
 
 
 def test_equal_gold_scores_are_named_as_the_reason(own_home, tmp_path):
     file = tmp_path / "constant.csv"
     file.write_text("sentence1,sentence2,score\na cat,a dog,3\na man,a boy,3\nsnow,ice,3\n")
-    grid = evaluate_grid(make_grid(["tfidf"], [str(file)]), ModelCache(own_home), own_home, UNWATCHED)
+    grid = evaluate_grid(
+        make_grid(["tfidf"], [str(file)]), ModelCache(own_home), own_home, UNWATCHED
+    )
     assert list(grid.failures.values()) == ["undefined: all gold scores are equal"]
 
 
@@ -279,22 +300,29 @@ def test_text_to_paste_is_well_formed(three):
     assert {line.replace("\\|", "").count("|") for line in lines} == {len(shown.columns) + 3}
     assert "<b>" not in markdown(shown)
     assert r"\_\%" in latex(shown)
-    headings = 1 + len({row.made_of for row in shown.system_rows}) + 1  # of the columns, the systems, the paper
+    # Of the columns, the systems, the paper.
+    headings = 1 + len({row.made_of for row in shown.system_rows}) + 1
     references = len(shown.system_rows) + len(shown.paper_rows)
     assert latex(shown).count(r"\\") == headings + len(shown.rows) + references
 
 
 def test_systems_made_here_stand_between_the_models_and_the_paper():
     results = read_document(SHIPPED, PrecomputedResults)
-    assert results.estimate("all-MiniLM-L6-v2", "stsb:test", Metric()).value == pytest.approx(82.03, abs=0.05)
+    assert results.estimate("all-MiniLM-L6-v2", "stsb:test", Metric()).value == pytest.approx(
+        82.03, abs=0.05
+    )
     table = tabulate(results, Metric())
     labels = [row.label for row in table.system_rows]
     assert any("InferSent" in label for label in labels)
     assert "Deep Averaging Network: scratch:dan" in labels
-    assert not any("Universal Sentence Encoder" in label for label in labels), "the paper's is another network"
+    assert not any("Universal Sentence Encoder" in label for label in labels), (
+        "the paper's is another network"
+    )
     infersent = table.system_rows[0]
     assert set(infersent.estimates) == {column.name for column in table.columns}  # the average too
-    averaged = [infersent.estimates[name].value for name in ("sts12", "sts14", "sts16", "stsb:test")]
+    averaged = [
+        infersent.estimates[name].value for name in ("sts12", "sts14", "sts16", "stsb:test")
+    ]
     assert infersent.estimates["average"].value == pytest.approx(np.mean(averaged))
     assert all(0 < infersent.deviations[name] < 5 for name in infersent.estimates)  # over seeds
     assert not {row.label for row in table.system_rows} & set().union(*table.best.values())
@@ -313,12 +341,20 @@ def test_a_system_is_the_mean_over_seeds_and_data_sets():
 
 
 def test_nothing_beats_the_frontier_by_more_than_noise():
-    models = [Point("mean", "encoder", 751, 82), Point("max", "encoder", 763, 70), Point("cls", "encoder", 774, 71)]
+    models = [
+        Point("mean", "encoder", 751, 82),
+        Point("max", "encoder", 763, 70),
+        Point("cls", "encoder", 774, 71),
+    ]
     fast = Point("tfidf", "baseline", 90_000, 68)
     assert [point.label for point in frontier([*models, fast])] == ["mean", "tfidf"]
     slow = Point("cross", "cross-encoder", 100, 88)
     assert [point.label for point in frontier([*models, slow])] == ["cross", "mean"]
-    points = [Point("a", "encoder", 10, 80), Point("b", "encoder", 5, 70), Point("c", "encoder", 100, 60)]
+    points = [
+        Point("a", "encoder", 10, 80),
+        Point("b", "encoder", 5, 70),
+        Point("c", "encoder", 100, 60),
+    ]
     assert [point.label for point in frontier(points)] == ["a", "c"]
     figure = quality_and_speed([*points, Point("<b>x", "paper", 3, 90)], "Spearman")
     assert "&lt;b&gt;x" in figure.to_json().replace("\\u003c", "<").replace("\\u0026", "&")
@@ -336,8 +372,16 @@ def test_the_worst_errors_come_first(own_home, tmp_path):
 
 
 def test_slices_partition_the_pairs():
-    first = ["A man plays.", "He doesn’t run.", "No dog barks at all in the long dark night of the whole cold winter."]
-    second = ["A man plays.", "He runs.", "Nobody barks at all in the long dark night of the whole cold winter today."]
+    first = [
+        "A man plays.",
+        "He doesn’t run.",
+        "No dog barks at all in the long dark night of the whole cold winter.",
+    ]
+    second = [
+        "A man plays.",
+        "He runs.",
+        "Nobody barks at all in the long dark night of the whole cold winter today.",
+    ]
     data = Dataset("mine", (first * 5, second * 5), scores=[5.0, 1.0, 3.0] * 5)
     found = analyze_errors(cell(np.arange(15), data.scores), data).slices
     by_name = {(each.by, each.name): each.n for each in found}

@@ -90,12 +90,16 @@ def test_rows_of_unknown_text_or_without_numbers_are_left_out_and_counted():
     more = ClassificationData("toy", (["?", *sentences, "? ?", "nan"],), ["b", *labels, "a", "b"])
     score = score_transfer(model, more)
     assert score.accuracies == score_transfer(model, usable).accuracies
-    assert score.note.startswith("3 of 103 rows are left out: in 2 there is a text of which fixed knows no token")
+    assert score.note.startswith(
+        "3 of 103 rows are left out: in 2 there is a text of which fixed knows no token"
+    )
     assert score.note in score_table([ModelName("fixed")], more, [score])
     assert score_transfer(model, usable).note == ""
     for texts in (["a 1", "a 2", "? 3"], ["a 1", "a 2", "? 3", "b 4"]):
         classes = ["a", "a", "b", "b"][: len(texts)]
-        with pytest.raises(InputError, match=f"two classes of two rows remain: 1 of {len(texts)} rows"):
+        with pytest.raises(
+            InputError, match=f"two classes of two rows remain: 1 of {len(texts)} rows"
+        ):
             score_transfer(model, ClassificationData("toy", (texts,), classes))
 
 
@@ -105,7 +109,14 @@ def test_files_of_sentences_and_of_pairs_are_read_and_gaps_counted(tmp_path):
     assert (len(found), found.classes) == (4, [("1", 2), ("0", 2)])
     assert found.notes == ("2 rows without text or label left out",)
     pairs = [["a", "b", "yes"], ["c", "d", "no"]] * 2
-    assert len(read_labelled(write(tmp_path / "b.csv", ["sentence1", "sentence2", "label"], pairs)).columns) == 2
+    assert (
+        len(
+            read_labelled(
+                write(tmp_path / "b.csv", ["sentence1", "sentence2", "label"], pairs)
+            ).columns
+        )
+        == 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,7 +135,11 @@ def test_unusable_data_gives_one_clear_sentence(tmp_path, header, rows, complain
 def test_a_task_of_the_paper_is_taken_from_the_home_folder(tmp_path):
     folder = tmp_path / "data" / "SetFit" / "TREC-QC"
     folder.mkdir(parents=True)
-    write(folder / "train.csv", ["text", "label", "label_coarse_text"], [["who", 3, "HUM"], ["where", 4, "LOC"]] * 3)
+    write(
+        folder / "train.csv",
+        ["text", "label", "label_coarse_text"],
+        [["who", 3, "HUM"], ["where", 4, "LOC"]] * 3,
+    )
     found = load_task("trec", tmp_path)
     assert dict(found.classes) == {"HUM": 3, "LOC": 3}
     with pytest.raises(InputError, match="there is no task"):
@@ -151,7 +166,9 @@ class TestGroups:
         of_pairs = ClassificationData("t", (["a", "b", "c"], ["x", "a", "y"]), list("xyx"))
         assert of_pairs.groups[0] == of_pairs.groups[1] != of_pairs.groups[2]
 
-    def test_the_sentences_of_a_pair_of_stsb_are_never_divided_between_training_and_test(self, home):
+    def test_the_sentences_of_a_pair_of_stsb_are_never_divided_between_training_and_test(
+        self, home
+    ):
         data = sentences_by_genre(home)
         assert len(data.pairs) > 1_000
         targets = np.unique(data.labels, return_inverse=True)[1]

@@ -27,7 +27,9 @@ def lab(tmp_path) -> Path:
         (store.create(CONFIG.replace(name=name), queue=False).folder / "model").mkdir()
     projects = Projects(home)
     info = ProjectInfo("News", "pairs.csv", "all-MiniLM-L6-v2", "minilm-stsb", 0.5, 0, 1.0)
-    projects.open(projects.create(info, [ChosenPair("a", "b", "random", 0.5, 0.5)])).rate("Ann", 0, 3)
+    projects.open(projects.create(info, [ChosenPair("a", "b", "random", 0.5, 0.5)])).rate(
+        "Ann", 0, 3
+    )
     for name in (
         "data/uploads/0123456789ab/pairs.csv",
         "cache/a.npz",
@@ -48,7 +50,11 @@ def test_what_is_lost_comes_back_and_what_is_there_stays(lab, tmp_path):
     archive, before = tmp_path / "lab.zip", contents(lab)
     saved = back_up(lab, archive)
     assert (saved.left_out, saved.at_work) == ((), ())
-    work = {name: data for name, data in before.items() if name.startswith(("runs/", "annotations/", "data/uploads/"))}
+    work = {
+        name: data
+        for name, data in before.items()
+        if name.startswith(("runs/", "annotations/", "data/uploads/"))
+    }
     assert set(ZipFile(archive).namelist()) == {name for name in work if not name.endswith("/lock")}
     one, two = sorted(RunStore(lab).list(), key=lambda run: run.name)
     shutil.rmtree(one.folder)
@@ -60,7 +66,9 @@ def test_what_is_lost_comes_back_and_what_is_there_stays(lab, tmp_path):
     assert not (lab / "annotations" / "news" / "ratings.jsonl").exists()
     elsewhere = tmp_path / "elsewhere"
     assert restore(elsewhere, archive)[1] == []
-    assert contents(elsewhere) == {name: data for name, data in work.items() if not name.endswith("/lock")}
+    assert contents(elsewhere) == {
+        name: data for name, data in work.items() if not name.endswith("/lock")
+    }
     assert Projects(elsewhere).open("news").ratings() == {"Ann": {0: 3}}
 
 
@@ -74,7 +82,11 @@ def test_a_run_at_work_is_saved_without_what_changes(lab, tmp_path):
         assert back_up(lab, tmp_path / "lab.zip").at_work == (run.id,)
     restore(tmp_path / "elsewhere", tmp_path / "lab.zip")
     saved = RunStore(tmp_path / "elsewhere").get(run.id)
-    assert (saved.state, saved.has_model, (saved.folder / "events.jsonl").exists()) == ("interrupted", False, True)
+    assert (saved.state, saved.has_model, (saved.folder / "events.jsonl").exists()) == (
+        "interrupted",
+        False,
+        True,
+    )
 
 
 def test_a_file_that_cannot_be_read_costs_itself_alone(lab, tmp_path, monkeypatch, capsys):
@@ -88,7 +100,10 @@ def test_a_file_that_cannot_be_read_costs_itself_alone(lab, tmp_path, monkeypatc
 
     monkeypatch.setattr(Path, "open", failing)
     assert main(["home", "backup", str(tmp_path / "lab.zip"), "--home", str(lab)]) == 1
-    assert f"{lost} cannot be read: Input/output error; it is not in the backup" in capsys.readouterr().err
+    assert (
+        f"{lost} cannot be read: Input/output error; it is not in the backup"
+        in capsys.readouterr().err
+    )
     assert restore(tmp_path / "elsewhere", tmp_path / "lab.zip")[0][0] == "annotations/news"
 
 
@@ -125,7 +140,10 @@ def test_no_link_no_name_twice_and_nothing_that_does_not_fit_is_restored(tmp_pat
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     with ZipFile(tmp_path / "link.zip", "w") as archive:
         archive.writestr(link, "/etc/passwd")
-    with ZipFile(tmp_path / "twice.zip", "w") as archive, pytest.warns(UserWarning, match="Duplicate"):
+    with (
+        ZipFile(tmp_path / "twice.zip", "w") as archive,
+        pytest.warns(UserWarning, match="Duplicate"),
+    ):
         for text in "ab":
             archive.writestr("experiments/x.json", text)
     archive_of(tmp_path / "both.zip", **{"experiments/x": "a", "experiments/x/y": "b"})

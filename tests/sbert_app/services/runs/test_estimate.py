@@ -32,11 +32,16 @@ def file(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_the_rows_and_steps_of_data_on_this_machine_are_exact_and_a_file_that_has_changed_is_read_again(store, file):
+def test_the_rows_and_steps_of_data_on_this_machine_are_exact_and_a_file_that_has_changed_is_read_again(
+    store, file
+):
     found = estimate_run(RunConfig("regression", train_data=file, epochs=2.5), store)
-    assert (found.rows, found.columns, found.kind, found.steps) == (40, 2, "scored pairs", 8)  # 3 batches a pass
+    # 3 batches a pass
+    assert (found.rows, found.columns, found.kind, found.steps) == (40, 2, "scored pairs", 8)
     assert estimate_run(RunConfig("regression", train_data=file, max_steps=500), store).steps == 500
-    assert estimate_run(RunConfig("regression", train_data=f"{file}+sts12"), store).rows == 40 + 3_108
+    assert (
+        estimate_run(RunConfig("regression", train_data=f"{file}+sts12"), store).rows == 40 + 3_108
+    )
     Path(file).write_text("sentence1,sentence2,score\na,b,1\n")
     assert estimate_run(RunConfig("regression", train_data=file), store).rows == 1
 
@@ -68,16 +73,27 @@ def test_data_of_the_hub_is_judged_without_fetching_it(store):
     assert (found.rows, found.steps) == (942_069, 58_880)
     assert "downloaded from the Hub" in found.notes[0]
     assert estimate_run(RunConfig("mnrl", train_data="snli", max_steps=10), store).steps == 10
-    assert estimate_run(RunConfig("mnrl", train_data="snli"), store).steps is None, "known when it has been fetched"
+    assert estimate_run(RunConfig("mnrl", train_data="snli"), store).steps is None, (
+        "known when it has been fetched"
+    )
 
 
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        ({"objective": "regression", "train_data": "snli"}, "snli holds labelled pairs; classification learns from"),
-        ({"objective": "classification", "train_data": "wiki-sections"}, "holds triplets; triplet and mnrl learn"),
+        (
+            {"objective": "regression", "train_data": "snli"},
+            "snli holds labelled pairs; classification learns from",
+        ),
+        (
+            {"objective": "classification", "train_data": "wiki-sections"},
+            "holds triplets; triplet and mnrl learn",
+        ),
         ({"objective": "regression", "train_data": "mine.csv"}, "neither a file nor a known set"),
-        ({"objective": "regression", "train_data": "snli:half"}, "no split 'half'; choose train, dev, test"),
+        (
+            {"objective": "regression", "train_data": "snli:half"},
+            "no split 'half'; choose train, dev, test",
+        ),
         ({"objective": "regression", "base": "run:none"}, "there is no run 'none'"),
     ],
 )
@@ -118,9 +134,14 @@ def test_a_teacher_is_announced_and_checked_as_a_base_is(store, file):
 
 def test_time_is_steps_and_evaluations_at_their_rates():
     found = RunEstimate(
-        RunConfig("regression", max_steps=100, batch_size=16), rows=5_000, columns=2, kind="scored pairs"
+        RunConfig("regression", max_steps=100, batch_size=16),
+        rows=5_000,
+        columns=2,
+        kind="scored pairs",
     )
-    measured = TrainingRate(sentences_per_second=320, evaluation_seconds=2, source="", other_seconds=65)
+    measured = TrainingRate(
+        sentences_per_second=320, evaluation_seconds=2, source="", other_seconds=65
+    )
     assert measured.seconds(found) == pytest.approx(65 + 100 * 32 / 320 + 5 * 2)
     assert measured.seconds(RunEstimate(RunConfig("regression"), None, 2, "scored pairs")) is None
 
@@ -130,7 +151,10 @@ def test_the_rate_is_that_of_the_newest_run_of_its_kind(store, file):
     assert known_rate(config, store.list()) is None
     for speed in (100.0, 300.0):
         run = store.create(config)
-        lines = [f'{{"kind": "train", "step": {step}, "sentences_per_second": {speed}}}' for step in (1, 2)]
+        lines = [
+            f'{{"kind": "train", "step": {step}, "sentences_per_second": {speed}}}'
+            for step in (1, 2)
+        ]
         lines.insert(0, '{"kind": "state", "step": 0, "state": "running", "t": 22}')
         lines.append('{"kind": "eval", "step": 2, "seconds": 0.5, "t": 70}')
         lines.append('{"kind": "test", "step": 2, "t": 123}')
@@ -146,8 +170,12 @@ def test_the_rate_is_that_of_the_newest_run_of_its_kind(store, file):
 
 def test_of_data_that_is_not_here_no_overlap_is_claimed(store):
     for train_data in ("snli", "snli=classification+stsb:train=regression"):
-        found = estimate_run(RunConfig("classification", train_data=train_data, eval_data="stsb:dev"), store)
-        assert "downloaded" in " ".join(found.notes) and "share a sentence" not in " ".join(found.notes)
+        found = estimate_run(
+            RunConfig("classification", train_data=train_data, eval_data="stsb:dev"), store
+        )
+        assert "downloaded" in " ".join(found.notes) and "share a sentence" not in " ".join(
+            found.notes
+        )
 
 
 def test_word_vectors_that_are_not_here_are_announced_and_not_fetched(store, file, monkeypatch):
@@ -166,7 +194,10 @@ def test_each_preset_fills_every_field_of_the_form_and_can_be_started_as_it_is(s
 
 def test_the_second_stage_starts_from_the_newest_run_on_nli(store):
     assert two_stage_base(store.list()) == DEFAULT_MODEL
-    runs = [store.create(RunConfig("classification", train_data=data)) for data in ("snli", "all-nli:train", "stsb")]
+    runs = [
+        store.create(RunConfig("classification", train_data=data))
+        for data in ("snli", "all-nli:train", "stsb")
+    ]
     for run in runs[1:]:
         (run.folder / "model").mkdir()
         (run.folder / "model/modules.json").write_text("[]")

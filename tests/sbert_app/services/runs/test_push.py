@@ -28,7 +28,9 @@ def store(home, tmp_path):
     store = RunStore(tmp_path / "home")
     run = store.create(RunConfig("regression", base="scratch:1x32", name="my run"), queue=False)
     Encoder.load("scratch:1x32", home=home).save(run.folder / "model")
-    (run.folder / "model/README.md").write_text("---\nlibrary_name: sentence-transformers\n---\n# my run\n")
+    (run.folder / "model/README.md").write_text(
+        "---\nlibrary_name: sentence-transformers\n---\n# my run\n"
+    )
     (run.folder / "events.jsonl").write_text(json.dumps(EVENT) + "\n")
     return store
 
@@ -36,11 +38,29 @@ def store(home, tmp_path):
 def test_the_model_arrives_with_its_metrics_and_the_token_stays_nowhere(store, tmp_path):
     with HubServer() as server:
         server.token = TOKEN
-        environment = {**os.environ, **server.environment(tmp_path / "hf"), "SBERT_HOME": str(store.home)}
+        environment = {
+            **os.environ,
+            **server.environment(tmp_path / "hf"),
+            "SBERT_HOME": str(store.home),
+        }
         [run] = store.list()
-        command = [sys.executable, "-m", "sbert_app", "runs", "push", run.id, "me/my-model", "--json"]
+        command = [
+            sys.executable,
+            "-m",
+            "sbert_app",
+            "runs",
+            "push",
+            run.id,
+            "me/my-model",
+            "--json",
+        ]
         done = subprocess.run(
-            command, env={**environment, "HF_TOKEN": TOKEN}, capture_output=True, text=True, check=False, timeout=120
+            command,
+            env={**environment, "HF_TOKEN": TOKEN},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
         )
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["url"] == f"{server.url}/me/my-model"
@@ -55,18 +75,30 @@ def test_the_model_arrives_with_its_metrics_and_the_token_stays_nowhere(store, t
     assert files["model.safetensors"] == (run.folder / "model/model.safetensors").read_bytes()
     card = ModelCard(files["README.md"].decode())
     assert card.data.eval_results[0].metric_value == 0.75 and card.data.model_name == "me/my-model"
-    written = [path for path in tmp_path.rglob("*") if path.is_file() and TOKEN.encode() in path.read_bytes()]
+    written = [
+        path
+        for path in tmp_path.rglob("*")
+        if path.is_file() and TOKEN.encode() in path.read_bytes()
+    ]
     assert written == [] and TOKEN not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (HfHubHTTPError("401", response=Response(401, request=Request("POST", "/"))), "does not know this token"),
-        (ConnectionError(f"reset by {TOKEN}"), "the model could not be pushed to me/my-model: reset by …"),
+        (
+            HfHubHTTPError("401", response=Response(401, request=Request("POST", "/"))),
+            "does not know this token",
+        ),
+        (
+            ConnectionError(f"reset by {TOKEN}"),
+            "the model could not be pushed to me/my-model: reset by …",
+        ),
     ],
 )
-def test_what_the_hub_refuses_and_a_connection_that_breaks_off_are_one_sentence(store, monkeypatch, error, message):
+def test_what_the_hub_refuses_and_a_connection_that_breaks_off_are_one_sentence(
+    store, monkeypatch, error, message
+):
     def fail(*_: object, **__: object) -> None:
         raise error
 

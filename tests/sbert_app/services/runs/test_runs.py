@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 
 from sbert_app.services.results.grid import trained_on
 from sbert_app.services.runs.archives import export
-from sbert_app.services.runs.record import EventReader, RunBusyError, RunNotFoundError, RunProgress, RunStateError
+from sbert_app.services.runs.record import (
+    EventReader,
+    RunBusyError,
+    RunNotFoundError,
+    RunProgress,
+    RunStateError,
+)
 from sbert_app.services.runs.store import PROCESS_LOST, RunStore
 from training.errors import InputError, UserFacingError
 from training.names import ModelName
@@ -77,30 +83,42 @@ def test_a_damaged_run_is_a_sentence_and_hides_no_other(store, name, data):
         fresh.get(broken.id)
 
 
-def test_the_list_has_pages_the_newest_first_and_what_is_recent_has_the_runs_at_work_too(store, monkeypatch):
+def test_the_list_has_pages_the_newest_first_and_what_is_recent_has_the_runs_at_work_too(
+    store, monkeypatch
+):
     assert store.list() == []
     runs = [store.create(CONFIG, queue=number == 2) for number in range(12)]
     (store.folder / "half-made").mkdir()
     newest = [run.id for run in reversed(runs)]
     pages = [store.list(5), store.list(5, newest[4]), store.list(5, newest[9])]
-    assert [run.id for page in pages for run in page] == newest == [run.id for run in RunStore(store.home).list()]
+    assert (
+        [run.id for page in pages for run in page]
+        == newest
+        == [run.id for run in RunStore(store.home).list()]
+    )
     with pytest.raises(RunNotFoundError):
         store.list(5, "20200101-000000-gone")
     listed = [run.id for run in store.recent([newest[-1]], limit=2)]
-    assert listed == [run_id for run_id in newest if run_id in {*newest[:2], runs[2].id, newest[-1]}]
+    assert listed == [
+        run_id for run_id in newest if run_id in {*newest[:2], runs[2].id, newest[-1]}
+    ]
     store.stop(runs[2].id)
     RunStore(store.home).requeue(runs[0].id)
     assert store.ids("queued") == [runs[0].id]
     assert runs[0].id in [run.id for run in store.recent(limit=2)]
     reads, get = [], RunStore.get
-    monkeypatch.setattr(RunStore, "get", lambda store, run_id: reads.append(run_id) or get(store, run_id))
+    monkeypatch.setattr(
+        RunStore, "get", lambda store, run_id: reads.append(run_id) or get(store, run_id)
+    )
     RunStore(store.home).list(5)
     assert reads == newest[:5], "a look at a page reads no other run"
 
 
 def test_what_killed_processes_have_left_is_swept(store):
     run = store.create(CONFIG)
-    deleted, restored, new = (store.folder / name for name in (".deleted-x", ".x.abc.fresh", ".y.abc.fresh"))
+    deleted, restored, new = (
+        store.folder / name for name in (".deleted-x", ".x.abc.fresh", ".y.abc.fresh")
+    )
     for folder in (deleted, restored, new):
         (folder / "model").mkdir(parents=True)
     os.utime(restored, (0, 0))
@@ -113,11 +131,16 @@ def test_a_run_may_be_called_as_its_base_and_bases_may_form_a_ring(store):
     store.rename(first.id, "x")
     second = store.create(CONFIG.replace(base="run:x", name="x"))
     assert second.config.base == f"run:{first.id}"
-    (first.folder / "config.json").write_text(first.config.replace(base=f"run:{second.id}").to_json())
+    (first.folder / "config.json").write_text(
+        first.config.replace(base=f"run:{second.id}").to_json()
+    )
     assert len(trained_on(ModelName.parse(f"run:{second.id}"), store.home)) == 2
 
 
-@given(st.text(max_size=30) | st.sampled_from(["..", "../x", "/etc", ".", "", "a/b", "x" * 500, "a\0b", ".hidden"]))
+@given(
+    st.text(max_size=30)
+    | st.sampled_from(["..", "../x", "/etc", ".", "", "a/b", "x" * 500, "a\0b", ".hidden"])
+)
 def test_an_id_that_is_none_is_said_so(tmp_path_factory, run_id):
     """Above all, no id leads out of the folder of runs."""
     store = RunStore(tmp_path_factory.mktemp("home"))
@@ -138,7 +161,10 @@ def test_a_claimed_run_is_running_and_ends_as_its_process_says_or_by_an_exceptio
     run = store.create(CONFIG)
     with pytest.raises(OSError), store.lease(run.id):
         raise OSError("no space\nleft on device")
-    assert (store.get(run.id).state, store.get(run.id).record.reason) == ("failed", "no space left on device")
+    assert (store.get(run.id).state, store.get(run.id).record.reason) == (
+        "failed",
+        "no space left on device",
+    )
     run = store.create(CONFIG)
     with pytest.raises(KeyboardInterrupt), store.lease(run.id):
         raise KeyboardInterrupt
@@ -147,13 +173,19 @@ def test_a_claimed_run_is_running_and_ends_as_its_process_says_or_by_an_exceptio
 
 def test_a_run_is_taken_once_and_after_a_reboot_nobody_works_on_it(store):
     run = store.create(CONFIG)
-    with store.lease(run.id), pytest.raises(RunBusyError, match="worked on by another"), store.lease(run.id):
+    with (
+        store.lease(run.id),
+        pytest.raises(RunBusyError, match="worked on by another"),
+        store.lease(run.id),
+    ):
         pass
     with pytest.raises(RunStateError, match="is interrupted, not queued"), store.lease(run.id):
         pass
     # Nobody holds its lock, whatever process numbers there are now.
     run = store.create(CONFIG)
-    (run.folder / "run.json").write_text(json.dumps({"state": "running", "created": 1.0, "started": 2.0}))
+    (run.folder / "run.json").write_text(
+        json.dumps({"state": "running", "created": 1.0, "started": 2.0})
+    )
     run = store.get(run.id)
     assert (run.state, run.record.reason) == ("interrupted", PROCESS_LOST)
 
@@ -221,10 +253,18 @@ def test_a_deleted_run_is_gone_whoever_has_read_it_keeps_its_events_and_one_at_w
 
 @pytest.mark.parametrize(
     "act",
-    [RunStore.get, RunStore.stop, RunStore.requeue, RunStore.delete, partial(RunStore.rename, name="x")],
+    [
+        RunStore.get,
+        RunStore.stop,
+        RunStore.requeue,
+        RunStore.delete,
+        partial(RunStore.rename, name="x"),
+    ],
     ids=["get", "stop", "requeue", "delete", "rename"],
 )
-def test_a_run_that_is_deleted_while_something_is_done_with_it_is_not_there(store, monkeypatch, act):
+def test_a_run_that_is_deleted_while_something_is_done_with_it_is_not_there(
+    store, monkeypatch, act
+):
     """Whenever that happens: after the first look for its folder, after the second, …"""
     found, moment = RunStore._run_folder, -1
     while True:
@@ -246,7 +286,11 @@ def test_a_run_that_is_deleted_while_something_is_done_with_it_is_not_there(stor
             try:
                 act(store, run.id)
             except (UserFacingError, OSError) as error:
-                assert "there is no run" in str(error) or "gone" in str(error) or isinstance(error, FileNotFoundError)
+                assert (
+                    "there is no run" in str(error)
+                    or "gone" in str(error)
+                    or isinstance(error, FileNotFoundError)
+                )
         if looks <= moment:
             break
         assert not run.folder.exists(), "nothing has made it anew"
@@ -281,9 +325,17 @@ def test_a_file_that_is_deleted_before_it_is_opened_has_no_events(tmp_path, monk
     assert reader.read() == []
 
 
-def test_a_line_that_is_being_written_is_waited_for_and_one_that_a_crash_cut_short_is_left_out(store):
+def test_a_line_that_is_being_written_is_waited_for_and_one_that_a_crash_cut_short_is_left_out(
+    store,
+):
     run = store.create(CONFIG)
-    say(store, run.id, {"kind": "train", "step": 1}, {"kind": "train", "step": 2}, end='\n{"kind": "tra')
+    say(
+        store,
+        run.id,
+        {"kind": "train", "step": 1},
+        {"kind": "train", "step": 2},
+        end='\n{"kind": "tra',
+    )
     assert [event["step"] for event in store.events(run.id)] == [1, 2]
     with (run.folder / "events.jsonl").open("a") as file:
         file.write('in", "step": 3}\n{"kind": "tra\n{"kind": "train", "step": 4}\n')
@@ -296,7 +348,9 @@ def test_events_that_a_resumed_run_takes_back_are_forgotten(store):
     say(store, run.id, *({"kind": "train", "step": step} for step in range(1, 6)))
     assert len(store.events(run.id)) == 5
     fresh = run.folder / "events.tmp"
-    fresh.write_text("".join(f'{{"kind": "train", "step": {step}, "again": true}}\n' for step in range(1, 8)))
+    fresh.write_text(
+        "".join(f'{{"kind": "train", "step": {step}, "again": true}}\n' for step in range(1, 8))
+    )
     fresh.replace(run.folder / "events.jsonl")  # longer than before, and yet another file
     assert all(event["again"] for event in store.events(run.id))
     assert len(store.events(run.id, since=99)) == 7, "who has seen more than there is begins anew"
@@ -307,20 +361,40 @@ def test_progress_is_the_sum_of_the_events(store):
     say(
         store,
         run.id,
-        {"kind": "state", "step": 0, "state": "running", "steps": 20, "device": "cpu", "notes": ["thirds"]},
+        {
+            "kind": "state",
+            "step": 0,
+            "state": "running",
+            "steps": 20,
+            "device": "cpu",
+            "notes": ["thirds"],
+        },
         evaluation(0, 0.80),
-        {"kind": "train", "step": 10, "loss": 0.5, "sentences_per_second": 300.0, "seconds_left": 7.0},
+        {
+            "kind": "train",
+            "step": 10,
+            "loss": 0.5,
+            "sentences_per_second": 300.0,
+            "seconds_left": 7.0,
+        },
         evaluation(10, 0.85, best=True),
         evaluation(15, 0.84, collapsed="collapsed: random pairs …"),
     )
     progress = store.get(run.id).progress
-    assert (progress.step, progress.steps, progress.loss, progress.seconds_left) == (15, 20, 0.5, 7.0)
+    assert (progress.step, progress.steps, progress.loss, progress.seconds_left) == (
+        15,
+        20,
+        0.5,
+        7.0,
+    )
     assert progress.notes == ("thirds",)
     assert progress.measure == "spearman"
     assert [progress.figure(event) for event in (progress.baseline, progress.best)] == [80.0, 85.0]
     assert progress.collapsed.startswith("collapsed")
     assert RunProgress.from_events([evaluation(0, 0.9, best=True)]).best is None
-    progress = RunProgress.from_events([{"kind": "eval", "step": 5, "random_cosine": 0.1, "best": True}])
+    progress = RunProgress.from_events(
+        [{"kind": "eval", "step": 5, "random_cosine": 0.1, "best": True}]
+    )
     assert (progress.measure, progress.figure(progress.best)) == (None, None)
 
 
@@ -335,7 +409,12 @@ def test_an_export_is_one_folder_with_the_model_its_card_and_the_settings(store,
     file = export(store, run.id, tmp_path)
     assert file == tmp_path / "my-run.zip"
     with zipfile.ZipFile(file) as packed:
-        inside = ["my-run/1_Pooling/config.json", "my-run/README.md", "my-run/modules.json", "my-run/run.json"]
+        inside = [
+            "my-run/1_Pooling/config.json",
+            "my-run/README.md",
+            "my-run/modules.json",
+            "my-run/run.json",
+        ]
         assert packed.namelist() == inside
         assert json.loads(packed.read("my-run/run.json"))["config"]["objective"] == "regression"
     other = store.create(CONFIG, queue=False)

@@ -38,7 +38,9 @@ def travel(actor: RemoteRun, store: RunStore, folder: Path, *begin: Any) -> RunR
     return result
 
 
-def test_files_and_runs_travel_by_their_content_and_errors_as_they_are(store: RunStore, tiny: Any, tmp_path: Path):
+def test_files_and_runs_travel_by_their_content_and_errors_as_they_are(
+    store: RunStore, tiny: Any, tmp_path: Path
+):
     actor, base = RemoteRun(), store.create(tiny(), queue=False)
     travel(actor, store, base.folder, *on_ray._packed(base, store.home))
     run = store.create(tiny(base=f"run:{base.id}", teacher=None), queue=False)
@@ -67,14 +69,18 @@ def test_no_file_of_a_node_leaves_the_runs_folder(tmp_path: Path, name: str):
 
 def test_a_ray_that_is_away_is_one_sentence_and_the_run_can_be_resumed(store: RunStore, tiny: Any):
     run = store.create(tiny())
-    with pytest.raises(InputError, match=r"there is no Ray cluster at 127.0.0.1:9: nothing answers") as raised:
+    with pytest.raises(
+        InputError, match=r"there is no Ray cluster at 127.0.0.1:9: nothing answers"
+    ) as raised:
         execute(store, run.id, RayCluster("127.0.0.1:9"))
     run = store.get(run.id)
     assert (run.state, run.record.reason) == (State.FAILED, str(raised.value))
     assert store.requeue(run.id).state == State.QUEUED
 
 
-def test_a_run_that_its_nodes_die_of_is_given_up(store: RunStore, tiny: Any, monkeypatch: pytest.MonkeyPatch):
+def test_a_run_that_its_nodes_die_of_is_given_up(
+    store: RunStore, tiny: Any, monkeypatch: pytest.MonkeyPatch
+):
     begun: list[object] = []
 
     def dies(store: RunStore, run: Run, *_: Any) -> None:
@@ -84,7 +90,9 @@ def test_a_run_that_its_nodes_die_of_is_given_up(store: RunStore, tiny: Any, mon
     monkeypatch.setattr(on_ray, "_submit", dies)
     monkeypatch.setattr(RayCluster, "connect", lambda self: None)
     run = store.create(tiny())
-    with pytest.raises(InputError, match=r"Ray has lost the run 4 times \(the node has died\): resume it"):
+    with pytest.raises(
+        InputError, match=r"Ray has lost the run 4 times \(the node has died\): resume it"
+    ):
         execute(store, run.id, RayCluster("auto"))
     assert len(begun) == 4
     assert store.get(run.id).state == State.FAILED
@@ -124,9 +132,23 @@ def test_the_worker_submits_as_many_runs_as_there_is_room_for(
     ],
 )
 def test_train_says_what_it_cannot_do(
-    store: RunStore, tiny: Any, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], said: str
+    store: RunStore,
+    tiny: Any,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    said: str,
 ):
     data = str(tiny().train_data)
-    command = ["train", "--objective", "regression", "--base", "scratch:1x32", "--train-data", data, "--max-steps", "1"]
+    command = [
+        "train",
+        "--objective",
+        "regression",
+        "--base",
+        "scratch:1x32",
+        "--train-data",
+        data,
+        "--max-steps",
+        "1",
+    ]
     assert main([*command, "--home", str(store.home), *options]) == 2
     assert f"error: {said}" in capsys.readouterr().err

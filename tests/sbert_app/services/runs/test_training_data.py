@@ -24,17 +24,33 @@ def pairs(folder: Path, name: str, first: str) -> str:
 
 
 def test_a_run_has_read_what_the_run_before_it_had(store, tmp_path):
-    first = store.create(RunConfig("regression", train_data=pairs(tmp_path, "one.csv", "A cat sleeps.")), queue=False)
-    config = RunConfig("mse", base=f"run:{first.id}", teacher="minilm-stsb", train_data=pairs(tmp_path, "two.csv", "B"))
+    first = store.create(
+        RunConfig("regression", train_data=pairs(tmp_path, "one.csv", "A cat sleeps.")), queue=False
+    )
+    config = RunConfig(
+        "mse",
+        base=f"run:{first.id}",
+        teacher="minilm-stsb",
+        train_data=pairs(tmp_path, "two.csv", "B"),
+    )
     second = ModelName.of_run(store.create(config, queue=False).id)
     assert [data.name for data in trained_on(second, store.home)] == ["one.csv", "two.csv"]
-    found = overlap_with(second, Dataset("dev", (["A DOG barks.", "x"], ["a cat sleeps.", "y"])), store.home)
+    found = overlap_with(
+        second, Dataset("dev", (["A DOG barks.", "x"], ["a cat sleeps.", "y"])), store.home
+    )
     assert (found.rows, found.equal, found.shared) == (2, 1, 1)
     (tmp_path / "one.csv").unlink()
     assert [data.name for data in trained_on(second, store.home)] == ["two.csv"]
 
 
 def test_the_built_in_cross_encoders_have_read_stsb_and_of_other_models_nothing_is_known(store):
-    found = overlap_with(ModelName.parse("minilm-stsb"), load_data("stsb:test", store.home), store.home)
+    found = overlap_with(
+        ModelName.parse("minilm-stsb"), load_data("stsb:test", store.home), store.home
+    )
     assert (found.equal, found.shared) == (12, 249)
-    assert overlap_with(ModelName.parse("all-MiniLM-L6-v2"), Dataset("dev", (["a"], ["b"])), store.home) is None
+    assert (
+        overlap_with(
+            ModelName.parse("all-MiniLM-L6-v2"), Dataset("dev", (["a"], ["b"])), store.home
+        )
+        is None
+    )

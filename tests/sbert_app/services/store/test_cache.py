@@ -32,10 +32,19 @@ class TestDiskCache:
             content[at % len(content)] ^= 1 << bit
             file.write_bytes(content)
         assert cache.get_or_compute("a", lambda: np.zeros((8, 3))).size == 24
-        assert (arrays := cache.get_arrays("a")) is None or "x" not in arrays or arrays["x"].shape == (8, 3)
+        assert (
+            (arrays := cache.get_arrays("a")) is None
+            or "x" not in arrays
+            or arrays["x"].shape == (8, 3)
+        )
 
     def test_a_damaged_file_counts_as_absent_and_an_unwritable_folder_is_no_error(self, tmp_path):
-        for content in (b"", b"\x93NUMPY\x01\x00v\x00{'descr'", b"no array at all", b"PK\x03\x04 nothing"):
+        for content in (
+            b"",
+            b"\x93NUMPY\x01\x00v\x00{'descr'",
+            b"no array at all",
+            b"PK\x03\x04 nothing",
+        ):
             (tmp_path / "a.npz").write_bytes(content)
             assert DiskCache(tmp_path).get("a") is None
         (tmp_path / "b.npz" / "inside").mkdir(parents=True)
@@ -78,13 +87,20 @@ class TestDiskCache:
         cache = DiskCache(tmp_path / "own", max_bytes=10, shipped=shipped)
         assert cache.get("a").tolist() == [0, 1, 2]
         cache.put("b", np.zeros(1, dtype=np.int8))
-        assert {file: hashlib.sha256(file.read_bytes()).digest() for file in shipped.iterdir()} == before
+        assert {
+            file: hashlib.sha256(file.read_bytes()).digest() for file in shipped.iterdir()
+        } == before
 
-    def test_named_arrays_are_stored_together_and_count_towards_the_size_of_the_cache(self, tmp_path):
+    def test_named_arrays_are_stored_together_and_count_towards_the_size_of_the_cache(
+        self, tmp_path
+    ):
         cache = DiskCache(tmp_path, max_bytes=2_500)
         cache.put_arrays("old", {"x": np.arange(200), "y": np.array([0.5])})
         arrays = cache.get_arrays("old")
-        assert {name: array.tolist() for name, array in arrays.items()} == {"x": [*range(200)], "y": [0.5]}
+        assert {name: array.tolist() for name, array in arrays.items()} == {
+            "x": [*range(200)],
+            "y": [0.5],
+        }
         assert cache.get_arrays("b") is None
         time.sleep(0.02)
         cache.put("new", np.zeros(200))
@@ -94,7 +110,10 @@ class TestDiskCache:
 
 @given(st.lists(st.text()), st.lists(st.text()))
 def test_a_digest_identifies_its_texts(first, second):
-    without_nul = [text.replace("\0", "") for text in first], [text.replace("\0", "") for text in second]
+    without_nul = (
+        [text.replace("\0", "") for text in first],
+        [text.replace("\0", "") for text in second],
+    )
     assert (digest(without_nul[0]) == digest(without_nul[1])) == (without_nul[0] == without_nul[1])
 
 

@@ -19,7 +19,9 @@ class Note:
     runs: dict[str, str | None] = field(default_factory=dict)
 
 
-NOTE = Note("Äpfel, not pears", 1_790_000_000.5, (1, 22, 333), {"mean/0": None, "max/0": "20261121-max"})
+NOTE = Note(
+    "Äpfel, not pears", 1_790_000_000.5, (1, 22, 333), {"mean/0": None, "max/0": "20261121-max"}
+)
 
 
 @pytest.fixture(params=[".json", "/note.json"])
@@ -52,7 +54,9 @@ def expect_one_sentence(store, data: bytes | None = None) -> bool:
     return True
 
 
-def test_a_record_is_read_back_without_fields_of_later_versions_and_what_is_no_record_is_left_alone(store):
+def test_a_record_is_read_back_without_fields_of_later_versions_and_what_is_no_record_is_left_alone(
+    store,
+):
     assert store.list() == ({"a": NOTE, "b": NOTE, "c": NOTE}, ())
     assert store.change("a", lambda note: Note("changed")) == store.get("a") == Note("changed")
     store.delete("a")
@@ -115,7 +119,12 @@ def test_another_thing_in_a_records_place_is_one_sentence(store, place):
 
 def test_an_id_leads_out_of_no_folder_and_what_does_not_exist_or_cannot_be_written_is_said(store):
     for key in ("", "..", "../a", "a/b", "a\0", "a\n", "-a", ".a", "a" * 200, "ä"):
-        for use in (store.get, store.delete, lambda key: store.put(key, NOTE), lambda key: store.create(key, NOTE)):
+        for use in (
+            store.get,
+            store.delete,
+            lambda key: store.put(key, NOTE),
+            lambda key: store.create(key, NOTE),
+        ):
             with pytest.raises(InputError, match="there is no note"):
                 use(key)
     with pytest.raises(InputError, match="cannot be saved"):
@@ -154,7 +163,10 @@ def _create(folder, suffix, start, number) -> None:
 def test_processes_that_create_in_one_second_never_share_an_id(store):
     context = multiprocessing.get_context("fork")
     start = context.Event()
-    makers = [context.Process(target=_create, args=(store.folder, store.suffix, start, n)) for n in range(4)]
+    makers = [
+        context.Process(target=_create, args=(store.folder, store.suffix, start, n))
+        for n in range(4)
+    ]
     for maker in makers:
         maker.start()
     start.set()

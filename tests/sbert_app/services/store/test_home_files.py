@@ -23,7 +23,12 @@ from sbert_app.services.compare.calibration import fit_own, own_curves, stored_c
 from sbert_app.services.container import Services
 from sbert_app.services.corpus.corpus import Corpus, CorpusLimits
 from sbert_app.services.corpus.open_corpora import EmbeddingCache
-from sbert_app.services.experiments.experiment import FOLDS, ExperimentRecord, Experiments, PlannedRun
+from sbert_app.services.experiments.experiment import (
+    FOLDS,
+    ExperimentRecord,
+    Experiments,
+    PlannedRun,
+)
 from sbert_app.services.experiments.groups import run_groups
 from sbert_app.services.files.jobs import ScoreRequest
 from sbert_app.services.files.uploads import keep_upload
@@ -46,9 +51,11 @@ FOLDER, LOOP = "a folder", "a loop of links"
 LOCKS = {"lock", "worker", "ray"}  # and what is hidden
 RECOMPUTED = {"cache/", "calibration/", "vectors/", "numba/"}
 COUNT = 3  # flipped bits, and truncations, of a file
-# Kinds that take long to look at: drawn as figures, scored again, of several files. Few damages are tried.
+# Kinds that take long to look at: drawn as figures, scored again, of several files. Few damages are
+# tried.
 DEAR = ("runs/*/events.jsonl", "tmp/*")
-# What nobody reads again, and what is damaged in the tests of its readers, as they load a model or train.
+# What nobody reads again, and what is damaged in the tests of its readers, as they load a model or
+# train.
 ELSEWHERE = {
     "runs/*/model/*": "test_folder, test_loading",
     "runs/*/checkpoint/*": "test_resume",
@@ -67,7 +74,9 @@ ELSEWHERE = {
 }
 
 MODEL = "scratch:1x32"
-PAIRS = [(f"a man {i} plays the guitar", f"two dogs {i} run over green grass", i % 6) for i in range(48)]
+PAIRS = [
+    (f"a man {i} plays the guitar", f"two dogs {i} run over green grass", i % 6) for i in range(48)
+]
 SCORED = Dataset.from_list([*PAIRS, *((b, a, score) for a, b, score in PAIRS)], "pairs.csv")
 CORPUS = Corpus("c", [f"sentence {i}" for i in range(20)])
 SHARED = ["a man", "a dog"]
@@ -80,16 +89,24 @@ def write_home(services: Services) -> None:
     with upload.open("w", newline="") as file:
         csv.writer(file).writerows([("sentence1", "sentence2", "score"), *PAIRS])
     data = str(keep_upload(upload, home))
-    config = RunConfig("mnrl", base=MODEL, train_data=data, eval_data=data, max_steps=4, batch_size=8, name="mined")
-    finished = _run(services.jobs.store, config.replace(name="finished", objective="regression"), 99)
+    config = RunConfig(
+        "mnrl", base=MODEL, train_data=data, eval_data=data, max_steps=4, batch_size=8, name="mined"
+    )
+    finished = _run(
+        services.jobs.store, config.replace(name="finished", objective="regression"), 99
+    )
     _run(services.jobs.store, config.replace(mine_negatives=True), 3)
     services.jobs.start(config.replace(name="queued"))
     plans = [PlannedRun(label="1", config=config.replace(name="fold").to_dict())]
     projects = Projects(home)
     for name in ("one", "two"):
-        Experiments(services.jobs).start(ExperimentRecord(kind=FOLDS, name=f"{name}.csv", by="1 fold", runs=plans))
+        Experiments(services.jobs).start(
+            ExperimentRecord(kind=FOLDS, name=f"{name}.csv", by="1 fold", runs=plans)
+        )
         info = ProjectInfo(name, "pairs.csv", MODEL, "minilm-stsb", 0.5, 0, 1.0)
-        project = projects.open(projects.create(info, [ChosenPair(a, b, "random", 0.5, 0.5) for a, b, _ in PAIRS]))
+        project = projects.open(
+            projects.create(info, [ChosenPair(a, b, "random", 0.5, 0.5) for a, b, _ in PAIRS])
+        )
         for pair, (*_, score) in enumerate(PAIRS):
             project.rate("Ann", pair, score)
         project.agree("Ann", 0, 3)
@@ -115,7 +132,8 @@ def _run(store: RunStore, config: RunConfig, last_event: int) -> str:
 
 
 Answers = dict[str, Any]  # by the id of the run, the project, …: what its readers say of it
-Look = Callable[[Services], tuple[Answers, list[str]]]  # with the sentences about those that cannot be read
+# With the sentences about those that cannot be read.
+Look = Callable[[Services], tuple[Answers, list[str]]]
 
 
 def _runs(services: Services) -> tuple[Answers, list[str]]:
@@ -123,8 +141,13 @@ def _runs(services: Services) -> tuple[Answers, list[str]]:
     runs = store.list()
     assert all(store.log(run.id) is not None for run in runs)
     queued = [run.id for run in runs if run.state == State.QUEUED]
-    assert set(queued) <= set(store.ids(State.QUEUED)), "a run that is listed as queued is never executed"
-    answers = {run.id: json.dumps(json_values(run.to_json()), allow_nan=False, sort_keys=True) for run in runs}
+    assert set(queued) <= set(store.ids(State.QUEUED)), (
+        "a run that is listed as queued is never executed"
+    )
+    answers = {
+        run.id: json.dumps(json_values(run.to_json()), allow_nan=False, sort_keys=True)
+        for run in runs
+    }
     return answers, [str(error) for error in store.damaged()]
 
 
@@ -132,7 +155,9 @@ def _events(services: Services) -> tuple[Answers, list[str]]:
     """As on the page: the row and the curves of the run that has events and is not finished."""
     store = RunStore(services.settings.home)
     for run in (run for run in store.list() if run.state == State.INTERRUPTED):
-        curve = Curve(run.name, "#0072B2", store.events(run.id), run.progress.steps, run.progress.measure)
+        curve = Curve(
+            run.name, "#0072B2", store.events(run.id), run.progress.steps, run.progress.measure
+        )
         assert run.id in str(run_list([run], "", {})) and str(status(run, 0))
         assert all(draw([curve]).to_json() for draw in FIGURES.values())
     return _runs(services)
@@ -151,7 +176,13 @@ def _projects(services: Services) -> tuple[Answers, list[str]]:
     for project_id, info in projects.list():
         try:
             project = projects.open(project_id)
-            answers[project_id] = (info, project.pairs, project.ratings(), project.agreed(), last_training(project))
+            answers[project_id] = (
+                info,
+                project.pairs,
+                project.ratings(),
+                project.agreed(),
+                last_training(project),
+            )
         except UserFacingError as error:
             said.append(str(error))
     return answers, said + [str(error) for error in projects.store.list().damaged]
@@ -171,7 +202,10 @@ def _scored(services: Services) -> tuple[Answers, list[str]]:
         try:
             job = services.scoring.get(folder.name)
             list(services.scoring.follow(folder.name))
-            answers[folder.name] = (job.state, services.scoring.apply_threshold(folder.name, 0.5).matches)
+            answers[folder.name] = (
+                job.state,
+                services.scoring.apply_threshold(folder.name, 0.5).matches,
+            )
         except UserFacingError as error:
             said.append(str(error))
     return answers, said
@@ -180,7 +214,12 @@ def _scored(services: Services) -> tuple[Answers, list[str]]:
 def _shared(services: Services) -> tuple[Answers, list[str]]:
     try:
         token = services.shared_sentences.put(SHARED)
-        return {token: (services.shared_sentences.sentences(token), services.shared_sentences.pairs(token).name)}, []
+        return {
+            token: (
+                services.shared_sentences.sentences(token),
+                services.shared_sentences.pairs(token).name,
+            )
+        }, []
     except UserFacingError as error:
         return {}, [str(error)]
 
@@ -250,16 +289,24 @@ def patterns() -> list[tuple[HomeEntry, str]]:
 
 def declared(name: str) -> list[str]:
     """The patterns of a file."""
-    return [pattern for entry, pattern in patterns() if entry is home_entry(name) and fnmatchcase(name, pattern)]
+    return [
+        pattern
+        for entry, pattern in patterns()
+        if entry is home_entry(name) and fnmatchcase(name, pattern)
+    ]
 
 
 def names_in(home: Path) -> list[str]:
     return [
-        name for file in files_of(home) if (name := file.relative_to(home).as_posix()).rpartition("/")[2] not in LOCKS
+        name
+        for file in files_of(home)
+        if (name := file.relative_to(home).as_posix()).rpartition("/")[2] not in LOCKS
     ]
 
 
-def test_whatever_is_written_is_declared_and_whatever_is_declared_is_damaged_here_or_elsewhere(written):
+def test_whatever_is_written_is_declared_and_whatever_is_declared_is_damaged_here_or_elsewhere(
+    written,
+):
     names = names_in(written.settings.home)
     assert [name for name in names if home_entry(name) is None] == []
     assert {pattern for name in names for pattern in declared(name)} | ELSEWHERE.keys() == {
@@ -269,9 +316,15 @@ def test_whatever_is_written_is_declared_and_whatever_is_declared_is_damaged_her
 
 def examples(home: Path, pattern: str) -> list[Path]:
     """One file of each name in the temporary folder; of other kinds the first."""
-    names = [name for name in names_in(home) if pattern in declared(name) and look_at(name) is not None]
+    names = [
+        name for name in names_in(home) if pattern in declared(name) and look_at(name) is not None
+    ]
     kinds = {name.rpartition("/")[2]: home / name for name in names}
-    return list(kinds.values()) if pattern == "tmp/*" else [home / min(names, key=lambda name: name.count("/"))]
+    return (
+        list(kinds.values())
+        if pattern == "tmp/*"
+        else [home / min(names, key=lambda name: name.count("/"))]
+    )
 
 
 def damages(data: bytes, is_dear: bool) -> Iterator[bytes | str]:
@@ -328,7 +381,9 @@ def expect(services: Services, file: Path, damage: bytes | str, before: Answers)
     assert len(after) + len(sentences) == len(before), (after.keys(), sentences)
     assert all("\n" not in sentence for sentence in sentences)
     if entry.name != "tmp/":
-        assert all(file.name in sentence or file.parent.name in sentence for sentence in sentences), sentences
+        assert all(
+            file.name in sentence or file.parent.name in sentence for sentence in sentences
+        ), sentences
         assert not sentences or isinstance(damage, str) or file.read_bytes() == damage
 
 
@@ -345,7 +400,9 @@ def restored(home: Path, name: str, copies: Path) -> Iterator[None]:
         shutil.move(copies / "copy", place)
 
 
-@pytest.mark.parametrize("pattern", [pattern for _, pattern in patterns() if pattern not in ELSEWHERE])
+@pytest.mark.parametrize(
+    "pattern", [pattern for _, pattern in patterns() if pattern not in ELSEWHERE]
+)
 def test_a_damaged_file_is_a_sentence_or_made_anew_and_hides_no_other(written, pattern, tmp_path):
     home = written.settings.home
     for file in examples(home, pattern):
@@ -359,4 +416,6 @@ def test_a_damaged_file_is_a_sentence_or_made_anew_and_hides_no_other(written, p
                 try:
                     expect(written, file, damage, before)
                 except Exception as error:
-                    raise AssertionError(f"{name}: {damage[:300]!r}: {type(error).__name__}: {error}") from error
+                    raise AssertionError(
+                        f"{name}: {damage[:300]!r}: {type(error).__name__}: {error}"
+                    ) from error

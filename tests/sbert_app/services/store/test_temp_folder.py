@@ -26,7 +26,9 @@ def test_results_are_refused_when_uploads_and_results_fill_it(tmp_path):
     make(tmp_path / "scored" / "ab" / "x-scored.csv", 999_000)
     temp.check_room(1_000)
     for refused in (lambda: temp.check_room(1_001), lambda: temp.check_room(10**12)):
-        with pytest.raises(InputError, match=r"is full \(1.9 MB\); files in it are removed after a day"):
+        with pytest.raises(
+            InputError, match=r"is full \(1.9 MB\); files in it are removed after a day"
+        ):
             refused()
     make(tmp_path / "label" / "p.csv", 2_000)
     with pytest.raises(InputError, match="is full"):
@@ -55,7 +57,11 @@ def test_results_of_every_kind_go_after_a_day_while_the_app_runs(tmp_path):
         os.utime(file.parent, (time.time() - 2 * DAY,) * 2)
     old += [make(tmp_path / kind / "old.zip", 1, 2 * DAY) for kind in RESULTS]
     new = [make(tmp_path / kind / "cd" / "new.csv", 1) for kind in RESULTS]
-    new += [make(tmp_path / "scored/ef/input/up.csv", 1, 2 * DAY), make(tmp_path / "scored/ef/job.json", 1)]  # a whole
+    # A whole.
+    new += [
+        make(tmp_path / "scored/ef/input/up.csv", 1, 2 * DAY),
+        make(tmp_path / "scored/ef/job.json", 1),
+    ]
     of_gradio = make(tmp_path / "1f2e" / "icon.png", 1, 2 * DAY)
     TempFolder(tmp_path).clean()
     assert not any(file.exists() for file in old)
@@ -66,7 +72,10 @@ def test_results_of_every_kind_go_after_a_day_while_the_app_runs(tmp_path):
 def test_uploads_of_earlier_starts_go_with_their_folders_and_new_ones_stay(tmp_path):
     old, new = make(tmp_path / "a" / "old.csv", 1, 2 * DAY), make(tmp_path / "b" / "new.csv", 1)
     os.utime(tmp_path / "a", (time.time() - 2 * DAY,) * 2)
-    cut_off, result = make(tmp_path / "tmpx1y2", 1, 2 * DAY), make(tmp_path / "explore" / "c" / "x.csv", 1)
+    cut_off, result = (
+        make(tmp_path / "tmpx1y2", 1, 2 * DAY),
+        make(tmp_path / "explore" / "c" / "x.csv", 1),
+    )
     os.utime(tmp_path / "explore", (time.time() - 2 * DAY,) * 2)
     TempFolder(tmp_path).clean()
     assert new.exists()

@@ -16,24 +16,44 @@ SENTENCES = {
         "Сегодня на улице очень холодно.",
         "Кошка спит на старом диване.",
     ),
-    "Japanese": ("新しい歴史の本を買いました。", "今日は外がとても寒いです。", "猫が古いソファで寝ている。"),
+    "Japanese": (
+        "新しい歴史の本を買いました。",
+        "今日は外がとても寒いです。",
+        "猫が古いソファで寝ている。",
+    ),
     "Chinese": ("我买了一本关于历史的新书。", "今天外面很冷。", "猫在旧沙发上睡觉。"),
     "traditional Chinese": ("我買了一本關於歷史的新書。", "今天外面很冷。", "貓在舊沙發上睡覺。"),
-    "Korean": ("나는 역사에 관한 새 책을 샀다.", "오늘은 밖이 매우 춥다.", "고양이가 낡은 소파에서 자고 있다."),
+    "Korean": (
+        "나는 역사에 관한 새 책을 샀다.",
+        "오늘은 밖이 매우 춥다.",
+        "고양이가 낡은 소파에서 자고 있다.",
+    ),
     "Greek": (
         "Αγόρασα ένα νέο βιβλίο για την ιστορία.",
         "Σήμερα κάνει πολύ κρύο έξω.",
         "Η γάτα κοιμάται στον παλιό καναπέ.",
     ),
-    "Turkish": ("Tarih hakkında yeni bir kitap aldım.", "Bugün dışarısı çok soğuk.", "Kedi eski kanepede uyuyor."),
-    "Arabic": ("اشتريت كتابا جديدا عن التاريخ.", "الجو بارد جدا في الخارج اليوم.", "القطة نائمة على الأريكة القديمة."),
+    "Turkish": (
+        "Tarih hakkında yeni bir kitap aldım.",
+        "Bugün dışarısı çok soğuk.",
+        "Kedi eski kanepede uyuyor.",
+    ),
+    "Arabic": (
+        "اشتريت كتابا جديدا عن التاريخ.",
+        "الجو بارد جدا في الخارج اليوم.",
+        "القطة نائمة على الأريكة القديمة.",
+    ),
     "Thai": ("ฉันซื้อหนังสือเล่มใหม่เกี่ยวกับประวัติศาสตร์", "วันนี้ข้างนอกหนาวมาก", "แมวนอนหลับบนโซฟาเก่า"),
     "Polish": (
         "Kupiłem nową książkę o historii.",
         "Dzisiaj na dworze jest bardzo zimno, więc zostańmy w domu.",
         "Kot śpi na starej kanapie, a pies leży obok łóżka.",
     ),
-    "Czech": ("Koupil jsem si novou knihu o dějinách.", "Dnes je venku velká zima.", "Kočka spí na staré pohovce."),
+    "Czech": (
+        "Koupil jsem si novou knihu o dějinách.",
+        "Dnes je venku velká zima.",
+        "Kočka spí na staré pohovce.",
+    ),
     "French": (
         "J’ai acheté un nouveau livre d’histoire très intéressant.",
         "Il fait très froid dehors aujourd’hui, c’est l’été en Australie.",
@@ -60,11 +80,15 @@ ENCODINGS = {
     "French": ("cp1252", "mac_roman", "utf-8"),
     "German": ("cp1252", "mac_roman", "cp1250", "cp1254"),
 }
-FILES = [(encoding, language) for language, encodings in ENCODINGS.items() for encoding in encodings]
+FILES = [
+    (encoding, language) for language, encodings in ENCODINGS.items() for encoding in encodings
+]
 
 
 def pairs(language):
-    return list(zip(SENTENCES[language], SENTENCES[language][1:] + SENTENCES[language][:1], strict=True))
+    return list(
+        zip(SENTENCES[language], SENTENCES[language][1:] + SENTENCES[language][:1], strict=True)
+    )
 
 
 def write(path, language, encoding):
@@ -75,7 +99,9 @@ def write(path, language, encoding):
 
 def cells(table):
     return [
-        pair for batch in table.batches() for pair in zip(batch.rows["sentence1"], batch.rows["sentence2"], strict=True)
+        pair
+        for batch in table.batches()
+        for pair in zip(batch.rows["sentence1"], batch.rows["sentence2"], strict=True)
     ]
 
 
@@ -101,19 +127,27 @@ def test_lines_and_json_too(tmp_path):
     lines = open_table(tmp_path / "a.txt", lines=True)
     assert next(lines.batches()).rows["sentence"] == list(SENTENCES["Russian"])
     assert "KOI8-R" in lines.remarks[0]
-    rows = "\n".join(json.dumps({"sentence": text}, ensure_ascii=False) for text in SENTENCES["Japanese"])
+    rows = "\n".join(
+        json.dumps({"sentence": text}, ensure_ascii=False) for text in SENTENCES["Japanese"]
+    )
     (tmp_path / "a.jsonl").write_bytes(rows.encode("cp932"))
-    assert next(open_table(tmp_path / "a.jsonl").batches()).rows["sentence"] == list(SENTENCES["Japanese"])
+    assert next(open_table(tmp_path / "a.jsonl").batches()).rows["sentence"] == list(
+        SENTENCES["Japanese"]
+    )
 
 
 def test_lines_of_another_encoding_beside_a_thousand_good_ones_are_marked_and_not_guessed(tmp_path):
     good = [("déjà vu", f"Straße {i}") for i in range(1_000)]
     path = tmp_path / "mixed.csv"
     old = b"".join(f"café crème,garçon {i}\n".encode("cp1252") for i in range(150))
-    path.write_bytes(b"sentence1,sentence2\n" + b"".join(f"{a},{b}\n".encode() for a, b in good) + old)
+    path.write_bytes(
+        b"sentence1,sentence2\n" + b"".join(f"{a},{b}\n".encode() for a, b in good) + old
+    )
     table = open_table(path)
     assert cells(table)[:1_001] == [*good, ("caf\ufffd cr\ufffdme", "gar\ufffdon 0")]
-    notes = {batch.first_row + at: note for batch in table.batches() for at, note in batch.notes.items()}
+    notes = {
+        batch.first_row + at: note for batch in table.batches() for at, note in batch.notes.items()
+    }
     assert set(notes) == set(range(1_001, 1_151))
     assert table.remarks == ("Bytes that are not UTF-8 are read as �; their rows are marked.",)
 
@@ -121,15 +155,23 @@ def test_lines_of_another_encoding_beside_a_thousand_good_ones_are_marked_and_no
 @pytest.mark.parametrize("encoding", ["cp1251", "koi8_r", "iso8859_5"])
 @pytest.mark.parametrize(
     "text",
-    ["Лена ест суп {} раз.", "Сегодня в Москве идёт снег, {} см.", "Мощность {} кВт, частота 50 мГц, уровень 5 дБ."],
+    [
+        "Лена ест суп {} раз.",
+        "Сегодня в Москве идёт снег, {} см.",
+        "Мощность {} кВт, частота 50 мГц, уровень 5 дБ.",
+    ],
 )
-def test_short_lines_of_cyrillic_are_not_read_with_small_letters_and_capitals_exchanged(encoding, text):
+def test_short_lines_of_cyrillic_are_not_read_with_small_letters_and_capitals_exchanged(
+    encoding, text
+):
     lines = "".join(f"{text.format(i)}\n" for i in range(24))
     assert lines.encode(encoding).decode(guess_encoding(lines.encode(encoding))) == lines
 
 
 @pytest.mark.parametrize("encoding", ["cp1251", "koi8_r"])
-@pytest.mark.parametrize("more", ["МегаФон и СберБанк, айФон", "НОВОСТИ ДНЯ В МОСКВЕ", "уровень 5 дБ, 3 кВт"])
+@pytest.mark.parametrize(
+    "more", ["МегаФон и СберБанк, айФон", "НОВОСТИ ДНЯ В МОСКВЕ", "уровень 5 дБ, 3 кВт"]
+)
 def test_capitals_inside_words_exchange_nothing(encoding, more):
     text = "\n".join([*SENTENCES["Russian"], *[more] * 10])
     assert guess_encoding(text.encode(encoding)) == encoding
@@ -139,7 +181,9 @@ def test_a_guess_is_said_with_the_words_as_they_are_read_and_how_to_say_otherwis
     path = tmp_path / "a.txt"
     path.write_bytes("plain\ncafé\nthé\ncrème\nété\n".encode("cp1252"))
     [remark] = scan(path).remarks
-    assert remark.startswith("The text is not UTF-8; it is read as Windows-1252, a guess: 'café', 'thé', 'crème'.")
+    assert remark.startswith(
+        "The text is not UTF-8; it is read as Windows-1252, a guess: 'café', 'thé', 'crème'."
+    )
     assert "?encoding=" in remark
 
 
@@ -163,7 +207,10 @@ def test_a_name_of_no_text_encoding_is_refused(name):
     ("encoding", "pair"),
     [
         *(("big5", pair) for pair in pairs("traditional Chinese")),
-        *(("cp1252", (text, "plain")) for text in ("It costs £5.", "© 2020", "50% – done", "naïve café", "3 µm")),
+        *(
+            ("cp1252", (text, "plain"))
+            for text in ("It costs £5.", "© 2020", "50% – done", "naïve café", "3 µm")
+        ),
     ],
 )
 def test_one_row_of_big5_is_no_shift_jis_and_english_has_a_sign_or_two(tmp_path, encoding, pair):

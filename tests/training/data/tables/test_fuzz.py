@@ -11,7 +11,9 @@ from training.data.load import load_data
 from training.data.tables.table import open_table
 from training.errors import InputError
 
-NAMES = st.sampled_from(["a.csv", "a.tsv", "a.txt", "a.jsonl", "a.json", "a.parquet", "a.xlsx", "a", "a.csv.gz"])
+NAMES = st.sampled_from(
+    ["a.csv", "a.tsv", "a.txt", "a.jsonl", "a.json", "a.parquet", "a.xlsx", "a", "a.csv.gz"]
+)
 PIECES = st.sampled_from(
     [
         *(bytes([sign]) for sign in b'",\t\r\n\0{}[]:'),
@@ -24,11 +26,15 @@ PIECES = st.sampled_from(
 CONTENT = st.one_of(st.binary(max_size=400), st.lists(PIECES, max_size=30).map(b"".join))
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
     max_leaves=12,
 )
 ENCODINGS = st.text(max_size=12) | st.sampled_from(["utf-8", "cp1252", "utf-16", "gb18030", "hex"])
-FUZZED = settings(max_examples=examples(FUZZ_EXAMPLES), suppress_health_check=[HealthCheck.too_slow])
+FUZZED = settings(
+    max_examples=examples(FUZZ_EXAMPLES), suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 @contextmanager
@@ -42,7 +48,9 @@ def reading_or_refusing():
 def read(path):
     table = open_table(path)
     assert sum(len(batch) for batch in table.batches()) >= 1
-    assert all(len(values) == len(batch) for batch in table.batches(3) for values in batch.rows.values())
+    assert all(
+        len(values) == len(batch) for batch in table.batches(3) for values in batch.rows.values()
+    )
 
 
 @FUZZED

@@ -1,7 +1,8 @@
 """Files as people really have them. Each is refused with one clear line, or scored with its bad rows marked.
 
-``REFUSED`` maps a file to words of the sentence that refuses it; ``SCORED`` to how many rows come out, how many
-of them have a cosine, and what the note says at which row. No file crashes, and no row is lost.
+``REFUSED`` maps a file to words of the sentence that refuses it; ``SCORED`` to how many rows come
+out, how many of them have a cosine, and what the note says at which row. No file crashes, and no
+row is lost.
 """
 
 import csv
@@ -26,7 +27,9 @@ from training.data.load import load_data
 from training.data.tables.table import open_table
 from training.errors import InputError
 
-GOOD = "sentence1,sentence2,score\nA man plays.,A man plays music.,4.5\nA dog runs.,A cat sleeps.,1\n"
+GOOD = (
+    "sentence1,sentence2,score\nA man plays.,A man plays music.,4.5\nA dog runs.,A cat sleeps.,1\n"
+)
 Content = bytes | str | Callable[[], bytes]
 
 
@@ -72,7 +75,9 @@ def archive(**files: bytes) -> bytes:
 
 def broken_parquet_page() -> bytes:
     """The footer is whole, the bytes of the first column are not."""
-    whole = bytearray(parquet(pa.table({"s1": [f"sentence {i}" for i in range(500)], "s2": ["b"] * 500})))
+    whole = bytearray(
+        parquet(pa.table({"s1": [f"sentence {i}" for i in range(500)], "s2": ["b"] * 500}))
+    )
     whole[4:400] = b"\xff" * 396
     return bytes(whole)
 
@@ -84,7 +89,9 @@ def broken_sheet() -> bytes:
     with zipfile.ZipFile(io.BytesIO(whole)) as source, zipfile.ZipFile(out, "w") as target:
         for entry in source.namelist():
             content = source.read(entry)
-            target.writestr(entry, content[: len(content) // 2] if entry.endswith("sheet1.xml") else content)
+            target.writestr(
+                entry, content[: len(content) // 2] if entry.endswith("sheet1.xml") else content
+            )
     return out.getvalue()
 
 
@@ -108,37 +115,57 @@ REFUSED = {
     "an empty file": Refused("a.csv", b"", "is empty"),
     "only a byte order mark": Refused("a.csv", b"\xef\xbb\xbf", "is empty"),
     "a header without rows": Refused(
-        "a.csv", "sentence1,sentence2\n", "has a header with the columns sentence1, sentence2, but no rows"
+        "a.csv",
+        "sentence1,sentence2\n",
+        "has a header with the columns sentence1, sentence2, but no rows",
     ),
     "a wall of columns": Refused(
         "a.csv", ",".join(f"c{i}" for i in range(5_000)) + "\n" + "," * 4_999, "5,000 columns"
     ),
     "a zip named .csv": Refused("a.csv", archive(inside=b"x"), "is a zip archive: unpack it first"),
     "a gzip named .csv": Refused("a.csv", gzip.compress(GOOD.encode()), "gzip archive"),
-    "an OpenDocument that is no sheet": Refused("a.csv", archive(**{"content.xml": b"<x/>"}), "damaged workbook"),
-    "a Word document": Refused("a.xlsx", archive(**{"word/document.xml": b"<x/>"}), "a Word document"),
-    "half an old workbook": Refused("a.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600, "damaged workbook"),
+    "an OpenDocument that is no sheet": Refused(
+        "a.csv", archive(**{"content.xml": b"<x/>"}), "damaged workbook"
+    ),
+    "a Word document": Refused(
+        "a.xlsx", archive(**{"word/document.xml": b"<x/>"}), "a Word document"
+    ),
+    "half an old workbook": Refused(
+        "a.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600, "damaged workbook"
+    ),
     "a workbook with a cell in its farthest corner": Refused(
-        "a.xlsx", lambda: workbook(["s1", "s2"], ["a", "b"], corner="XFD1048576"), "or too large to read"
+        "a.xlsx",
+        lambda: workbook(["s1", "s2"], ["a", "b"], corner="XFD1048576"),
+        "or too large to read",
     ),
     "an image": Refused("a.csv", b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4, "an image"),
     "a PDF": Refused("a.csv", b"%PDF-1.7\n%\xe2\xe3\n", "a PDF"),
     "random bytes": Refused("a.csv", bytes(range(256)) * 40, "is not a text file"),
-    "UTF-16 that breaks off": Refused("a.csv", GOOD.encode("utf-16")[:-1], "begins as UTF-16, but breaks it"),
+    "UTF-16 that breaks off": Refused(
+        "a.csv", GOOD.encode("utf-16")[:-1], "begins as UTF-16, but breaks it"
+    ),
     "text named .parquet": Refused("a.parquet", GOOD, "is named .parquet, but it is not one"),
     "half a Parquet file": Refused(
         "a.parquet", lambda: parquet(pa.table({"s1": ["a"] * 99}))[:200], "no complete Parquet"
     ),
-    "Parquet without rows": Refused("a.parquet", lambda: parquet(pa.table({"s1": [], "s2": []})), "holds no rows"),
+    "Parquet without rows": Refused(
+        "a.parquet", lambda: parquet(pa.table({"s1": [], "s2": []})), "holds no rows"
+    ),
     "Parquet with a broken page": Refused("a.parquet", broken_parquet_page, "broken"),
-    "half a workbook": Refused("a.xlsx", lambda: workbook(["s1", "s2"], ["a", "b"])[:3_000], "damaged"),
+    "half a workbook": Refused(
+        "a.xlsx", lambda: workbook(["s1", "s2"], ["a", "b"])[:3_000], "damaged"
+    ),
     "a workbook with a broken sheet": Refused("a.xlsx", broken_sheet, "damaged workbook"),
     "a workbook with a header alone": Refused("a.xlsx", lambda: workbook(["s1", "s2"]), "no rows"),
     "no JSON": Refused("a.jsonl", "sentence1 sentence2\na b\n", "row 1 is not JSON"),
     "JSON lists": Refused("a.jsonl", '["a", 1]\n["c", 2]\n', "not a JSON object"),
     "JSON nested without end": Refused("a.jsonl", "[" * 100_000, "broken"),
-    "an array that breaks off": Refused("a.json", '[{"s1": "a", "s2": "b"}, {"s1": "c"', "row 2: the JSON is broken"),
-    "a workbook whose cell unpacks to 40 MB": Refused("a.xlsx", huge_cell, "a cell of more than 1 MB"),
+    "an array that breaks off": Refused(
+        "a.json", '[{"s1": "a", "s2": "b"}, {"s1": "c"', "row 2: the JSON is broken"
+    ),
+    "a workbook whose cell unpacks to 40 MB": Refused(
+        "a.xlsx", huge_cell, "a cell of more than 1 MB"
+    ),
 }
 
 SCORED = {
@@ -219,7 +246,10 @@ def test_scored_with_its_bad_rows_marked(tmp_path, name):
 
     typed = pq.read_table(outputs[1], columns=[cosine, note]).to_pydict()
     assert [value or "" for value in typed[note]] == [row[note] for row in written]
-    texts = [f"{value:.6f}".replace(".", layout.decimal) if value is not None else "" for value in typed[cosine]]
+    texts = [
+        f"{value:.6f}".replace(".", layout.decimal) if value is not None else ""
+        for value in typed[cosine]
+    ]
     assert texts == [row[cosine] for row in written]
     assert path.read_bytes() == before
     json.dumps(summary.to_dict(), allow_nan=False)
@@ -232,7 +262,14 @@ def test_what_never_ends_or_is_no_file_is_not_opened(tmp_path):
     (tmp_path / "link.csv").symlink_to(tmp_path / "pipe.csv")
     with pytest.raises(InputError, match="is a folder; name a file in it, or beir:"):
         load_data(str(tmp_path))
-    for path in ("pipe.csv", "link.csv", "zero.csv", "/dev/zero", "nowhere.csv", "missing/folder/a.csv"):
+    for path in (
+        "pipe.csv",
+        "link.csv",
+        "zero.csv",
+        "/dev/zero",
+        "nowhere.csv",
+        "missing/folder/a.csv",
+    ):
         for read in (open_table, lambda path: load_data(str(path))):
             with pytest.raises(InputError, match=r"is not a file|neither a file|There is no file"):
                 read(tmp_path / path)
@@ -242,7 +279,11 @@ def test_a_quoted_field_of_many_lines_is_bounded_as_a_line_is(tmp_path):
     """A quote that is never closed: 60 MB of it took 6 to 8 GB."""
     path = tmp_path / "open.csv"
     path.write_text('s1,s2\n"an open quote,b\n' + "and a line that goes on in it,c\n" * 100_000)
-    rows = [row for batch in open_table(path).batches() for row in zip(*batch.rows.values(), strict=True)]
+    rows = [
+        row
+        for batch in open_table(path).batches()
+        for row in zip(*batch.rows.values(), strict=True)
+    ]
     assert max(len(cell or "") for row in rows for cell in row) <= 2_000_000
 
 

@@ -11,7 +11,11 @@ from training.data.tables.cells import as_text, parse_number
 from training.data.tables.table import open_table
 from training.errors import InputError
 
-COLUMNS = {"sentence1": ["A cat.", "A dog."], "sentence2": ["A lion.", "A wolf."], "score": [4, 3.5]}
+COLUMNS = {
+    "sentence1": ["A cat.", "A dog."],
+    "sentence2": ["A lion.", "A wolf."],
+    "score": [4, 3.5],
+}
 
 
 @pytest.mark.parametrize(("name", "indent"), [("pairs.json", 2), ("pairs.jsonl", None)])
@@ -28,7 +32,10 @@ def test_an_object_of_columns_is_read_as_columns(tmp_path, name, indent):
 @pytest.mark.parametrize("second", [["A lion."], {"a": 1}])
 def test_other_nesting_is_no_sentence(tmp_path, second):
     path = tmp_path / "pairs.jsonl"
-    rows = [{"sentence1": ["A", "cat."], "sentence2": second}, {"sentence1": "A dog.", "sentence2": "A wolf."}]
+    rows = [
+        {"sentence1": ["A", "cat."], "sentence2": second},
+        {"sentence1": "A dog.", "sentence2": "A wolf."},
+    ]
     path.write_text("\n".join(map(json.dumps, rows)))
     cells = next(open_table(path).batches()).rows
     assert as_text(cells["sentence1"][0]) is None
@@ -49,7 +56,9 @@ def test_a_number_that_reads_differently_elsewhere_is_none_everywhere(tmp_path, 
 def test_a_time_zone_that_nobody_knows(tmp_path):
     path = tmp_path / "pairs.parquet"
     times = pa.array([0, 1], pa.timestamp("s", tz="Mars/Olympus"))
-    pq.write_table(pa.table({"sentence1": ["A", "B"], "sentence2": ["C", "D"], "when": times}), path)
+    pq.write_table(
+        pa.table({"sentence1": ["A", "B"], "sentence2": ["C", "D"], "when": times}), path
+    )
     read = next(open_table(path).batches()).rows["when"]
     assert [text[:19] for text in read] == ["1970-01-01 00:00:00", "1970-01-01 00:00:01"]
 

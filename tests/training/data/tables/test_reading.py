@@ -22,23 +22,49 @@ def read(rows, *requested):
 @pytest.mark.parametrize(
     ("rows", "sentences"),
     [
-        ({"frage_a": QUESTIONS, "frage_b": ANSWERS, "gleich": ["0", "1"] * 6}, ("frage_a", "frage_b")),
-        ({"sentence_0": QUESTIONS, "sentence_1": ANSWERS, "label": PRICES}, ("sentence_0", "sentence_1")),
+        (
+            {"frage_a": QUESTIONS, "frage_b": ANSWERS, "gleich": ["0", "1"] * 6},
+            ("frage_a", "frage_b"),
+        ),
+        (
+            {"sentence_0": QUESTIONS, "sentence_1": ANSWERS, "label": PRICES},
+            ("sentence_0", "sentence_1"),
+        ),
         ({"text": QUESTIONS, "text_pair": ANSWERS}, ("text", "text_pair")),
-        ({"Input.sentence1": QUESTIONS, "Input.sentence2": ANSWERS}, ("Input.sentence1", "Input.sentence2")),
+        (
+            {"Input.sentence1": QUESTIONS, "Input.sentence2": ANSWERS},
+            ("Input.sentence1", "Input.sentence2"),
+        ),
         ({"question": QUESTIONS, "paraphrase": ANSWERS}, ("question", "paraphrase")),
         ({"sku": SKUS, "title": QUESTIONS, "price": PRICES}, ("title",)),
         ({"文": CHINESE, "句": CHINESE[::-1]}, ("文", "句")),
         ({"x": HINDI}, ("x",)),
-        ({"Ticket-Nr": SKUS, "channel": ["mail", "chat"] * 6, "topic": TOPICS, "Frage": QUESTIONS}, ("Frage",)),
+        (
+            {
+                "Ticket-Nr": SKUS,
+                "channel": ["mail", "chat"] * 6,
+                "topic": TOPICS,
+                "Frage": QUESTIONS,
+            },
+            ("Frage",),
+        ),
         ({"author": QUESTIONS, "remark": [text * 5 for text in QUESTIONS]}, ("remark",)),
         ({"text_a": QUESTIONS, "text_b": ANSWERS, "remark": QUESTIONS}, ("text_a", "text_b")),
-        ({"when": ["2026-11-21 00:00:00"] * 12, "url": ["https://a.example/b c"] * 12, "n": list(range(12))}, ()),
+        (
+            {
+                "when": ["2026-11-21 00:00:00"] * 12,
+                "url": ["https://a.example/b c"] * 12,
+                "n": list(range(12)),
+            },
+            (),
+        ),
         ({"empty": [None] * 12, "blank": [" "] * 12}, ()),
         ({}, ()),
     ],
 )
-def test_sentences_are_read_by_their_names_or_because_they_are_letters_in_several_words_that_differ(rows, sentences):
+def test_sentences_are_read_by_their_names_or_because_they_are_letters_in_several_words_that_differ(
+    rows, sentences
+):
     assert read(rows).sentences == sentences
 
 
@@ -82,14 +108,18 @@ def test_the_evidence_is_said_where_the_cells_decide_and_not_where_a_name_does()
         ({"label": ["SIMILAR"] * 12, "match": ["yes", "no"] * 6}, "label is the same in all rows"),
     ],
 )
-def test_several_candidates_and_contradictions_are_asked_with_their_cells_and_what_to_type(more, says):
+def test_several_candidates_and_contradictions_are_asked_with_their_cells_and_what_to_type(
+    more, says
+):
     reading = read(PAIR | more)
     with pytest.raises(InputError) as asked:
         reading.check()
     question = str(asked.value)
     assert says in question
     first = reading.doubts[0].candidates[0]
-    assert f"Type --columns sentence1,sentence2,{first}, or sentence1,sentence2,- for none" in question
+    assert (
+        f"Type --columns sentence1,sentence2,{first}, or sentence1,sentence2,- for none" in question
+    )
     assert read(PAIR | more, "sentence1", "sentence2", first).target == first
     none = read(PAIR | more, "sentence1", "sentence2", "-")
     assert (none.target, none.doubts) == (None, ())
@@ -98,9 +128,13 @@ def test_several_candidates_and_contradictions_are_asked_with_their_cells_and_wh
 def test_words_that_nobody_knows_matter_to_those_alone_who_take_all_pairs_for_positives():
     reading = read(PAIR | {"urteil": ["passt", "passt nicht"] * 6})
     reading.check()
-    with pytest.raises(InputError, match="may one of these columns say which pairs belong together"):
+    with pytest.raises(
+        InputError, match="may one of these columns say which pairs belong together"
+    ):
         reading.check(for_positives=True)
-    read(PAIR | {"urteil": ["passt", "passt nicht"] * 6}, "sentence1", "sentence2").check(for_positives=True)
+    read(PAIR | {"urteil": ["passt", "passt nicht"] * 6}, "sentence1", "sentence2").check(
+        for_positives=True
+    )
 
 
 def test_columns_beside_the_sentences_have_roles_too():
@@ -116,20 +150,43 @@ def test_columns_beside_the_sentences_have_roles_too():
         }
     )
     roles = [column.role for column in reading.columns]
-    assert roles == ["sentence1", "sentence2", "id", "rater", "split", "status", "category", "score"]
+    assert roles == [
+        "sentence1",
+        "sentence2",
+        "id",
+        "rater",
+        "split",
+        "status",
+        "category",
+        "score",
+    ]
 
 
 def test_a_negative_may_be_named_beside_a_column_of_splits():
-    reading = read(PAIR | {"other": ANSWERS[::-1], "part": ["train", "test"] * 6}, "sentence1", "sentence2", "other")
-    assert [column.role for column in reading.columns] == ["anchor", "positive", "negative", "split"]
+    reading = read(
+        PAIR | {"other": ANSWERS[::-1], "part": ["train", "test"] * 6},
+        "sentence1",
+        "sentence2",
+        "other",
+    )
+    assert [column.role for column in reading.columns] == [
+        "anchor",
+        "positive",
+        "negative",
+        "split",
+    ]
 
 
 def test_several_texts_without_names_are_asked():
     reading = read({"eins": QUESTIONS, "zwei": ANSWERS, "drei": QUESTIONS[::-1]})
-    with pytest.raises(InputError, match="which column holds the sentences, or which two hold pairs"):
+    with pytest.raises(
+        InputError, match="which column holds the sentences, or which two hold pairs"
+    ):
         reading.check()
     assert read(reading.rows, "eins", "drei").sentences == ("eins", "drei")
 
 
 def test_single_sentences_have_classes():
-    assert read({"text": QUESTIONS, "topic": ["billing", "shipping", "returns"] * 4}).target == "topic"
+    assert (
+        read({"text": QUESTIONS, "topic": ["billing", "shipping", "returns"] * 4}).target == "topic"
+    )

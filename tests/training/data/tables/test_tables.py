@@ -20,16 +20,28 @@ from training.data.tables.table import open_table
 from training.data.tables.text import UnknownEncodingError, scan
 from training.errors import InputError
 
-PAIRS = [("A man plays.", "Un café, déjà vu"), ('She said "no"', "two\nlines"), ("  spaces  ", "naïve; yes | no\tok")]
+PAIRS = [
+    ("A man plays.", "Un café, déjà vu"),
+    ('She said "no"', "two\nlines"),
+    ("  spaces  ", "naïve; yes | no\tok"),
+]
 HEADER = ["sentence1", "sentence2"]
 
 
 def rows_of(path: Path, size: int = 8192) -> list[tuple]:
-    return [row for batch in open_table(path).batches(size) for row in zip(*batch.rows.values(), strict=True)]
+    return [
+        row
+        for batch in open_table(path).batches(size)
+        for row in zip(*batch.rows.values(), strict=True)
+    ]
 
 
 def notes_of(path: Path) -> dict[int, str]:
-    return {batch.first_row + at: note for batch in open_table(path).batches() for at, note in batch.notes.items()}
+    return {
+        batch.first_row + at: note
+        for batch in open_table(path).batches()
+        for at, note in batch.notes.items()
+    }
 
 
 def as_csv(rows, delimiter=",", **options) -> str:
@@ -55,7 +67,9 @@ class TestFormats:
         [("utf-8", "UTF-8"), ("utf-16-le", "UTF-16"), ("utf-16-be", "UTF-16")],
     )
     @pytest.mark.parametrize(("delimiter", "name"), [(";", "semicolons"), ("|", "vertical bars")])
-    def test_delimited_text_in_any_encoding_is_named_in_words(self, tmp_path, encoding, words, delimiter, name):
+    def test_delimited_text_in_any_encoding_is_named_in_words(
+        self, tmp_path, encoding, words, delimiter, name
+    ):
         path = tmp_path / "pairs.csv"
         path.write_bytes(as_csv([HEADER, *PAIRS], delimiter).encode(encoding))
         assert open_table(path).description == f"{words} text separated by {name}"
@@ -64,18 +78,27 @@ class TestFormats:
 
     def test_json_lines_keep_their_types_and_find_late_columns(self, tmp_path):
         path = tmp_path / "pairs.jsonl"
-        rows = [{"text1": "a", "text2": "ä", "score": 1}, {"text1": None, "text2": "c", "score": 2.5, "new": [1]}]
+        rows = [
+            {"text1": "a", "text2": "ä", "score": 1},
+            {"text1": None, "text2": "c", "score": 2.5, "new": [1]},
+        ]
         path.write_text("\n".join(map(json.dumps, rows)))
         table = open_table(path)
         assert table.columns == ("text1", "text2", "score", "new")
         assert table.row_estimate == 2
-        assert [str(field.type) for field in table.fields()] == ["string", "string", "double", "string"]
+        assert [str(field.type) for field in table.fields()] == [
+            "string",
+            "string",
+            "double",
+            "string",
+        ]
         assert rows_of(path) == [("a", "ä", 1, None), (None, "c", 2.5, [1])]
 
     def test_a_json_array_is_read_object_by_object(self, tmp_path):
         path = tmp_path / "pairs.json"
         rows = [
-            {"sentence1": f"a {i}" * 30, "sentence2": "b", "nested": {"x": [1, {"y": "}],{"}]}} for i in range(5_000)
+            {"sentence1": f"a {i}" * 30, "sentence2": "b", "nested": {"x": [1, {"y": "}],{"}]}}
+            for i in range(5_000)
         ]
         path.write_text(json.dumps(rows, indent=1))
         assert open_table(path).row_estimate == 5_000
@@ -94,8 +117,18 @@ class TestFormats:
 
     def test_a_workbook_is_text_as_the_cells_read(self, tmp_path):
         path = tmp_path / "pairs.xlsx"
-        write_xlsx(path, [["s1", "s2", "score", "day", "ok"], ["a", "ü", 4.2, datetime(2026, 11, 21), True], ["b"]])
-        assert rows_of(path) == [("a", "ü", "4.2", "2026-11-21", "TRUE"), ("b", None, None, None, None)]
+        write_xlsx(
+            path,
+            [
+                ["s1", "s2", "score", "day", "ok"],
+                ["a", "ü", 4.2, datetime(2026, 11, 21), True],
+                ["b"],
+            ],
+        )
+        assert rows_of(path) == [
+            ("a", "ü", "4.2", "2026-11-21", "TRUE"),
+            ("b", None, None, None, None),
+        ]
 
     def test_the_first_sheet_with_anything_in_it(self, tmp_path):
         path = tmp_path / "pairs.xlsx"
@@ -118,13 +151,19 @@ class TestFormats:
         assert rows_of(path) == [("a", "b")]
 
 
-CELL = st.text(st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("\t\r\n"), max_size=30)
+CELL = st.text(
+    st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from("\t\r\n"), max_size=30
+)
 XML_CELL = st.text(
-    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"), min_size=1, max_size=30
+    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"),
+    min_size=1,
+    max_size=30,
 )
 ROWS = st.lists(st.tuples(CELL, CELL), min_size=1, max_size=12)
 ROUND_TRIP = settings(
-    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 
@@ -132,8 +171,13 @@ class TestRoundTrips:
     """Any Unicode text that a program writes comes back equal."""
 
     @ROUND_TRIP
-    @given(ROWS, st.sampled_from([",", ";", "\t"]), st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32"]))
-    @example([("control\x01 characters\x7f", "here and there\x1f")], ",", "utf-8")  # a file of nothing else is no text
+    @given(
+        ROWS,
+        st.sampled_from([",", ";", "\t"]),
+        st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32"]),
+    )
+    # A file of nothing else is no text.
+    @example([("control\x01 characters\x7f", "here and there\x1f")], ",", "utf-8")
     @example([("", "\r\t")], "\t", "utf-8")  # its first line looks complete, and its quotes are odd
     def test_csv(self, tmp_path, rows, delimiter, encoding):
         path = tmp_path / "pairs.csv"
@@ -146,7 +190,9 @@ class TestRoundTrips:
     def test_json_lines_a_json_array_and_parquet(self, tmp_path, rows):
         objects = [dict(zip(HEADER, row, strict=True)) for row in rows]
         (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, objects)))
-        (tmp_path / "pairs.json").write_text(json.dumps(objects, ensure_ascii=False), encoding="utf-8")
+        (tmp_path / "pairs.json").write_text(
+            json.dumps(objects, ensure_ascii=False), encoding="utf-8"
+        )
         pq.write_table(pa.Table.from_pylist(objects), tmp_path / "pairs.parquet")
         for name in ("pairs.jsonl", "pairs.json", "pairs.parquet"):
             assert rows_of(tmp_path / name, size=5) == rows
@@ -162,7 +208,9 @@ class TestRoundTrips:
 class TestEncoding:
     def test_a_foreign_byte_at_row_200_000_is_found_before_reading_starts(self, tmp_path):
         path = tmp_path / "pairs.csv"
-        path.write_bytes(b"sentence1,sentence2\n" + b"plain,ascii\n" * 200_000 + "déjà,vu\n".encode("cp1252"))
+        path.write_bytes(
+            b"sentence1,sentence2\n" + b"plain,ascii\n" * 200_000 + "déjà,vu\n".encode("cp1252")
+        )
         table = open_table(path)
         assert table.description.startswith("Windows-1252")
         assert table.row_estimate == 200_001
@@ -173,7 +221,9 @@ class TestEncoding:
     def test_codes_that_fit_no_encoding_are_refused_until_one_is_named(self, tmp_path):
         path = tmp_path / "pairs.csv"
         path.write_bytes(b"s1,s2\n" + bytes(range(128, 256)) + b",x\n")
-        with pytest.raises(UnknownEncodingError, match=r"Name its encoding \(--encoding\), such as windows-1252"):
+        with pytest.raises(
+            UnknownEncodingError, match=r"Name its encoding \(--encoding\), such as windows-1252"
+        ):
             scan(path)
         assert scan(path, "latin-1").encoding in ("latin-1", "iso8859-1")
 
@@ -210,7 +260,12 @@ class TestQuotes:
     def test_a_tab_separated_file_is_quoted_or_never_was(self, tmp_path):
         path = tmp_path / "pairs.tsv"
         path.write_text('s1\ts2\n"Hello\tthere\n"whole"\tx\nsaid "so"\ty\n"Bye\tnow\n')
-        assert rows_of(path) == [('"Hello', "there"), ('"whole"', "x"), ('said "so"', "y"), ('"Bye', "now")]
+        assert rows_of(path) == [
+            ('"Hello', "there"),
+            ('"whole"', "x"),
+            ('said "so"', "y"),
+            ('"Bye', "now"),
+        ]
         assert notes_of(path) == {}
         assert any("never quoted" in remark for remark in open_table(path).remarks)
         path.write_text('s1\ts2\na\t"two\nlines"\nb\t"say ""x"""\n')
@@ -304,15 +359,27 @@ class TestPickColumns:
         found = table_with(tmp_path, "anchor", "positive", "negative").reading.pair()
         assert found == PairColumns("anchor", "positive", negative="negative")
         table = table_with(tmp_path, "s1", "s2", "mine", "yours", "rank", "score")
-        assert table.reading.with_columns(["yours", "MINE"]).pair() == PairColumns("yours", "mine", score="score")
+        assert table.reading.with_columns(["yours", "MINE"]).pair() == PairColumns(
+            "yours", "mine", score="score"
+        )
         assert table.reading.with_columns(["yours", "mine", "rank"]).target == "rank"
-        with pytest.raises(InputError, match="foo, bar, baz, but two with sentences are needed: call them sen"):
+        with pytest.raises(
+            InputError, match="foo, bar, baz, but two with sentences are needed: call them sen"
+        ):
             table_with(tmp_path, "foo", "bar", "baz").reading.pair()
 
     def test_a_numeric_label_is_a_score_but_for_nli(self, tmp_path):
-        assert table_with(tmp_path, "s1", "s2", "label", row=["a", "b", "3.5"]).reading.pair().score == "label"
-        assert table_with(tmp_path, "s1", "s2", "label", row=["a", "b", "yes"]).reading.pair().label == "label"
-        nli = table_with(tmp_path, "premise", "hypothesis", "label", row=["a", "b", "0"]).reading.pair()
+        assert (
+            table_with(tmp_path, "s1", "s2", "label", row=["a", "b", "3.5"]).reading.pair().score
+            == "label"
+        )
+        assert (
+            table_with(tmp_path, "s1", "s2", "label", row=["a", "b", "yes"]).reading.pair().label
+            == "label"
+        )
+        nli = table_with(
+            tmp_path, "premise", "hypothesis", "label", row=["a", "b", "0"]
+        ).reading.pair()
         assert (nli.score, nli.label) == (None, "label")
         for name in ("Similarity_Score", "gold", "relatedness"):
             assert table_with(tmp_path, "s1", "s2", name).reading.pair().score == name
@@ -335,7 +402,15 @@ class TestPickColumns:
 
 
 def test_cells_are_text_or_numbers_and_a_complaint_names_row_and_column():
-    numbers = {"4.2": 4.2, " -1.5 ": -1.5, "0,85": 0.85, "1e-3": 0.001, 3: 3.0, True: 1.0, ".5": 0.5}
+    numbers = {
+        "4.2": 4.2,
+        " -1.5 ": -1.5,
+        "0,85": 0.85,
+        "1e-3": 0.001,
+        3: 3.0,
+        True: 1.0,
+        ".5": 0.5,
+    }
     assert [parse_number(value) for value in numbers] == [*numbers.values()]
     for value in ("abc", "", "NaN", "inf", float("nan"), None, "1,2,3", [1]):
         assert parse_number(value) is None
