@@ -368,7 +368,13 @@ class Trainer:
         seconds = round(self.meter.end_evaluation(), 3)
         left = self._seconds_left()
         self.events.emit(
-            "eval", progress.step, **measured, best=is_best, seconds=seconds, seconds_left=left
+            "eval",
+            progress.step,
+            **measured,
+            # Without a metric the last model is kept, and none is the best.
+            best=is_best and self._selection(figures) is not None,
+            seconds=seconds,
+            seconds_left=left,
         )
 
     def _is_better(self, figures: Figures) -> bool:

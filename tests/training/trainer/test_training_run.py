@@ -253,7 +253,9 @@ def test_without_eval_data_random_pairs_are_still_measured(config, tmp_path):
     result, events = run(config.replace(eval_data=None), tmp_path / "r")
     assert "spearman" not in of_kind(events, "eval")[-1]
     assert of_kind(events, "eval")[-1]["random_cosine"] is not None
-    assert result.best["step"] == 12  # without a selection metric the last is the best
+    # Without a selection metric the last model is kept, and no evaluation is called the best.
+    assert result.best["step"] == 12
+    assert not any(event["best"] for event in of_kind(events, "eval"))
     assert (tmp_path / "r/model/model.safetensors").exists()
 
 
