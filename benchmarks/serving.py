@@ -1,7 +1,8 @@
 """Many requests at once: embeddings over HTTP beside infinity-emb (``serving``), and users of pairs (``users``).
 
-    python -m venv infinity infinity/bin/pip install torch==2.13.0 "infinity-emb[torch,server]"
-    "transformers<4.56" "click<8.2" python -m benchmarks serving --against infinity/bin/python
+    python -m venv infinity
+    infinity/bin/pip install torch==2.13.0 "infinity-emb[torch,server]" "transformers<4.56" "click<8.2"
+    python -m benchmarks serving --against infinity/bin/python
 
 ``serving``: eight clients of ``/v1/embeddings`` send the sentences of STSb test, 32 a request, and
 wait for each answer. The answers of both servers are lists of numbers, OpenAI's default of plain

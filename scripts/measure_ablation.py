@@ -1,8 +1,8 @@
 """Measure an ablation for assets/ablation/<name>.json, the precomputed tables of the Ablation page.
 
-    python -m scripts.measure_ablation pooling --seeds 10 python -m scripts.measure_ablation concat
-    --seeds 5 --max-steps 200 --nli snli-dev.csv snli-test.csv python -m scripts.measure_ablation
-    base --seeds 5 --nli snli-dev.csv snli-test.csv --keep models/
+    python -m scripts.measure_ablation pooling --seeds 10
+    python -m scripts.measure_ablation concat --seeds 5 --max-steps 200 --nli snli-dev.csv snli-test.csv
+    python -m scripts.measure_ablation base --seeds 5 --nli snli-dev.csv snli-test.csv --keep models/
 
 All variants of a seed are run before the next seed, so an interrupted table is balanced except for
 its last seed. The file is written after every run; when called again, the script continues with the

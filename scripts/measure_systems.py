@@ -1,7 +1,7 @@
 """Measure systems that were made here for assets/systems.json, the rows beside the paper's on the Evaluate page.
 
-    python -m scripts.measure_ablation base --seeds 5 --nli snli-dev.csv snli-test.csv --keep
-    models/ python -m scripts.measure_systems models/ --sts sts12.csv sts14.csv sts16.csv
+    python -m scripts.measure_ablation base --seeds 5 --nli snli-dev.csv snli-test.csv --keep models/
+    python -m scripts.measure_systems models/ --sts sts12.csv sts14.csv sts16.csv
 
 The first command trains the systems and keeps their models, ``<variant>-<seed>``. The second one
 scores those of the variants below, a static model that it distils itself, and the raw BERT. Seeds

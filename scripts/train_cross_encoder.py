@@ -1,9 +1,8 @@
 """Train an adapter for assets/cross-encoder: LoRA over a sentence encoder, on the STS benchmark.
 
-    python -m scripts.train_cross_encoder assets/cross-encoder/mpnet-stsb --base all-mpnet-base-v2
-    --rank 8 --lr 4e-4 python -m scripts.train_cross_encoder assets/cross-encoder/minilm-stsb
-    --teacher mpnet-stsb --pairs FILE python -m scripts.train_cross_encoder
-    assets/cross-encoder/minilm-stsb --measure
+    python -m scripts.train_cross_encoder assets/cross-encoder/mpnet-stsb --base all-mpnet-base-v2 --rank 8 --lr 4e-4
+    python -m scripts.train_cross_encoder assets/cross-encoder/minilm-stsb --teacher mpnet-stsb --pairs FILE
+    python -m scripts.train_cross_encoder assets/cross-encoder/minilm-stsb --measure
 
 It is a run of the product's trainer, on STSb train; STSb dev chooses the checkpoint, and STSb test
 is evaluated once, at the end. The run trains the joint head and LoRA factors, and its model has

@@ -1,7 +1,6 @@
 """Requests vectors from an OpenAI-compatible server: OpenAI, Ollama, llama.cpp, TEI, vLLM, and this app's own /v1.
 
-    POST <url>/embeddings {"model", "input": [texts], "encoding_format": "base64"} -> a vector a
-    text, base64 or numbers
+    POST <url>/embeddings {"model", "input": [texts], "encoding_format": "base64"} -> a vector a text, base64 or numbers
 
 A server may be slow, unavailable or wrong. So the size of its answer is limited, the answer is
 checked, and every error is one sentence. Redirects are not followed: texts are sent only to the

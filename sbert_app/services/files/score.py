@@ -1,7 +1,6 @@
 """Scores a file of sentence pairs as a stream: a million rows in less memory than the model takes.
 
-    score_file(Path("pairs.csv"), [Path("scored.csv"), Path("scored.parquet")], encoder) ->
-    ScoreSummary
+    score_file(Path("pairs.csv"), [Path("scored.csv"), Path("scored.parquet")], encoder) -> ScoreSummary
 
 Rows stay in their order and none is dropped. The columns of the input are copied; new are
 ``cosine``, ``cross_encoder`` if there is one, and ``note``, on what is wrong with a row: missing

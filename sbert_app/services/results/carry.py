@@ -1,7 +1,7 @@
 """A threshold for a model on labelled pairs, and the equivalent of another model's threshold.
 
-    was = ModelThreshold.parse("all-mpnet-base-v2@0.82") advice =
-    advise(ModelName.parse("all-MiniLM-L6-v2"), load_data("stsb:dev"), open_model, home, was=was)
+    was = ModelThreshold.parse("all-mpnet-base-v2@0.82")
+    advice = advise(ModelName.parse("all-MiniLM-L6-v2"), load_data("stsb:dev"), open_model, home, was=was)
     print(advice.carried_sentence)
 
 Both models score the same pairs, without pairs that one of them was trained on or cannot score.
