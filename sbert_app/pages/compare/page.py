@@ -97,12 +97,13 @@ def _many_sentences(services: Services) -> gr.Textbox:
         watch.report(0, "Comparing all pairs")
         pairs = compare_all(encoder, cross_encoder, lines, watch.should_stop)
         matrix = partial(figures.cosine_matrix, pairs.lines)
+        cross_figure = None
+        if pairs.cross is not None:
+            cross_figure = matrix(pairs.cross, "score of the cross-encoder")
         return {
             tab.status: ranked(pairs) + render("compare/templates/all_pairs.html", pairs=pairs),
             cosine_matrix: visible(matrix(pairs.cosine, "cosine of the bi-encoder")),
-            cross_matrix: visible(
-                None if pairs.cross is None else matrix(pairs.cross, "score of the cross-encoder")
-            ),
+            cross_matrix: visible(cross_figure),
         }
 
     empty = {cosine_matrix: visible(None), cross_matrix: visible(None)}

@@ -155,9 +155,8 @@ class TwoSentences:
         starts = [self.a.submit, self.b.submit, self.download.click]
         started = gr.on(starts, lambda: None, None, self.stopped, **event_options(queue=False))
         answer_on(started.then)
-        opened = keep_touched(
-            inputs, on_open(self.open_link, [*inputs, self.shown_model, self.stopped])
-        )
+        restored = on_open(self.open_link, [*inputs, self.shown_model, self.stopped])
+        opened = keep_touched(inputs, restored)
         # The cosine is shown before the cross-encoder has been loaded.
         first = opened.then(self.answer_first, values, outputs, **event_options(queue=False))
         answer_on(first.then)
@@ -208,7 +207,8 @@ class TwoSentences:
             inputs.append(value or field.value)
             updates.append(value or gr.skip())
         has_models = any(query.get(name) for name in ("model", "cross", "second"))
-        return *updates, shown_model, tuple(inputs) if has_models else None
+        stopped = tuple(inputs) if has_models else None
+        return *updates, shown_model, stopped
 
     def stop_loading(self, request: gr.Request) -> None:
         self.services.tasks.stop(self.loading.owner(request))
@@ -237,9 +237,8 @@ class TwoSentences:
             inputs = Question.parse(*fields)
             if not all(map(models.is_here, inputs.models)):
                 questions[SHOWN] = None
-                return self._without_models(
-                    inputs, is_stopped=tuple(fields) == stopped, questions=questions
-                )
+                is_stopped = tuple(fields) == stopped
+                return self._without_models(inputs, is_stopped, questions)
             opened = _with_pooling(inputs.model)
             if str(opened) != shown_model:
                 # A newly selected model is opened with the pooling in its name, or its own.
@@ -259,15 +258,15 @@ class TwoSentences:
         if not is_newest():
             return {self.answer: gr.skip()}
         questions[SHOWN] = answer
+        pooling = gr.skip()
+        if inputs.pooling != fields[self.inputs.index(self.pooling)]:
+            pooling = pooling_radio(inputs.pooling)
+        needs_click = answer.words > 0 and not answers.is_automatic(answer)
         return {
             **self._scores(answer),
-            self.pooling: gr.skip()
-            if inputs.pooling == fields[3]
-            else pooling_radio(inputs.pooling),
+            self.pooling: pooling,
             self.shown_model: str(opened),
-            self.ask_reason: gr.update(
-                visible=answer.words > 0 and not answers.is_automatic(answer)
-            ),
+            self.ask_reason: gr.update(visible=needs_click),
             self.download: hidden(),
             self.stop: hidden(),
         }
@@ -380,9 +379,8 @@ class TwoSentences:
         for pooling in comparison.by_pooling:
             try:
                 curves[pooling] = calibration.load_calibration(model, pooling, home, weights)
-                if pooling == comparison.pooling and calibration.is_set_aside(
-                    model, pooling, home, weights
-                ):
+                is_selected = pooling == comparison.pooling
+                if is_selected and calibration.is_set_aside(model, pooling, home, weights):
                     problems.append(note(SET_ASIDE.format(comparison.model)))
             except UserFacingError as error:
                 problems.append(error_message(error))

@@ -86,10 +86,9 @@ def keep_touched(controls: Sequence[Any], opened: Any) -> Any:
     note = f"(...values) => {{ window.noteTouched({group}, {initial}, values); }}"
     run_js([control.input for control in controls], note, list(controls))
     # A paste does not fire an input event of Gradio.
-    texts = json.dumps(
-        [control.elem_id if isinstance(control, gr.Textbox) else None for control in controls]
-    )
-    return opened.then(None, None, list(controls), js=f"() => window.keepTouched({group}, {texts})")
+    texts = [control.elem_id if isinstance(control, gr.Textbox) else None for control in controls]
+    js = f"() => window.keepTouched({group}, {json.dumps(texts)})"
+    return opened.then(None, None, list(controls), js=js)
 
 
 def keep(
@@ -145,7 +144,10 @@ def value_of(control: Any, texts: list[str]) -> Any:
         return _number(control, texts[-1])
     values = {str(value): value for _, value in control.choices}
     takes_any = getattr(control, "allow_custom_value", False)
-    accepted = [values.get(text, text) for text in texts if text in values or takes_any]
+    accepted = []
+    for text in texts:
+        if text in values or takes_any:
+            accepted.append(values.get(text, text))
     if getattr(control, "multiselect", False) or isinstance(control, gr.CheckboxGroup):
         return accepted
     return accepted[-1] if accepted else gr.skip()

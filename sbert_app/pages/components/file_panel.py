@@ -135,7 +135,7 @@ def with_role(columns: Chosen, column: str, role: str) -> Chosen:
         role: a key of `CHOICES`, or `UNUSED`.
     """
     by_role = dict(zip(CHOICES, columns, strict=True))
-    old_role = next((old_role for old_role, name in by_role.items() if name == column), None)
+    old_role = next((key for key, name in by_role.items() if name == column), None)
     if role in by_role:
         other = by_role[role]
         by_role[role] = column
@@ -261,7 +261,7 @@ class FilePanel:
                 self.encoding: gr.update(value=encoding, visible=in_doubt),
             }
         doubtful = [table for table in tables if not table.is_plain]
-        first, *_ = [*doubtful, *tables, None]
+        first = next(iter(doubtful or tables), None)
         return self.of(first, encoding=encoding)
 
     def of(
@@ -423,9 +423,8 @@ class FilePanel:
         for doubt in reading.doubts:
             # Only training accepts pairs without a judgement, as matches.
             if self.page == "train" or not doubt.is_possible_only:
-                questions.append(
-                    (doubt.question, [(name, reading.examples(name)) for name in doubt.candidates])
-                )
+                candidates = [(name, reading.examples(name)) for name in doubt.candidates]
+                questions.append((doubt.question, candidates))
         return _versioned(
             render(
                 "components/templates/file_panel.html",
@@ -517,14 +516,18 @@ def _words(table: OpenedTable) -> str:
     """Returns the first words beyond ASCII of a file whose encoding is in doubt."""
     if table.is_plain:
         return ""
-    cells = (
-        cell for batch in table.batches(1_000) for column in batch.rows.values() for cell in column
-    )
-    for cell in islice(cells, 100_000):
+    for cell in islice(_cells(table), 100_000):
         text = as_text(cell) or ""
         if not text.isascii():
             return " ".join(text.split())[:MOST_WORDS]
     return ""
+
+
+def _cells(table: OpenedTable) -> Iterator[object]:
+    """Yields the cells of all columns, batch by batch."""
+    for batch in table.batches(1_000):
+        for column in batch.rows.values():
+            yield from column
 
 
 def encoding_dropdown(elem_id: str) -> gr.Dropdown:
@@ -582,9 +585,8 @@ class FileDoctor:
             table = _table(files, encoding, sheet)
             if table is None:
                 return
-            data = load_data(
-                chosen_name(self.services, str(table.path), *how), self.services.settings.home
-            )
+            name = chosen_name(self.services, str(table.path), *how)
+            data = load_data(name, self.services.settings.home)
             findings = examine(data, self.services.models.get(DEFAULT_MODEL, VectorModel))
             download = gr.update(visible=False)
             if any(finding.is_left_out for finding in findings):
@@ -597,12 +599,12 @@ class FileDoctor:
         except UserFacingError as error:
             yield {self.findings: error_message(error)}
             return
-        texts = {}
-        for row, cells in zip(data.rows, zip(*data.columns, strict=True), strict=True):
-            texts[row] = "  |  ".join(cells)
+        sentences = zip(*data.columns, strict=True)
+        texts = dict(zip(data.rows, map("  |  ".join, sentences), strict=True))
         examples = []
         for finding in findings:
-            examples.append((finding, [(row, texts[row]) for row in finding.rows[:EXAMPLES]]))
+            rows = finding.rows[:EXAMPLES]
+            examples.append((finding, [(row, texts[row]) for row in rows]))
         yield {self.findings: macro("file_findings")(data, examples), self.download: download}
 
 
@@ -690,7 +692,8 @@ def chosen_name(
         raise InputError(
             f"choose the column of sentence 1, in the head of the table: {table.path.name} has {columns}"
         )
-    is_as_read = (first, second) == (*reading.sentences, None)[:2] and target == reading.target
+    sentences = [*reading.sentences, None][:2]
+    is_as_read = [first, second] == sentences and target == reading.target
     if first is None or is_as_read:
         return str(name)
     if second and not target and not reading.doubts:

@@ -66,7 +66,10 @@ def fresh(picker: gr.Dropdown, choices: Choices) -> gr.Dropdown:
 def read_anew(services: Services, app: gr.Blocks) -> None:
     """Adds the event that reads the choices of all `fresh` pickers of a page. Called when the page has been built."""
     blocks = set(app.blocks.values())
-    pickers = {picker: _fresh.pop(picker) for picker in list(_fresh) if picker in blocks}
+    pickers = {}
+    for picker in list(_fresh):
+        if picker in blocks:
+            pickers[picker] = _fresh.pop(picker)
 
     def read() -> dict[gr.Dropdown, Any]:
         # Once for all pickers.
@@ -192,11 +195,9 @@ def open_dropdown(
 def endpoint_hint(services: Services) -> str:
     """Returns a hint on endpoints and the servers that get the texts, or "" if no endpoint is allowed."""
     allowed = services.settings.allow_endpoints
-    return (
-        f"; or endpoint:URL#model, then your texts are sent to {' or '.join(allowed)}"
-        if allowed
-        else ""
-    )
+    if not allowed:
+        return ""
+    return f"; or endpoint:URL#model, then your texts are sent to {' or '.join(allowed)}"
 
 
 def model_picker(
@@ -351,9 +352,10 @@ def _prompt_choices(services: Services, model: ModelName, roles: bool) -> list[t
         prompts = services.models.get(model.name, VectorModel).prompts
     except InputError:
         return choices
-    named = [
-        (f"{name}: “{text.strip()}”", BY_NAME + name) for name, text in prompts.items() if text
-    ]
+    named = []
+    for name, text in prompts.items():
+        if text:
+            named.append((f"{name}: “{text.strip()}”", BY_NAME + name))
     if roles and named:
         choices.append((ROLES_LABEL, BY_NAME + BY_ROLE))
     return choices + named

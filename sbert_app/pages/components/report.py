@@ -1,9 +1,10 @@
 """Writes a result as one HTML file that works offline, with settings, versions, machine and command.
 
-    report_button(services, *of_page("Evaluation", {"Scores": [table, scatter]}, [models, data]),
-    "evaluation")
+    sections = {"Scores": [table, scatter]}
+    report_button(services, *of_page("Evaluation", sections, [models, data]), "evaluation")
 
-    Report("My run", {"Objective": "cosent"}, {"Curves": [plot(figure)]}).html()       without a page
+    # Without a page.
+    Report("My run", {"Objective": "cosent"}, {"Curves": [plot(figure)]}).html()
 
 The file contains Plotly's script. Whatever the sections contain, its content security policy allows
 only the two scripts of the report and no requests to other hosts. ``assets/report.js`` draws the
@@ -141,7 +142,8 @@ def _choice_text(control: Any, value: Any) -> str:
     """Returns the value of a control as the page shows it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    labels = {str(choice): label for label, choice in getattr(control, "choices", None) or ()}
+    choices = getattr(control, "choices", None) or ()
+    labels = {str(choice): label for label, choice in choices}
     values = value if isinstance(value, list) else [value]
     texts = [str(item) for item in values if item not in (None, "")]
     return ", ".join(labels.get(text, text) for text in texts)
