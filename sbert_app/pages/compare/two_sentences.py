@@ -235,6 +235,7 @@ class TwoSentences:
         models = self.services.models
         try:
             inputs = Question.parse(*fields)
+            picked_pooling = inputs.pooling
             if not all(map(models.is_here, inputs.models)):
                 questions[SHOWN] = None
                 is_stopped = tuple(fields) == stopped
@@ -259,7 +260,7 @@ class TwoSentences:
             return {self.answer: gr.skip()}
         questions[SHOWN] = answer
         pooling = gr.skip()
-        if inputs.pooling != fields[self.inputs.index(self.pooling)]:
+        if inputs.pooling != picked_pooling:
             pooling = pooling_radio(inputs.pooling)
         needs_click = answer.words > 0 and not answers.is_automatic(answer)
         return {

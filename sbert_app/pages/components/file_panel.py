@@ -568,11 +568,10 @@ class FileDoctor:
 
     def offered(self, is_visible: bool = True) -> Update:
         """Returns the update that closes and clears the fold for another file."""
-        hidden = gr.update(visible=False)
         return {
             self.fold: gr.update(visible=is_visible, open=False),
             self.findings: "",
-            self.download: hidden,
+            self.download: gr.update(visible=False),
         }
 
     def diagnose(

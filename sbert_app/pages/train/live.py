@@ -26,7 +26,7 @@ from training.errors import UserFacingError
 from training.names import ModelName
 
 REMEMBER_RUN = "() => window.rememberRun()"
-# Seconds between two looks at the runs while one of them is at work, and while none is.
+# The time between two looks at the runs, in seconds: while a run is at work, and while all are idle.
 BUSY_SECONDS = 1.0
 IDLE_SECONDS = 4.0
 FORGET_RUN = """() => window.showAddress(window.location.pathname)"""
@@ -42,14 +42,15 @@ class RunPanel:
         self.services = services
         self.store = services.jobs.store
         self.timer = gr.Timer(BUSY_SECONDS)
-        # The id of the run that the user opened; "" follows the running one, else the newest.
+        # The id of the run that the user opened; with "" the page follows the run at work, or else
+        # shows the newest run.
         self.opened = gr.State("")
         # The ids of the runs whose curves are overlaid.
         self.overlaid = gr.State([])
-        # The id of the run on the page, "" before the first.
+        # The id of the run on the page; "" before the first run.
         self.current = gr.State("")
-        # The number of running runs: a speed may be known once it changes. Events outside the queue
-        # change no gr.State.
+        # The number of running runs. When it changes, the speed of a new run may be known. This is
+        # not a gr.State, because events outside of the queue do not report changes of a state.
         self.running = gr.HTML("0", visible="hidden")
         self.status = gr.HTML(elem_id="run-status")
         with gr.Row(elem_classes="actions"):
@@ -92,7 +93,7 @@ class RunPanel:
             self.pushed = gr.HTML(elem_id="pushed-run")
             self.log = gr.HTML(elem_id="run-log")
         gr.HTML(section("All runs"))
-        # The tools are hidden while there is no run.
+        # The tools are hidden until there is a run.
         with gr.Row(equal_height=True, visible=False, elem_classes="list-tools") as self.list_tools:
             self.filter = gr.Textbox(
                 placeholder="Filter by name, id, state, objective, base, data",
@@ -135,7 +136,7 @@ class RunPanel:
         )
 
         def open_link(request: gr.Request) -> Any:
-            """The run and the overlaid runs in the address, or a message that there is no such run."""
+            """Returns the open run and the overlaid runs of the address, and the error if the run does not exist."""
             query = request.query_params
             overlaid = [run_id for run_id in query.get("overlay", "").split(",") if run_id]
             run_id = query.get("run", "")
@@ -145,14 +146,13 @@ class RunPanel:
         refresh_on(on_open(open_link, [self.opened, self.overlaid, self.error]).then)
         self._wire_list(refresh_on)
         for button, action in ((self.stop, self.store.stop), (self.resume, self._resume)):
-            refresh_on(
-                button.click(
-                    partial(error_of, action),
-                    self.current,
-                    self.error,
-                    **event_options(queue=False),
-                ).then
+            acted = button.click(
+                partial(error_of, action),
+                self.current,
+                self.error,
+                **event_options(queue=False),
             )
+            refresh_on(acted.then)
         for event in (self.rename.click, self.name.submit):
             renamed = event(
                 partial(error_of, self.store.rename),
@@ -196,9 +196,10 @@ class RunPanel:
             _open_run, None, [self.opened, self.error, self.download], **event_options(queue=False)
         )
         refresh_on(opened.then).then(None, None, None, js=REMEMBER_RUN)
-        refresh_on(
-            self.runs.open_group(_open_group, None, self.filter, **event_options(queue=False)).then
+        filtered = self.runs.open_group(
+            _open_group, None, self.filter, **event_options(queue=False)
         )
+        refresh_on(filtered.then)
         refresh_on(self.filter.change)
         question = [self.listed, self.listed_confirmation]
         self.delete_listed.click(
@@ -223,7 +224,7 @@ class RunPanel:
     def look(
         self, opened: str, overlaid: Sequence[str], pattern: str | None = None
     ) -> dict[Any, Output]:
-        """The current state of every component; ``pattern`` is the filter of the list."""
+        """Returns the current state of every component. ``pattern`` is the filter of the list."""
         is_filtered = bool((pattern or "").strip())
         runs = self.store.list() if is_filtered else self.store.recent([opened, *overlaid], PAGE)
         run = select_run(runs, opened, run_groups(self.store.home))
@@ -233,23 +234,25 @@ class RunPanel:
         with_curves = with_curves[:MOST_CURVES]
         curves = curves_of(with_curves)
         colours = {other.id: curve.colour for other, curve in zip(with_curves, curves, strict=True)}
-        version = [
-            (curve.name, curve.colour, len(curve.events), curve.events[-1:]) for curve in curves
-        ]
+        version = []
+        for curve in curves:
+            version.append((curve.name, curve.colour, len(curve.events), curve.events[-1:]))
 
         def draw(figure: Callable[[Sequence[Curve]], Any]) -> Any:
             plot = figure(curves)
-            return visible(plot if any(len(trace.x) for trace in plot.data) else None)
+            has_points = any(len(trace.x) for trace in plot.data)
+            return visible(plot if has_points else None)
 
-        seconds = BUSY_SECONDS if any(listed.state in AT_WORK for listed in runs) else IDLE_SECONDS
+        states = [listed.state for listed in runs]
+        seconds = IDLE_SECONDS if AT_WORK.isdisjoint(states) else BUSY_SECONDS
         outputs: dict[Any, Output] = {
             self.timer: Output(seconds, gr.Timer(seconds)),
             self.current: Output(run.id if run else ""),
-            self.running: Output(str(sum(listed.state == State.RUNNING for listed in runs))),
+            self.running: Output(str(states.count(State.RUNNING))),
             self.status: Output(_status(run, runs)),
             self.runs: self._list(runs, run, colours, pattern),
             self.log: Output(self._log(run)),
-            self.name: Output((run.id, run.name) if run else None, run.name if run else ""),
+            self.name: Output((run.id, run.name), run.name) if run else Output(None, ""),
         }
         for component, is_visible in self._visibility(run, runs).items():
             outputs[component] = Output(gr.update(visible=is_visible))
@@ -286,12 +289,12 @@ class RunPanel:
     def _list(
         self, runs: Sequence[Run], opened: Run | None, colours: dict[str, str], pattern: str | None
     ) -> Output:
-        """The list of runs; without a filter, the runs of an experiment share one row."""
+        """Returns the state of the list. Without a filter, the runs of an experiment share one row."""
         listed = self._listed(runs, pattern)
         states = [state_label(run) for run in runs]
         opened_id = opened.id if opened else ""
         folded = {} if (pattern or "").strip() else run_groups(self.store.home)
-        problems = "".join(error_message(error) for error in self.store.damaged())
+        problems = "".join(map(error_message, self.store.damaged()))
         count = self.store.count()
 
         def draw() -> str:
@@ -300,7 +303,7 @@ class RunPanel:
         return Output((listed, count, opened_id, colours, folded, states, problems), draw)
 
     def _deletable(self, pattern: str | None) -> list[Run]:
-        """The listed runs that are not at work."""
+        """Returns the listed runs that are not at work."""
         return [run for run in self._listed(self.store.list(), pattern) if run.state not in AT_WORK]
 
     def _ask_to_delete_listed(self, pattern: str | None) -> tuple[str, Any]:
@@ -327,7 +330,7 @@ class RunPanel:
         self.services.jobs.resume(run_id)
 
     def _push(self, run_id: str, repo: str, token: str) -> tuple[Any, str]:
-        """Pushes the model. The field of the token is emptied in any case."""
+        """Pushes the model, and empties the field of the token, also after an error."""
         try:
             return note(f"Pushed to {push(self.store, run_id, repo, token)}"), ""
         except UserFacingError as error:
@@ -353,9 +356,9 @@ def _confirmation(question: str, elem_id: str) -> tuple[gr.Group, gr.HTML, gr.Bu
 
 
 def select_run(runs: Sequence[Run], opened: str, groups: Container[str] = ()) -> Run | None:
-    """The run that the user opened, else the running or a waiting one, else the newest; None if there is no run.
+    """Returns the run that the user opened, or else the running, a waiting or the newest one; None without runs.
 
-    Of the newest runs those that belong to no experiment in ``groups`` come first.
+    A run that does not belong to an experiment, by ``groups``, is preferred to a newer one that does.
     """
     by_id = [run for run in runs if run.id == opened]
     running = [run for run in runs if run.state == State.RUNNING]
@@ -367,12 +370,11 @@ def select_run(runs: Sequence[Run], opened: str, groups: Container[str] = ()) ->
 def _status(run: Run | None, runs: Sequence[Run]) -> str:
     if run is None:
         return no_runs(precomputed("pooling"))
-    ahead = [
-        other
-        for other in runs
-        if other.state in AT_WORK and other.record.created < run.record.created
-    ]
-    return status(run, len(ahead))
+    ahead = 0
+    for other in runs:
+        if other.state in AT_WORK and other.record.created < run.record.created:
+            ahead += 1
+    return status(run, ahead)
 
 
 def _open_run(event: gr.EventData) -> tuple[str, str, Any]:
@@ -380,10 +382,12 @@ def _open_run(event: gr.EventData) -> tuple[str, str, Any]:
 
 
 def _open_group(event: gr.EventData) -> str:
-    """The filter that shows the runs of an experiment alone."""
+    """Returns the filter that only the runs of an experiment pass."""
     return event.name
 
 
 def _overlay(overlaid: list[str], event: gr.EventData) -> list[str]:
-    others = [run_id for run_id in overlaid if run_id != event.run]
-    return [*others, event.run][-MOST_CURVES:] if event.on else others
+    run_ids = [run_id for run_id in overlaid if run_id != event.run]
+    if event.on:
+        run_ids.append(event.run)
+    return run_ids[-MOST_CURVES:]
