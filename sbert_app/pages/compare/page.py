@@ -54,7 +54,8 @@ def build(services: Services) -> None:
         # One line for each sentence.
         return "\n".join(" ".join(sentence.split()) for sentence in sentences)
 
-    restored = on_open(opened, lines).then(None, None, lines, js="() => window.keptLines()")
+    sent = on_open(opened, lines)
+    restored = run_js(sent.then, "() => window.keptLines()", outputs=lines)
     keep_touched([lines], restored)
     run_js(lines.change, "(text) => { window.keepLines(text); }", lines)
 

@@ -48,14 +48,15 @@ def remember(
         # The browser opens the tab, because an update from the server would race with a press on
         # another tab.
         titles = [(section.label, section.id, _inner_ids(section)) for section in _sections(row)]
-        restored = restored.then(None, None, row, js=f"() => window.openTab({json.dumps(titles)})")
+        js = f"() => window.openTab({json.dumps(titles)})"
+        restored = run_js(restored.then, js, outputs=row)
     keep(controls, restored, passing)
     for row in rows:
         for section in _sections(row):
             # The address of the page itself opens the first tab.
             name = "" if section is _sections(rows[0])[0] else section.id
             arguments = f"{json.dumps(name)}, {json.dumps(section.label)}"
-            section.select(None, None, None, js=f"() => {{ window.rememberTab({arguments}); }}")
+            run_js(section.select, f"() => {{ window.rememberTab({arguments}); }}")
     return restored
 
 
@@ -88,7 +89,7 @@ def keep_touched(controls: Sequence[Any], opened: Any) -> Any:
     # A paste does not fire an input event of Gradio.
     texts = [control.elem_id if isinstance(control, gr.Textbox) else None for control in controls]
     js = f"() => window.keepTouched({group}, {json.dumps(texts)})"
-    return opened.then(None, None, list(controls), js=js)
+    return run_js(opened.then, js, outputs=list(controls))
 
 
 def keep(
@@ -102,7 +103,7 @@ def keep(
         left_out.append([control.value, *(passing or {}).get(control, ())])
     js = f"(...values) => {{ window.rememberControls({ids}, {json.dumps(left_out)}, values); }}"
     run_js([control.change for control in controls], js, list(controls))
-    restored.then(None, None, None, js="() => window.addressIsRestored()")
+    run_js(restored.then, "() => window.addressIsRestored()")
 
 
 def values_of(controls: Sequence[Any], request: gr.Request) -> list[Any]:

@@ -179,7 +179,7 @@ def report_button(
     ids = json.dumps([component.elem_id if component in parts else None for component in inputs])
     present = f"(...values) => window.presentValues({ids}, values)"
     written = button.click(write, inputs, file, js=present, **event_options())
-    written.success(None, file, None, js="(file) => window.saveFile(file)")
+    run_js(written.success, "(file) => window.saveFile(file)", file)
     if parts:
         run_js([part.change for part in parts], SHOW_WITH_PARTS, parts, button)
     return button

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from sbert_app.figures.compare import word_map
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import Update, event_options
+from sbert_app.pages.components.events import Update, event_options, run_js
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.report import Report, of_page, report_button
 from sbert_app.pages.components.templates import macro, render
@@ -89,7 +89,7 @@ class _ErrorAnalysisTab:
                 explained,
                 **event_options(trigger_mode="always_last"),
             )
-            opened.then(None, None, None, js=SHOW_PAIR)
+            run_js(opened.then, SHOW_PAIR)
 
     def analyze(self, watch: Watch, *values: str) -> Update:
         """Scores the data set, unless the cache has the scores, and lists the largest errors."""

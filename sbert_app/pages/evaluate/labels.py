@@ -28,6 +28,7 @@ from sbert_app.services.results.transfer import TRANSFER_TASKS, ClassificationDa
 from training.catalogue import SCORED, TRIPLETS
 from training.data.transforms import TRIPLET_ROWS, transform_for
 from training.errors import InputError, summary_of
+from training.evaluation.scoring import evaluate
 from training.models.model import Model
 from training.names import ModelName
 
@@ -61,9 +62,6 @@ def build(services: Services) -> None:
     report_button(services, *of_page("Triplets and labels", shows), "labels")
 
     def score(watch: Watch, *values: str) -> Update:
-        # Imports torch, which the opening of the page does not wait for.
-        from training.evaluation.scoring import evaluate
-
         model, data = pickers.loaded(*values)
         if data.kind == SCORED:
             # Pairs with scores become triplets, as in training.

@@ -23,6 +23,7 @@ from sbert_app.pages.components.events import (
     event_options,
     note_action,
     on_open,
+    run_js,
 )
 from sbert_app.pages.components.file_panel import FilePanel, chosen_name, open_upload
 from sbert_app.pages.components.measure_tab import MeasureTab
@@ -174,29 +175,26 @@ class _LabelPage:
         def open_link(questions: Questions, request: gr.Request) -> Update:
             query = request.query_params
             update = self.opened(query.get("project", NO_PROJECT), query.get("rater", ""))
-            return {self.error: gr.skip()} if questions else update
+            if questions:
+                # The person has opened another project since.
+                return {self.error: gr.skip()}
+            return update
 
         choice = [self.project, self.rater]
         judging = [self.card, self.error]
         everything = [*choice, *judging, self.new, *self.results.outputs]
         questions = gr.State({})
         refused = gr.State({})
-        keep_touched(
-            [self.rater],
-            on_open().then(open_link, questions, everything, **event_options(queue=False)),
-        )
+        linked = on_open().then(open_link, questions, everything, **event_options(queue=False))
+        keep_touched([self.rater], linked)
         submits = (self.begin.click, self.rater.submit, self.project.input)
         for event, field in zip(submits, (self.begin, self.rater, self.project), strict=True):
             event(
                 note_action, questions, None, **event_options(queue=False, trigger_mode="multiple")
             )
             opened = event(self.opened, choice, everything, **event_options(queue=False))
-            opened.then(
-                None,
-                choice,
-                None,
-                js=f"(project, rater) => {{ {BLUR % field.elem_id}; {REMEMBER}; }}",
-            )
+            js = f"(project, rater) => {{ {BLUR % field.elem_id}; {REMEMBER}; }}"
+            run_js(opened.then, js, choice)
         for name in ("judge", "take_back", "turn", "agree"):
             # An event of the card has the name of its handler.
             pressed = getattr(self.card, name)(
@@ -245,7 +243,7 @@ class _LabelPage:
         make = self.tab.handler(self.make, {})
         created = self.tab.on(self.tab.start.click, make, inputs, [self.project, self.new])
         created = created.success(self.opened, choice, everything, **event_options(queue=False))
-        created.then(None, choice, None, js=f"(project, rater) => {REMEMBER}")
+        run_js(created.then, f"(project, rater) => {REMEMBER}", choice)
         on_open(self.take, [self.new, self.file, *self.how_read.outputs])
         self.results.wire()
 
@@ -261,9 +259,9 @@ class _LabelPage:
         """Opens a project at the first pair that this rater has not judged; without a project, shows an example."""
         listed = self.projects.list()
         errors = [messages.error_message(error) for error in self.projects.store.list().damaged]
-        choices = [(f"{info.name} ({info.source})", key) for key, info in listed] or [
-            ("none yet", NO_PROJECT)
-        ]
+        choices = [(f"{info.name} ({info.source})", key) for key, info in listed]
+        if not listed:
+            choices.append(("none yet", NO_PROJECT))
         ids = [key for _, key in choices]
         if project_id not in ids:
             if project_id:
@@ -371,9 +369,8 @@ class _LabelPage:
             # The card is sent again, so that the browser accepts presses again.
             card = self.opened(project_id or "", rater)[self.card]
             if place:
-                refused[place] = messages.error_message(
-                    f"pair {place[2] + 1} is not saved: {wrong}"
-                )
+                problem = f"pair {place[2] + 1} is not saved: {wrong}"
+                refused[place] = messages.error_message(problem)
             else:
                 error = messages.error_message(wrong)
         of_rater = [html for at, html in refused.items() if at[:2] == (project_id, _name(rater))]
@@ -388,7 +385,10 @@ class _LabelPage:
             return {self.results.agreement: gr.skip()}
 
     def _card(self, project: Project, rater: str, pair: int, seek: bool) -> Markup:
-        """The card of a pair: its number and reason, the rater's own score if there is one, and the progress."""
+        """Renders the card of a pair: its number and reason, the rater's own score if there is one, and the progress.
+
+        ``seek`` moves on to the next pair that the rater has not judged.
+        """
         rater = _name(rater)
         count = len(project.pairs)
         mine = project.judgements().get(rater, {})
@@ -397,8 +397,10 @@ class _LabelPage:
         ahead = [row for row in [*range(at, count), *range(at)] if row not in mine]
         if seek and ahead:
             at = ahead[0]
+        if at in ahead:
+            ahead.remove(at)
         following = []
-        for row in [row for row in ahead if row != at][:MOST_AHEAD]:
+        for row in ahead[:MOST_AHEAD]:
             next_pair = project.pairs[row]
             reason = REASONS.get(next_pair.reason, next_pair.reason)
             following.append(
@@ -440,7 +442,7 @@ def how_many_are_enough(count: float, scale: str) -> Markup:
 
 
 def preset_scale(path: str | None, scale_choice: Questions) -> Any:
-    """The scale of the judgements in an upload, unless the person has chosen one."""
+    """Selects the scale of the judgements in an upload, unless the person has chosen one."""
     try:
         is_binary = path is not None and says_yes_or_no(open_upload(path).reading)
     except UserFacingError:
@@ -453,12 +455,12 @@ def preset_scale(path: str | None, scale_choice: Questions) -> Any:
 
 
 def _name(rater: str | None) -> str:
-    """The name of a rater without needless spaces."""
+    """Returns the name of a rater without needless spaces."""
     return " ".join((rater or "").split())
 
 
 def _score(event: gr.EventData) -> int | None:
-    """The score that the browser has sent; None if the rater cannot judge the pair."""
+    """Returns the score that the browser has sent; None if the rater cannot judge the pair."""
     return None if event.score == NO_SCORE else event.score
 
 

@@ -9,7 +9,7 @@ import gradio as gr
 
 from sbert_app.figures.training import FIGURES, MOST_CURVES, Curve, curves_of
 from sbert_app.formats import format_count
-from sbert_app.pages.components.events import Output, event_options, follow, on_open
+from sbert_app.pages.components.events import Output, event_options, follow, on_open, run_js
 from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.messages import error_message, error_of, note, section, waiting
 from sbert_app.pages.components.report import report_button
@@ -172,7 +172,7 @@ class RunPanel:
             **event_options(queue=False),
         )
         refresh_on(deleted.then)
-        deleted.then(None, None, None, js=FORGET_RUN)
+        run_js(deleted.then, FORGET_RUN)
         self.push.click(
             self._push,
             [self.current, self.push_repo, self.push_token],
@@ -188,14 +188,14 @@ class RunPanel:
             show_progress_on=self.error,
             api_visibility="private",
         )
-        exported.success(None, None, None, js="() => window.clickDownload()")
+        run_js(exported.success, "() => window.clickDownload()")
         return refresh_on
 
     def _wire_list(self, refresh_on: Callable[..., Any]) -> None:
         opened = self.runs.open_run(
             _open_run, None, [self.opened, self.error, self.download], **event_options(queue=False)
         )
-        refresh_on(opened.then).then(None, None, None, js=REMEMBER_RUN)
+        run_js(refresh_on(opened.then).then, REMEMBER_RUN)
         filtered = self.runs.open_group(
             _open_group, None, self.filter, **event_options(queue=False)
         )
@@ -214,11 +214,11 @@ class RunPanel:
             delete_listed, self.filter, outputs, **event_options(queue=False)
         )
         refresh_on(deleted.then)
-        deleted.then(None, None, None, js=FORGET_RUN)
+        run_js(deleted.then, FORGET_RUN)
         ticked = self.runs.overlay_run(
             _overlay, self.overlaid, self.overlaid, **event_options(queue=False)
         )
-        ticked.then(None, None, None, js=KEEP_OVERLAID)
+        run_js(ticked.then, KEEP_OVERLAID)
         refresh_on(ticked.then)
 
     def look(

@@ -15,7 +15,14 @@ from urllib.parse import quote
 import gradio as gr
 
 from sbert_app.pages.components.address import keep_touched, value_of
-from sbert_app.pages.components.events import Questions, Update, event_options, note_action, on_open
+from sbert_app.pages.components.events import (
+    Questions,
+    Update,
+    event_options,
+    note_action,
+    on_open,
+    run_js,
+)
 from sbert_app.pages.components.experiments import Plan, StartForm
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.messages import error_message, heading, note
@@ -70,7 +77,7 @@ def build(services: Services) -> None:
             )
             # Only phones show this button.
             to_settings = gr.Button("Change the settings ↓", size="sm", elem_id="to-settings")
-            to_settings.click(None, None, None, js=SHOW_SETTINGS)
+            run_js(to_settings.click, SHOW_SETTINGS)
             with gr.Column(elem_id="settings"):
                 fields = form.build(services)
                 for upload in ("train_upload", "dev_upload"):
@@ -81,9 +88,9 @@ def build(services: Services) -> None:
     runs = _connect_form(services, (preset, filled, lesson), fields, planned, download)
     queue = partial(_start, services, list(form.config_fields(fields)))
     started = runs.start_on(start, queue, panel.opened)
-    refresh_on(started.success).then(None, None, None, js=live.REMEMBER_RUN)
+    run_js(refresh_on(started.success).then, live.REMEMBER_RUN)
     runs.estimate_on(panel.running.change)
-    started.success(None, None, None, js="() => window.showLive()")
+    run_js(started.success, "() => window.showLive()")
     # A worker takes seconds to start, so it starts before anybody presses Start.
     on_open(services.jobs.start_workers)
 
@@ -128,12 +135,8 @@ def _connect_form(
         note_action(questions)
         return _fill(services, names, key)
 
-    preset.input(
-        None, preset, None, js=KEEP_PRESET, **event_options(queue=False, trigger_mode="multiple")
-    )
-    lesson.change(
-        None, lesson, None, js=KEEP_CHANGED, **event_options(queue=False, trigger_mode="multiple")
-    )
+    run_js(preset.input, KEEP_PRESET, preset)
+    run_js(lesson.change, KEEP_CHANGED, lesson)
     picked = preset.input(
         fill_form,
         [questions, preset],
