@@ -89,9 +89,9 @@ class _Page:
         gr.HTML(heading("Score a file", "Every pair of a file, with its cosine."))
         with gr.Row(elem_classes="bulk"):
             with gr.Column(scale=2, min_width=300):
-                self._build_inputs(services)
+                self._build_inputs()
             with gr.Column(scale=5, min_width=460):
-                self._build_results(services)
+                self._build_results()
         self.duplicates = results.Duplicates(services, self.job)
         self.panel.hold([self.go, *self.results, self.duplicates.section])
         sections = {
@@ -111,16 +111,16 @@ class _Page:
                 "Delete these files", size="sm", visible=False, elem_id="forget-jobs"
             )
 
-    def _build_inputs(self, services: Services) -> None:
-        gr.HTML(macro("bulk/limits")(megabytes=services.settings.upload_limit_mb))
+    def _build_inputs(self) -> None:
+        gr.HTML(macro("bulk/limits")(megabytes=self.services.settings.upload_limit_mb))
         self.upload = gr.File(label="Your file", height=130, elem_id="upload")
-        self.models = Models(services)
+        self.models = Models(self.services)
         with gr.Row():
             self.go = gr.Button("Score", variant="primary", elem_id="score", min_width=120)
             self.halt = gr.Button("Stop", visible=False, elem_id="stop", min_width=120)
 
-    def _build_results(self, services: Services) -> None:
-        self.panel = FilePanel(services, self.upload, "bulk", "bulk", self.table)
+    def _build_results(self) -> None:
+        self.panel = FilePanel(self.services, self.upload, "bulk", "bulk", self.table)
         # The page opens with the example, so that nothing below jumps.
         example = self.panel.of(open_table(EXAMPLE), is_open=False, remark=OF_EXAMPLE)
         self.panel.table.value = example[self.panel.table]

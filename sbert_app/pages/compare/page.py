@@ -1,6 +1,7 @@
 """The front page: how similar two sentences are and why. The second tab compares every pair of up to 500 sentences."""
 
 from functools import partial
+from math import comb
 from typing import Any
 
 import gradio as gr
@@ -123,7 +124,7 @@ def ranked(pairs: AllPairs) -> Markup:
         if score is not None:
             row.insert(1, format_number(score, 3))
         rows.append(row)
-    count = len(pairs.lines) * (len(pairs.lines) - 1) // 2
+    count = comb(len(pairs.lines), 2)
     which = "All" if len(rows) == count else f"The first {len(rows)} of"
     caption = f"{which} {format_count(count, 'pair')}, most similar first"
     return macro("compare/ranked")(columns=columns, rows=rows, caption=caption)

@@ -22,6 +22,7 @@ from sbert_app.pages.components.events import (
     follow,
     listener,
     on_open,
+    run_js,
 )
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden
 from sbert_app.pages.components.messages import ask_first, error_message, note, waiting
@@ -134,7 +135,7 @@ class TwoSentences:
             """Answers at an event. Then the address is updated, and a reason is added to the answer."""
             options = event_options(queue=False, trigger_mode=trigger_mode)
             answered = listener(events)(self.answer_pair, values, outputs, **options)
-            answered.then(None, inputs, None, js=REMEMBER_PAIR, trigger_mode="always_last")
+            run_js(answered.then, REMEMBER_PAIR, inputs)
             answered.then(
                 self.add_reason,
                 self.questions,

@@ -20,7 +20,7 @@ _groups = count()
 
 def remember(
     controls: Sequence[Any],
-    tabs: gr.Tabs | None = None,
+    tabs: gr.Tabs,
     passing: Mapping[Any, Sequence[Any]] | None = None,
 ) -> Any:
     """Keeps the values of controls and the open tab in the address, and restores them when the page is opened.
@@ -39,11 +39,9 @@ def remember(
         return values_of(controls, request)
 
     restored = keep_touched(controls, on_open(restore, list(controls)))
-    rows = []
-    if tabs is not None:
-        rows.append(tabs)
-        for section in _sections(tabs):
-            rows += _inner_tabs(section)
+    rows = [tabs]
+    for section in _sections(tabs):
+        rows += _inner_tabs(section)
     for row in rows:
         # The browser opens the tab, because an update from the server would race with a press on
         # another tab.
@@ -54,7 +52,7 @@ def remember(
     for row in rows:
         for section in _sections(row):
             # The address of the page itself opens the first tab.
-            name = "" if section is _sections(rows[0])[0] else section.id
+            name = "" if section is _sections(tabs)[0] else section.id
             arguments = f"{json.dumps(name)}, {json.dumps(section.label)}"
             run_js(section.select, f"() => {{ window.rememberTab({arguments}); }}")
     return restored

@@ -71,6 +71,8 @@ LONGEST_CELL = 200
 TARGET = "target"
 CHOICES = {"1": "sentence 1", "2": "sentence 2", TARGET: "score or label"}
 
+# The value of an upload, or of a state with a table.
+Files = str | Sequence[str] | OpenedTable | None
 # (label, name of the codec); the first is the default.
 DETECTED = ""
 ENCODINGS = [("detected", DETECTED), *sorted((words, name) for name, words in SPOKEN.items())]
@@ -307,7 +309,7 @@ class FilePanel:
 
     def choose(
         self,
-        files: str | Sequence[str] | OpenedTable | None,
+        files: Files,
         encoding: str,
         sheet: str | None,
         first: str,
@@ -334,7 +336,7 @@ class FilePanel:
 
     def read_anew(
         self,
-        files: str | Sequence[str] | OpenedTable | None,
+        files: Files,
         encoding: str,
         sheet: str | None,
         *choices: str,
@@ -566,7 +568,7 @@ class FileDoctor:
             **event_options(trigger_mode="always_last"),
         )
 
-    def offered(self, is_visible: bool = True) -> Update:
+    def offered(self, is_visible: bool) -> Update:
         """Returns the update that closes and clears the fold for another file."""
         return {
             self.fold: gr.update(visible=is_visible, open=False),
@@ -574,9 +576,7 @@ class FileDoctor:
             self.download: gr.update(visible=False),
         }
 
-    def diagnose(
-        self, files: str | Sequence[str] | OpenedTable | None, *how: str
-    ) -> Iterator[Update]:
+    def diagnose(self, files: Files, *how: str) -> Iterator[Update]:
         """Lists the faults of the first file, and offers the file without the rows at fault."""
         encoding, sheet, *_ = how
         yield {self.findings: waiting("Reading the file …")}
@@ -639,9 +639,7 @@ def _opened(
     return open_table(path, encoding, sheet, lines=True)
 
 
-def _table(
-    files: str | Sequence[str] | OpenedTable | None, encoding: str, sheet: str | None
-) -> OpenedTable | None:
+def _table(files: Files, encoding: str, sheet: str | None) -> OpenedTable | None:
     """Returns the table that the panel shows: a state, or the first file of an upload."""
     if isinstance(files, OpenedTable):
         return files

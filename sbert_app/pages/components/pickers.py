@@ -296,19 +296,11 @@ def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) 
         prompts = gr.Dropdown(_prompt_choices(services, parsed, roles), value=_prompt_value(parsed))
         return str(parsed.dimension or ALL), prompts, parsed.dtype or AUTO
 
-    model.change(
-        show,
-        model,
-        [dimension, prompt, precision],
-        **event_options(queue=False, trigger_mode="multiple"),
-    )
-    for control in (dimension, prompt, precision):
-        control.input(
-            _with_settings,
-            [model, dimension, prompt, precision],
-            model,
-            **event_options(queue=False, trigger_mode="multiple"),
-        )
+    controls = [dimension, prompt, precision]
+    options = event_options(queue=False, trigger_mode="multiple")
+    model.change(show, model, controls, **options)
+    for control in controls:
+        control.input(_with_settings, [model, *controls], model, **options)
 
 
 def _with_settings(

@@ -81,7 +81,9 @@ class Report:
             "Machine": f"{describe_processor()}; {platform.system()} {platform.machine()}",
             "Versions": ", ".join(versions),
         }
-        styles = [file.read_text(encoding="utf-8") for file in sorted(ASSETS.glob("*.css"))]
+        styles = []
+        for file in sorted(ASSETS.glob("*.css")):
+            styles.append(Markup(file.read_text(encoding="utf-8")))  # noqa: S704
         return render(
             "components/templates/report.html",
             report=self,
@@ -89,7 +91,7 @@ class Report:
             facts={**self.settings, **self.facts, **made_with},
             scripts=list(map(Markup, scripts)),
             hashes=list(map(_hash, scripts)),
-            styles=[Markup(style) for style in styles],  # noqa: S704
+            styles=styles,
         )
 
 

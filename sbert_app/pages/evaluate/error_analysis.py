@@ -78,8 +78,9 @@ class _ErrorAnalysisTab:
         empty: Update = {
             **dict.fromkeys((self.over, self.under, self.map, self.heading), hidden()),
             self.slices: "",
+            self.analysis: None,
+            self.pair: "",
         }
-        empty |= {self.analysis: None, self.pair: ""}
         self.tab.wire(self.analyze, self.pickers.inputs, empty, example=self.example)
         explained = [self.pair, self.map, self.over, self.under]
         for radio, other in ((self.over, self.under), (self.under, self.over)):

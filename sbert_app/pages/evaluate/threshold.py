@@ -1,6 +1,6 @@
 """The tab Threshold: the model that separates matches from other pairs best, and its threshold."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -186,9 +186,7 @@ def _settings(precision: float | None, match_from: float | None) -> str:
     return f"Precision of at least {100 * (precision or 0):g}%; gold scores of {match_from or 0:g} and more match"
 
 
-def _use(
-    services: Services, data: str, file: str | None, *how: str
-) -> Callable[[ModelName, Choice], str]:
+def _use(services: Services, data: str, file: str | None, *how: str) -> Use:
     """Returns a function that makes a link to Bulk, which scores the file with a model and a threshold."""
     query: dict[str, str] = {}
     if file:

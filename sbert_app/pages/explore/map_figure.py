@@ -61,7 +61,7 @@ class MapControls(NamedTuple):
 
 
 def make_figure(
-    result: MapResult, controls: MapControls, colouring: Colouring, topics: Sequence[Topics] = ()
+    result: MapResult, controls: MapControls, colouring: Colouring, topics: Sequence[Topics]
 ) -> Any:
     """Draws one map, or two side by side.
 
@@ -105,8 +105,8 @@ def make_figure(
 
 def topic_labels(topics: Topics) -> Labels:
     """Returns the topic of each point by its keywords. Regions with equal keywords are one topic."""
-    names = [name or BLANK for name in topics.names]
-    by_point = [names[label] for label in topics.labels.tolist()]
+    names = topics.names
+    by_point = [names[label] or BLANK for label in topics.labels.tolist()]
     return make_labels("topic", by_point, limit=len(names))
 
 

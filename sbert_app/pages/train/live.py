@@ -26,7 +26,7 @@ from training.errors import UserFacingError
 from training.names import ModelName
 
 REMEMBER_RUN = "() => window.rememberRun()"
-# The time between two looks at the runs, in seconds: while a run is at work, and while all are idle.
+# The seconds between two looks at the runs: while a run is at work, and while all are idle.
 BUSY_SECONDS = 1.0
 IDLE_SECONDS = 4.0
 FORGET_RUN = """() => window.showAddress(window.location.pathname)"""
@@ -308,11 +308,11 @@ class RunPanel:
 
     def _ask_to_delete_listed(self, pattern: str | None) -> tuple[str, Any]:
         runs = self._deletable(pattern)
-        if not runs:
-            return note("No run is listed that could be deleted."), gr.update(visible=True)
-        words = (pattern or "").strip()
-        what = f"the runs that match “{words}”" if words else "all runs"
-        question = f"Delete {what}, {format_count(len(runs), 'run')} and their models? This cannot be undone."
+        question = "No run is listed that could be deleted."
+        if runs:
+            words = (pattern or "").strip()
+            what = f"the runs that match “{words}”" if words else "all runs"
+            question = f"Delete {what}, {format_count(len(runs), 'run')} and their models? This cannot be undone."
         return note(question), gr.update(visible=True)
 
     def _delete(self, run_ids: Iterable[str]) -> tuple[str, str, Any]:
@@ -360,11 +360,14 @@ def select_run(runs: Sequence[Run], opened: str, groups: Container[str] = ()) ->
 
     A run that does not belong to an experiment, by ``groups``, is preferred to a newer one that does.
     """
-    by_id = [run for run in runs if run.id == opened]
-    running = [run for run in runs if run.state == State.RUNNING]
-    at_work = [run for run in runs if run.state in AT_WORK]
-    own = [run for run in runs if run.id not in groups]
-    return next(iter([*by_id, *running, *at_work, *own, *runs]), None)
+
+    def importance(run: Run) -> tuple[bool, ...]:
+        at_work = run.state in AT_WORK
+        is_own = at_work or run.id not in groups
+        return run.id == opened, run.state == State.RUNNING, at_work, is_own
+
+    # The first of equally important runs is the newest.
+    return max(runs, key=importance, default=None)
 
 
 def _status(run: Run | None, runs: Sequence[Run]) -> str:
