@@ -209,15 +209,15 @@ def _text(name: str, base: str | None, sweep: Experiment | None) -> Markup:
     """Renders the question of an ablation, what its figure shows, and why."""
     ablation = ABLATIONS[name]
     table = _table(name, base)
-    shown = ""
+    shipped = ""
     of_base = ""
     if table:
-        shown = sentence_case(outcome(table.rows))
+        shipped = sentence_case(outcome(table.rows))
         of_base = ablation.of_base.get(table.base, "")
     here = outcome(sweep.rows) if sweep and sweep.values else ""
     if sweep and here:
         here = f"{_name_of(sweep)}: {sentence_case(here)}"
-    return macro("ablation/question")(ablation, shown=shown, here=here, of_base=of_base)
+    return macro("ablation/question")(ablation, shown=shipped, here=here, of_base=of_base)
 
 
 def _figure(name: str, base: str | None, sweep: Experiment | None) -> Update:

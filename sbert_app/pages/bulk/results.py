@@ -225,7 +225,7 @@ def suggested(report: ScoreReport | None) -> float:
 
 
 class Duplicates:
-    """The section in which a threshold finds matches and duplicates, hidden until a file is scored."""
+    """The section that finds matches and duplicates with a threshold. It is hidden until a file is scored."""
 
     def __init__(self, services: Services, job: gr.State) -> None:
         self.services = services

@@ -133,8 +133,12 @@ class TwoSentences:
             events: Any, trigger_mode: Literal["once", "always_last"] | None = None
         ) -> None:
             """Answers at an event. Then the address is updated, and a reason is added to the answer."""
-            options = event_options(queue=False, trigger_mode=trigger_mode)
-            answered = listener(events)(self.answer_pair, values, outputs, **options)
+            answered = listener(events)(
+                self.answer_pair,
+                values,
+                outputs,
+                **event_options(queue=False, trigger_mode=trigger_mode),
+            )
             run_js(answered.then, REMEMBER_PAIR, inputs)
             answered.then(
                 self.add_reason,

@@ -103,9 +103,11 @@ class ExperimentPanel:
         names = [] if name is None else [name]
         look = partial(self.look, show, len(names))
         show_on = follow(self.timer, look, [self.selected, *names, *others], [*own, *outputs])
-        options = event_options(queue=False, trigger_mode="multiple")
         picked = self.picker.input(
-            lambda experiment_id: experiment_id, self.picker, self.selected, **options
+            lambda experiment_id: experiment_id,
+            self.picker,
+            self.selected,
+            **event_options(queue=False, trigger_mode="multiple"),
         )
         show_on(picked.then)
         experiments = self.experiments

@@ -61,7 +61,7 @@ from training.names import DataName
 
 # The number of uploads that stay open.
 MOST_OPENED = 16
-# The maximum number of rows in which faults are looked for without a click.
+# A file with more rows than this is searched for faults only after a click.
 MOST_EXAMINED = 20_000
 SHOWN_ROWS = 4
 SHOWN_COLUMNS = 12

@@ -186,7 +186,7 @@ class MeasureTab:
                 try:
                     update = example()
                 except UserFacingError as error:
-                    # The data of the example is not on this machine, and there is no network.
+                    # The data of the example is not on this machine and cannot be downloaded.
                     update = {self.status: error_message(error)}
             if starts:
                 # A person has started to measure something else since.
@@ -218,9 +218,12 @@ class MeasureTab:
             return {self.status: error_message(INTERNAL_ERROR), **self._buttons(running=False)}
 
         parts = list(dict.fromkeys([*self.outputs, *outputs]))
-        options = event_options(trigger_mode="always_last")
         event = listener(events)(
-            handler, inputs, parts, concurrency_limit=concurrency_limit, **options
+            handler,
+            inputs,
+            parts,
+            concurrency_limit=concurrency_limit,
+            **event_options(trigger_mode="always_last"),
         )
         event.failure(failed, None, self.outputs, **event_options())
         return event

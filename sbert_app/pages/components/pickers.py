@@ -248,7 +248,7 @@ def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER, **options: Any) -> 
     return fresh(picker, lambda runs: [*CROSS_ENCODER_CHOICES, *run_choices(runs, True)])
 
 
-# ---------------------------------------------------------------- dimensions, prompt and precision of a model
+# ---------------------------------------------- dimensions, prompt and precision of a model
 
 ALL = "all"
 AS_FOLDER = "as the model's folder says"
@@ -336,7 +336,7 @@ def _with_settings(
 
 
 def _prompt_choices(services: Services, model: ModelName, roles: bool) -> list[tuple[str, str]]:
-    """Returns the prompts to choose from: none, those of the folder, and with ``roles`` one for each sentence."""
+    """Returns the prompts to choose from: none, the prompts in the folder, and with ``roles`` one for each sentence."""
     choices = [(AS_FOLDER, AS_FOLDER), (NO_PROMPT, NO_PROMPT)]
     if not services.models.is_here(model.name):
         return choices

@@ -96,7 +96,7 @@ class Report:
 
 
 def _hash(script: str) -> str:
-    """Returns the hash by which a content security policy allows a script."""
+    """Returns the hash of a script, with which a content security policy allows it."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 

@@ -134,10 +134,11 @@ class _ErrorAnalysisTab:
     def report(self, analysis: _Analysis | None, *parts: Any) -> Report:
         """Returns the report of the tab, with its lists of errors as tables."""
         report = self.of_tab(*parts)
-        errors = analysis.errors if analysis else ErrorAnalysis([], [], [])
+        if analysis is None:
+            return report
         lists = {
-            "Rated too high by the model": errors.over,
-            "Rated too low by the model": errors.under,
+            "Rated too high by the model": analysis.errors.over,
+            "Rated too low by the model": analysis.errors.under,
         }
         tables = {title: [errors_table(pairs)] for title, pairs in lists.items() if pairs}
         return replace(report, sections={**report.sections, **tables})

@@ -49,8 +49,14 @@ def model_dropdown(
     """Builds a dropdown of models and runs, which is `fresh`. It takes several models if ``value`` is a list."""
     several = not isinstance(value, str)
     info = f"{HINT}, NAME?dim=64{hint}{endpoint_hint(services)}"
-    options |= {"value": list(value) if several else value, "multiselect": several}
-    picker = open_dropdown("Models" if several else "Model", KNOWN_MODELS, info, **options)
+    picker = open_dropdown(
+        "Models" if several else "Model",
+        KNOWN_MODELS,
+        info,
+        value=list(value) if several else value,
+        multiselect=several,
+        **options,
+    )
     return fresh(picker, lambda runs: model_choices(services, runs, KNOWN_MODELS, None))
 
 

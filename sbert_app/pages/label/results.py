@@ -277,11 +277,11 @@ def training_state(
     if comparison is not None:
         rows = [("before", *_figures(comparison.before)), ("after", *_figures(comparison.after))]
         if comparison.difference is not None:
-            on_pairs = f"on {format_count(comparison.pairs, 'held-out pair')}"
-            verdict = comparison.difference.describe(
-                "the trained model", "the one before", on_pairs
+            pairs = format_count(comparison.pairs, "held-out pair")
+            difference = comparison.difference.describe(
+                "the trained model", "the one before", f"on {pairs}"
             )
-            verdict = verdict[:1].upper() + verdict[1:] + "."
+            verdict = messages.sentence_case(f"{difference}.")
     return macro("label/training")(
         run=run,
         rows=rows,

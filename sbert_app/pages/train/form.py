@@ -74,7 +74,6 @@ OPTIMISATION = (
     ("lora_rank",),
 )
 EVALUATION = ("eval_data", "eval_every", "patience")
-NEGATIVES = ("mine_negatives", "negative_margin")
 SHOWN = (
     "objective",
     "concatenation",
@@ -83,7 +82,8 @@ SHOWN = (
     "base",
     "train_data",
     "name",
-    *NEGATIVES,
+    "mine_negatives",
+    "negative_margin",
 )
 _ELSEWHERE = {*SHOWN, *chain(*OPTIMISATION), *EVALUATION}
 MORE = [name for name in SETTINGS if name not in _ELSEWHERE]
@@ -166,7 +166,7 @@ def build(services: Services) -> Fields:
 
 
 def fold_titles(config: RunConfig, seeds: str = "") -> dict[str, str]:
-    """The titles of the folds, each with the settings in it."""
+    """Returns the titles of the folds, each with the settings in it."""
     changed = []
     for name in MORE:
         setting = SETTINGS[name]
@@ -181,7 +181,7 @@ def fold_titles(config: RunConfig, seeds: str = "") -> dict[str, str]:
 
 
 def changed_fields(values: Fields, filled: Fields) -> Fields:
-    """The fields whose values differ from the preset's, except the name of the run."""
+    """Returns the fields whose values differ from the preset's, except the name of the run."""
     changed = {}
     for name, value in values.items():
         is_comparable = name in filled and name != "name"
@@ -278,7 +278,7 @@ OF_OBJECTIVE = (
 
 
 def objective_updates(name: str) -> tuple[Any, ...]:
-    """The updates of the components `OF_OBJECTIVE` for an objective."""
+    """Returns the updates of the components `OF_OBJECTIVE` for an objective."""
     objective = OBJECTIVES[name]
     return (
         gr.update(info=objective.help),
@@ -292,7 +292,7 @@ def objective_updates(name: str) -> tuple[Any, ...]:
 
 
 def config_fields(fields: Fields) -> Fields:
-    """The components of fields of RunConfig, without the uploads, the folds and the preview."""
+    """Returns the components of fields of RunConfig, without the uploads, the folds and the preview."""
     return {name: component for name, component in fields.items() if name in RunConfig.model_fields}
 
 
@@ -374,13 +374,13 @@ def base_updates(base: str | None, learning_rate: str) -> tuple[Any, Any]:
 
 
 def updates(values: Fields, names: list[str]) -> list[Any]:
-    """The updates of the components ``names`` with the fields of a config, in their order."""
+    """Returns the updates of the components ``names`` with the fields of a config, in their order."""
     texts = shown_values(values)
     return [gr.update(value=texts[name]) for name in names]
 
 
 def shown_values(values: Fields) -> Fields:
-    """The fields of a config as the form shows them."""
+    """Returns the fields of a config as the form shows them."""
     return values | {
         "pooling": values["pooling"] or "base",
         "eval_data": values["eval_data"] or "none",

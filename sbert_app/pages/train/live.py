@@ -262,15 +262,17 @@ class RunPanel:
 
     def _visibility(self, run: Run | None, runs: Sequence[Run]) -> dict[Any, bool]:
         """Whether the buttons and folds are visible for the open run."""
-        at_work = run is not None and run.state in AT_WORK
+        is_open = run is not None
+        state = run.state if run else None
+        is_idle = is_open and state not in AT_WORK
         return {
             self.list_tools: bool(runs),
-            self.stop: run is not None and at_work and not run.is_stopping,
-            self.resume: run is not None and not at_work and run.state != State.FINISHED,
-            self.export: run is not None and run.state != State.RUNNING and run.has_model,
-            self.delete: run is not None and not at_work,
-            self.more: run is not None,
-            self.report: run is not None,
+            self.stop: run is not None and state in AT_WORK and not run.is_stopping,
+            self.resume: is_idle and state != State.FINISHED,
+            self.export: run is not None and state != State.RUNNING and run.has_model,
+            self.delete: is_idle,
+            self.more: is_open,
+            self.report: is_open,
         }
 
     def _log(self, run: Run | None) -> str:

@@ -315,7 +315,7 @@ def from_address(text: str, fields: form.Fields) -> dict[str, Any]:
 def _sent_sentences(services: Services, token: str) -> dict[str, Any]:
     """Returns the updates of fields, by name, that make sentences of another page the training data for SimCSE.
 
-    Raises InputError if the sentences have been deleted, or if there is no room for them.
+    Raises InputError if the sentences have been deleted, or if there is not enough space for them.
     """
     sent = services.shared_sentences.path(token)
     services.check_kept_room(sent)
