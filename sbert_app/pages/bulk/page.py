@@ -161,10 +161,17 @@ class _Page:
 
     def wire(self) -> None:
         models = self.models.pickers
-        columns = [self.table, *self.panel.columns, self.panel.read_as]
-        jobs = [self.job, self.job_ids, self.history, self.forget]
-        buttons = [self.go, self.halt]
-        started = [*self.results, self.disagreements, *buttons, *self.duplicates.outputs, *jobs]
+        started = [
+            *self.results,
+            self.disagreements,
+            self.go,
+            self.halt,
+            *self.duplicates.outputs,
+            self.job,
+            self.job_ids,
+            self.history,
+            self.forget,
+        ]
         everything = [self.table, self.address_threshold, *self.panel.outputs, *models, *started]
         inputs = [self.questions, *models, self.job_ids]
         visited = self.models.wire().then(
@@ -183,7 +190,15 @@ class _Page:
         read = [self.job, self.panel.encoding, self.panel.sheet]
         for picker in (self.panel.encoding, self.panel.sheet):
             on_choice(picker, self.reopen, read, everything)
-        scoring = [*columns, *models, self.job, self.job_ids, self.address_threshold]
+        scoring = [
+            self.table,
+            *self.panel.columns,
+            self.panel.read_as,
+            *models,
+            self.job,
+            self.job_ids,
+            self.address_threshold,
+        ]
         scored = self.go.click(self.score, scoring, started, concurrency_limit=8, **event_options())
         run_js(opened.then, REMEMBER_JOB)
         run_js(scored.then, FOLD_ROWS)
@@ -305,9 +320,8 @@ class _Page:
         file = self.services.taken.get(token)
         self.services.access.check_data(file.path)
         job, table = self._open_copy(Path(file.path), file.encoding or None, file.sheet or None)
-        first, second, target = file.columns
         update = {
-            **self._opened_job(job, table, (first, second, target)),
+            **self._opened_job(job, table, file.columns),
             **self._listed([job.id, *job_ids]),
         }
         if file.read_as:

@@ -179,6 +179,9 @@ class TwoSentences:
             lambda *typed: typed, inputs, self.stopped, **event_options(queue=False)
         )
         noted.then(self.stop_loading, None, None, **event_options(queue=False))
+        self._wire_examples()
+
+    def _wire_examples(self) -> None:
         sentences = [self.a, self.b]
         for chip, pair in zip(self.chips, examples.pairs(), strict=True):
             chip.click(

@@ -142,8 +142,10 @@ def with_role(columns: Chosen, column: str, role: str) -> Chosen:
         other = by_role[role]
         by_role[role] = column
         if old_role:
+            # The column that had this role takes the old role.
             by_role[old_role] = "" if other == NO_JUDGEMENT else other
     elif old_role:
+        # The column is not used any more.
         by_role[old_role] = NO_JUDGEMENT if old_role == TARGET else ""
     first, second, target = by_role.values()
     # A single sentence is sentence 1.
@@ -203,7 +205,16 @@ class FilePanel:
             self.sheet = gr.Dropdown(
                 label="Sheet", visible=False, min_width=200, elem_id=f"{name}-sheet"
             )
-            self.encoding = encoding_dropdown(f"{prefix}-encoding")
+            # Hidden until the encoding is in doubt.
+            self.encoding = gr.Dropdown(
+                ENCODINGS,
+                value=DETECTED,
+                label="Encoding",
+                info="If words look wrong",
+                visible=False,
+                min_width=200,
+                elem_id=f"{prefix}-encoding",
+            )
             self.read_as = gr.Textbox(
                 "",
                 label="Read scores or labels as",
@@ -216,7 +227,10 @@ class FilePanel:
         self.doctor = FileDoctor(services, prefix)
         self.inputs = [self.encoding, self.sheet, *self.columns, self.read_as]
         self.outputs = [self.table, *self.inputs, *self.doctor.outputs]
-        file = upload if state is None else state
+        self._wire(upload if state is None else state)
+
+    def _wire(self, file: Any) -> None:
+        """Connects the components with ``file``: the upload, or the state of a page that calls `of` itself."""
         inputs = [file, *self.inputs]
         outputs = [self.table, *self.columns, self.read_as, *self.doctor.outputs]
         self.hold([])
@@ -231,16 +245,16 @@ class FilePanel:
             **event_options(queue=False, trigger_mode="multiple"),
         )
         self.doctor.wire(file, self.inputs)
-        if state is None:
+        if file is self.upload:
             gr.on(
-                [upload.upload, upload.clear],
+                [file.upload, file.clear],
                 self.describe,
-                upload,
+                file,
                 self.outputs,
                 **event_options(trigger_mode="always_last"),
             )
             for picker in (self.encoding, self.sheet):
-                on_choice(picker, self.describe, [upload, self.encoding, self.sheet], self.outputs)
+                on_choice(picker, self.describe, [file, self.encoding, self.sheet], self.outputs)
 
     def hold(self, components: Sequence[Any]) -> None:
         """Disables ``components`` from the first byte of an upload until the panel has read it."""
@@ -359,8 +373,7 @@ class FilePanel:
             table = open_upload(file.path, file.encoding, file.sheet)
         except UserFacingError as error:
             return {**self.of(None), self.table: _versioned(error_message(error))}
-        first, second, target = file.columns
-        update = self.of(table, (first, second, target), file.encoding, file.read_as)
+        update = self.of(table, file.columns, file.encoding, file.read_as)
         return {self.upload: file.path, **update}
 
     def _of_columns(
@@ -530,19 +543,6 @@ def _cells(table: OpenedTable) -> Iterator[object]:
     for batch in table.batches(1_000):
         for column in batch.rows.values():
             yield from column
-
-
-def encoding_dropdown(elem_id: str) -> gr.Dropdown:
-    """Builds the picker of encodings, which is hidden until there is a doubt."""
-    return gr.Dropdown(
-        ENCODINGS,
-        value=DETECTED,
-        elem_id=elem_id,
-        label="Encoding",
-        info="If words look wrong",
-        visible=False,
-        min_width=200,
-    )
 
 
 class FileDoctor:

@@ -36,7 +36,6 @@ def build(services: Services) -> None:
         )
         file = file_and_data(second, min_width=260, elem_id="calibrate-check-file")
     panel = FilePanel(services, file, "calibrate-check")
-    on_second = [second, file, *panel.inputs]
     ids = ("calibrate", "stop-calibrate", "calibrate-status")
     tab = MeasureTab.build(services, "calibration", "Calibrate", ids)
     with tab.buttons:
@@ -104,7 +103,7 @@ def build(services: Services) -> None:
 
     tab.wire(
         fit,
-        [*pickers.inputs, *on_second],
+        [*pickers.inputs, second, file, *panel.inputs],
         empty,
         example=example,
         others=((test, check), (back, go_back)),

@@ -119,12 +119,10 @@ class _SimilarityTab:
         first, second = _two_best(table)
         self.table = gr.HTML(score_table(shipped, table), elem_id="scores")
         with gr.Accordion(_Display().title, open=False, elem_id="evaluate-display") as self.display:
+            choices = [(similarity.label, name) for name, similarity in SIMILARITIES.items()]
             with gr.Row():
-                similarities = [
-                    (similarity.label, name) for name, similarity in SIMILARITIES.items()
-                ]
                 self.similarity = gr.Radio(
-                    similarities,
+                    choices,
                     value="cosine",
                     label="Similarity",
                     min_width=320,
@@ -142,41 +140,7 @@ class _SimilarityTab:
             label = "Pearson r instead of Spearman ρ"
             self.pearson = gr.Checkbox(False, label=label, container=False, elem_id="pearson")
         with gr.Accordion("Measure others", open=False, elem_id="measure-others"):
-            with gr.Row(elem_classes="evaluate"):
-                self.models = model_dropdown(
-                    services,
-                    FIRST_MODELS,
-                    " or NAME:cls",
-                    scale=3,
-                    min_width=300,
-                    elem_id="evaluate-models",
-                )
-                self.data = open_dropdown(
-                    "Data sets",
-                    DATA,
-                    OR_HUB,
-                    value=["stsb:test"],
-                    multiselect=True,
-                    scale=2,
-                    elem_id="evaluate-data",
-                )
-                self.files = gr.File(
-                    label="Your own files",
-                    file_count="multiple",
-                    height=120,
-                    scale=2,
-                    min_width=280,
-                    elem_id="evaluate-files",
-                )
-            self.how = FilePanel(services, self.files, "evaluate")
-            ids = ("measure", "stop-measure", "evaluate-status")
-            stopped = "stopped: the table has what was measured until then"
-            self.tab = MeasureTab.build(services, "evaluate", "Measure", ids, stopped=stopped)
-            self.how.hold([self.tab.start])
-            with self.tab.buttons:
-                self.back = gr.Button(
-                    "Show the shipped table", visible=False, elem_id="shipped-again"
-                )
+            self._build_form(services)
         # Hidden while fewer than two models have a figure.
         with gr.Accordion("Is the difference real?", open=False, elem_id="two-models") as self.two:
             with gr.Row():
@@ -217,6 +181,41 @@ class _SimilarityTab:
         }
         display = [self.similarity, self.pearson, self.paper]
         report_button(services, *of_page("Evaluation", shows, display), "evaluation")
+
+    def _build_form(self, services: Services) -> None:
+        with gr.Row(elem_classes="evaluate"):
+            self.models = model_dropdown(
+                services,
+                FIRST_MODELS,
+                " or NAME:cls",
+                scale=3,
+                min_width=300,
+                elem_id="evaluate-models",
+            )
+            self.data = open_dropdown(
+                "Data sets",
+                DATA,
+                OR_HUB,
+                value=["stsb:test"],
+                multiselect=True,
+                scale=2,
+                elem_id="evaluate-data",
+            )
+            self.files = gr.File(
+                label="Your own files",
+                file_count="multiple",
+                height=120,
+                scale=2,
+                min_width=280,
+                elem_id="evaluate-files",
+            )
+        self.how = FilePanel(services, self.files, "evaluate")
+        ids = ("measure", "stop-measure", "evaluate-status")
+        stopped = "stopped: the table has what was measured until then"
+        self.tab = MeasureTab.build(services, "evaluate", "Measure", ids, stopped=stopped)
+        self.how.hold([self.tab.start])
+        with self.tab.buttons:
+            self.back = gr.Button("Show the shipped table", visible=False, elem_id="shipped-again")
 
     def wire(self) -> None:
         display = [self.similarity, self.pearson, self.paper, self.format]

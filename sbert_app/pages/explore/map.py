@@ -393,28 +393,29 @@ class _MapTab:
         self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.EventData
     ) -> Any:
         """Lists the sentences nearest to the point that was clicked."""
-        html = self._nearest(open_corpus, second, pooling, int(event.row))
-        return html, gr.Tabs(selected=NEAREST_TO_POINT)
+        return self._nearest(open_corpus, second, pooling, int(event.row))
 
     def show_row(
         self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.EventData
     ) -> Any:
         """Lists the sentences nearest to a row of the table, which has its number first."""
         row = int(event.row_value[0]) - 1
-        return self._nearest(open_corpus, second, pooling, row), gr.Tabs(selected=NEAREST_TO_POINT)
+        return self._nearest(open_corpus, second, pooling, row)
 
-    def _nearest(self, open_corpus: OpenCorpus | None, second: str, pooling: str, row: int) -> str:
-        if open_corpus is None:
-            return HINT
-        embeddings = self.services.embeddings
+    def _nearest(self, open_corpus: OpenCorpus | None, second: str, pooling: str, row: int) -> Any:
+        """Returns the list of nearest sentences, and the update that opens its tab."""
+        html = HINT
         try:
-            embedded = [open_corpus.embed(embeddings)]
-            name = (second or "").strip()
-            if name:
-                embedded.append(embeddings.embed(open_corpus.corpus, name, pooling or None))
-            return nearest(embedded, row)
+            if open_corpus is not None:
+                embeddings = self.services.embeddings
+                embedded = [open_corpus.embed(embeddings)]
+                name = (second or "").strip()
+                if name:
+                    embedded.append(embeddings.embed(open_corpus.corpus, name, pooling or None))
+                html = nearest(embedded, row)
         except UserFacingError as error:
-            return messages.error_message(error)
+            html = messages.error_message(error)
+        return html, gr.Tabs(selected=NEAREST_TO_POINT)
 
     def _map_status(self, result: MapResult, controls: MapControls) -> str:
         gold = result.embedded[0].corpus.gold

@@ -179,8 +179,20 @@ class _ExplorePage:
             if control.elem_id in PASSING:
                 passing[control] = PASSING[control.elem_id]
         restored = remember([*named, *inside], tabs, passing)
-        source = [self.source, self.text, self.upload, *self.panel.inputs, self.vectors, self.array]
-        inputs = [*source, self.data, self.own_corpus, self.model, self.pooling, self.corpus_ids]
+        # The values of a `CorpusChoice`, then the others of `open`.
+        inputs = [
+            self.source,
+            self.text,
+            self.upload,
+            *self.panel.inputs,
+            self.vectors,
+            self.array,
+            self.data,
+            self.own_corpus,
+            self.model,
+            self.pooling,
+            self.corpus_ids,
+        ]
         self.source.change(
             self.show_source,
             self.source,

@@ -456,10 +456,7 @@ class DataUpload:
         self.services.access.check_data(file.path)
         self.services.check_kept_room(Path(file.path))
         copy = str(keep_upload(file.path, self.services.settings.home))
-        first, second, target = file.columns
-        update = self.read_as(
-            copy, file.encoding, file.sheet, (first, second, target), file.read_as
-        )
+        update = self.read_as(copy, file.encoding, file.sheet, file.columns, file.read_as)
         return {**update, self.original: copy}
 
     def name_columns(self, original: str | None, encoding: str, *columns: str) -> Update:

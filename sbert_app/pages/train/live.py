@@ -145,22 +145,17 @@ class RunPanel:
 
         refresh_on(on_open(open_link, [self.opened, self.overlaid, self.error]).then)
         self._wire_list(refresh_on)
-        for button, action in ((self.stop, self.store.stop), (self.resume, self._resume)):
-            acted = button.click(
-                partial(error_of, action),
-                self.current,
-                self.error,
-                **event_options(queue=False),
+        new_name = [self.current, self.name]
+        for event, action, inputs in (
+            (self.stop.click, self.store.stop, [self.current]),
+            (self.resume.click, self._resume, [self.current]),
+            (self.rename.click, self.store.rename, new_name),
+            (self.name.submit, self.store.rename, new_name),
+        ):
+            acted = event(
+                partial(error_of, action), inputs, self.error, **event_options(queue=False)
             )
             refresh_on(acted.then)
-        for event in (self.rename.click, self.name.submit):
-            renamed = event(
-                partial(error_of, self.store.rename),
-                [self.current, self.name],
-                self.error,
-                **event_options(queue=False),
-            )
-            refresh_on(renamed.then)
         self.delete.click(
             lambda: gr.update(visible=True), None, self.confirmation, **event_options(queue=False)
         )
