@@ -348,7 +348,8 @@ def _of_variants(table: PrecomputedTable, name: str, form: str = "{}") -> str:
     variants: dict[str, list[str]] = {}
     for variant in dict.fromkeys(run.variant for run in table.runs):
         value = form.format(getattr(grid.config(variant, 0), name))
-        variants.setdefault(value, []).append(grid.variants[variant].label.partition(":")[0])
+        label, _, _ = grid.variants[variant].label.partition(":")
+        variants.setdefault(value, []).append(label)
     return "; ".join(f"{value} ({', '.join(labels)})" for value, labels in variants.items())
 
 

@@ -48,11 +48,15 @@ DOWNLOADS = {
 
 def scored_rows(summary: ScoreSummary) -> Markup:
     """Renders the first rows with their scores. An added column without any value is left out."""
-    empty = {name for name in summary.added.values() if not any(summary.head[name])}
-    added = [name for name in summary.added.values() if name not in empty]
-    rows = {name: cells[:SHOWN_ROWS] for name, cells in summary.head.items() if name not in empty}
-    for name in rows.keys() & {summary.added["cosine"], summary.added.get("cross_encoder")}:
-        rows[name] = [cell and format_number(float(cell), 3) for cell in rows[name]]
+    added = [name for name in summary.added.values() if any(summary.head[name])]
+    scores = (summary.added["cosine"], summary.added.get("cross_encoder"))
+    rows = {}
+    for name, cells in summary.head.items():
+        if name in summary.added.values() and name not in added:
+            continue
+        rows[name] = cells[:SHOWN_ROWS]
+        if name in scores:
+            rows[name] = [cell and format_number(float(cell), 3) for cell in rows[name]]
     caption = f"The first {SHOWN_ROWS} of {summary.rows:,} rows, scored; the downloads have all"
     return _rows_table(caption, rows, summary.columns, added)
 

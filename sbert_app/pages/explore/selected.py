@@ -176,7 +176,8 @@ class SelectedPanel:
 def selected_table(subset: Subset, corpus: Corpus) -> dict[str, Any]:
     """Returns the value of the table: the first selected sentences with the columns of the corpus."""
     cells = []
-    for row, cosine in zip(subset.rows[:MAX_SHOWN].tolist(), subset.cosines.tolist(), strict=False):
+    rows = subset.rows[:MAX_SHOWN].tolist()
+    for row, cosine in zip(rows, subset.cosines.tolist(), strict=False):
         rounded = None if isnan(cosine) else round(cosine, 3)
         others = [values[row] for values in corpus.columns.values()]
         cells.append([row + 1, rounded, shorten(corpus.sentences[row]), *others])

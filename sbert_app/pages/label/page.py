@@ -187,8 +187,11 @@ class _LabelPage:
         refused = gr.State({})
         linked = on_open().then(open_link, questions, everything, **event_options(queue=False))
         keep_touched([self.rater], linked)
-        submits = (self.begin.click, self.rater.submit, self.project.input)
-        for event, field in zip(submits, (self.begin, self.rater, self.project), strict=True):
+        for event, field in (
+            (self.begin.click, self.begin),
+            (self.rater.submit, self.rater),
+            (self.project.input, self.project),
+        ):
             event(
                 note_action, questions, None, **event_options(queue=False, trigger_mode="multiple")
             )
@@ -373,7 +376,8 @@ class _LabelPage:
                 refused[place] = messages.error_message(problem)
             else:
                 error = messages.error_message(wrong)
-        of_rater = [html for at, html in refused.items() if at[:2] == (project_id, _name(rater))]
+        key = (project_id, _name(rater))
+        of_rater = [html for at, html in refused.items() if at[:2] == key]
         return {self.error: "".join([*of_rater, error]), self.card: card}
 
     def rated(self, project_id: str, rater: str) -> Update:
