@@ -29,7 +29,7 @@ INTRO = (
 
 
 def build(services: Services) -> None:
-    """Builds the tab inside the open Blocks; it opens with a shipped measurement."""
+    """Builds the tab inside the open Blocks. It opens with a shipped measurement."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "cost", DATA, "stsb:test")
     ids = ("measure-cost", "stop-cost", "cost-status")

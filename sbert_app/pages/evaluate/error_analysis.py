@@ -47,7 +47,7 @@ class _Analysis(NamedTuple):
 
 
 def build(services: Services) -> None:
-    """Builds the tab inside the open Blocks; it opens with a shipped measurement."""
+    """Builds the tab inside the open Blocks. It opens with a shipped measurement."""
     _ErrorAnalysisTab(services).wire()
 
 

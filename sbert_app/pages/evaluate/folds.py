@@ -33,7 +33,7 @@ INTRO = (
 
 
 def build(services: Services) -> None:
-    """Builds the tab inside the open Blocks; without folds of its own it shows a shipped measurement."""
+    """Builds the tab inside the open Blocks. Before the first experiment, it shows a shipped measurement."""
     experiments = Experiments(services.jobs, services.access.check_run)
     gr.HTML(messages.note(INTRO))
     with gr.Row():

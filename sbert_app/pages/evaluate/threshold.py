@@ -47,7 +47,7 @@ INTRO = (
 
 
 def build(services: Services) -> None:
-    """Builds the tab inside the open Blocks; it opens with a shipped measurement."""
+    """Builds the tab inside the open Blocks. It opens with a shipped measurement."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(
         services, "threshold", data_choices("threshold"), "stsb:dev", FIRST_MODELS

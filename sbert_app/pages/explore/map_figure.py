@@ -111,9 +111,9 @@ def topic_labels(topics: Topics) -> Labels:
 
 
 def named_by(colouring: Labels, topics: Topics) -> Labels:
-    """Names regions by the values of a column: a value names the region with most of its points if it prevails there.
+    """Names regions by the values of a column.
 
-    A value prevails in a region if at least half of the points there have it.
+    A value names the region with most of its points if at least half of the points there have it.
     """
     labels = topics.labels
     groups = len(colouring.names)

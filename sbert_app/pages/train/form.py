@@ -1,8 +1,8 @@
 """The form of a run: a component for each field of RunConfig, and their conversion to a RunConfig.
 
 An upload is stored in the home folder under the hash of its content, so that a run that is resumed
-later still has it. A path of the server that somebody types is never read: the app may be open to
-others.
+later still has it. A typed path of a file on the server is never read, because the app may be open
+to other people.
 """
 
 from collections.abc import Callable, Sequence

@@ -199,12 +199,12 @@ def plan(estimate: RunEstimate, rate: TrainingRate | None, seeds: int = 1) -> Ma
 
 
 def state_label(run: Run) -> str:
-    """The state in a word; a run that has been told to stop and still works is stopping."""
+    """Returns the state in a word; "stopping…" from the request to stop until the run has stopped."""
     return "stopping…" if run.is_stopping else run.state
 
 
 def settings(run: Run) -> str:
-    """The settings that distinguish runs, in one line."""
+    """Returns the settings that distinguish runs, in one line."""
     config = run.config
     objective = config.objective_class
     parts = [config.objective]
@@ -227,7 +227,7 @@ def settings(run: Run) -> str:
 
 
 def optimisation(config: RunConfig, seeds: str = "") -> list[str]:
-    """The length of a run and the settings of its optimiser; ``seeds`` if it is one of several."""
+    """Returns the length of a run and the settings of its optimiser. ``seeds`` replaces the seed of the config."""
     length = f"{config.epochs:g} epochs"
     if config.max_steps:
         length = f"{config.max_steps:,} steps"
@@ -243,12 +243,12 @@ def optimisation(config: RunConfig, seeds: str = "") -> list[str]:
 
 
 def format_learning_rate(value: float) -> str:
-    """A learning rate as people write it: 2e-5."""
+    """Returns a learning rate as people write it: 2e-5."""
     return f"{value:g}".replace("e-0", "e-")
 
 
 def _facts(run: Run, ahead: int) -> list[str]:
-    """The step, the time left, the throughput and the device; for a run in the queue, its place."""
+    """Returns the step, the time left, the throughput and the device, or the place of a run in the queue."""
     progress = run.progress
     if run.state == State.QUEUED:
         if ahead:
@@ -279,7 +279,7 @@ def _facts(run: Run, ahead: int) -> list[str]:
 
 
 def _tiles(run: Run) -> list[tuple[str, str, str]]:
-    """The tiles (value, label, remark) of the selecting metric, its gain over the base, and random pairs."""
+    """Returns tiles (value, label, remark) with the selecting metric, its gain over the base, and random pairs."""
     progress = run.progress
     best = progress.figure(progress.best)
     base = progress.figure(progress.baseline)
@@ -326,13 +326,13 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
 
 
 def _unit(run: Run) -> str:
-    """The metric of a run, with an arrow in the direction of better values."""
+    """Returns the metric of a run, with an arrow in the direction of better values."""
     metric = RUN_METRICS[run.progress.measure or "loss"]
     return f"{metric.label} {metric.arrow}"
 
 
 def _digits(run: Run) -> int:
-    """The number of decimals of the metric."""
+    """Returns the number of decimals of the metric."""
     return 4 if run.progress.measure == "loss" else 1
 
 
