@@ -77,10 +77,8 @@ def build(services: Services) -> None:
         """Queues a run for each fold."""
         count = int(steps or DEFAULT_STEPS)
         try:
-            if file:
-                path = chosen_name(services, file, *how)
-            else:
-                path = pairs_by_genre(services.settings.home)
+            home = services.settings.home
+            path = chosen_name(services, file, *how) if file else pairs_by_genre(home)
             settings = {
                 "base": services.access.check_model(base),
                 "max_steps": count,

@@ -145,16 +145,15 @@ class RunPanel:
 
         refresh_on(on_open(open_link, [self.opened, self.overlaid, self.error]).then)
         self._wire_list(refresh_on)
+        rename = partial(error_of, self.store.rename)
         new_name = [self.current, self.name]
         for event, action, inputs in (
-            (self.stop.click, self.store.stop, [self.current]),
-            (self.resume.click, self._resume, [self.current]),
-            (self.rename.click, self.store.rename, new_name),
-            (self.name.submit, self.store.rename, new_name),
+            (self.stop.click, partial(error_of, self.store.stop), self.current),
+            (self.resume.click, partial(error_of, self._resume), self.current),
+            (self.rename.click, rename, new_name),
+            (self.name.submit, rename, new_name),
         ):
-            acted = event(
-                partial(error_of, action), inputs, self.error, **event_options(queue=False)
-            )
+            acted = event(action, inputs, self.error, **event_options(queue=False))
             refresh_on(acted.then)
         self.delete.click(
             lambda: gr.update(visible=True), None, self.confirmation, **event_options(queue=False)
