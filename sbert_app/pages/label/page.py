@@ -27,7 +27,11 @@ from sbert_app.pages.components.events import (
 )
 from sbert_app.pages.components.file_panel import FilePanel, chosen_name, open_upload
 from sbert_app.pages.components.measure_tab import MeasureTab
-from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker
+from sbert_app.pages.components.pickers import (
+    NO_CROSS_ENCODER,
+    cross_encoder_picker,
+    model_picker,
+)
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.label.results import Results
 from sbert_app.services.annotations import quality
@@ -334,16 +338,17 @@ class _LabelPage:
         services = self.services
         source = chosen_name(services, file, *how) if file else (data or "").strip()
         source = services.access.check_data(source)
-        if second == "none":
+        if second == NO_CROSS_ENCODER:
             raise InputError("choose a second model: pairs are worth judging where two disagree")
         request = ProjectRequest(
             name, source, (model or DEFAULT_MODEL).strip(), second, float(threshold), int(count)
         )
         self.projects.check_new(name)
         info, pairs = choose_pairs(request, services.models, services.settings.home, watch)
-        # The source is the upload, even if a copy with other columns was read.
-        source = Path(file).name if file else info.source
-        info = replace(info, source=source, is_binary=scale == YES_OR_NO)
+        info = replace(info, is_binary=scale == YES_OR_NO)
+        if file:
+            # The source is the upload, even if a copy with other columns was read.
+            info = replace(info, source=Path(file).name)
         project_id = self.projects.create(info, pairs)
         return {
             self.tab.status: messages.note(SELECTION_NOTE),
