@@ -591,9 +591,9 @@ class FileDoctor:
             if any(finding.is_left_out for finding in findings):
                 folder = self.services.temp.new_folder("exports")
                 output = folder / f"{table.path.stem}-clean{suffix_like(table)}"
-                rows = format_count(clean(table, output, data, findings), "row")
+                rest = format_count(clean(table, output, data, findings), "row")
                 download = gr.update(
-                    value=str(output), label=f"Download the {rows} without fault", visible=True
+                    value=str(output), label=f"Download the {rest} without fault", visible=True
                 )
         except UserFacingError as error:
             yield {self.findings: error_message(error)}
