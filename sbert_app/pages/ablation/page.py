@@ -18,7 +18,7 @@ from sbert_app.figures import training as figures
 from sbert_app.formats import format_count, format_duration, format_number
 from sbert_app.pages.components import experiments as panels
 from sbert_app.pages.components.address import keep, keep_touched, values_of
-from sbert_app.pages.components.events import Output, Update, event_options, on_open
+from sbert_app.pages.components.events import Output, Update, event_options, on_open, run_js
 from sbert_app.pages.components.experiments import ExperimentPanel, Plan, StartForm, progress_of
 from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.messages import estimate_plan, heading, section, sentence_case
@@ -69,7 +69,7 @@ def build(services: Services) -> None:
             "What does each choice of the paper change? Measured from several bases and seeds.",
         )
     )
-    # Events read this field, as Gradio refuses the choice of an ablation that has just been left.
+    # Events read this field, because Gradio refuses a base that only the last ablation has offered.
     figure_base = gr.Textbox("", label="Figure from", visible="hidden")
     with gr.Row(elem_id="ablation-choice"):
         choices = [(ablation.title, key) for key, ablation in ABLATIONS.items()]
@@ -95,11 +95,7 @@ def build(services: Services) -> None:
     report_button(services, *of_page("Ablation", shows, [name, figure_base]), "ablation")
 
     def show(sweep: Experiment | None, name: str, base: str | None) -> dict[Any, Output]:
-        values = (
-            sorted((variant, seed, value) for (variant, seed), value in sweep.values.items())
-            if sweep
-            else []
-        )
+        values = sorted(sweep.values.items()) if sweep else []
         version = [name, base, sweep and sweep.id, values]
         return {
             text: Output(version, lambda: _text(name, base, sweep)),
@@ -114,7 +110,7 @@ def build(services: Services) -> None:
     fields = inputs[2:]
 
     def fill(request: gr.Request, name: str, figure_base: str | None) -> list[Update]:
-        """The settings of the figure, and in their place those that the address has."""
+        """Fills in the settings of the figure, or the value in the address if it has one."""
         updates = _fill(name, figure_base)
         for field, update, value in zip(fields, updates, values_of(fields, request), strict=True):
             if str(field.elem_id) in request.query_params and value != gr.skip():
@@ -122,12 +118,10 @@ def build(services: Services) -> None:
         return updates
 
     show_on = panel.wire(show, [text, figure, numbers, grid], name, [figure_base])
-    opened = keep_touched(
-        [name], on_open(_from_link, [name, figure_base, base_choice, panel.selected])
-    )
-    filled = keep_touched(
-        fields, opened.then(fill, [name, figure_base], fields, **event_options(queue=False))
-    )
+    linked = on_open(_from_link, [name, figure_base, base_choice, panel.selected])
+    opened = keep_touched([name], linked)
+    filled = opened.then(fill, [name, figure_base], fields, **event_options(queue=False))
+    filled = keep_touched(fields, filled)
     show_on(filled.then)
     form.estimate_on(filled.then)
     keep(fields, filled)
@@ -152,10 +146,10 @@ def build(services: Services) -> None:
         )
         show_on(filled.then)
         form.estimate_on(filled.then)
-        filled.then(None, [name, figure_base], None, js=KEEP_NAME)
+        run_js(filled.then, KEEP_NAME, [name, figure_base])
     form.estimate_on(partial(gr.on, [field.change for field in fields]))
-    started = show_on(form.start_on(start, start_sweep, panel.selected).then)
-    started.then(None, None, None, js=SHOW_SWEEP)
+    started = form.start_on(start, start_sweep, panel.selected)
+    run_js(show_on(started.then).then, SHOW_SWEEP)
 
 
 def _form(name: gr.Radio, figure_base: gr.Textbox) -> list[Any]:
@@ -179,23 +173,30 @@ def _form(name: gr.Radio, figure_base: gr.Textbox) -> list[Any]:
 
 
 def _bases(name: str, base: str | None = None) -> tuple[str, gr.Radio]:
-    """The base of the figure, and the choice of bases from which an ablation was measured; the first is the default."""
+    """Returns the base of the figure, by default the first one, and the choice of all bases of an ablation."""
     bases = list(precomputed_tables(name))
     if base not in bases:
         base = next(iter(bases), "")
-    return base, gr.Radio(bases, value=base if bases else None, visible=len(bases) > 1)
+    return base, gr.Radio(bases, value=base or None, visible=len(bases) > 1)
 
 
 def _table(name: str, base: str | None) -> PrecomputedTable | None:
-    """The table of an ablation from a base; from another one if that has none, as while the base is being changed."""
+    """Returns the table of an ablation from a base, or from its first one while a base is being chosen."""
     tables = precomputed_tables(name)
     return tables.get(base or "") or next(iter(tables.values()), None)
 
 
 def _fill(name: str, figure_base: str | None) -> list[Update]:
-    """The updates of the form: the settings of the figure, by which Start repeats it."""
-    ablation, table = ABLATIONS[name], _table(name, figure_base)
-    seeds, steps, base = (len(table.seeds), table.steps, table.base) if table else (3, STEPS, "")
+    """Returns the updates of the form: the settings of the figure, so that Start repeats it."""
+    ablation = ABLATIONS[name]
+    table = _table(name, figure_base)
+    base = ""
+    seeds = 3
+    steps = STEPS
+    if table:
+        base = table.base
+        seeds = len(table.seeds)
+        steps = table.steps
     return [
         gr.update(value=base or DEFAULT_MODEL, visible=not ablation.varies_base),
         gr.update(value=seeds),
@@ -205,19 +206,22 @@ def _fill(name: str, figure_base: str | None) -> list[Update]:
 
 
 def _text(name: str, base: str | None, sweep: Experiment | None) -> Markup:
-    """The question of an ablation, what its figure shows, and why."""
-    ablation, table = ABLATIONS[name], _table(name, base)
+    """Renders the question of an ablation, what its figure shows, and why."""
+    ablation = ABLATIONS[name]
+    table = _table(name, base)
+    shipped = ""
+    of_base = ""
+    if table:
+        shipped = sentence_case(outcome(table.rows))
+        of_base = ablation.of_base.get(table.base, "")
     here = outcome(sweep.rows) if sweep and sweep.values else ""
-    return macro("ablation/question")(
-        ablation,
-        shown=sentence_case(outcome(table.rows)) if table else "",
-        here=f"{_name_of(sweep)}: {sentence_case(here)}" if sweep and here else "",
-        of_base=ablation.of_base.get(table.base, "") if table else "",
-    )
+    if sweep and here:
+        here = f"{_name_of(sweep)}: {sentence_case(here)}"
+    return macro("ablation/question")(ablation, shown=shipped, here=here, of_base=of_base)
 
 
 def _figure(name: str, base: str | None, sweep: Experiment | None) -> Update:
-    """The figure of an ablation with the marks of what ships, of a sweep and of the paper; hidden without any."""
+    """Draws the shipped table, a sweep and the figures of the paper; hides the plot if nothing was measured."""
     table = _table(name, base)
     shipped = table.rows if table else []
     here = sweep.rows if sweep and sweep.values else []
@@ -227,7 +231,7 @@ def _figure(name: str, base: str | None, sweep: Experiment | None) -> Update:
 
 
 def _name_of(sweep: Experiment) -> str:
-    """The sweep in the legend: its base, seeds and steps."""
+    """Returns the label of a sweep in the legend: its base, seeds and steps."""
     config = sweep.ablation.config(sweep.record.runs[0].label, 0, **sweep.record.changes)
     base = "" if sweep.ablation.varies_base else f"{config.base}, "
     length = f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epoch"
@@ -235,7 +239,7 @@ def _name_of(sweep: Experiment) -> str:
 
 
 def _from_link(request: gr.Request) -> tuple[str, str, gr.Radio, str | None]:
-    """The ablation, the base and the sweep in the address: /ablation?preset=concat&base=raw-bert-mini&sweep=<id>."""
+    """Reads the ablation, the base and the sweep: /ablation?preset=concat&base=raw-bert-mini&sweep=<id>."""
     query = request.query_params
     preset = query.get("preset")
     name = preset if preset in ABLATIONS else OPENING
@@ -250,22 +254,23 @@ def _sweep(
     steps: float | None,
     data: str,
 ) -> ExperimentRecord:
+    ablation = ABLATIONS[name]
     table = _table(name, figure_base)
     changes: dict[str, Any] = table.changes if table else {}
     if steps:
         changes["max_steps"] = steps
-    if (base or "").strip() not in ("", DEFAULT_MODEL) and not ABLATIONS[name].varies_base:
-        changes["base"] = (base or "").strip()
-    if ABLATIONS[name].needs_labels:
+    base = (base or "").strip() or DEFAULT_MODEL
+    if base != DEFAULT_MODEL and not ablation.varies_base:
+        changes["base"] = base
+    if ablation.needs_labels:
         changes["train_data"] = data
     return new_sweep(name, int(seeds), changes)
 
 
 def _estimate(experiments: Experiments, *values: Any) -> tuple[RunEstimate, Plan]:
     estimate = experiments.estimate(_sweep(*values))
-    return next(iter(estimate.estimates.values())), partial(
-        plan_of, estimate, differences=_differences(*values)
-    )
+    first = next(iter(estimate.estimates.values()))
+    return first, partial(plan_of, estimate, differences=_differences(*values))
 
 
 def _differences(
@@ -276,29 +281,44 @@ def _differences(
     steps: float | None,
     data: str,
 ) -> list[str] | None:
-    """The fields that differ from the settings of the figure; None if there is no figure."""
+    """Returns the fields that differ from the settings of the figure, or None without a figure."""
+    ablation = ABLATIONS[name]
     table = _table(name, figure_base)
     if table is None:
         return None
-    fields = {
-        "base": ((base or "").strip() or DEFAULT_MODEL, table.base or DEFAULT_MODEL),
-        "seeds": (int(seeds), len(table.seeds)),
-        "steps": (int(steps or 0), table.steps),
-        "training data": (data, ABLATIONS[name].common["train_data"]),
-    }
-    if not ABLATIONS[name].needs_labels:
-        del fields["training data"]
-    if ABLATIONS[name].varies_base:
-        del fields["base"]
-    return [field for field, (value, of_figure) in fields.items() if value != of_figure]
+    differences = []
+    base = (base or "").strip() or DEFAULT_MODEL
+    if not ablation.varies_base and base != (table.base or DEFAULT_MODEL):
+        differences.append("base")
+    if int(seeds) != len(table.seeds):
+        differences.append("seeds")
+    if int(steps or 0) != table.steps:
+        differences.append("steps")
+    if ablation.needs_labels and data != ablation.common["train_data"]:
+        differences.append("training data")
+    return differences
 
 
 def source_of(table: PrecomputedTable) -> Markup:
-    """The origin of the precomputed figures: runs, seeds, steps, machine, day, command."""
-    settings, machine = table.settings, table.machine
+    """Renders the origin of the precomputed figures: runs, seeds, steps, machine, day, command."""
+    settings = table.settings
+    machine = table.machine
+    runs = format_count(len(table.runs), "run")
+    seeds = format_count(len(table.seeds), "seed")
+    summary = f"{runs}, {seeds}"
+    # Variants may differ in the number of steps.
     steps = sorted({run.steps for run in table.runs})
-    runs, seeds = format_count(len(table.runs), "run"), format_count(len(table.seeds), "seed")
-    threads = f", {format_count(int(machine['threads']), 'thread')}" if "threads" in machine else ""
+    length = f"{steps[0]:,}"
+    if len(steps) == 1:
+        summary += f", {length} steps each"
+    else:
+        length += f" to {steps[-1]:,}"
+    batch = _of_variants(table, "batch_size")
+    rate = _of_variants(table, "learning_rate", "{:g}")
+    took = format_duration(median(run.seconds for run in table.runs))
+    threads = ""
+    if "threads" in machine:
+        threads = f", {format_count(int(machine['threads']), 'thread')}"
     rows_seen = ""
     # All runs had the same number of rows.
     if {"train_data", "batch_size"} <= set(settings):
@@ -306,51 +326,53 @@ def source_of(table: PrecomputedTable) -> Markup:
         rows_seen = f", {table.training_rows:,} rows; a run saw {rows:,} of them"
     facts = {
         "Runs": f"{len(table.runs)}: {seeds} ({', '.join(map(str, table.seeds))})",
-        "Length": f"{' to '.join(f'{step:,}' for step in (steps[0], steps[-1])[: len(steps)])} steps of "
-        f"{_of_variants(table, 'batch_size')} rows, learning rate {_of_variants(table, 'learning_rate', '{:g}')}",
+        "Length": f"{length} steps of {batch} rows, learning rate {rate}",
         "Trained on": _of_variants(table, "train_data") + rows_seen,
         "Measured on": f"{settings['eval_data']}, 1,500 pairs, before the first step and after the last",
         "Machine": f"{machine['device']}{threads}, {machine['dtype']}, torch {machine['torch']}; "
-        f"a run took {format_duration(median(run.seconds for run in table.runs))} (median)",
+        f"a run took {took} (median)",
         "Day": table.measured,
     }
-    summary = f"{runs}, {seeds}" + (f", {steps[0]:,} steps each" if len(steps) == 1 else "")
-    complete = len(table.runs) == len(table.seeds) * len({run.variant for run in table.runs})
+    variants = {run.variant for run in table.runs}
+    complete = len(table.runs) == len(table.seeds) * len(variants)
     return macro("ablation/source")(
         summary=summary, facts=facts, command=table.command, complete=complete
     )
 
 
 def _of_variants(table: PrecomputedTable, name: str, form: str = "{}") -> str:
-    """The value of a setting; if variants differ in it, each value with its variants."""
+    """Returns the value of a setting, or each value with its variants if they differ."""
     if name in table.settings:
         return form.format(table.settings[name])
     grid = ABLATIONS[table.ablation]
     variants: dict[str, list[str]] = {}
     for variant in dict.fromkeys(run.variant for run in table.runs):
         value = form.format(getattr(grid.config(variant, 0), name))
-        variants.setdefault(value, []).append(grid.variants[variant].label.partition(":")[0])
+        label, _, _ = grid.variants[variant].label.partition(":")
+        variants.setdefault(value, []).append(label)
     return "; ".join(f"{value} ({', '.join(labels)})" for value, labels in variants.items())
 
 
 def numbers_of(name: str, base: str | None, sweep: Experiment | None) -> Markup:
-    """A fold with the means, intervals and tests behind a figure, and where they come from."""
+    """Renders a fold with the means, intervals and tests behind a figure, and where they come from."""
     table = _table(name, base)
     parts = {}
+    source: Markup | str = ""
     if table:
         parts["shipped"] = table.rows
+        source = source_of(table)
     if sweep and sweep.values:
         parts[_name_of(sweep)] = sweep.rows
     if not parts:
         return Markup()
-    source = source_of(table) if table else ""
     return macro("ablation/numbers")(statistics_of(parts), source, ABLATIONS[name].setting)
 
 
 def statistics_of(parts: Mapping[str, Sequence[VariantRow]]) -> Markup:
-    """A table of means ± standard deviations, intervals, tests against the default, and the paper's figures.
+    """Renders means ± standard deviations, intervals, tests against the default, and the paper's figures.
 
-    ``parts`` has the rows of each source, by its name in the legend.
+    Args:
+        parts: the rows of each source, by its name in the legend.
     """
     sources = list(parts.values())
     # A row for each variant that any source has measured.
@@ -369,66 +391,61 @@ def plan_of(
     rate: TrainingRate | None,
     differences: Sequence[str] | None = None,
 ) -> Markup:
-    """The work of a sweep, its time, the disk space of its models, and how it differs from the figure."""
+    """Renders the work of a sweep, its time, the disk space of its models, and how it differs from the figure."""
     first = next(iter(estimate.estimates.values()))
-    variants, seeds = (
-        format_count(len(estimate.estimates), "variant"),
-        format_count(estimate.seeds, "seed"),
-    )
-    facts = [
-        f"{variants} × {seeds} = {format_count(estimate.runs, 'run')}",
-        f"{first.steps:,} steps each"
-        if first.steps is not None
-        else "as many steps as the data has",
-    ]
+    variants = format_count(len(estimate.estimates), "variant")
+    seeds = format_count(estimate.seeds, "seed")
+    steps = "as many steps as the data has"
+    if first.steps is not None:
+        steps = f"{first.steps:,} steps each"
+    facts = [f"{variants} × {seeds} = {format_count(estimate.runs, 'run')}", steps]
     if estimate.bytes:
         facts.append(f"{estimate.bytes / 1e9:.1f} GB of models")
-    seconds, source = (estimate.seconds(rate), rate.source) if rate else (None, "")
-    notes = [*first.notes]
-    if differences is not None:
-        notes.insert(
-            0, f"Differs from the figure: {', '.join(differences)}." if differences else REPEATS
-        )
-    return estimate_plan(facts, seconds, source, notes)
+    notes = list(first.notes)
+    if differences:
+        notes.insert(0, f"Differs from the figure: {', '.join(differences)}.")
+    elif differences is not None:
+        notes.insert(0, REPEATS)
+    if rate is None:
+        return estimate_plan(facts, None, "", notes)
+    return estimate_plan(facts, estimate.seconds(rate), rate.source, notes)
 
 
 def grid_of(sweep: Experiment) -> Markup:
-    """A table of variants by seeds; each cell shows the result of its run and links to it."""
+    """Renders a table of variants by seeds. Each cell shows the result of its run and links to it."""
     cells = {(cell.plan.label, cell.plan.seed): cell for cell in sweep.cells}
-    variants = sweep.ablation.variants.items()
-    rows = [
-        (variant.label, [cells.get((name, seed)) for seed in sweep.seeds])
-        for name, variant in variants
-    ]
+    rows = []
+    for name, variant in sweep.ablation.variants.items():
+        rows.append((variant.label, [cells.get((name, seed)) for seed in sweep.seeds]))
     return render("ablation/templates/grid.html", seeds=sweep.seeds, rows=rows)
 
 
 def experiment_report(experiment: Experiment) -> Report:
-    """The report of an experiment: its runs, and the statistics of the variants of a sweep."""
-    record, cells = experiment.record, experiment.cells
-    is_sweep = record.kind == SWEEP
-    rows = experiment.rows if is_sweep and experiment.values else []
+    """Returns the report of an experiment: its runs, and the statistics of the variants of a sweep."""
+    record = experiment.record
     runs = []
-    for cell in cells:
+    for cell in experiment.cells:
         metrics: list[float | None] = [None] * 3
         if cell.run:
             progress = cell.run.progress
-            metrics = [
-                progress.figure(event)
-                for event in (progress.baseline, progress.best, progress.latest)
-            ]
+            events = (progress.baseline, progress.best, progress.latest)
+            metrics = list(map(progress.figure, events))
         runs.append([cell.plan.label, cell.plan.seed, cell.state, *map(format_number, metrics)])
     result = [panels.status_of(experiment)]
-    if rows:
-        result += [plot(figures.dots([], rows)), statistics_of({"here": rows})]
-    changes = {f"--{name.replace('_', '-')}": value for name, value in record.changes.items()}
-    options = {"--preset": record.name, "--seeds": len(experiment.seeds), **changes}
+    title = f"{record.name}, {record.by}"
+    command = ""
+    if record.kind == SWEEP:
+        title = experiment.ablation.title
+        command = f"sbert-lab ablate --preset {record.name} --seeds {len(experiment.seeds)}"
+        for name, value in record.changes.items():
+            command += f" --{name.replace('_', '-')} {value}"
+        if experiment.values:
+            rows = experiment.rows
+            result += [plot(figures.dots([], rows)), statistics_of({"here": rows})]
     return Report(
-        experiment.ablation.title if is_sweep else f"{record.name}, {record.by}",
+        title,
         {"Settings of all runs": panels.shared_settings(experiment)},
         {"Result": result, "Runs": [macro("table")(RUN_COLUMNS, runs)]},
-        " ".join(["sbert-lab ablate", *(f"{key} {value}" for key, value in options.items())])
-        if is_sweep
-        else "",
+        command,
         {"Experiment": f"{experiment.id}, {experiment.state}"},
     )

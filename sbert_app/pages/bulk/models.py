@@ -22,7 +22,7 @@ USUAL = (DEFAULT_MODEL, "mean", NO_CROSS_ENCODER)
 
 
 class Models:
-    """The three pickers, whose values the address keeps; the title of their fold names them."""
+    """The three pickers. The address keeps their values, and the title of their fold names these."""
 
     def __init__(self, services: Services) -> None:
         with gr.Accordion(_title(*USUAL), open=False, elem_id="bulk-models") as self.fold:
@@ -49,7 +49,7 @@ class Models:
         return [model or gr.skip(), radio, cross or gr.skip()]
 
     def of_job(self, model: str, pooling: str | None, cross: str | None) -> Update:
-        """The update for a job that was scored with these models; empty if it has not been scored."""
+        """Returns the update for a job that was scored with these models; {} if it has not been scored."""
         if not model:
             return {}
         update: Update = {self.model: model, self.cross: cross or NO_CROSS_ENCODER}
@@ -58,14 +58,14 @@ class Models:
         return update
 
     def unchanged(self, *values: str | None) -> Update:
-        """An update that leaves alone every picker whose value was chosen by a person or named in the address."""
+        """Returns an update that leaves alone every picker that has another value than the usual one."""
         choices = zip(self.pickers, values, USUAL, strict=True)
         return {picker: gr.skip() for picker, value, usual in choices if value != usual}
 
 
 def _title(model: str | None, pooling: str | None, cross: str | None) -> str:
     names = [model or DEFAULT_MODEL, cross or NO_CROSS_ENCODER]
-    # A name that cannot be read is shown as it was typed; Score says what is wrong with it.
+    # An invalid name is shown as it was typed. Score says what is wrong with it.
     with suppress(InputError):
         names = [model_label(name) for name in names]
     title = f"Model: {names[0]}, {pooling or 'its own'} pooling"

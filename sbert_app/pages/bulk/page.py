@@ -7,7 +7,6 @@ the file nor the work.
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from sbert_app.pages.components.events import (
     event_options,
     note_action,
     on_choice,
+    run_js,
 )
 from sbert_app.pages.components.file_panel import Chosen, FilePanel, columns_of, read_by
 from sbert_app.pages.components.measure_tab import hidden, visible
@@ -89,9 +89,9 @@ class _Page:
         gr.HTML(heading("Score a file", "Every pair of a file, with its cosine."))
         with gr.Row(elem_classes="bulk"):
             with gr.Column(scale=2, min_width=300):
-                self._build_inputs(services)
+                self._build_inputs()
             with gr.Column(scale=5, min_width=460):
-                self._build_results(services)
+                self._build_results()
         self.duplicates = results.Duplicates(services, self.job)
         self.panel.hold([self.go, *self.results, self.duplicates.section])
         sections = {
@@ -111,16 +111,16 @@ class _Page:
                 "Delete these files", size="sm", visible=False, elem_id="forget-jobs"
             )
 
-    def _build_inputs(self, services: Services) -> None:
-        gr.HTML(macro("bulk/limits")(megabytes=services.settings.upload_limit_mb))
+    def _build_inputs(self) -> None:
+        gr.HTML(macro("bulk/limits")(megabytes=self.services.settings.upload_limit_mb))
         self.upload = gr.File(label="Your file", height=130, elem_id="upload")
-        self.models = Models(services)
+        self.models = Models(self.services)
         with gr.Row():
             self.go = gr.Button("Score", variant="primary", elem_id="score", min_width=120)
             self.halt = gr.Button("Stop", visible=False, elem_id="stop", min_width=120)
 
-    def _build_results(self, services: Services) -> None:
-        self.panel = FilePanel(services, self.upload, "bulk", "bulk", self.table)
+    def _build_results(self) -> None:
+        self.panel = FilePanel(self.services, self.upload, "bulk", "bulk", self.table)
         # The page opens with the example, so that nothing below jumps.
         example = self.panel.of(open_table(EXAMPLE), is_open=False, remark=OF_EXAMPLE)
         self.panel.table.value = example[self.panel.table]
@@ -161,10 +161,17 @@ class _Page:
 
     def wire(self) -> None:
         models = self.models.pickers
-        columns = [self.table, *self.panel.columns, self.panel.read_as]
-        jobs = [self.job, self.job_ids, self.history, self.forget]
-        buttons = [self.go, self.halt]
-        started = [*self.results, self.disagreements, *buttons, *self.duplicates.outputs, *jobs]
+        started = [
+            *self.results,
+            self.disagreements,
+            self.go,
+            self.halt,
+            *self.duplicates.outputs,
+            self.job,
+            self.job_ids,
+            self.history,
+            self.forget,
+        ]
         everything = [self.table, self.address_threshold, *self.panel.outputs, *models, *started]
         inputs = [self.questions, *models, self.job_ids]
         visited = self.models.wire().then(
@@ -180,14 +187,21 @@ class _Page:
             **event_options(queue=False, trigger_mode="multiple"),
         )
         opened = gr.on(uploaded, self.open, file, everything, cancels=[visited], **event_options())
-        for asking in (self.panel.encoding, self.panel.sheet):
-            on_choice(
-                asking, self.reopen, [self.job, self.panel.encoding, self.panel.sheet], everything
-            )
-        scoring = [*columns, *models, self.job, self.job_ids, self.address_threshold]
+        read = [self.job, self.panel.encoding, self.panel.sheet]
+        for picker in (self.panel.encoding, self.panel.sheet):
+            on_choice(picker, self.reopen, read, everything)
+        scoring = [
+            self.table,
+            *self.panel.columns,
+            self.panel.read_as,
+            *models,
+            self.job,
+            self.job_ids,
+            self.address_threshold,
+        ]
         scored = self.go.click(self.score, scoring, started, concurrency_limit=8, **event_options())
-        opened.then(None, None, None, js=REMEMBER_JOB)
-        scored.then(None, None, None, js=FOLD_ROWS)
+        run_js(opened.then, REMEMBER_JOB)
+        run_js(scored.then, FOLD_ROWS)
         for event in (visited, scored):
             event.failure(
                 lambda: self._failed(INTERNAL_ERROR),
@@ -198,12 +212,10 @@ class _Page:
         # `visit` reads these from the address.
         for event, named in (
             (self.panel.role_event.then, self.panel.columns),
-            (partial(gr.on, [control.change for control in models]), models),
+            ([control.change for control in models], models),
         ):
-            names = f"(...values) => window.nameInAddress({[control.elem_id for control in named]}, values)"
-            event(
-                None, named, None, js=names, **event_options(queue=False, trigger_mode="multiple")
-            )
+            names = [control.elem_id for control in named]
+            run_js(event, f"(...values) => window.nameInAddress({names}, values)", named)
         self.halt.click(self.stop, self.job, self.halt, **event_options(queue=False))
         self.forget.click(
             self.delete,
@@ -211,7 +223,7 @@ class _Page:
             [self.job_ids, self.history, self.forget],
             **event_options(queue=False),
         )
-        self.status.change(None, None, None, js=REMEMBER_JOB)
+        run_js(self.status.change, REMEMBER_JOB)
         self.duplicates.wire(self.cut, visited, self.address_threshold)
 
     def visit_first(
@@ -241,8 +253,10 @@ class _Page:
             if job_id:
                 job = self.jobs.get(job_id)
                 table = open_table(job.path, job.encoding, job.sheet)
+            elif sent:
+                table = open_table(self.services.shared_sentences.pairs(sent))
             else:
-                table = open_table(self.services.shared_sentences.pairs(sent) if sent else EXAMPLE)
+                table = open_table(EXAMPLE)
         except UserFacingError as error:
             yield {
                 **listed,
@@ -274,16 +288,13 @@ class _Page:
         if cross != NO_CROSS_ENCODER:
             needed.append(cross)
         if missing := self.services.models.missing(needed):
-            yield {
-                self.status: ask_first(
-                    missing, "Press Score to download and use it, or choose another model."
-                )
-            }
+            remedy = "Press Score to download and use it, or choose another model."
+            yield {self.status: ask_first(missing, remedy)}
             return
         yield from self._run(table, table.reading.pair(), models, None, job_ids, threshold)
 
     def open(self, path: str | None, job_ids: list[str]) -> Update:
-        """Shows how an upload was read, or why it cannot be used; without an upload, shows the example."""
+        """Shows how an upload was read, or why it cannot be used. Without an upload, shows the example."""
         if path is None:
             table = open_table(EXAMPLE)
             return {**self._opened(table), self.status: lead(PRESS_SCORE)}
@@ -305,13 +316,12 @@ class _Page:
         return self._opened_job(job, table)
 
     def _taken(self, token: str, job_ids: list[str]) -> Update:
-        """Opens a file that another page has sent. InputError if it is deleted."""
+        """Opens a file that another page has sent. Raises InputError if it is deleted."""
         file = self.services.taken.get(token)
         self.services.access.check_data(file.path)
         job, table = self._open_copy(Path(file.path), file.encoding or None, file.sheet or None)
-        first, second, target = file.columns
         update = {
-            **self._opened_job(job, table, (first, second, target)),
+            **self._opened_job(job, table, file.columns),
             **self._listed([job.id, *job_ids]),
         }
         if file.read_as:
@@ -321,7 +331,7 @@ class _Page:
     def _open_copy(
         self, path: Path, encoding: str | None, sheet: str | None
     ) -> tuple[ScoreJob, OpenedTable]:
-        """Makes a job with a copy of a file and opens the copy. InputError, and no job, if it cannot be read."""
+        """Makes a job with a copy of a file and opens the copy. Raises InputError, without a job, if that fails."""
         job = self.jobs.open(path, encoding, sheet)
         try:
             return job, open_table(job.path, encoding, sheet)
@@ -393,14 +403,13 @@ class _Page:
             yield self._failed(error)
             return
         is_example = table.path == EXAMPLE
+        address_id = "" if is_example else job.id
         listed = {} if is_example else self._listed([job.id, *job_ids])
         yield {
             **self._cleared(),
             **listed,
             self.job: job.id,
-            self.status: results.progress(
-                TaskProgress("Starting …", 0, 1, 0), "" if is_example else job.id
-            ),
+            self.status: results.progress(TaskProgress("Starting …", 0, 1, 0), address_id),
             **self._buttons(running=True),
         }
         yield from self._watch(job, table, threshold)
@@ -431,7 +440,7 @@ class _Page:
     def _opened_job(
         self, job: ScoreJob, table: OpenedTable, columns: Chosen | None = None
     ) -> Update:
-        """The update for a job, with the ``columns`` of the address or those of the table's own reading."""
+        """Returns the update for a job. Without ``columns`` in the address, the table's own reading decides."""
         reading = read_by(table, columns or columns_of(table.reading))
         if _has_question(reading):
             hint = f"{ANSWER_FIRST}, then press Score."
@@ -460,16 +469,15 @@ class _Page:
         encoding: str = "",
         is_scored: bool = False,
     ) -> Update:
-        """The update for a table, with these columns or the columns of its own reading."""
+        """Returns the update for a table. Without ``columns``, its own reading decides."""
         is_example = table.path == EXAMPLE
+        is_open = not (is_scored or is_example)
         remark = OF_EXAMPLE if is_example else ""
         return {
             **self._cleared(),
             self.table: table,
             self.job: None,
-            **self.panel.of(
-                table, columns, encoding, is_open=not (is_scored or is_example), remark=remark
-            ),
+            **self.panel.of(table, columns, encoding, is_open=is_open, remark=remark),
             **self._buttons(running=False),
         }
 
@@ -491,7 +499,7 @@ class _Page:
         return {self.go: gr.Button(interactive=not running), self.halt: stop}
 
     def _listed(self, job_ids: list[str]) -> Update:
-        """The list of the jobs of this browser that still exist."""
+        """Returns the update that lists the jobs of this browser, without deleted ones."""
         jobs = []
         for job_id in list(dict.fromkeys(job_ids))[:MOST_LISTED]:
             with suppress(InputError):
@@ -503,7 +511,7 @@ class _Page:
         }
 
     def _cleared(self) -> Update:
-        """Empties the results and the section of duplicates."""
+        """Returns the update that empties the results and the section of duplicates."""
         hides = (self.as_file, self.as_parquet, self.histogram, self.scatter, self.fold)
         texts = (self.cards, self.cut, self.rows, self.disagreements)
         return {
@@ -528,12 +536,11 @@ class _Page:
             gold = summary.columns.score or summary.columns.label or ""
             plots[self.scatter] = visible(figures.scatter(report, gold))
         own, parquet = summary.outputs
+        label = f"Download {Path(own).suffix[1:].upper()}"
         disagreements = results.disagreements(summary)
         return {
             self.status: results.outcome(summary, table.row_estimate, job),
-            self.as_file: gr.DownloadButton(
-                f"Download {Path(own).suffix[1:].upper()}", value=own, visible=True
-            ),
+            self.as_file: gr.DownloadButton(label, value=own, visible=True),
             self.as_parquet: gr.DownloadButton(value=parquet, visible=True),
             self.cards: results.agreements(summary),
             **plots,

@@ -11,7 +11,7 @@ from sbert_app.figures.evaluation import precision_recall
 from sbert_app.formats import format_count, format_estimate, format_number, model_label
 from sbert_app.pages.components import messages
 from sbert_app.pages.components.decisions import MEANING, criterion_labels, decision_table
-from sbert_app.pages.components.events import Update, event_options
+from sbert_app.pages.components.events import Update, event_options, run_js
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.services.background.tasks import TaskProgress
@@ -26,7 +26,7 @@ from training.data.tables.columns import PairColumns, normalize_name
 from training.errors import InputError
 from training.evaluation.thresholds import BEST_F1
 
-# The characters of a cell and of a note on the page.
+# The maximum length of a cell and of a note on the page, in characters.
 LONGEST_TEXT = 500
 LONGEST_NOTE = 300
 SHOWN_ROWS = 5
@@ -47,18 +47,22 @@ DOWNLOADS = {
 
 
 def scored_rows(summary: ScoreSummary) -> Markup:
-    """The first rows with their scores; an added column without any value is left out."""
-    empty = {name for name in summary.added.values() if not any(summary.head[name])}
-    added = [name for name in summary.added.values() if name not in empty]
-    rows = {name: cells[:SHOWN_ROWS] for name, cells in summary.head.items() if name not in empty}
-    for name in rows.keys() & {summary.added["cosine"], summary.added.get("cross_encoder")}:
-        rows[name] = [cell and format_number(float(cell), 3) for cell in rows[name]]
+    """Renders the first rows with their scores. An added column without any value is left out."""
+    added = [name for name in summary.added.values() if any(summary.head[name])]
+    scores = (summary.added["cosine"], summary.added.get("cross_encoder"))
+    rows = {}
+    for name, cells in summary.head.items():
+        if name in summary.added.values() and name not in added:
+            continue
+        rows[name] = cells[:SHOWN_ROWS]
+        if name in scores:
+            rows[name] = [cell and format_number(float(cell), 3) for cell in rows[name]]
     caption = f"The first {SHOWN_ROWS} of {summary.rows:,} rows, scored; the downloads have all"
     return _rows_table(caption, rows, summary.columns, added)
 
 
 def progress(event: TaskProgress, job: str = "") -> Markup:
-    """A bar with the rate and the time left, or with the current step before the first row; ``job`` as in `of_job`."""
+    """Renders a bar with the rate and the time left; before the first row, with the current step."""
     if not event.done:
         bar = macro("progress")(event.description, 0, label="rows scored")
     else:
@@ -71,12 +75,12 @@ def progress(event: TaskProgress, job: str = "") -> Markup:
 
 
 def of_job(html: Markup, job: str) -> Markup:
-    """The HTML with the id of its job, which the page puts into its address; "" for the example."""
+    """Adds the id of the job, "" for the example. The page puts it into its address."""
     return macro("bulk/of_job")(html=html, job=job)
 
 
 def outcome(summary: ScoreSummary, expected_rows: int, job: str = "") -> Markup:
-    """A summary of the scored file, in sentences."""
+    """Renders a summary of the scored file, in sentences."""
     models = f"{model_label(summary.model)}, {summary.pooling} pooling"
     if summary.cross_encoder:
         models += f", and {model_label(summary.cross_encoder)}"
@@ -85,34 +89,35 @@ def outcome(summary: ScoreSummary, expected_rows: int, job: str = "") -> Markup:
 
 
 def agreements(summary: ScoreSummary) -> Markup:
-    """Cards with the correlations of the file; empty without gold scores and cross-encoder scores."""
+    """Renders cards with the correlations of the file; "" without gold scores and cross-encoder scores."""
     report = summary.report
     if report is None:
         return Markup()
     cards = []
     if report.decision and report.by_label:
         decision = report.decision.decision
-        for title, share in (
-            ("Average precision", decision.average_precision),
-            ("Best F1", decision.choice(BEST_F1).f1),
-        ):
-            rows = format_count(decision.n, "row")
-            cards.append(
-                _card(title, "cosine and label ×100", share.value, (share.low, share.high), rows)
-            )
+        rows = format_count(decision.n, "row")
+        shares = {
+            "Average precision": decision.average_precision,
+            "Best F1": decision.choice(BEST_F1).f1,
+        }
+        for title, share in shares.items():
+            interval = (share.low, share.high)
+            cards.append(_card(title, "cosine and label ×100", share.value, interval, rows))
     elif report.cosine_gold:
         cards.append(_correlation_card("Cosine and gold score", report.cosine_gold))
     if report.cross_gold:
-        cards.append(
-            _correlation_card(f"{summary.cross_encoder} and gold score", report.cross_gold)
-        )
+        title = f"{summary.cross_encoder} and gold score"
+        cards.append(_correlation_card(title, report.cross_gold))
     if report.cosine_cross:
         cards.append(_correlation_card(f"Cosine and {summary.cross_encoder}", report.cosine_cross))
-    return macro("bulk/agreements")(cards=cards, sampled=report.sampled) if cards else Markup()
+    if not cards:
+        return Markup()
+    return macro("bulk/agreements")(cards=cards, sampled=report.sampled)
 
 
 def disagreements(summary: ScoreSummary) -> Markup:
-    """The rows that two scores rank most differently, or whose cosine contradicts the label."""
+    """Renders the rows that two scores rank most differently, or whose cosine contradicts the label."""
     report = summary.report
     if report is None:
         return Markup()
@@ -134,7 +139,7 @@ def disagreements(summary: ScoreSummary) -> Markup:
 
 
 def _remarks(summary: ScoreSummary, expected_rows: int) -> list[str]:
-    """Sentences about the rows: their language, where scoring stopped, which rows are marked or guarded."""
+    """Returns sentences on the language, the row where scoring stopped, and marked rows and guarded cells."""
     remarks = []
     if summary.language:
         remarks.append(
@@ -165,7 +170,7 @@ def _rows_table(
     picked: PairColumns | None,
     added: Sequence[str],
 ) -> Markup:
-    """A table of rows: the added columns first, then the sentences and the gold score, then the other columns."""
+    """Renders rows: the added columns first, then the sentences and the gold score, then the other columns."""
     roles: dict[str | None, str] = {}
     if picked:
         roles = {
@@ -180,7 +185,7 @@ def _rows_table(
     columns = []
     for name in names:
         role = roles.get(name, "")
-        # A name that says the role of its column needs no other.
+        # A column whose name is its role is not labelled again.
         if normalize_name(name) == normalize_name(role):
             role = ""
         columns.append({"name": name, "role": role, "added": name in added})
@@ -205,7 +210,7 @@ def _correlation_card(title: str, correlation: Correlation) -> tuple[str, str, s
 def _card(
     title: str, metric: str, value: float, interval: tuple[float, float], foot: str
 ) -> tuple[str, str, str, str]:
-    """The arguments of the macro ``card``; without an interval if that is undefined."""
+    """Returns the arguments of the macro ``card``. An undefined interval is left out."""
     if not isnan(interval[0]):
         low, high = (format_number(100 * bound, 1) for bound in interval)
         foot = f"95% interval {low} to {high} · {foot}"
@@ -213,21 +218,24 @@ def _card(
 
 
 def suggested(report: ScoreReport | None) -> float:
-    """The threshold that the gold scores of a file suggest, rounded up to a step of the slider, or the usual one."""
+    """Returns the threshold that the gold scores of a file suggest, or the usual one."""
     if report is None or report.decision is None:
         return USUAL
     choice = safest(report.decision.decision.choices)
-    return ceil(round(100 * choice.threshold.value, 6)) / 100 if choice.exists else USUAL
+    if not choice.exists:
+        return USUAL
+    # The next step of the slider.
+    return ceil(round(100 * choice.threshold.value, 6)) / 100
 
 
 class Duplicates:
-    """The section in which a threshold finds matches and duplicates, hidden until a file is scored."""
+    """The section that finds matches and duplicates with a threshold. It is hidden until a file is scored."""
 
     def __init__(self, services: Services, job: gr.State) -> None:
         self.services = services
         self.job = job
-        # The slider below the histograms and the table of thresholds set it. Gradio would show it
-        # with the section.
+        # Set by the slider below the histograms and by the table of thresholds. It stands outside
+        # of the section, because Gradio would show it with the section.
         self.threshold = gr.Textbox(
             str(USUAL), label="Threshold", visible="hidden", elem_id="bulk-threshold"
         )
@@ -263,7 +271,7 @@ class Duplicates:
         return {self.section: gr.Column(visible=False), **self._cleared()}
 
     def offered(self, summary: ScoreSummary, threshold: float) -> Update:
-        """The section for a scored file."""
+        """Returns the update that shows the section for a scored file."""
         labelled = summary.report.decision if summary.report else None
         table = ""
         figure = None
@@ -290,17 +298,11 @@ class Duplicates:
         self.tab.on(visited.success, again, [self.job, address_threshold], empty)
         for table in (self.decision, cut):
             used = table.use(self.used, None, self.threshold, **event_options(queue=False))
-            used.success(
-                None,
-                self.threshold,
-                None,
-                js=REMEMBER,
-                **event_options(queue=False, trigger_mode="multiple"),
-            )
+            run_js(used.success, REMEMBER, self.threshold)
             self.tab.on(used.success, self.tab.handler(self.find, empty), inputs, empty)
 
     def used(self, event: gr.EventData) -> str:
-        """The threshold of the slider, or of the row whose button was pressed."""
+        """Returns the threshold of the slider, or of the row whose button was pressed."""
         return str(event.threshold)
 
     def find(self, watch: Watch, job_id: str | None, typed: str | float | None) -> Update:

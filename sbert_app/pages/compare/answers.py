@@ -130,16 +130,16 @@ class Answer:
 
     @property
     def comparisons(self) -> list[Comparison]:
-        return [
-            comparison for comparison in (self.comparison, self.second) if comparison is not None
-        ]
+        if self.second is None:
+            return [self.comparison]
+        return [self.comparison, self.second]
 
     @property
     def words(self) -> int:
         """The number of words that can be left out."""
-        return sum(
-            len(words_in_text(side.words)) for side in (self.comparison.a, self.comparison.b)
-        )
+        first = words_in_text(self.comparison.a.words)
+        second = words_in_text(self.comparison.b.words)
+        return len(first) + len(second)
 
 
 def compute(
@@ -185,8 +185,9 @@ def link(base_url: str, question: Question) -> str:
 
 def as_python(question: Question) -> str:
     """Returns the question as a Python program."""
+    names = "CrossEncoder, open_model" if question.cross else "open_model"
     lines = [
-        f"from sbert_lab import {'CrossEncoder, ' if question.cross else ''}open_model\n",
+        f"from sbert_lab import {names}\n",
         f"a, b = {question.a!r}, {question.b!r}",
         f"encoder = open_model({str(question.model)!r}, pooling={question.pooling!r})",
         "u, v = encoder.encode([a, b])",
@@ -262,10 +263,15 @@ def result(
     for comparison in answer.comparisons:
         if comparison.is_blind:
             blind.append(f"{_unknown(comparison)} Its score says nothing.")
+    # A score that says nothing is not explained.
     expected = None
     exact = None
+    explanation = None
+    by_pooling = []
     if not blind:
         exact = first.attribution
+        explanation = reason(answer)
+        by_pooling = poolings(first, curves[0], measuring)
         if answer.example:
             expected = answer.example.expected
     # The label of the expected range is at its lower bound.
@@ -277,13 +283,13 @@ def result(
         levels=_levels(places),
         expected=expected,
         blind=blind,
-        reason=None if blind else reason(answer),
+        reason=explanation,
         most=MOST_LEFT_OUT,
         remarks=_remarks(answer.comparisons),
         errors=errors,
         exact=exact and condensed(exact),
         legend=attribution(exact) if exact else "",
-        poolings=[] if blind else poolings(first, curves[0], measuring),
+        poolings=by_pooling,
         pooling=pooling_label(first.pooling),
         token_map=token_map(answer.tokens),
         sides=[] if first.no_map else [("First", first.a), ("Second", first.b)],
@@ -390,13 +396,16 @@ def reason(answer: Answer) -> Reason | None:
     rows = []
     for change in changes:
         cross_change = change.cross_change
+        cross_without = None
+        if cross_change is not None:
+            cross_without = (cross or 0) + cross_change
         rows.append(
             WithoutWord(
                 word=change.word,
                 sentence="first" if change.side == "a" else "second",
                 cosine=cosine + change.cosine_change,
                 cosine_change=change.cosine_change,
-                cross=None if cross_change is None else (cross or 0) + cross_change,
+                cross=cross_without,
                 cross_change=cross_change,
                 decides=change is changes[0] and abs(change.cosine_change) >= LEAST_CHANGE,
                 decides_cross=abs(cross_change or 0) == largest_cross >= LEAST_CHANGE,
@@ -425,8 +434,13 @@ def why(rows: Sequence[WithoutWord]) -> str:
         return (
             f"No single word decides: without any one of them the cosine changes by at most {most}."
         )
-    # The cosine rises without a word that lowers it.
-    verb, opposite_verb = ("lowers", "raises") if first.cosine_change > 0 else ("raises", "lowers")
+    if first.cosine_change > 0:
+        # The cosine rises without a word that lowers it.
+        verb = "lowers"
+        opposite_verb = "raises"
+    else:
+        verb = "raises"
+        opposite_verb = "lowers"
     sentence = f"{_named(first, rows)} {verb} the cosine most: without it {first.cosine:.2f}."
     other = _opposite(rows)
     if other:
@@ -445,8 +459,10 @@ def _opposite(rows: Sequence[WithoutWord]) -> WithoutWord | None:
 
 def _named(row: WithoutWord, rows: Sequence[WithoutWord]) -> str:
     """Returns the word in quotation marks, with its sentence if the word occurs twice."""
-    is_twice = sum(other.word == row.word for other in rows) > 1
-    return f"“{row.word}” in the {row.sentence} sentence" if is_twice else f"“{row.word}”"
+    words = [other.word for other in rows]
+    if words.count(row.word) > 1:
+        return f"“{row.word}” in the {row.sentence} sentence"
+    return f"“{row.word}”"
 
 
 def _levels(places: Sequence[float | None]) -> list[int]:
@@ -454,9 +470,8 @@ def _levels(places: Sequence[float | None]) -> list[int]:
     levels = [0] * len(places)
     # The rightmost label on each line.
     ends = [-math.inf] * len(places)
-    for place, card in sorted(
-        (place, card) for card, place in enumerate(places) if place is not None
-    ):
+    labels = [(place, card) for card, place in enumerate(places) if place is not None]
+    for place, card in sorted(labels):
         level = next(level for level, end in enumerate(ends) if place - end >= NEAR)
         levels[card] = level
         ends[level] = place
@@ -535,10 +550,11 @@ def _encoder_card(
 ) -> ScoreCard:
     pooling = pooling_label(comparison.pooling)
     label = model_label(comparison.model)
+    title = f"Cosine · {label}"
+    if not comparison.sent_to:
+        title += f" · {pooling} pooling"
     card = ScoreCard(
-        title=f"Cosine · {label}"
-        if comparison.sent_to
-        else f"Cosine · {label} · {pooling} pooling",
+        title=title,
         label=label if len(label) < 20 else "cosine",
         term=f"{COSINE_TERM} The model is {comparison.model}.",
         figure=format_number(comparison.cosine),
@@ -573,7 +589,9 @@ def _cut(comparison: Comparison) -> str:
         if has_words and side.unread < count:
             part = f"first {format_count(count - side.unread, 'word')}"
         parts.append(f"the {part} of the {name} sentence")
-    return f"The model reads only {' and '.join(parts)}." if parts else ""
+    if not parts:
+        return ""
+    return f"The model reads only {' and '.join(parts)}."
 
 
 def _basis(curve: Calibration, comparison: Comparison) -> str:

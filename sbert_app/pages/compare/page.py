@@ -1,6 +1,7 @@
 """The front page: how similar two sentences are and why. The second tab compares every pair of up to 500 sentences."""
 
 from functools import partial
+from math import comb
 from typing import Any
 
 import gradio as gr
@@ -54,7 +55,8 @@ def build(services: Services) -> None:
         # One line for each sentence.
         return "\n".join(" ".join(sentence.split()) for sentence in sentences)
 
-    restored = on_open(opened, lines).then(None, None, lines, js="() => window.keptLines()")
+    sent = on_open(opened, lines)
+    restored = run_js(sent.then, "() => window.keptLines()", outputs=lines)
     keep_touched([lines], restored)
     run_js(lines.change, "(text) => { window.keepLines(text); }", lines)
 
@@ -97,12 +99,13 @@ def _many_sentences(services: Services) -> gr.Textbox:
         watch.report(0, "Comparing all pairs")
         pairs = compare_all(encoder, cross_encoder, lines, watch.should_stop)
         matrix = partial(figures.cosine_matrix, pairs.lines)
+        cross_figure = None
+        if pairs.cross is not None:
+            cross_figure = matrix(pairs.cross, "score of the cross-encoder")
         return {
             tab.status: ranked(pairs) + render("compare/templates/all_pairs.html", pairs=pairs),
             cosine_matrix: visible(matrix(pairs.cosine, "cosine of the bi-encoder")),
-            cross_matrix: visible(
-                None if pairs.cross is None else matrix(pairs.cross, "score of the cross-encoder")
-            ),
+            cross_matrix: visible(cross_figure),
         }
 
     empty = {cosine_matrix: visible(None), cross_matrix: visible(None)}
@@ -121,7 +124,7 @@ def ranked(pairs: AllPairs) -> Markup:
         if score is not None:
             row.insert(1, format_number(score, 3))
         rows.append(row)
-    count = len(pairs.lines) * (len(pairs.lines) - 1) // 2
+    count = comb(len(pairs.lines), 2)
     which = "All" if len(rows) == count else f"The first {len(rows)} of"
     caption = f"{which} {format_count(count, 'pair')}, most similar first"
     return macro("compare/ranked")(columns=columns, rows=rows, caption=caption)

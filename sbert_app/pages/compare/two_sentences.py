@@ -22,6 +22,7 @@ from sbert_app.pages.components.events import (
     follow,
     listener,
     on_open,
+    run_js,
 )
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden
 from sbert_app.pages.components.messages import ask_first, error_message, note, waiting
@@ -132,9 +133,13 @@ class TwoSentences:
             events: Any, trigger_mode: Literal["once", "always_last"] | None = None
         ) -> None:
             """Answers at an event. Then the address is updated, and a reason is added to the answer."""
-            options = event_options(queue=False, trigger_mode=trigger_mode)
-            answered = listener(events)(self.answer_pair, values, outputs, **options)
-            answered.then(None, inputs, None, js=REMEMBER_PAIR, trigger_mode="always_last")
+            answered = listener(events)(
+                self.answer_pair,
+                values,
+                outputs,
+                **event_options(queue=False, trigger_mode=trigger_mode),
+            )
+            run_js(answered.then, REMEMBER_PAIR, inputs)
             answered.then(
                 self.add_reason,
                 self.questions,
@@ -155,9 +160,8 @@ class TwoSentences:
         starts = [self.a.submit, self.b.submit, self.download.click]
         started = gr.on(starts, lambda: None, None, self.stopped, **event_options(queue=False))
         answer_on(started.then)
-        opened = keep_touched(
-            inputs, on_open(self.open_link, [*inputs, self.shown_model, self.stopped])
-        )
+        restored = on_open(self.open_link, [*inputs, self.shown_model, self.stopped])
+        opened = keep_touched(inputs, restored)
         # The cosine is shown before the cross-encoder has been loaded.
         first = opened.then(self.answer_first, values, outputs, **event_options(queue=False))
         answer_on(first.then)
@@ -175,6 +179,9 @@ class TwoSentences:
             lambda *typed: typed, inputs, self.stopped, **event_options(queue=False)
         )
         noted.then(self.stop_loading, None, None, **event_options(queue=False))
+        self._wire_examples()
+
+    def _wire_examples(self) -> None:
         sentences = [self.a, self.b]
         for chip, pair in zip(self.chips, examples.pairs(), strict=True):
             chip.click(
@@ -208,7 +215,8 @@ class TwoSentences:
             inputs.append(value or field.value)
             updates.append(value or gr.skip())
         has_models = any(query.get(name) for name in ("model", "cross", "second"))
-        return *updates, shown_model, tuple(inputs) if has_models else None
+        stopped = tuple(inputs) if has_models else None
+        return *updates, shown_model, stopped
 
     def stop_loading(self, request: gr.Request) -> None:
         self.services.tasks.stop(self.loading.owner(request))
@@ -235,11 +243,11 @@ class TwoSentences:
         models = self.services.models
         try:
             inputs = Question.parse(*fields)
+            picked_pooling = inputs.pooling
             if not all(map(models.is_here, inputs.models)):
                 questions[SHOWN] = None
-                return self._without_models(
-                    inputs, is_stopped=tuple(fields) == stopped, questions=questions
-                )
+                is_stopped = tuple(fields) == stopped
+                return self._without_models(inputs, is_stopped, questions)
             opened = _with_pooling(inputs.model)
             if str(opened) != shown_model:
                 # A newly selected model is opened with the pooling in its name, or its own.
@@ -259,15 +267,15 @@ class TwoSentences:
         if not is_newest():
             return {self.answer: gr.skip()}
         questions[SHOWN] = answer
+        pooling = gr.skip()
+        if inputs.pooling != picked_pooling:
+            pooling = pooling_radio(inputs.pooling)
+        needs_click = answer.words > 0 and not answers.is_automatic(answer)
         return {
             **self._scores(answer),
-            self.pooling: gr.skip()
-            if inputs.pooling == fields[3]
-            else pooling_radio(inputs.pooling),
+            self.pooling: pooling,
             self.shown_model: str(opened),
-            self.ask_reason: gr.update(
-                visible=answer.words > 0 and not answers.is_automatic(answer)
-            ),
+            self.ask_reason: gr.update(visible=needs_click),
             self.download: hidden(),
             self.stop: hidden(),
         }
@@ -380,9 +388,8 @@ class TwoSentences:
         for pooling in comparison.by_pooling:
             try:
                 curves[pooling] = calibration.load_calibration(model, pooling, home, weights)
-                if pooling == comparison.pooling and calibration.is_set_aside(
-                    model, pooling, home, weights
-                ):
+                is_selected = pooling == comparison.pooling
+                if is_selected and calibration.is_set_aside(model, pooling, home, weights):
                     problems.append(note(SET_ASIDE.format(comparison.model)))
             except UserFacingError as error:
                 problems.append(error_message(error))

@@ -20,7 +20,7 @@ _groups = count()
 
 def remember(
     controls: Sequence[Any],
-    tabs: gr.Tabs | None = None,
+    tabs: gr.Tabs,
     passing: Mapping[Any, Sequence[Any]] | None = None,
 ) -> Any:
     """Keeps the values of controls and the open tab in the address, and restores them when the page is opened.
@@ -39,23 +39,22 @@ def remember(
         return values_of(controls, request)
 
     restored = keep_touched(controls, on_open(restore, list(controls)))
-    rows = []
-    if tabs is not None:
-        rows.append(tabs)
-        for section in _sections(tabs):
-            rows += _inner_tabs(section)
+    rows = [tabs]
+    for section in _sections(tabs):
+        rows += _inner_tabs(section)
     for row in rows:
         # The browser opens the tab, because an update from the server would race with a press on
         # another tab.
         titles = [(section.label, section.id, _inner_ids(section)) for section in _sections(row)]
-        restored = restored.then(None, None, row, js=f"() => window.openTab({json.dumps(titles)})")
+        js = f"() => window.openTab({json.dumps(titles)})"
+        restored = run_js(restored.then, js, outputs=row)
     keep(controls, restored, passing)
     for row in rows:
         for section in _sections(row):
             # The address of the page itself opens the first tab.
-            name = "" if section is _sections(rows[0])[0] else section.id
+            name = "" if section is _sections(tabs)[0] else section.id
             arguments = f"{json.dumps(name)}, {json.dumps(section.label)}"
-            section.select(None, None, None, js=f"() => {{ window.rememberTab({arguments}); }}")
+            run_js(section.select, f"() => {{ window.rememberTab({arguments}); }}")
     return restored
 
 
@@ -86,10 +85,9 @@ def keep_touched(controls: Sequence[Any], opened: Any) -> Any:
     note = f"(...values) => {{ window.noteTouched({group}, {initial}, values); }}"
     run_js([control.input for control in controls], note, list(controls))
     # A paste does not fire an input event of Gradio.
-    texts = json.dumps(
-        [control.elem_id if isinstance(control, gr.Textbox) else None for control in controls]
-    )
-    return opened.then(None, None, list(controls), js=f"() => window.keepTouched({group}, {texts})")
+    texts = [control.elem_id if isinstance(control, gr.Textbox) else None for control in controls]
+    js = f"() => window.keepTouched({group}, {json.dumps(texts)})"
+    return run_js(opened.then, js, outputs=list(controls))
 
 
 def keep(
@@ -103,7 +101,7 @@ def keep(
         left_out.append([control.value, *(passing or {}).get(control, ())])
     js = f"(...values) => {{ window.rememberControls({ids}, {json.dumps(left_out)}, values); }}"
     run_js([control.change for control in controls], js, list(controls))
-    restored.then(None, None, None, js="() => window.addressIsRestored()")
+    run_js(restored.then, "() => window.addressIsRestored()")
 
 
 def values_of(controls: Sequence[Any], request: gr.Request) -> list[Any]:
@@ -145,7 +143,10 @@ def value_of(control: Any, texts: list[str]) -> Any:
         return _number(control, texts[-1])
     values = {str(value): value for _, value in control.choices}
     takes_any = getattr(control, "allow_custom_value", False)
-    accepted = [values.get(text, text) for text in texts if text in values or takes_any]
+    accepted = []
+    for text in texts:
+        if text in values or takes_any:
+            accepted.append(values.get(text, text))
     if getattr(control, "multiselect", False) or isinstance(control, gr.CheckboxGroup):
         return accepted
     return accepted[-1] if accepted else gr.skip()

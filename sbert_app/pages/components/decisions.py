@@ -39,7 +39,8 @@ def criterion_labels(decision: Decision) -> dict[str, str]:
 def decision_table(title: str, data: DataDecision, notes: Sequence[str] = ()) -> Markup:
     """Renders the pairs, the average precision, and a row for each threshold with a button that applies it."""
     groups = [("", data.decision, None, lambda choice: use_button(f"{choice.threshold.value:.4f}"))]
-    return _table(groups, data, macro("decision_lead")(title, data.decision), notes, {})
+    lead = macro("decision_lead")(title, data.decision)
+    return _table(groups, data, lead, notes, {})
 
 
 def decisions_table(decisions: Decisions, data: str, notes: Sequence[str], use: Use) -> Markup:

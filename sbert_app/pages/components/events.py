@@ -70,8 +70,9 @@ def listener(events: Any) -> Callable[..., Any]:
 
 def run_js(events: Any, js: str, inputs: Any = None, outputs: Any = None) -> Any:
     """Runs JavaScript in the browser, without the server, at each of the events."""
-    options = event_options(queue=False, trigger_mode="multiple")
-    return listener(events)(None, inputs, outputs, js=js, **options)
+    return listener(events)(
+        None, inputs, outputs, js=js, **event_options(queue=False, trigger_mode="multiple")
+    )
 
 
 def enable_when(button: gr.Button, needs: Mapping[Any, str]) -> None:

@@ -103,9 +103,11 @@ class ExperimentPanel:
         names = [] if name is None else [name]
         look = partial(self.look, show, len(names))
         show_on = follow(self.timer, look, [self.selected, *names, *others], [*own, *outputs])
-        options = event_options(queue=False, trigger_mode="multiple")
         picked = self.picker.input(
-            lambda experiment_id: experiment_id, self.picker, self.selected, **options
+            lambda experiment_id: experiment_id,
+            self.picker,
+            self.selected,
+            **event_options(queue=False, trigger_mode="multiple"),
         )
         show_on(picked.then)
         experiments = self.experiments
@@ -175,9 +177,9 @@ def progress_of(experiment: Experiment | None) -> list[Any]:
 def name_of(experiment: Experiment) -> str:
     """Returns the label in the picker: the time of the start, the variants or seeds, and the progress."""
     record = experiment.record
-    content = (
-        f"{record.name}, {record.by}" if record.by else format_count(len(experiment.seeds), "seed")
-    )
+    content = format_count(len(experiment.seeds), "seed")
+    if record.by:
+        content = f"{record.name}, {record.by}"
     progress = "finished"
     if experiment.state != State.FINISHED:
         progress = f"{experiment.counts[State.FINISHED]}/{len(experiment.cells)}"
@@ -189,10 +191,13 @@ def status_of(experiment: Experiment) -> Markup:
     counts = experiment.counts
     cells = experiment.cells
     facts = [f"{counts[State.FINISHED]} of {format_count(len(cells), 'run')} finished"]
-    facts += [f"{counts[state]} {state}" for state in ENDED_EARLY if counts[state]]
+    for state in ENDED_EARLY:
+        if counts[state]:
+            facts.append(f"{counts[state]} {state}")
     if experiment.seconds_left is not None:
         facts.append(f"about {format_estimate(experiment.seconds_left)} left")
-    done = counts[State.FINISHED] + sum(cell.share for cell in cells if cell.state == State.RUNNING)
+    running = [cell.share for cell in cells if cell.state == State.RUNNING]
+    done = counts[State.FINISHED] + sum(running)
     reasons = list(map(without_folders, experiment.reasons))
     return macro("experiment_status")(
         facts, done / len(cells), reasons, shared_settings(experiment)
@@ -203,11 +208,12 @@ def shared_settings(experiment: Experiment) -> str:
     """Returns the settings that all runs of an experiment have in common, in one line."""
     configs = [RunConfig(**plan.config) for plan in experiment.record.runs]
     first = configs[0]
+    length = f"{first.max_steps:,} steps" if first.max_steps else f"{first.epochs:g} epoch"
     texts = {
         "base": first.base,
         "objective": first.objective,
         "train_data": first.train_data,
-        "max_steps": f"{first.max_steps:,} steps" if first.max_steps else f"{first.epochs:g} epoch",
+        "max_steps": length,
         "batch_size": f"batch {first.batch_size}",
         "learning_rate": f"lr {first.learning_rate:g}",
     }

@@ -61,7 +61,7 @@ from training.names import DataName
 
 # The number of uploads that stay open.
 MOST_OPENED = 16
-# The maximum number of rows in which faults are looked for without a click.
+# A file with more rows than this is searched for faults only after a click.
 MOST_EXAMINED = 20_000
 SHOWN_ROWS = 4
 SHOWN_COLUMNS = 12
@@ -71,6 +71,8 @@ LONGEST_CELL = 200
 TARGET = "target"
 CHOICES = {"1": "sentence 1", "2": "sentence 2", TARGET: "score or label"}
 
+# The value of an upload, or of a state with a table.
+Files = str | Sequence[str] | OpenedTable | None
 # (label, name of the codec); the first is the default.
 DETECTED = ""
 ENCODINGS = [("detected", DETECTED), *sorted((words, name) for name, words in SPOKEN.items())]
@@ -135,13 +137,15 @@ def with_role(columns: Chosen, column: str, role: str) -> Chosen:
         role: a key of `CHOICES`, or `UNUSED`.
     """
     by_role = dict(zip(CHOICES, columns, strict=True))
-    old_role = next((old_role for old_role, name in by_role.items() if name == column), None)
+    old_role = next((key for key, name in by_role.items() if name == column), None)
     if role in by_role:
         other = by_role[role]
         by_role[role] = column
         if old_role:
+            # The column that had this role takes the old role.
             by_role[old_role] = "" if other == NO_JUDGEMENT else other
     elif old_role:
+        # The column is not used any more.
         by_role[old_role] = NO_JUDGEMENT if old_role == TARGET else ""
     first, second, target = by_role.values()
     # A single sentence is sentence 1.
@@ -201,7 +205,16 @@ class FilePanel:
             self.sheet = gr.Dropdown(
                 label="Sheet", visible=False, min_width=200, elem_id=f"{name}-sheet"
             )
-            self.encoding = encoding_dropdown(f"{prefix}-encoding")
+            # Hidden until the encoding is in doubt.
+            self.encoding = gr.Dropdown(
+                ENCODINGS,
+                value=DETECTED,
+                label="Encoding",
+                info="If words look wrong",
+                visible=False,
+                min_width=200,
+                elem_id=f"{prefix}-encoding",
+            )
             self.read_as = gr.Textbox(
                 "",
                 label="Read scores or labels as",
@@ -214,7 +227,10 @@ class FilePanel:
         self.doctor = FileDoctor(services, prefix)
         self.inputs = [self.encoding, self.sheet, *self.columns, self.read_as]
         self.outputs = [self.table, *self.inputs, *self.doctor.outputs]
-        file = upload if state is None else state
+        self._wire(upload if state is None else state)
+
+    def _wire(self, file: Any) -> None:
+        """Connects the components with ``file``: the upload, or the state of a page that calls `of` itself."""
         inputs = [file, *self.inputs]
         outputs = [self.table, *self.columns, self.read_as, *self.doctor.outputs]
         self.hold([])
@@ -229,16 +245,16 @@ class FilePanel:
             **event_options(queue=False, trigger_mode="multiple"),
         )
         self.doctor.wire(file, self.inputs)
-        if state is None:
+        if file is self.upload:
             gr.on(
-                [upload.upload, upload.clear],
+                [file.upload, file.clear],
                 self.describe,
-                upload,
+                file,
                 self.outputs,
                 **event_options(trigger_mode="always_last"),
             )
             for picker in (self.encoding, self.sheet):
-                on_choice(picker, self.describe, [upload, self.encoding, self.sheet], self.outputs)
+                on_choice(picker, self.describe, [file, self.encoding, self.sheet], self.outputs)
 
     def hold(self, components: Sequence[Any]) -> None:
         """Disables ``components`` from the first byte of an upload until the panel has read it."""
@@ -261,7 +277,7 @@ class FilePanel:
                 self.encoding: gr.update(value=encoding, visible=in_doubt),
             }
         doubtful = [table for table in tables if not table.is_plain]
-        first, *_ = [*doubtful, *tables, None]
+        first = next(iter(doubtful or tables), None)
         return self.of(first, encoding=encoding)
 
     def of(
@@ -307,7 +323,7 @@ class FilePanel:
 
     def choose(
         self,
-        files: str | Sequence[str] | OpenedTable | None,
+        files: Files,
         encoding: str,
         sheet: str | None,
         first: str,
@@ -334,7 +350,7 @@ class FilePanel:
 
     def read_anew(
         self,
-        files: str | Sequence[str] | OpenedTable | None,
+        files: Files,
         encoding: str,
         sheet: str | None,
         *choices: str,
@@ -357,8 +373,7 @@ class FilePanel:
             table = open_upload(file.path, file.encoding, file.sheet)
         except UserFacingError as error:
             return {**self.of(None), self.table: _versioned(error_message(error))}
-        first, second, target = file.columns
-        update = self.of(table, (first, second, target), file.encoding, file.read_as)
+        update = self.of(table, file.columns, file.encoding, file.read_as)
         return {self.upload: file.path, **update}
 
     def _of_columns(
@@ -423,9 +438,8 @@ class FilePanel:
         for doubt in reading.doubts:
             # Only training accepts pairs without a judgement, as matches.
             if self.page == "train" or not doubt.is_possible_only:
-                questions.append(
-                    (doubt.question, [(name, reading.examples(name)) for name in doubt.candidates])
-                )
+                candidates = [(name, reading.examples(name)) for name in doubt.candidates]
+                questions.append((doubt.question, candidates))
         return _versioned(
             render(
                 "components/templates/file_panel.html",
@@ -517,27 +531,18 @@ def _words(table: OpenedTable) -> str:
     """Returns the first words beyond ASCII of a file whose encoding is in doubt."""
     if table.is_plain:
         return ""
-    cells = (
-        cell for batch in table.batches(1_000) for column in batch.rows.values() for cell in column
-    )
-    for cell in islice(cells, 100_000):
+    for cell in islice(_cells(table), 100_000):
         text = as_text(cell) or ""
         if not text.isascii():
             return " ".join(text.split())[:MOST_WORDS]
     return ""
 
 
-def encoding_dropdown(elem_id: str) -> gr.Dropdown:
-    """Builds the picker of encodings, which is hidden until there is a doubt."""
-    return gr.Dropdown(
-        ENCODINGS,
-        value=DETECTED,
-        elem_id=elem_id,
-        label="Encoding",
-        info="If words look wrong",
-        visible=False,
-        min_width=200,
-    )
+def _cells(table: OpenedTable) -> Iterator[object]:
+    """Yields the cells of all columns, batch by batch."""
+    for batch in table.batches(1_000):
+        for column in batch.rows.values():
+            yield from column
 
 
 class FileDoctor:
@@ -563,18 +568,15 @@ class FileDoctor:
             **event_options(trigger_mode="always_last"),
         )
 
-    def offered(self, is_visible: bool = True) -> Update:
+    def offered(self, is_visible: bool) -> Update:
         """Returns the update that closes and clears the fold for another file."""
-        hidden = gr.update(visible=False)
         return {
             self.fold: gr.update(visible=is_visible, open=False),
             self.findings: "",
-            self.download: hidden,
+            self.download: gr.update(visible=False),
         }
 
-    def diagnose(
-        self, files: str | Sequence[str] | OpenedTable | None, *how: str
-    ) -> Iterator[Update]:
+    def diagnose(self, files: Files, *how: str) -> Iterator[Update]:
         """Lists the faults of the first file, and offers the file without the rows at fault."""
         encoding, sheet, *_ = how
         yield {self.findings: waiting("Reading the file …")}
@@ -582,27 +584,26 @@ class FileDoctor:
             table = _table(files, encoding, sheet)
             if table is None:
                 return
-            data = load_data(
-                chosen_name(self.services, str(table.path), *how), self.services.settings.home
-            )
+            name = chosen_name(self.services, str(table.path), *how)
+            data = load_data(name, self.services.settings.home)
             findings = examine(data, self.services.models.get(DEFAULT_MODEL, VectorModel))
             download = gr.update(visible=False)
             if any(finding.is_left_out for finding in findings):
                 folder = self.services.temp.new_folder("exports")
                 output = folder / f"{table.path.stem}-clean{suffix_like(table)}"
-                rows = format_count(clean(table, output, data, findings), "row")
+                rest = format_count(clean(table, output, data, findings), "row")
                 download = gr.update(
-                    value=str(output), label=f"Download the {rows} without fault", visible=True
+                    value=str(output), label=f"Download the {rest} without fault", visible=True
                 )
         except UserFacingError as error:
             yield {self.findings: error_message(error)}
             return
-        texts = {}
-        for row, cells in zip(data.rows, zip(*data.columns, strict=True), strict=True):
-            texts[row] = "  |  ".join(cells)
+        sentences = zip(*data.columns, strict=True)
+        texts = dict(zip(data.rows, map("  |  ".join, sentences), strict=True))
         examples = []
         for finding in findings:
-            examples.append((finding, [(row, texts[row]) for row in finding.rows[:EXAMPLES]]))
+            rows = finding.rows[:EXAMPLES]
+            examples.append((finding, [(row, texts[row]) for row in rows]))
         yield {self.findings: macro("file_findings")(data, examples), self.download: download}
 
 
@@ -638,9 +639,7 @@ def _opened(
     return open_table(path, encoding, sheet, lines=True)
 
 
-def _table(
-    files: str | Sequence[str] | OpenedTable | None, encoding: str, sheet: str | None
-) -> OpenedTable | None:
+def _table(files: Files, encoding: str, sheet: str | None) -> OpenedTable | None:
     """Returns the table that the panel shows: a state, or the first file of an upload."""
     if isinstance(files, OpenedTable):
         return files
@@ -690,7 +689,8 @@ def chosen_name(
         raise InputError(
             f"choose the column of sentence 1, in the head of the table: {table.path.name} has {columns}"
         )
-    is_as_read = (first, second) == (*reading.sentences, None)[:2] and target == reading.target
+    sentences = [*reading.sentences, None][:2]
+    is_as_read = [first, second] == sentences and target == reading.target
     if first is None or is_as_read:
         return str(name)
     if second and not target and not reading.doubts:

@@ -1,8 +1,10 @@
 """Long work that a visitor starts in a tab, with Start and Stop. Progress and errors take the place of the result.
 
-    pickers = ModelAndData(services, "cost", DATA, "stsb:test") tab = MeasureTab.build(services,
-    "cost", "Measure", ("measure-cost", "stop-cost", "cost-status"), PRESS_MEASURE) figure, table =
-    gr.Plot(visible=False), gr.HTML()
+    pickers = ModelAndData(services, "cost", DATA, "stsb:test")
+    ids = ("measure-cost", "stop-cost", "cost-status")
+    tab = MeasureTab.build(services, "cost", "Measure", ids, PRESS_MEASURE)
+    figure = gr.Plot(visible=False)
+    table = gr.HTML()
 
     def measure(watch: Watch, model: str, data: str, …) -> Update:      called in a thread
         watch.report(0.5)
@@ -110,9 +112,8 @@ class MeasureTab:
     @property
     def outputs(self) -> list[Any]:
         """The components that `run` updates itself."""
-        return [
-            component for component in (self.status, self.stop, self.start) if component is not None
-        ]
+        components = (self.status, self.stop, self.start)
+        return [component for component in components if component is not None]
 
     @property
     def tab(self) -> gr.Tab:
@@ -159,9 +160,9 @@ class MeasureTab:
         ids = json.dumps([part.elem_id for part in (self.status, *outputs) if part.elem_id])
         changes = []
         for part in inputs:
-            changes += [
-                getattr(part, name) for name in ("input", "upload", "clear") if hasattr(part, name)
-            ]
+            for name in ("input", "upload", "clear"):
+                if hasattr(part, name):
+                    changes.append(getattr(part, name))
         if changes:
             run_js(changes, f"() => window.dim({ids}, true)")
         for button, work in ((self.start, measure), *others):
@@ -185,7 +186,7 @@ class MeasureTab:
                 try:
                     update = example()
                 except UserFacingError as error:
-                    # The data of the example is not on this machine, and there is no network.
+                    # The data of the example is not on this machine and cannot be downloaded.
                     update = {self.status: error_message(error)}
             if starts:
                 # A person has started to measure something else since.
@@ -217,9 +218,12 @@ class MeasureTab:
             return {self.status: error_message(INTERNAL_ERROR), **self._buttons(running=False)}
 
         parts = list(dict.fromkeys([*self.outputs, *outputs]))
-        options = event_options(trigger_mode="always_last")
         event = listener(events)(
-            handler, inputs, parts, concurrency_limit=concurrency_limit, **options
+            handler,
+            inputs,
+            parts,
+            concurrency_limit=concurrency_limit,
+            **event_options(trigger_mode="always_last"),
         )
         event.failure(failed, None, self.outputs, **event_options())
         return event

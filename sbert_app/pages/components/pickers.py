@@ -66,7 +66,10 @@ def fresh(picker: gr.Dropdown, choices: Choices) -> gr.Dropdown:
 def read_anew(services: Services, app: gr.Blocks) -> None:
     """Adds the event that reads the choices of all `fresh` pickers of a page. Called when the page has been built."""
     blocks = set(app.blocks.values())
-    pickers = {picker: _fresh.pop(picker) for picker in list(_fresh) if picker in blocks}
+    pickers = {}
+    for picker in list(_fresh):
+        if picker in blocks:
+            pickers[picker] = _fresh.pop(picker)
 
     def read() -> dict[gr.Dropdown, Any]:
         # Once for all pickers.
@@ -192,11 +195,9 @@ def open_dropdown(
 def endpoint_hint(services: Services) -> str:
     """Returns a hint on endpoints and the servers that get the texts, or "" if no endpoint is allowed."""
     allowed = services.settings.allow_endpoints
-    return (
-        f"; or endpoint:URL#model, then your texts are sent to {' or '.join(allowed)}"
-        if allowed
-        else ""
-    )
+    if not allowed:
+        return ""
+    return f"; or endpoint:URL#model, then your texts are sent to {' or '.join(allowed)}"
 
 
 def model_picker(
@@ -247,7 +248,7 @@ def cross_encoder_picker(value: str = DEFAULT_CROSS_ENCODER, **options: Any) -> 
     return fresh(picker, lambda runs: [*CROSS_ENCODER_CHOICES, *run_choices(runs, True)])
 
 
-# ---------------------------------------------------------------- dimensions, prompt and precision of a model
+# ---------------------------------------------- dimensions, prompt and precision of a model
 
 ALL = "all"
 AS_FOLDER = "as the model's folder says"
@@ -295,19 +296,11 @@ def model_settings(services: Services, model: gr.Dropdown, roles: bool = False) 
         prompts = gr.Dropdown(_prompt_choices(services, parsed, roles), value=_prompt_value(parsed))
         return str(parsed.dimension or ALL), prompts, parsed.dtype or AUTO
 
-    model.change(
-        show,
-        model,
-        [dimension, prompt, precision],
-        **event_options(queue=False, trigger_mode="multiple"),
-    )
-    for control in (dimension, prompt, precision):
-        control.input(
-            _with_settings,
-            [model, dimension, prompt, precision],
-            model,
-            **event_options(queue=False, trigger_mode="multiple"),
-        )
+    controls = [dimension, prompt, precision]
+    options = event_options(queue=False, trigger_mode="multiple")
+    model.change(show, model, controls, **options)
+    for control in controls:
+        control.input(_with_settings, [model, *controls], model, **options)
 
 
 def _with_settings(
@@ -343,7 +336,7 @@ def _with_settings(
 
 
 def _prompt_choices(services: Services, model: ModelName, roles: bool) -> list[tuple[str, str]]:
-    """Returns the prompts to choose from: none, those of the folder, and with ``roles`` one for each sentence."""
+    """Returns the prompts to choose from: none, the prompts in the folder, and with ``roles`` one for each sentence."""
     choices = [(AS_FOLDER, AS_FOLDER), (NO_PROMPT, NO_PROMPT)]
     if not services.models.is_here(model.name):
         return choices
@@ -351,9 +344,10 @@ def _prompt_choices(services: Services, model: ModelName, roles: bool) -> list[t
         prompts = services.models.get(model.name, VectorModel).prompts
     except InputError:
         return choices
-    named = [
-        (f"{name}: “{text.strip()}”", BY_NAME + name) for name, text in prompts.items() if text
-    ]
+    named = []
+    for name, text in prompts.items():
+        if text:
+            named.append((f"{name}: “{text.strip()}”", BY_NAME + name))
     if roles and named:
         choices.append((ROLES_LABEL, BY_NAME + BY_ROLE))
     return choices + named

@@ -1,9 +1,10 @@
 """Writes a result as one HTML file that works offline, with settings, versions, machine and command.
 
-    report_button(services, *of_page("Evaluation", {"Scores": [table, scatter]}, [models, data]),
-    "evaluation")
+    sections = {"Scores": [table, scatter]}
+    report_button(services, *of_page("Evaluation", sections, [models, data]), "evaluation")
 
-    Report("My run", {"Objective": "cosent"}, {"Curves": [plot(figure)]}).html()       without a page
+    # Without a page.
+    Report("My run", {"Objective": "cosent"}, {"Curves": [plot(figure)]}).html()
 
 The file contains Plotly's script. Whatever the sections contain, its content security policy allows
 only the two scripts of the report and no requests to other hosts. ``assets/report.js`` draws the
@@ -80,7 +81,9 @@ class Report:
             "Machine": f"{describe_processor()}; {platform.system()} {platform.machine()}",
             "Versions": ", ".join(versions),
         }
-        styles = [file.read_text(encoding="utf-8") for file in sorted(ASSETS.glob("*.css"))]
+        styles = []
+        for file in sorted(ASSETS.glob("*.css")):
+            styles.append(Markup(file.read_text(encoding="utf-8")))  # noqa: S704
         return render(
             "components/templates/report.html",
             report=self,
@@ -88,12 +91,12 @@ class Report:
             facts={**self.settings, **self.facts, **made_with},
             scripts=list(map(Markup, scripts)),
             hashes=list(map(_hash, scripts)),
-            styles=[Markup(style) for style in styles],  # noqa: S704
+            styles=styles,
         )
 
 
 def _hash(script: str) -> str:
-    """Returns the hash by which a content security policy allows a script."""
+    """Returns the hash of a script, with which a content security policy allows it."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
@@ -141,7 +144,8 @@ def _choice_text(control: Any, value: Any) -> str:
     """Returns the value of a control as the page shows it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    labels = {str(choice): label for label, choice in getattr(control, "choices", None) or ()}
+    choices = getattr(control, "choices", None) or ()
+    labels = {str(choice): label for label, choice in choices}
     values = value if isinstance(value, list) else [value]
     texts = [str(item) for item in values if item not in (None, "")]
     return ", ".join(labels.get(text, text) for text in texts)
@@ -177,7 +181,7 @@ def report_button(
     ids = json.dumps([component.elem_id if component in parts else None for component in inputs])
     present = f"(...values) => window.presentValues({ids}, values)"
     written = button.click(write, inputs, file, js=present, **event_options())
-    written.success(None, file, None, js="(file) => window.saveFile(file)")
+    run_js(written.success, "(file) => window.saveFile(file)", file)
     if parts:
         run_js([part.change for part in parts], SHOW_WITH_PARTS, parts, button)
     return button

@@ -15,7 +15,8 @@ SCRIPTS = ("app.js", "downloads.js", "pages.js")
 def head(page: str) -> str:
     """Returns the head of a page: its name for the styles, the scripts, and the style of the navigation."""
     name = f'document.documentElement.dataset.page = "{page}";'
-    scripts = "".join(f"<script>{text}</script>" for text in (name, *map(read_asset, SCRIPTS)))
+    texts = [name, *map(read_asset, SCRIPTS)]
+    scripts = "".join(f"<script>{text}</script>" for text in texts)
     return scripts + read_asset("navigation.html")
 
 

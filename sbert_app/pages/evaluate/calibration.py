@@ -36,7 +36,6 @@ def build(services: Services) -> None:
         )
         file = file_and_data(second, min_width=260, elem_id="calibrate-check-file")
     panel = FilePanel(services, file, "calibrate-check")
-    on_second = [second, file, *panel.inputs]
     ids = ("calibrate", "stop-calibrate", "calibrate-status")
     tab = MeasureTab.build(services, "calibration", "Calibrate", ids)
     with tab.buttons:
@@ -45,11 +44,8 @@ def build(services: Services) -> None:
     pickers.panel.hold([tab.start, test])
     panel.hold([tab.start, test])
     figure = gr.Plot(show_label=False, visible=False, elem_id="reliability")
-    report_button(
-        services,
-        *of_page("Calibration", {"What a cosine means": [tab.status, figure]}),
-        "calibration",
-    )
+    shows = {"What a cosine means": [tab.status, figure]}
+    report_button(services, *of_page("Calibration", shows), "calibration")
     home = services.settings.home
     empty = {figure: hidden()}
     after = len(pickers.inputs)
@@ -65,27 +61,24 @@ def build(services: Services) -> None:
         try:
             return check(watch, *values, sentence=sentence)
         except InputError as error:
-            # The fit stays.
-            is_asked = any(values[after : after + 2])
-            return {
-                tab.status: messages.lead(sentence)
-                + (messages.error_message(error) if is_asked else ""),
-                **empty,
-            }
+            # The curve stays as fitted. Without a second set, nothing had to be checked.
+            status = messages.lead(sentence)
+            if any(values[after : after + 2]):
+                status += messages.error_message(error)
+            return {tab.status: status, **empty}
 
     def check(watch: Watch, *values: str, sentence: str = "") -> Update:
         model, data = pickers.named(values[0], *values[after:])
-        return checked(
-            model, calibration.check(services.models, model, data, home, watch), sentence
-        )
+        result = calibration.check(services.models, model, data, home, watch)
+        return checked(model, result, sentence)
 
     def checked(model: ModelName, result: Reliability, sentence: str = "") -> Update:
-        head = (
-            sentence or f"“x of 5” under {model.label} is fitted on {data_label(result.fitted_on)}."
-        )
+        if not sentence:
+            fitted_on = data_label(result.fitted_on)
+            sentence = f"“x of 5” under {model.label} is fitted on {fitted_on}."
         plot = figures.reliability(result.bins, data_label(result.data), model)
         return {
-            tab.status: messages.lead(head) + messages.note(result.describe),
+            tab.status: messages.lead(sentence) + messages.note(result.describe),
             figure: visible(plot),
         }
 
@@ -99,19 +92,18 @@ def build(services: Services) -> None:
         return {tab.status: messages.lead(sentence), **empty}
 
     def example() -> Update:
-        """The shipped calibration on shipped scores, which need no model."""
-        model, (pairs, results, _) = ModelName.parse(MODELS[0]), shipped_scores(home)
+        """Checks the shipped calibration on shipped scores, which do not need a model."""
+        model = ModelName.parse(MODELS[0])
         curve = calibration.load_calibration(str(model), "mean", home)
+        if not curve:
+            return {}
+        pairs, results, _ = shipped_scores(home)
         result, pairs = results[model].measured(pairs)
-        return (
-            checked(model, reliability(curve, pairs, result.scores_by("cosine"), home))
-            if curve
-            else {}
-        )
+        return checked(model, reliability(curve, pairs, result.scores_by("cosine"), home))
 
     tab.wire(
         fit,
-        [*pickers.inputs, *on_second],
+        [*pickers.inputs, second, file, *panel.inputs],
         empty,
         example=example,
         others=((test, check), (back, go_back)),

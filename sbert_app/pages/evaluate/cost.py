@@ -29,34 +29,28 @@ INTRO = (
 
 
 def build(services: Services) -> None:
-    """Builds the tab inside the open Blocks; it opens with a shipped measurement."""
+    """Builds the tab inside the open Blocks. It opens with a shipped measurement."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "cost", DATA, "stsb:test")
-    tab = MeasureTab.build(
-        services, "cost", "Measure", ("measure-cost", "stop-cost", "cost-status")
-    )
+    ids = ("measure-cost", "stop-cost", "cost-status")
+    tab = MeasureTab.build(services, "cost", "Measure", ids)
     pickers.panel.hold([tab.start])
     figure = gr.Plot(show_label=False, visible=False, elem_id="cost-figure")
     table = gr.HTML(elem_id="cost-table")
-    report_button(
-        services, *of_page("Cost", {"Quality and size": [tab.status, figure, table]}), "cost"
-    )
+    shows = {"Quality and size": [tab.status, figure, table]}
+    report_button(services, *of_page("Cost", shows), "cost")
 
     def measure(watch: Watch, *values: str) -> Update:
         model, pairs = pickers.loaded(*values)
         watch.report(0, f"Loading {model.label}")
-        return result(
-            measure_cost(services.models.get(model, Model), with_scores(pairs), watch),
-            model,
-            "Measured now",
-        )
+        costs = measure_cost(services.models.get(model, Model), with_scores(pairs), watch)
+        return result(costs, model, "Measured now")
 
     def result(costs: CostTable, model: ModelName, measured: str) -> Update:
         labels = {name: precision.label for name, precision in PRECISIONS.items()}
+        smallest = costs.smallest_within(NEAR)
         return {
-            tab.status: macro("evaluate/cost_summary")(
-                costs, model.label, costs.smallest_within(NEAR), labels, NEAR
-            ),
+            tab.status: macro("evaluate/cost_summary")(costs, model.label, smallest, labels, NEAR),
             figure: visible(quality_and_size(costs)),
             table: render(
                 "evaluate/templates/cost_table.html",

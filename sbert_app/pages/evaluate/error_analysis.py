@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from sbert_app.figures.compare import word_map
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import Update, event_options
+from sbert_app.pages.components.events import Update, event_options, run_js
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.report import Report, of_page, report_button
 from sbert_app.pages.components.templates import macro, render
@@ -28,11 +28,12 @@ from sbert_app.services.results.grid import evaluate_one, load_scored_pairs
 from sbert_app.services.results.precomputed import shipped_scores
 from sbert_app.services.results.results import EvalResult, Metric, data_label
 from training.data.dataset import Dataset
+from training.evaluation.attribution import Attribution, attribute
 from training.models.model import Model, PairModel
 from training.names import ModelName
 
 NO_WORD_MAP = "The score of this kind of model cannot be decomposed by words."
-# The pair stands below both lists.
+# The pair is shown below both lists.
 SHOW_PAIR = """() => document.getElementById("errors-map").scrollIntoView({behavior: "smooth", block: "nearest"})"""
 # The selected pair, its scores, and the legend of the word map below.
 error_pair = macro("evaluate/error_pair")
@@ -46,7 +47,7 @@ class _Analysis(NamedTuple):
 
 
 def build(services: Services) -> None:
-    """Builds the tab inside the open Blocks; it opens with a shipped measurement."""
+    """Builds the tab inside the open Blocks. It opens with a shipped measurement."""
     _ErrorAnalysisTab(services).wire()
 
 
@@ -77,8 +78,9 @@ class _ErrorAnalysisTab:
         empty: Update = {
             **dict.fromkeys((self.over, self.under, self.map, self.heading), hidden()),
             self.slices: "",
+            self.analysis: None,
+            self.pair: "",
         }
-        empty |= {self.analysis: None, self.pair: ""}
         self.tab.wire(self.analyze, self.pickers.inputs, empty, example=self.example)
         explained = [self.pair, self.map, self.over, self.under]
         for radio, other in ((self.over, self.under), (self.under, self.over)):
@@ -88,7 +90,7 @@ class _ErrorAnalysisTab:
                 explained,
                 **event_options(trigger_mode="always_last"),
             )
-            opened.then(None, None, None, js=SHOW_PAIR)
+            run_js(opened.then, SHOW_PAIR)
 
     def analyze(self, watch: Watch, *values: str) -> Update:
         """Scores the data set, unless the cache has the scores, and lists the largest errors."""
@@ -98,10 +100,12 @@ class _ErrorAnalysisTab:
         result = evaluate_one(spec, pairs, self.services.models, watch)
         update = self.result(spec, name, pairs, result)
         first = next(iter(update[self.analysis].errors.over), None)
-        return {**update, **(self._explanation(spec, first) if first else {})}
+        if first:
+            update |= self._explanation(spec, first)
+        return update
 
     def example(self) -> Update:
-        """The errors by shipped scores. The words of a pair need the model, and come when the pair is selected."""
+        """Shows the errors of shipped scores. The word map of a pair needs the model, so it waits for a selection."""
         pairs, results, _ = shipped_scores(self.services.settings.home)
         spec = ModelName.parse(MODELS[0])
         return self.result(spec, pairs.name, pairs, results[spec], explained=False)
@@ -109,15 +113,16 @@ class _ErrorAnalysisTab:
     def result(
         self, spec: ModelName, name: str, pairs: Dataset, result: EvalResult, explained: bool = True
     ) -> Update:
-        """The lists of errors and the slices, without the words of a pair."""
+        """Returns the updates of the lists of errors and of the slices, without a word map."""
         result, pairs = result.measured(pairs)
         errors = analyze_errors(result, pairs)
+        summary = macro("evaluate/errors_summary")(
+            name, spec.label, len(pairs), result.estimate(Metric())
+        )
         first = errors.over[0] if errors.over and explained else None
         return {
             self.analysis: _Analysis(spec, errors),
-            self.tab.status: macro("evaluate/errors_summary")(
-                name, spec.label, len(pairs), result.estimate(Metric())
-            ),
+            self.tab.status: summary,
             self.over: _choices(errors.over, first),
             self.under: _choices(errors.under),
             self.heading: gr.HTML(visible=True),
@@ -127,12 +132,13 @@ class _ErrorAnalysisTab:
         }
 
     def report(self, analysis: _Analysis | None, *parts: Any) -> Report:
-        """The report of the tab, with its lists of errors as tables."""
+        """Returns the report of the tab, with its lists of errors as tables."""
         report = self.of_tab(*parts)
-        errors = analysis.errors if analysis else ErrorAnalysis([], [], [])
+        if analysis is None:
+            return report
         lists = {
-            "Rated too high by the model": errors.over,
-            "Rated too low by the model": errors.under,
+            "Rated too high by the model": analysis.errors.over,
+            "Rated too low by the model": analysis.errors.under,
         }
         tables = {title: [errors_table(pairs)] for title, pairs in lists.items() if pairs}
         return replace(report, sections={**report.sections, **tables})
@@ -141,14 +147,13 @@ class _ErrorAnalysisTab:
         """Explains the choice in one list, and clears the choice in the ``other``."""
         if analysis is None or row is None:
             return {self.pair: gr.skip()}
-        pair = next(
-            pair for pair in (*analysis.errors.over, *analysis.errors.under) if pair.row == row
-        )
+        pairs = [*analysis.errors.over, *analysis.errors.under]
+        pair = next(pair for pair in pairs if pair.row == row)
         return {**self._explanation(analysis.model, pair), other: gr.Radio(value=None)}
 
     def _explanation(self, model: ModelName, pair: RankedError) -> Update:
-        """The pair with its word map, or the reason why there is none."""
-        from training.evaluation.attribution import Attribution, attribute
+        """Returns the update that shows a pair with its word map, or with the reason why it has none."""
+        # Imports torch, which the opening of the page does not wait for.
         from training.models.encoder import Encoder
 
         scorer = self.services.models.get(model, Model)
@@ -169,38 +174,31 @@ def _error_list(label: str, name: str) -> gr.Radio:
 
 
 def _choices(errors: list[RankedError], selected: RankedError | None = None) -> gr.Radio:
-    """A radio with a choice for each pair, whose value is the row of the pair in the data set."""
-    choices = [
-        (
-            f"{pair.first}\n{pair.second}\ngold rank {pair.gold_rank:.2f}, model rank {pair.score_rank:.2f}",
-            pair.row,
-        )
-        for pair in errors
-    ]
+    """Returns a radio with a choice for each pair, whose value is the row of the pair in the data set."""
+    choices = []
+    for pair in errors:
+        ranks = f"gold rank {pair.gold_rank:.2f}, model rank {pair.score_rank:.2f}"
+        choices.append((f"{pair.first}\n{pair.second}\n{ranks}", pair.row))
     return gr.Radio(choices, value=selected.row if selected else None, visible=True)
 
 
 def errors_table(errors: Sequence[RankedError]) -> Markup:
-    """The pairs as a table, the largest error first."""
+    """Renders the pairs as a table, the largest error first."""
     columns = [
         ("sentence", ""),
         ("sentence", ""),
-        *((name, "number") for name in ("gold", "gold rank", "model rank")),
+        ("gold", "number"),
+        ("gold rank", "number"),
+        ("model rank", "number"),
     ]
-    rows = [
-        (
-            error.first,
-            error.second,
-            f"{error.gold:.2f}",
-            f"{error.gold_rank:.2f}",
-            f"{error.score_rank:.2f}",
-        )
-        for error in errors
-    ]
+    rows = []
+    for error in errors:
+        figures = [f"{figure:.2f}" for figure in (error.gold, error.gold_rank, error.score_rank)]
+        rows.append([error.first, error.second, *figures])
     return macro("table")(columns, rows)
 
 
 def slices(parts: Sequence[Slice]) -> Markup:
-    """ρ of each slice, grouped by property."""
+    """Renders ρ of each slice, grouped by property."""
     groups = [(prop, list(group)) for prop, group in groupby(parts, key=lambda part: part.by)]
     return render("evaluate/templates/slices.html", groups=groups)

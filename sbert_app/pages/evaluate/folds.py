@@ -33,7 +33,7 @@ INTRO = (
 
 
 def build(services: Services) -> None:
-    """Builds the tab inside the open Blocks; without folds of its own it shows a shipped measurement."""
+    """Builds the tab inside the open Blocks. Before the first experiment, it shows a shipped measurement."""
     experiments = Experiments(services.jobs, services.access.check_run)
     gr.HTML(messages.note(INTRO))
     with gr.Row():
@@ -77,11 +77,8 @@ def build(services: Services) -> None:
         """Queues a run for each fold."""
         count = int(steps or DEFAULT_STEPS)
         try:
-            path = (
-                chosen_name(services, file, *how)
-                if file
-                else pairs_by_genre(services.settings.home)
-            )
+            home = services.settings.home
+            path = chosen_name(services, file, *how) if file else pairs_by_genre(home)
             settings = {
                 "base": services.access.check_model(base),
                 "max_steps": count,
@@ -93,36 +90,33 @@ def build(services: Services) -> None:
             return messages.error_message(wrong), gr.skip()
 
     def show(experiment: Experiment | None) -> dict[Any, Output]:
-        return {
-            table: Output(
-                progress_of(experiment), lambda: score_table(experiment) if experiment else example
-            )
-        }
+        def draw() -> Markup:
+            return score_table(experiment) if experiment else example
+
+        return {table: Output(progress_of(experiment), draw)}
 
     show_on = panel.wire(show, [table])
     show_on(on_open().then)
     split.change(lambda split: gr.Slider(visible=split == K_FOLDS), split, k, **event_options())
     inputs = [file, split, k, base, steps, *how.inputs]
-    show_on(button.click(start, inputs, [error, panel.selected], **event_options()).success)
+    started = button.click(start, inputs, [error, panel.selected], **event_options())
+    show_on(started.success)
 
 
 def score_table(experiment: Experiment) -> Markup:
-    """A table of ρ on each fold before and after training on the others, with the averages."""
-    cells = experiment.cells
-    scored = [
-        (cell.before, cell.value)
-        for cell in cells
-        if cell.before is not None and cell.value is not None
-    ]
-    before, after = (
-        [fmean(values) for values in zip(*scored, strict=True)] if scored else (None, None)
-    )
+    """Renders a table of ρ on each fold before and after training on the others, with the averages."""
+    before = []
+    after = []
+    for cell in experiment.cells:
+        if cell.before is not None and cell.value is not None:
+            before.append(cell.before)
+            after.append(cell.value)
     return render(
         "evaluate/templates/fold_scores.html",
         data=experiment.record.name,
         by=experiment.record.by,
-        folds=cells,
-        done=len(scored),
-        before=before,
-        after=after,
+        folds=experiment.cells,
+        done=len(after),
+        before=fmean(before) if before else None,
+        after=fmean(after) if after else None,
     )

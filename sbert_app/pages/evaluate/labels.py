@@ -26,7 +26,9 @@ from sbert_app.services.results import transfer
 from sbert_app.services.results.decisions import score_labels
 from sbert_app.services.results.transfer import TRANSFER_TASKS, ClassificationData, TransferScore
 from training.catalogue import SCORED, TRIPLETS
+from training.data.transforms import TRIPLET_ROWS, transform_for
 from training.errors import InputError, summary_of
+from training.evaluation.scoring import evaluate
 from training.models.model import Model
 from training.names import ModelName
 
@@ -52,19 +54,14 @@ def build(services: Services) -> None:
     """Builds the tab Triplets and labels inside the open Blocks; it opens with a shipped measurement."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(services, "labels", data_choices("labels"), "stsb:dev")
-    tab = MeasureTab.build(
-        services, "labels", "Score", ("score-labels", "stop-labels", "labels-status")
-    )
+    ids = ("score-labels", "stop-labels", "labels-status")
+    tab = MeasureTab.build(services, "labels", "Score", ids)
     pickers.panel.hold([tab.start])
     spread = gr.Plot(show_label=False, visible=False, elem_id="labels-spread")
-    report_button(
-        services, *of_page("Triplets and labels", {"Result": [tab.status, spread]}), "labels"
-    )
+    shows = {"Result": [tab.status, spread]}
+    report_button(services, *of_page("Triplets and labels", shows), "labels")
 
     def score(watch: Watch, *values: str) -> Update:
-        from training.data.transforms import TRIPLET_ROWS, transform_for
-        from training.evaluation.scoring import evaluate
-
         model, data = pickers.loaded(*values)
         if data.kind == SCORED:
             # Pairs with scores become triplets, as in training.
@@ -115,9 +112,8 @@ def build_transfer(services: Services) -> None:
         )
         file = file_and_data(data, min_width=260, elem_id="transfer-file")
     options = FilePanel(services, file, "transfer")
-    tab = MeasureTab.build(
-        services, "transfer", "Score", ("score-transfer", "stop-transfer", "transfer-status")
-    )
+    ids = ("score-transfer", "stop-transfer", "transfer-status")
+    tab = MeasureTab.build(services, "transfer", "Score", ids)
     options.hold([tab.start])
     report_button(services, *of_page("Transfer", {"Accuracy": [tab.status]}), "transfer")
 
@@ -128,17 +124,12 @@ def build_transfer(services: Services) -> None:
         home = services.settings.home
         if file:
             rows = transfer.read_labelled(chosen_name(services, file, *how))
+        elif name == GENRES:
+            rows = transfer.sentences_by_genre(home)
         else:
-            rows = (
-                transfer.sentences_by_genre(home)
-                if name == GENRES
-                else transfer.load_task(name, home)
-            )
-        return {
-            tab.status: score_table(
-                specs, rows, [_score(spec, rows, services, watch) for spec in specs]
-            )
-        }
+            rows = transfer.load_task(name, home)
+        scores = [_score(spec, rows, services, watch) for spec in specs]
+        return {tab.status: score_table(specs, rows, scores)}
 
     tab.wire(
         score,
@@ -151,16 +142,16 @@ def build_transfer(services: Services) -> None:
 def score_table(
     models: list[ModelName], data: ClassificationData, scores: list[TransferScore | str]
 ) -> Markup:
-    """The accuracy of each model, or the reason why it has none, above that of the largest class."""
-    best = max((score.mean for score in scores if isinstance(score, TransferScore)), default=None)
-    rows = list(zip([model.label for model in models], scores, strict=True))
+    """Renders the accuracy of each model, or the reason why it has none, and the share of the largest class."""
+    means = [score.mean for score in scores if isinstance(score, TransferScore)]
+    labels = [model.label for model in models]
     return render(
         "evaluate/templates/transfer_scores.html",
         data=data.name,
         size=len(data),
         classes=data.classes[:MAX_CLASSES_LISTED],
-        rows=rows,
-        best=best,
+        rows=list(zip(labels, scores, strict=True)),
+        best=max(means, default=None),
         notes=data.notes,
     )
 
@@ -168,7 +159,7 @@ def score_table(
 def _score(
     model: ModelName, data: ClassificationData, services: Services, watch: Watch
 ) -> TransferScore | str:
-    """The score, or the reason why there is none, so that the other models still get theirs."""
+    """Returns the score, or the reason why the model has none, so that an error does not stop the other models."""
     try:
         return transfer.score_transfer(services.models.get(model, Model), data, watch)
     except InputError as error:

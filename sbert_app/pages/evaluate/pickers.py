@@ -22,18 +22,20 @@ from sbert_app.pages.components.templates import render
 from sbert_app.services.container import Services
 from training.catalogue import read_asset
 from training.data.dataset import Dataset
+from training.data.load import load_data
 from training.names import ModelName
 
 MODELS = (
-    *(
-        "all-MiniLM-L6-v2",
-        "all-MiniLM-L6-v2:max",
-        "all-MiniLM-L6-v2:cls",
-        "all-mpnet-base-v2",
-        "tfidf",
-        "glove",
-    ),
-    *("minilm-stsb", "mpnet-stsb", "bert-base-uncased:mean", "bert-base-uncased:cls"),
+    "all-MiniLM-L6-v2",
+    "all-MiniLM-L6-v2:max",
+    "all-MiniLM-L6-v2:cls",
+    "all-mpnet-base-v2",
+    "tfidf",
+    "glove",
+    "minilm-stsb",
+    "mpnet-stsb",
+    "bert-base-uncased:mean",
+    "bert-base-uncased:cls",
 )
 KNOWN_MODELS = [(ModelName.parse(name).label, name) for name in MODELS]
 DATA = data_choices("scores")
@@ -44,16 +46,22 @@ OR_HUB = "or hf:<org>/<name>"
 def model_dropdown(
     services: Services, value: str | Sequence[str], hint: str = "", **options: Any
 ) -> gr.Dropdown:
-    """A dropdown of models by name, for several if ``value`` is a list; runs are added when the page is opened."""
+    """Builds a dropdown of models and runs, which is `fresh`. It takes several models if ``value`` is a list."""
     several = not isinstance(value, str)
     info = f"{HINT}, NAME?dim=64{hint}{endpoint_hint(services)}"
-    options |= {"value": list(value) if several else value, "multiselect": several}
-    picker = open_dropdown("Models" if several else "Model", KNOWN_MODELS, info, **options)
+    picker = open_dropdown(
+        "Models" if several else "Model",
+        KNOWN_MODELS,
+        info,
+        value=list(value) if several else value,
+        multiselect=several,
+        **options,
+    )
     return fresh(picker, lambda runs: model_choices(services, runs, KNOWN_MODELS, None))
 
 
 def file_and_data(named: gr.Dropdown, **options: Any) -> gr.File:
-    """The upload of one file; while there is one, the picker of the data set that it replaces is hidden."""
+    """Builds the upload of a file. It replaces a data set, so its picker ``named`` is hidden while there is a file."""
     file = gr.File(label="Your own file", height=120, **options)
     file.change(
         lambda path: gr.update(visible=path is None),
@@ -65,22 +73,21 @@ def file_and_data(named: gr.Dropdown, **options: Any) -> gr.File:
 
 
 def shipped(template: str) -> Markup:
-    """The template of a result with its values in ``assets/examples``, by `scripts/measure_examples.py`."""
+    """Renders a shipped result, whose values `scripts/measure_examples.py` has stored in ``assets/examples``."""
     values = json.loads(read_asset(f"examples/{template}.json"))
-    return render(f"evaluate/templates/{template}.html", **values) + note(
-        f"Shipped with the app: {values['origin']}."
-    )
+    html = render(f"evaluate/templates/{template}.html", **values)
+    return html + note(f"Shipped with the app: {values['origin']}.")
 
 
 class ModelAndData:
     """The pickers of a tab that measures one model on one data set: the model, and the data set or a file.
 
-    pickers = ModelAndData(services, "errors", DATA, "stsb:dev")
-    tab.wire(measure, pickers.inputs, …)
+        pickers = ModelAndData(services, "errors", DATA, "stsb:dev")
+        tab.wire(measure, pickers.inputs, …)
 
-    `measure(watch, *values)` gets the model and the name of the data by ``pickers.named(*values)``,
-    or with the rows by ``pickers.loaded(*values)``. With several models,
-    ``pickers.rows(*values[1:])`` has the rows.
+    In `measure(watch, *values)`, ``pickers.named(*values)`` returns the model and the name of the
+    data, and ``pickers.loaded(*values)`` the model and the rows. If the picker takes several models,
+    ``pickers.rows(*values[1:])`` returns the rows.
     """
 
     def __init__(
@@ -92,7 +99,12 @@ class ModelAndData:
         models: str | Sequence[str] = MODELS[0],
         label: str = "Data set",
     ) -> None:
-        """Builds the pickers inside the open Blocks; ids begin with ``prefix``, a list of ``models`` allows several."""
+        """Builds the pickers inside the open Blocks.
+
+        Args:
+            prefix: the beginning of the element ids.
+            models: the selected model, or a list if several can be selected.
+        """
         self._services = services
         with gr.Row():
             model = model_dropdown(services, models, min_width=260, elem_id=f"{prefix}-model")
@@ -104,24 +116,19 @@ class ModelAndData:
     def named(
         self, model: str | None, data: str, file: str | None, *how: str
     ) -> tuple[ModelName, str]:
-        """The model, and the name of the data for the loaders. InputError if a visitor may not name them."""
-        name = self._services.access.check_data(
-            chosen_name(self._services, file, *how) if file else data
-        )
-        return ModelName.parse(model or ""), name
+        """Returns the model, and the name of the data for the loaders. Raises InputError if they are not allowed."""
+        if file:
+            data = chosen_name(self._services, file, *how)
+        return ModelName.parse(model or ""), self._services.access.check_data(data)
 
     def loaded(self, model: str | None, *data: Any) -> tuple[ModelName, Dataset]:
-        """The model and the rows. InputError if a visitor may not name them or they cannot be read."""
+        """Returns the model and the rows. Raises InputError if they are not allowed or cannot be read."""
         return ModelName.parse(model or ""), self.rows(*data)
 
     def rows(self, *data: Any) -> Dataset:
-        """The first 20,000 rows, with a note if there are more."""
-        from training.data.load import load_data
-
+        """Returns the first 20,000 rows, with a note if there are more."""
         _, name = self.named(MODELS[0], *data)
         rows = load_data(name, self._services.settings.home, split="test")
-        return (
-            rows
-            if len(rows) <= MOST_ROWS
-            else rows.select(range(MOST_ROWS), f"the first {MOST_ROWS:,} rows")
-        )
+        if len(rows) <= MOST_ROWS:
+            return rows
+        return rows.select(range(MOST_ROWS), f"the first {MOST_ROWS:,} rows")

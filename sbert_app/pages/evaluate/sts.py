@@ -119,12 +119,10 @@ class _SimilarityTab:
         first, second = _two_best(table)
         self.table = gr.HTML(score_table(shipped, table), elem_id="scores")
         with gr.Accordion(_Display().title, open=False, elem_id="evaluate-display") as self.display:
+            choices = [(similarity.label, name) for name, similarity in SIMILARITIES.items()]
             with gr.Row():
-                similarities = [
-                    (similarity.label, name) for name, similarity in SIMILARITIES.items()
-                ]
                 self.similarity = gr.Radio(
-                    similarities,
+                    choices,
                     value="cosine",
                     label="Similarity",
                     min_width=320,
@@ -142,39 +140,7 @@ class _SimilarityTab:
             label = "Pearson r instead of Spearman ρ"
             self.pearson = gr.Checkbox(False, label=label, container=False, elem_id="pearson")
         with gr.Accordion("Measure others", open=False, elem_id="measure-others"):
-            with gr.Row(elem_classes="evaluate"):
-                options: dict[str, Any] = {
-                    "scale": 3,
-                    "min_width": 300,
-                    "elem_id": "evaluate-models",
-                }
-                self.models = model_dropdown(services, FIRST_MODELS, " or NAME:cls", **options)
-                self.data = open_dropdown(
-                    "Data sets",
-                    DATA,
-                    OR_HUB,
-                    value=["stsb:test"],
-                    multiselect=True,
-                    scale=2,
-                    elem_id="evaluate-data",
-                )
-                self.files = gr.File(
-                    label="Your own files",
-                    file_count="multiple",
-                    height=120,
-                    scale=2,
-                    min_width=280,
-                    elem_id="evaluate-files",
-                )
-            self.how = FilePanel(services, self.files, "evaluate")
-            ids = ("measure", "stop-measure", "evaluate-status")
-            stopped = "stopped: the table has what was measured until then"
-            self.tab = MeasureTab.build(services, "evaluate", "Measure", ids, stopped=stopped)
-            self.how.hold([self.tab.start])
-            with self.tab.buttons:
-                self.back = gr.Button(
-                    "Show the shipped table", visible=False, elem_id="shipped-again"
-                )
+            self._build_form(services)
         # Hidden while fewer than two models have a figure.
         with gr.Accordion("Is the difference real?", open=False, elem_id="two-models") as self.two:
             with gr.Row():
@@ -216,6 +182,41 @@ class _SimilarityTab:
         display = [self.similarity, self.pearson, self.paper]
         report_button(services, *of_page("Evaluation", shows, display), "evaluation")
 
+    def _build_form(self, services: Services) -> None:
+        with gr.Row(elem_classes="evaluate"):
+            self.models = model_dropdown(
+                services,
+                FIRST_MODELS,
+                " or NAME:cls",
+                scale=3,
+                min_width=300,
+                elem_id="evaluate-models",
+            )
+            self.data = open_dropdown(
+                "Data sets",
+                DATA,
+                OR_HUB,
+                value=["stsb:test"],
+                multiselect=True,
+                scale=2,
+                elem_id="evaluate-data",
+            )
+            self.files = gr.File(
+                label="Your own files",
+                file_count="multiple",
+                height=120,
+                scale=2,
+                min_width=280,
+                elem_id="evaluate-files",
+            )
+        self.how = FilePanel(services, self.files, "evaluate")
+        ids = ("measure", "stop-measure", "evaluate-status")
+        stopped = "stopped: the table has what was measured until then"
+        self.tab = MeasureTab.build(services, "evaluate", "Measure", ids, stopped=stopped)
+        self.how.hold([self.tab.start])
+        with self.tab.buttons:
+            self.back = gr.Button("Show the shipped table", visible=False, elem_id="shipped-again")
+
     def wire(self) -> None:
         display = [self.similarity, self.pearson, self.paper, self.format]
         outputs = [
@@ -227,8 +228,8 @@ class _SimilarityTab:
             self.text,
             self.one,
             self.two,
+            self.display,
         ]
-        outputs.append(self.display)
 
         def describe_difference(
             grid: ResultGrid | None, first: str, second: str, *values: Any
@@ -237,9 +238,8 @@ class _SimilarityTab:
 
         def export(grid: ResultGrid | None, *values: Any) -> str:
             display = _Display(*values)
-            return FORMATS[display.text_format](
-                tabulate(grid or self.shipped, display.metric, display.papers)
-            )
+            table = tabulate(grid or self.shipped, display.metric, display.papers)
+            return FORMATS[display.text_format](table)
 
         on_open(
             lambda: _scatter(self.shipped, tabulate(self.shipped, Metric())),
@@ -277,12 +277,17 @@ class _SimilarityTab:
         files: list[str] | None,
         *values: Any,
     ) -> Iterator[Update]:
-        """Fills a grid and shows each cell once it is measured. ``values``: the display, then options of the files."""
+        """Fills a grid and shows each cell once it is measured.
+
+        ``values`` are the display and the choices of the file panel.
+        """
         display = _Display(*values[:DISPLAYED])
         how = values[DISPLAYED:]
         try:
-            names = [*data, *(chosen_name(self.services, file, *how) for file in files or ())]
-            grid = make_grid(models, [self.services.access.check_data(name) for name in names])
+            names = list(data)
+            for file in files or ():
+                names.append(chosen_name(self.services, file, *how))
+            grid = make_grid(models, list(map(self.services.access.check_data, names)))
         except UserFacingError as error:
             yield {self.tab.status: messages.error_message(error)}
             return
@@ -295,9 +300,8 @@ class _SimilarityTab:
         for update in self.tab.run(request, work, {}):
             if grid.done > cells:
                 cells = grid.done
-                update[self.table] = score_table(
-                    grid, tabulate(grid, display.metric, display.papers)
-                )
+                table = tabulate(grid, display.metric, display.papers)
+                update[self.table] = score_table(grid, table)
             yield update
         yield {
             self.grid: grid,
@@ -306,7 +310,7 @@ class _SimilarityTab:
         }
 
     def show_results(self, grid: ResultGrid | None, *values: Any) -> Update:
-        """The updates of all components that depend on the results."""
+        """Returns the updates of all components that depend on the results."""
         results = grid or self.shipped
         display = _Display(*values)
         first, second = _two_best(tabulate(results, display.metric, display.papers))
@@ -320,7 +324,7 @@ class _SimilarityTab:
     def show(
         self, grid: ResultGrid | None, first: str | None, second: str | None, *values: Any
     ) -> Update:
-        """The updates of all components that depend on the display. The two models that are compared stay."""
+        """Returns the updates of all components that depend on the display. The two compared models stay."""
         results = grid or self.shipped
         display = _Display(*values)
         table = tabulate(results, display.metric, display.papers)
@@ -341,28 +345,30 @@ def _model_choices(results: Results) -> list[tuple[str, str]]:
 
 
 def _two_best(table: ResultTable) -> tuple[str | None, str | None]:
-    """The two best models on the fullest column; models that were trained on its pairs come last."""
+    """Returns the two best models on the fullest column. Models that were trained on its pairs come last."""
     name = _fullest(table, table.columns).name
-    ranking = sorted(
-        (name in row.trained_on, -estimate.value, row.model)
-        for row in table.rows
-        if (estimate := row.estimates[name])
-    )
+    ranking = []
+    for row in table.rows:
+        estimate = row.estimates[name]
+        if estimate:
+            ranking.append((name in row.trained_on, -estimate.value, row.model))
+    ranking.sort()
     if len(ranking) < 2:
         return None, None
     return ranking[0][2], ranking[1][2]
 
 
 def _fullest(table: ResultTable, columns: list[TableColumn]) -> TableColumn:
-    """The column with figures for the most models; the last one of several."""
-    return max(
-        reversed(columns),
-        key=lambda column: sum(row.estimates[column.name] is not None for row in table.rows),
-    )
+    """Returns the column with figures for the most models, or the last one of several."""
+
+    def figures(column: TableColumn) -> int:
+        return sum(row.estimates[column.name] is not None for row in table.rows)
+
+    return max(reversed(columns), key=figures)
 
 
 def _scatter(results: Results, table: ResultTable) -> Any:
-    """Quality against speed: on average, or on a set that no model was trained on if some models have seen others."""
+    """Draws quality against speed. The quality is the average, or that on a set that no model was trained on."""
     trained_on = {name for row in table.rows for name in row.trained_on}
     unseen = [column for column in table.columns if column.name not in trained_on]
     tests = [column for column in unseen if column.name not in DEVELOPMENT_SETS]
@@ -377,24 +383,24 @@ def _scatter(results: Results, table: ResultTable) -> Any:
                 group = opener_of(row.model).group
                 (colour,) = model_colours([ModelName.parse(row.model).name])
             points.append(Point(row.label, group, row.speed, estimate.value, colour))
-    over = (
-        f"{column.label} of {len(averaged_of(results))} sets"
-        if column.name == AVERAGE
-        else column.label
-    )
+    over = column.label
+    if column.name == AVERAGE:
+        over += f" of {len(averaged_of(results))} sets"
     return quality_and_speed(points, f"{table.metric.statistic.capitalize()} ×100, {over}")
 
 
 def score_table(results: Results, table: ResultTable) -> Markup:
-    """The table, the origin of its figures, and notes on how to read them."""
-    left_out = (
-        [f"{sentence}." for sentence in results.left_out] if isinstance(results, ResultGrid) else []
-    )
+    """Renders the table, the origin of its figures, and notes on how to read them."""
+    left_out = []
+    cells = None
+    if isinstance(results, ResultGrid):
+        left_out = [f"{sentence}." for sentence in results.left_out]
+        # The list is a copy, as the grid may be growing.
+        cells = list(results.results.values())
     return render(
         "evaluate/templates/score_table.html",
         results=results,
-        # The list is a copy, as the grid may be growing.
-        cells=list(results.results.values()) if isinstance(results, ResultGrid) else None,
+        cells=cells,
         statistic=STATISTICS[table.metric.statistic],
         similarity=SIMILARITIES[table.metric.similarity].label,
         table=table,
@@ -408,23 +414,24 @@ def score_table(results: Results, table: ResultTable) -> Markup:
 
 
 def _ranking(results: Results, table: ResultTable) -> Markup:
-    """Ranks, ties and P(row > column) of the models on the fullest column."""
+    """Renders the ranks, ties and P(row > column) of the models on the fullest column."""
     column = _fullest(table, table.columns)
     # Like the best of the table, the ranking leaves out models that were trained on the pairs.
     models = [row.model for row in table.rows if column.name not in row.trained_on]
     ranking = rank_models(results, column.name, table.metric, models or None)
     labels = {standing.name: ModelName.parse(standing.name).label for standing in ranking.standings}
-    systems = (
-        "models that were not trained on STS data" if len(models) < len(table.rows) else "models"
-    )
+    systems = "models"
+    if len(models) < len(table.rows):
+        systems = "models that were not trained on STS data"
     return macro("ranking")(ranking, labels, f"by {column.label}", "Paired bootstrap", systems)
 
 
 def differences(results: Results, a: str | None, b: str | None, metric: Metric) -> Markup:
-    """A sentence for each data set that both models have: whether one is better than the other."""
+    """Renders a sentence for each data set of both models, which says whether one model is better than the other."""
     if not a or not b:
         return Markup()
-    first, second = (ModelName.parse(model).label for model in (a, b))
+    first = ModelName.parse(a).label
+    second = ModelName.parse(b).label
     sentences = []
     for name in [*results.data, AVERAGE]:
         if difference := results.difference(a, b, name, metric):
@@ -439,38 +446,42 @@ def differences(results: Results, a: str | None, b: str | None, metric: Metric) 
 
 def _notes(table: ResultTable) -> list[str]:
     names = {column.name for column in table.columns}
-    notes = {
+    conditions = {
         PEARSON_CAUTION: table.metric.statistic == "pearson",
         CROSS_ENCODER_NOTE: table.metric.similarity != "cosine",
         AVERAGE_NOTE: AVERAGE in names and not names.isdisjoint(DEVELOPMENT_SETS),
         SEEN_NOTE: any(row.trained_on for row in table.rows),
     }
-    if hosts := {
-        endpoint.address for row in table.rows if (endpoint := ModelName.parse(row.model).endpoint)
-    }:
-        notes[f"The sentences were sent to {', '.join(sorted(hosts))}."] = True
+    notes = [note for note, applies in conditions.items() if applies]
+    hosts = set()
+    for row in table.rows:
+        endpoint = ModelName.parse(row.model).endpoint
+        if endpoint:
+            hosts.add(endpoint.address)
+    if hosts:
+        notes.append(f"The sentences were sent to {', '.join(sorted(hosts))}.")
     if table.system_rows:
         seeds = {system.label: system.seeds for system in shipped_systems()}
         trained = [
             f"{row.label}, {row.made_of}, {format_count(seeds[row.label], 'seed')}"
             for row in table.system_rows
         ]
-        notes[
+        notes.append(
             f"Made with this app, trained on: {'; '.join(trained)}. Their figures ship, not their models."
-        ] = True
-    return [*(note for note, applies in notes.items() if applies), *table.overlaps]
+        )
+    return [*notes, *table.overlaps]
 
 
 def _failures(table: ResultTable) -> list[dict[str, str]]:
-    """The reasons for empty cells, each once, with the cells."""
+    """Returns each reason for empty cells once, with the cells."""
     by_reason: dict[str, list[str]] = {}
     for row in table.rows:
         for name, reason in row.failures.items():
             by_reason.setdefault(reason, []).append(f"{row.label} on {data_label(name)}")
-    return [
-        {
-            "cells": cells[0] + (f" and {len(cells) - 1} more" if len(cells) > 1 else ""),
-            "reason": reason,
-        }
-        for reason, cells in by_reason.items()
-    ]
+    failures = []
+    for reason, cells in by_reason.items():
+        text = cells[0]
+        if len(cells) > 1:
+            text += f" and {len(cells) - 1} more"
+        failures.append({"cells": text, "reason": reason})
+    return failures

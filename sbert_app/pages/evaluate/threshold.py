@@ -1,6 +1,6 @@
 """The tab Threshold: the model that separates matches from other pairs best, and its threshold."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -47,7 +47,7 @@ INTRO = (
 
 
 def build(services: Services) -> None:
-    """Builds the tab inside the open Blocks; it opens with a shipped measurement."""
+    """Builds the tab inside the open Blocks. It opens with a shipped measurement."""
     gr.HTML(messages.note(INTRO))
     pickers = ModelAndData(
         services, "threshold", data_choices("threshold"), "stsb:dev", FIRST_MODELS
@@ -74,12 +74,8 @@ def build(services: Services) -> None:
             info="On the scale 0–5; labels do not need it",
             elem_id="threshold-match",
         )
-    with (
-        gr.Accordion(
-            "You had a threshold for another model?", open=False, elem_id="threshold-before"
-        ),
-        gr.Row(),
-    ):
+    title = "You had a threshold for another model?"
+    with gr.Accordion(title, open=False, elem_id="threshold-before"), gr.Row():
         was_model = gr.Textbox(
             "",
             placeholder="all-mpnet-base-v2",
@@ -100,7 +96,7 @@ def build(services: Services) -> None:
     before = [was_model, was_threshold]
     controls = [precision, match_from]
     for control in controls:
-        # While a number is typed, the title is that of the last one, whichever answer comes first.
+        # Gradio answers the last change of a number that is being typed, so the title ends up right.
         control.change(
             lambda *values: gr.Accordion(label=_settings(*values)),
             controls,
@@ -129,15 +125,14 @@ def build(services: Services) -> None:
     ) -> Update:
         taken = decisions.to_take or decisions.models[0]
         decision = taken.on_data.decision
+        table = decisions_table(decisions, data_label(rows.name), [*rows.notes, *notes], use)
+        labels = criterion_labels(decision)
+        recall = figures.precision_recall(decision, labels, decisions.models)
+        lines = figures.by_threshold(decision, taken.on_data.similarity, taken.model)
         return {
-            tab.status: Markup("").join(map(messages.note, before))
-            + decisions_table(decisions, data_label(rows.name), [*rows.notes, *notes], use),
-            curve: visible(
-                figures.precision_recall(decision, criterion_labels(decision), decisions.models)
-            ),
-            by_threshold: visible(
-                figures.by_threshold(decision, taken.on_data.similarity, taken.model)
-            ),
+            tab.status: Markup("").join([*map(messages.note, before), table]),
+            curve: visible(recall),
+            by_threshold: visible(lines),
             meaning: gr.update(visible=True),
         }
 
@@ -163,9 +158,8 @@ def build(services: Services) -> None:
         rows, results, origin = shipped_scores(services.settings.home)
         note = f"Shipped with the app: {origin}. Press “Find the threshold” to measure it here."
         criteria = [BEST_F1, f"{PRECISION}={LEAST_PRECISION:g}"]
-        decisions = decide_results(
-            {name: results[name] for name in map(ModelName, FIRST_MODELS)}, rows, criteria
-        )
+        by_model = {name: results[name] for name in map(ModelName, FIRST_MODELS)}
+        decisions = decide_results(by_model, rows, criteria)
         return result(decisions, rows, _use(services, rows.name, None), [note])
 
     tab.wire(
@@ -177,41 +171,41 @@ def build(services: Services) -> None:
 
 
 def _model_before(model: str | None, threshold: float | None) -> ModelThreshold | None:
-    """The model before and its threshold; None if neither is given. InputError if one is missing."""
-    if not (model or "").strip() and threshold is None:
+    """Returns the model before and its threshold, or None without both. Raises InputError if one is missing."""
+    name = (model or "").strip()
+    if not name and threshold is None:
         return None
-    if not (model or "").strip() or threshold is None:
+    if not name or threshold is None:
         raise InputError(
             "the model before and its threshold are needed together; fill in both, or neither"
         )
-    return ModelThreshold(ModelName.parse(str(model).strip()), threshold)
+    return ModelThreshold(ModelName.parse(name), threshold)
 
 
 def _settings(precision: float | None, match_from: float | None) -> str:
     return f"Precision of at least {100 * (precision or 0):g}%; gold scores of {match_from or 0:g} and more match"
 
 
-def _use(
-    services: Services, data: str, file: str | None, *how: str
-) -> Callable[[ModelName, Choice], str]:
-    """A function that makes a link to Bulk, which scores the file with a model and a threshold."""
+def _use(services: Services, data: str, file: str | None, *how: str) -> Use:
+    """Returns a function that makes a link to Bulk, which scores the file with a model and a threshold."""
     query: dict[str, str] = {}
     if file:
         encoding, sheet, *columns = how[:5]
         query["job"] = services.scoring.open(Path(file), encoding or None, sheet or None).id
-        query |= dict(
-            zip(("bulk-columns-1", "bulk-columns-2", "bulk-columns-target"), columns, strict=True)
-        )
+        names = ("bulk-columns-1", "bulk-columns-2", "bulk-columns-target")
+        query |= dict(zip(names, columns, strict=True))
 
     def link(model: ModelName, choice: Choice) -> str:
         # Bulk scores with bi-encoders.
         if opener_of(model, services.settings.home).type is not VectorModel:
             return ""
-        settings = {"bulk-model": str(replace(model, pooling=None)), "bulk-pooling": model.pooling}
-        at = {"bulk-threshold": f"{choice.threshold.value:.4f}"}
-        return use_link(
-            "bulk?"
-            + urlencode({key: value for key, value in (query | settings | at).items() if value})
-        )
+        settings = {
+            **query,
+            "bulk-model": str(replace(model, pooling=None)),
+            "bulk-pooling": model.pooling or "",
+            "bulk-threshold": f"{choice.threshold.value:.4f}",
+        }
+        filled = {key: value for key, value in settings.items() if value}
+        return use_link(f"bulk?{urlencode(filled)}")
 
     return link

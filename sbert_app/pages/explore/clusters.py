@@ -187,9 +187,8 @@ class _ClustersTab:
             count = min(int(number), len(embedded))
         settings = ClusterSettings(method, int(smallest), float(cosine), count)
         started = time.perf_counter()
-        groups = describe_clusters(
-            embedded, current_clusters(embeddings, embedded, settings, watch)
-        )
+        labels = current_clusters(embeddings, embedded, settings, watch)
+        groups = describe_clusters(embedded, labels)
         seconds = time.perf_counter() - started
         path = self.services.temp.new_folder("explore") / "clusters.csv"
         return {
@@ -209,16 +208,14 @@ def _show_bounds(method: str, cut: str) -> list[Any]:
     is_tree = method == HIERARCHICAL
     by_cosine = is_tree and cut == BY_COSINE
     by_number = method == K_MEANS or (is_tree and cut == BY_NUMBER)
-    return [
-        gr.update(visible=is_visible)
-        for is_visible in (method == HDBSCAN, is_tree, by_cosine, by_number)
-    ]
+    visibility = (method == HDBSCAN, is_tree, by_cosine, by_number)
+    return [gr.update(visible=is_visible) for is_visible in visibility]
 
 
 def clusters_status(
     groups: Sequence[Cluster], embedded: EmbeddedCorpus, method: str, seconds: float
 ) -> Markup:
-    """The number of clusters, the number of sentences outside of them, and the method."""
+    """Renders the number of clusters, the number of sentences outside of them, and the method."""
     clusters = [group for group in groups if group.number]
     return macro("explore/clusters_status")(
         clusters=len(clusters),
@@ -231,7 +228,7 @@ def clusters_status(
 
 
 def clusters(groups: Sequence[Cluster], corpus: Corpus) -> Markup:
-    """A card for each cluster with its size, its keywords and the sentences nearest to its centre."""
+    """Renders a card for each cluster with its size, its keywords and the sentences nearest to its centre."""
     numbered = [group for group in groups if group.number]
     return render(
         "explore/templates/clusters.html",

@@ -13,7 +13,7 @@ import gradio as gr
 
 from sbert_app.figures.map import FEW_POINTS, Colouring
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import Update, event_options
+from sbert_app.pages.components.events import Update, event_options, run_js
 from sbert_app.pages.components.measure_tab import MeasureTab, hidden, visible
 from sbert_app.pages.components.pickers import NO_MODEL, POOLINGS, model_picker
 from sbert_app.pages.components.report import of_page, report_button
@@ -110,7 +110,7 @@ def _build_export(services: Services, shared: Shared, settings: Sequence[Any]) -
     inputs = [shared.open_corpus, shared.clustering, *settings]
     empty = {file: None}
     exported = tab.on(start.click, tab.handler(export, empty), inputs, empty, concurrency_limit=1)
-    exported.then(None, file, None, js="(file) => { if (file) window.saveFile(file); }")
+    run_js(exported.then, "(file) => { if (file) window.saveFile(file); }", file)
     shared.open_corpus.change(
         lambda: {file: None, tab.status: ""}, None, [file, tab.status], **event_options()
     )
@@ -199,7 +199,7 @@ class _MapTab:
             elem_id="map-pairs",
         )
         whole = gr.Button("Full screen", size="sm", min_width=100, elem_id="map-whole")
-        whole.click(None, None, None, js=FULL_SCREEN)
+        run_js(whole.click, FULL_SCREEN)
         return gr.Button("Stop", size="sm", visible=False, min_width=70, elem_id="map-stop")
 
     def _build_map(self) -> gr.HTML:
@@ -253,9 +253,9 @@ class _MapTab:
         def is_drawn(
             current: Any, open_corpus: OpenCorpus | None, clustering: ClusterSettings, *values: Any
         ) -> bool:
-            return open_corpus is None or current == _version(
-                open_corpus, clustering, MapControls(*values)
-            )
+            if open_corpus is None:
+                return True
+            return current == _version(open_corpus, clustering, MapControls(*values))
 
         draw = self.task.handler(self.draw, empty, stopped, unless=is_drawn)
         draw_at = partial(
@@ -275,7 +275,8 @@ class _MapTab:
             *self.panel.outputs,
         ]
         state = [self.open_corpus, self.of_corpus, self.panel.picked, self.colour]
-        draw_at(self.open_corpus.change(self.opened, state, offered, **event_options()).then)
+        opened = self.open_corpus.change(self.opened, state, offered, **event_options())
+        draw_at(opened.then)
         self.panel.wire(self.events)
         draw_at(self.clustering.change)
         self.colour.input(
@@ -310,8 +311,8 @@ class _MapTab:
     ) -> Update:
         """Offers the columns and pairs of a corpus that was just opened.
 
-        The same corpus under another model keeps its colour and its selection. Another corpus keeps
-        nothing.
+        The colour and the selection stay if only the model is another one, but not for another
+        corpus.
         """
         if open_corpus is None:
             return {self.nearest: gr.skip()}
@@ -378,9 +379,8 @@ class _MapTab:
             figure = make_figure(result, controls, colouring, topics if controls.names else ())
             # The form that is sent to the browser.
             plot = self.plot.postprocess(figure)
-            depends_on_more = (
-                controls.colour in (CLUSTER, QUERY) or result.embedded[0].corpus.gold is not None
-            )
+            has_pairs = result.embedded[0].corpus.gold is not None
+            depends_on_more = has_pairs or controls.colour in (CLUSTER, QUERY)
             if len(result.maps[0]) <= FEW_POINTS and not depends_on_more:
                 self.plots.put(key, plot)
         return {
@@ -393,34 +393,35 @@ class _MapTab:
         self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.EventData
     ) -> Any:
         """Lists the sentences nearest to the point that was clicked."""
-        return self._nearest(open_corpus, second, pooling, int(event.row)), gr.Tabs(
-            selected=NEAREST_TO_POINT
-        )
+        return self._nearest(open_corpus, second, pooling, int(event.row))
 
     def show_row(
         self, open_corpus: OpenCorpus | None, second: str, pooling: str, event: gr.EventData
     ) -> Any:
         """Lists the sentences nearest to a row of the table, which has its number first."""
         row = int(event.row_value[0]) - 1
-        return self._nearest(open_corpus, second, pooling, row), gr.Tabs(selected=NEAREST_TO_POINT)
+        return self._nearest(open_corpus, second, pooling, row)
 
-    def _nearest(self, open_corpus: OpenCorpus | None, second: str, pooling: str, row: int) -> str:
-        if open_corpus is None:
-            return HINT
-        embeddings = self.services.embeddings
+    def _nearest(self, open_corpus: OpenCorpus | None, second: str, pooling: str, row: int) -> Any:
+        """Returns the list of nearest sentences, and the update that opens its tab."""
+        html = HINT
         try:
-            embedded = [open_corpus.embed(embeddings)]
-            if (second or "").strip():
-                embedded.append(
-                    embeddings.embed(open_corpus.corpus, second.strip(), pooling or None)
-                )
-            return nearest(embedded, row)
+            if open_corpus is not None:
+                embeddings = self.services.embeddings
+                embedded = [open_corpus.embed(embeddings)]
+                name = (second or "").strip()
+                if name:
+                    embedded.append(embeddings.embed(open_corpus.corpus, name, pooling or None))
+                html = nearest(embedded, row)
         except UserFacingError as error:
-            return messages.error_message(error)
+            html = messages.error_message(error)
+        return html, gr.Tabs(selected=NEAREST_TO_POINT)
 
     def _map_status(self, result: MapResult, controls: MapControls) -> str:
         gold = result.embedded[0].corpus.gold
-        pairs = pair_distances(result, gold) if gold is not None and controls.pairs else None
+        pairs = None
+        if gold is not None and controls.pairs:
+            pairs = pair_distances(result, gold)
         run = None
         run_id = ModelName.parse(result.embedded[-1].model).run_id
         if len(result.embedded) == 2 and run_id is not None:
@@ -431,7 +432,7 @@ class _MapTab:
 
 
 def _colours(corpus: Corpus) -> list[tuple[str, str]]:
-    """The ways to colour the points of a corpus."""
+    """Returns the ways to colour the points of a corpus."""
     choices = [("nothing", NOTHING)]
     choices += [(name, COLUMN + name) for name in corpus.columns]
     if len(corpus) >= FEWEST:
@@ -440,7 +441,7 @@ def _colours(corpus: Corpus) -> list[tuple[str, str]]:
 
 
 def _query_field(colour: str) -> Any:
-    """The update of the field of the query, which is visible while points are coloured by their similarity to it."""
+    """Returns the update of the query, which is visible while points are coloured by their similarity to it."""
     return gr.update(visible=True if colour == QUERY else "hidden")
 
 

@@ -31,7 +31,7 @@ COLUMN = "column:"
 
 
 class MapControls(NamedTuple):
-    """The values of the controls of the tab, in order; ``pooling`` belongs to the second model, "" means its own."""
+    """The values of the controls of the tab, in order. ``pooling`` is for the second model; "" means its own."""
 
     colour: str
     query: str
@@ -53,19 +53,23 @@ class MapControls(NamedTuple):
 
     @property
     def second_model(self) -> ModelName | None:
-        """The model of the second map, None for one map."""
+        """The model of the second map; None for one map."""
         name = (self.second or "").strip()
-        return ModelName.parse(name).with_pooling(self.pooling) if name else None
+        if not name:
+            return None
+        return ModelName.parse(name).with_pooling(self.pooling)
 
 
 def make_figure(
-    result: MapResult, controls: MapControls, colouring: Colouring, topics: Sequence[Topics] = ()
+    result: MapResult, controls: MapControls, colouring: Colouring, topics: Sequence[Topics]
 ) -> Any:
-    """One map, or two side by side.
+    """Draws one map, or two side by side.
 
-    ``topics`` are coarse and fine regions, whose keywords are written onto the map.
+    Args:
+        topics: coarse and fine regions, whose keywords are written onto the map.
     """
     named = [topic_labels(layer) for layer in topics]
+    # Names that explain the colours take the place of the coarse topics.
     if isinstance(colouring, Labels) and controls.colour in (CLUSTER, TOPIC):
         named[:1] = [colouring]
     elif isinstance(colouring, Labels) and named:
@@ -74,12 +78,10 @@ def make_figure(
     gold = corpus.gold if controls.pairs else None
     lines = []
     if gold is not None:
-        lines.append(
-            figures.PairLines("gold below 4", gold.rows[gold.gold < SIMILAR], strong=False)
-        )
-        lines.append(
-            figures.PairLines("gold 4 or more", gold.rows[gold.gold >= SIMILAR], strong=True)
-        )
+        others = gold.rows[gold.gold < SIMILAR]
+        similar = gold.rows[gold.gold >= SIMILAR]
+        lines.append(figures.PairLines("gold below 4", others, strong=False))
+        lines.append(figures.PairLines("gold 4 or more", similar, strong=True))
     names = []
     for points in result.maps:
         of_map = []
@@ -102,15 +104,17 @@ def make_figure(
 
 
 def topic_labels(topics: Topics) -> Labels:
-    """The topic of each point by its keywords; regions with equal keywords are one topic."""
+    """Returns the topic of each point by its keywords. Regions with equal keywords are one topic."""
     names = topics.names
-    return make_labels(
-        "topic", [names[label] or BLANK for label in topics.labels.tolist()], limit=len(names)
-    )
+    by_point = [names[label] or BLANK for label in topics.labels.tolist()]
+    return make_labels("topic", by_point, limit=len(names))
 
 
 def named_by(colouring: Labels, topics: Topics) -> Labels:
-    """Regions by the values of a column: each value stands where most of its points are, if it prevails there."""
+    """Names regions by the values of a column.
+
+    A value names the region with most of its points if at least half of the points there have it.
+    """
     labels = topics.labels
     groups = len(colouring.names)
     # The number of points of each value in each region, int64 (regions, groups).
@@ -131,7 +135,7 @@ def compute_colouring(
     clustering: ClusterSettings,
     watch: Watch,
 ) -> Colouring:
-    """The colouring of all sentences: by cluster, cosine to a query, a column of the corpus, or none."""
+    """Returns the colouring of all sentences: by cluster, by cosine to a query, by a column of the corpus, or none."""
     embedded = open_corpus.embed(services.embeddings)
     if controls.colour == CLUSTER:
         watch.report(0, "Clustering")
@@ -147,11 +151,13 @@ def compute_colouring(
         return Scale("cosine to the query", np.asarray(embedded.vectors @ query))
     name = (controls.colour or "").removeprefix(COLUMN)
     columns = embedded.corpus.columns
-    return make_colouring(name, columns[name]) if name in columns else None
+    if name not in columns:
+        return None
+    return make_colouring(name, columns[name])
 
 
 def first_colour(corpus: Corpus) -> str:
-    """The first colouring of a corpus: its topics, as they lie together; none for pairs, whose lines have colours."""
+    """Returns the first colouring of a corpus: by topics, but none for pairs, whose lines are coloured."""
     has_topics = corpus.gold is None and len(corpus) >= FEWEST
     return TOPIC if has_topics else NOTHING
 
@@ -159,7 +165,7 @@ def first_colour(corpus: Corpus) -> str:
 def map_status(
     result: MapResult, pairs: PairDistances | None, run: dict[str, object] | None
 ) -> Markup:
-    """The size of the map and its time; ``run`` has name, base and is_base of the run on the second map."""
+    """Renders the size of the map and its time. ``run`` has name, base and is_base of the run on the second map."""
     titles = ""
     if len(result.maps) == 2:
         titles = "; ".join(map_titles(result)) + "."
@@ -175,13 +181,13 @@ def map_status(
 
 
 def map_titles(result: MapResult) -> list[str]:
-    """The title of each map, such as "before: all-MiniLM-L6-v2, mean"."""
+    """Returns the title of each map, such as "before: all-MiniLM-L6-v2, mean"."""
     maps = zip(("before", "after"), result.embedded, strict=False)
     return [f"{when}: {embedded.model}, {embedded.pooling}" for when, embedded in maps]
 
 
 def nearest(embedded: Sequence[EmbeddedCorpus], row: int) -> Markup:
-    """The clicked sentence and its nearest sentences under each model."""
+    """Renders the clicked sentence and its nearest sentences under each model."""
     sentences = embedded[0].corpus.sentences
     neighbours = [_nearest(corpus, row) for corpus in embedded]
     lists = []
@@ -196,7 +202,7 @@ def nearest(embedded: Sequence[EmbeddedCorpus], row: int) -> Markup:
 
 
 def _nearest(embedded: EmbeddedCorpus, row: int) -> list[tuple[float, int]]:
-    """The cosine and the row of the sentences nearest to one of the corpus, without itself."""
+    """Returns the cosines and the rows of the sentences nearest to a sentence of the corpus, without itself."""
     vector = embedded.vectors[row : row + 1]
     cosines, rows = embedded.index.nearest(vector, min(NEAREST + 1, len(embedded)))
     nearest_rows = zip(cosines[0].tolist(), rows[0].tolist(), strict=True)

@@ -23,16 +23,18 @@ if TYPE_CHECKING:
     from sbert_app.services.corpus.open_corpora import EmbeddingCache, KeptCorpus
     from sbert_app.services.models.cache import ModelCache
 
-# The characters of a sentence on the page.
+# The maximum length of a sentence on the page, in characters.
 MAX_CHARACTERS = 400
 
 
 @dataclass(frozen=True)
 class OpenCorpus:
-    """A corpus by its key in the embedding cache, and its model.
+    """A corpus and its model.
 
-    ``model`` is `OWN` for vectors that the user brought; ``query_model``, by default the model,
-    encodes queries.
+    Attributes:
+        corpus: the key of the corpus in the embedding cache.
+        model: the model of the vectors; `OWN` for the user's own vectors.
+        query_model: the model that encodes queries; by default ``model``.
     """
 
     corpus: str
@@ -41,7 +43,7 @@ class OpenCorpus:
     is_example: bool = False
 
     def query_encoder(self, models: ModelCache, dimension: int) -> VectorModel:
-        """The encoder of queries. InputError if its vectors have another dimension than the corpus."""
+        """Returns the encoder of queries. Raises InputError if its vectors have another dimension than the corpus."""
         encoder = models.get(self.query_model or self.model, VectorModel, None, "query")
         if encoder.dimension != dimension:
             raise InputError(
@@ -51,12 +53,12 @@ class OpenCorpus:
         return encoder
 
     def embed(self, embeddings: EmbeddingCache) -> EmbeddedCorpus:
-        """The corpus with its embeddings. InputError if the cache no longer has the corpus."""
+        """Returns the corpus with its embeddings. Raises InputError if the cache no longer has the corpus."""
         return embeddings.embed(self.corpus, self.model)
 
 
 def opened(open_corpus: OpenCorpus | None) -> OpenCorpus:
-    """The open corpus. InputError if there is none yet."""
+    """Returns the open corpus. Raises InputError before the first one is open."""
     if open_corpus is None:
         raise InputError("no corpus is open yet.")
     return open_corpus
@@ -65,7 +67,7 @@ def opened(open_corpus: OpenCorpus | None) -> OpenCorpus:
 def current_clusters(
     embeddings: EmbeddingCache, embedded: EmbeddedCorpus, settings: ClusterSettings, watch: Watch
 ) -> np.ndarray:
-    """The cluster of each sentence of a corpus, int64 (N,), as `clustering.cluster` numbers them."""
+    """Returns the cluster of each sentence of a corpus, int64 (N,), as `clustering.cluster` numbers them."""
     return cluster(embedded, settings, embeddings.cache, embeddings.home, watch, embeddings.limits)
 
 
@@ -94,11 +96,9 @@ class SelectedRows:
 
 
 def kept_choice(key: str, record: KeptCorpus) -> tuple[str, str]:
-    """A corpus of the visitor as a choice of a dropdown."""
-    return (
-        f"{record.name} ({format_count(record.sentences, 'sentence')}, {format_time(record.created)})",
-        key,
-    )
+    """Returns a corpus of the visitor as a choice of a dropdown."""
+    sentences = format_count(record.sentences, "sentence")
+    return f"{record.name} ({sentences}, {format_time(record.created)})", key
 
 
 def shorten(sentence: str) -> str:

@@ -20,7 +20,7 @@ import gradio as gr
 from sbert_app.formats import format_count
 from sbert_app.pages.components import messages, pickers
 from sbert_app.pages.components.address import inputs_of, remember
-from sbert_app.pages.components.events import Update, event_options
+from sbert_app.pages.components.events import Update, event_options, run_js
 from sbert_app.pages.components.file_panel import FilePanel, chosen_name, open_upload
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.pickers import (
@@ -174,12 +174,25 @@ class _ExplorePage:
     def wire(self, tabs: gr.Tabs) -> None:
         named = [self.source, self.data, self.own_corpus, self.model, self.pooling]
         inside = inputs_of(tabs, gr.Textbox)
-        passing = {
-            control: PASSING[control.elem_id] for control in inside if control.elem_id in PASSING
-        }
-        restored = remember([*named, *inside], tabs, passing={self.source: (TEXT, FILE), **passing})
-        source = [self.source, self.text, self.upload, *self.panel.inputs, self.vectors, self.array]
-        inputs = [*source, self.data, self.own_corpus, self.model, self.pooling, self.corpus_ids]
+        passing: dict[Any, Any] = {self.source: (TEXT, FILE)}
+        for control in inside:
+            if control.elem_id in PASSING:
+                passing[control] = PASSING[control.elem_id]
+        restored = remember([*named, *inside], tabs, passing)
+        # The values of a `CorpusChoice`, then the others of `open`.
+        inputs = [
+            self.source,
+            self.text,
+            self.upload,
+            *self.panel.inputs,
+            self.vectors,
+            self.array,
+            self.data,
+            self.own_corpus,
+            self.model,
+            self.pooling,
+            self.corpus_ids,
+        ]
         self.source.change(
             self.show_source,
             self.source,
@@ -196,14 +209,7 @@ class _ExplorePage:
         deleted = self.forget.click(self.delete, own, listed, **event_options(queue=False))
         # The tabs show the last corpus, dimmed, until another one is open. Listeners run in order,
         # so this one comes before those that end the dimming.
-        gr.on(
-            [self.tab.start.click, self.own_corpus.input],
-            None,
-            None,
-            None,
-            js=DIM.format("true"),
-            **event_options(queue=False, trigger_mode="multiple"),
-        )
+        run_js([self.tab.start.click, self.own_corpus.input], DIM.format("true"))
         for event, work in (
             (restored.then, self.open_at_first),
             (self.tab.start.click, self.open_and_fold),
@@ -219,20 +225,15 @@ class _ExplorePage:
                 self.own_corpus,
                 **event_options(queue=False),
             )
-            ended.then(
-                None,
-                None,
-                None,
-                js=DIM.format("false"),
-                **event_options(queue=False, trigger_mode="multiple"),
-            )
+            run_js(ended.then, DIM.format("false"))
 
     def offer_vectors(self, path: str | None) -> gr.Dropdown:
         """Offers the columns of a file that hold vectors."""
         columns: list[str] = []
         # The panel shows why a file cannot be used.
         with suppress(UserFacingError):
-            columns = vector_columns(open_upload(path)) if path else []
+            if path:
+                columns = vector_columns(open_upload(path))
         choices = [(f"the column {name}", name) for name in columns]
         choices.append(ENCODED)
         return gr.Dropdown(choices, value=choices[0][1], visible=bool(columns))
@@ -253,7 +254,7 @@ class _ExplorePage:
         return {field: gr.update(visible=kind == source) for field, kind in kinds.items()}
 
     def listed(self, corpus_ids: list[str], corpus_id: str | None) -> gr.Dropdown:
-        """The corpora of this browser that still exist, and the one in the address."""
+        """Returns the choices: the corpora of this browser that still exist, and the corpus in the address."""
         ids = [*corpus_ids, corpus_id] if corpus_id else corpus_ids
         records = self.corpora.list(dict.fromkeys(ids))
         choices = [kept_choice(key, record) for key, record in records.items()]
@@ -299,7 +300,8 @@ class _ExplorePage:
             step = f"Encoding {format_count(len(corpus), 'sentence')}"
             if len(corpus) == most:
                 step += f" (of at most {most:,})"
-            watch.report(0, step if self.services.models.has(model) else f"Loading {model.name}")
+            is_loaded = self.services.models.has(model)
+            watch.report(0, step if is_loaded else f"Loading {model.name}")
             self.services.models.get(model, VectorModel, None, "document")
             watch = watch.stage(step)
         embedded = embeddings.embed(key, model, watch=watch)
@@ -309,26 +311,25 @@ class _ExplorePage:
         return update
 
     def open_at_first(self, watch: Watch, source: str, *values: Any) -> Update:
-        """Opens the corpus or the file of the address; a download, and a text of a person, wait for the button."""
+        """Opens the corpus of the address, or the example in place of a lost text. A download waits for the button."""
         *of_corpus, model_name, _, _ = values
         choice = CorpusChoice(source, *of_corpus)
         data = ""
         if source == DATA:
             data = self.services.access.check_data((choice.data or "").strip())
         if missing := self.services.models.missing([named_model(model_name)], data):
-            question = messages.ask_first(
-                missing, "Press Open to download, or choose another corpus or model."
-            )
+            remedy = "Press Open to download, or choose another corpus or model."
+            question = messages.ask_first(missing, remedy)
             return {self.tab.status: question, self.fold: gr.Accordion(open=True)}
         is_lost = source == TEXT or (source == FILE and choice.path is None)
         return self.open(watch, EXAMPLE if is_lost else source, *values)
 
     def open_and_fold(self, watch: Watch, *values: Any) -> Update:
-        """Opens a corpus and closes the fold, which stays open while a page loads: its user may be at work there."""
+        """Opens a corpus and closes the fold. `open_at_first` leaves it open, as its user may be at work there."""
         return {**self.open(watch, *values), self.fold: gr.Accordion(open=False)}
 
     def _keep(self, choice: CorpusChoice) -> tuple[str, Corpus]:
-        """Stores an upload or pasted text. Returns its id and the corpus. InputError if it holds no sentence."""
+        """Stores an upload or pasted text. Returns its id and the corpus. Raises InputError if it has no sentences."""
         if choice.source == TEXT:
             text = choice.text or ""
             if not text.strip():
@@ -348,9 +349,10 @@ class _ExplorePage:
         else:
             # The sentences are in both columns of a pair.
             columns = (choice.first, choice.second, choice.target, choice.read_as)
-            name = DataName.parse(
-                chosen_name(self.services, choice.path, choice.encoding, choice.sheet, *columns)
+            upload = chosen_name(
+                self.services, choice.path, choice.encoding, choice.sheet, *columns
             )
+            name = DataName.parse(upload)
             column = name.columns
             encoding = name.encoding
             sheet = name.sheet
@@ -363,4 +365,5 @@ class _ExplorePage:
             encoding=encoding,
             sheet=sheet,
         )
-        return self.corpora.keep(path, record, Path(choice.array) if choice.array else None)
+        array = Path(choice.array) if choice.array else None
+        return self.corpora.keep(path, record, array)

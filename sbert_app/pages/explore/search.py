@@ -1,4 +1,4 @@
-"""The list of search results beside the map: those nearest to a query, optionally re-ranked by a cross-encoder."""
+"""The search beside the map: the sentences nearest to a query, optionally re-ranked by a cross-encoder."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -97,7 +97,7 @@ def build(services: Services, shared: Shared) -> None:
 
 
 def search_status(result: SearchResult) -> Markup:
-    """The time of each step of the search, and whether its result is exact."""
+    """Renders the time of each step of the search, and whether its result is exact."""
     how = EXACT if result.exact else f"{APPROXIMATE} {result.index_note}"
     return macro("explore/search_status")(
         result=result, explanation=f"{COSINE_IS_DOT_PRODUCT} {how}"
@@ -105,7 +105,7 @@ def search_status(result: SearchResult) -> Markup:
 
 
 def hits(result: SearchResult) -> Markup:
-    """The nearest sentences by cosine, and beside them their order by a cross-encoder if there is one."""
+    """Renders the nearest sentences by cosine, and beside them their order by the cross-encoder, if one is chosen."""
     return render(
         "explore/templates/hits.html",
         result=result,
@@ -116,7 +116,7 @@ def hits(result: SearchResult) -> Markup:
 
 
 def _distinct(ranked: Sequence[Hit]) -> list[tuple[Hit, int]]:
-    """Each distinct sentence at its best place, with its number of hits."""
+    """Returns each distinct sentence at its best place, with its number of hits."""
     times = Counter(hit.sentence for hit in ranked)
     best: dict[str, Hit] = {}
     for hit in ranked:

@@ -12,7 +12,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import Update, event_options
+from sbert_app.pages.components.events import Update, event_options, run_js
 from sbert_app.pages.components.templates import macro
 from sbert_app.pages.explore.open_corpus import OpenCorpus, SelectedRows, opened, shorten
 from sbert_app.services.clusters.summary import Subset, containing, describe_subset, save_subset
@@ -68,7 +68,7 @@ class SelectedPanel:
         self.rows = gr.HTML(visible="hidden", elem_id="selected-rows")
 
     def build_table(self) -> None:
-        """Builds the table of the selected sentences with all columns of the corpus; a row lists its nearest ones."""
+        """Builds the table of the selected sentences. A press on a row lists its nearest sentences."""
         self.table = gr.Dataframe(
             headers=HEADERS,
             interactive=False,
@@ -95,8 +95,8 @@ class SelectedPanel:
         ]
 
     def wire(self, plot: Any) -> None:
-        """Connects the components; the select event of ``plot`` has the rows of a lasso or a box."""
-        self.drag.change(None, self.drag, None, js=SET_DRAG, **event_options())
+        """Connects the components. The select event of ``plot`` has the rows of a lasso or a box."""
+        run_js(self.drag.change, SET_DRAG, self.drag)
         state = [self.open_corpus, self.picked]
         plot.select(self.pick_drawn, state, self.outputs, **event_options())
         self.words.submit(
@@ -107,7 +107,7 @@ class SelectedPanel:
         )
 
     def opened(self, open_corpus: OpenCorpus | None, picked: SelectedRows) -> Update:
-        """Clears the selection when another corpus is opened; the same corpus under another model keeps it."""
+        """Clears the selection when another corpus is opened. The same corpus under another model keeps it."""
         if open_corpus is None or picked.corpus != open_corpus.corpus:
             picked = SelectedRows()
         return self._show(open_corpus, picked.rows)
@@ -115,7 +115,7 @@ class SelectedPanel:
     def pick_drawn(
         self, open_corpus: OpenCorpus | None, picked: SelectedRows, event: gr.EventData
     ) -> Update:
-        """Selects the rows inside a lasso or a box; with ``add``, in addition to the selected ones."""
+        """Selects the rows inside a lasso or a box, in addition to the selected ones if the event says ``add``."""
         rows = set(map(int, event.rows))
         if event.add:
             rows.update(picked.rows)
@@ -130,7 +130,7 @@ class SelectedPanel:
         return self._show(open_corpus, rows)
 
     def _show(self, open_corpus: OpenCorpus | None, rows: Iterable[int]) -> Update:
-        """Shows the selected rows, or the error that prevents it."""
+        """Returns the update that shows the selected rows, or the error that prevents it."""
         if open_corpus is None:
             return self._nothing("")
         try:
@@ -146,7 +146,7 @@ class SelectedPanel:
         return {self.column: gr.update(visible=True), self.summary: messages.error_message(error)}
 
     def _nothing(self, key: str) -> Update:
-        """The panel without a selection."""
+        """Returns the update that empties the panel."""
         return {
             self.picked: SelectedRows(),
             self.column: gr.update(visible=False),
@@ -158,6 +158,7 @@ class SelectedPanel:
         rows = subset.rows.tolist()
         sentences = [corpus.sentences[row] for row in rows]
         token = self.services.shared_sentences.put(sentences)
+        file = save_subset(subset, corpus, self.services.temp.new_folder("explore"))
         first = [shorten(sentence) for sentence in sentences[:MAX_LISTED]]
         listed = zip(subset.cosines.tolist(), first, strict=False)
         return {
@@ -166,18 +167,17 @@ class SelectedPanel:
             self.summary: macro("explore/selected_summary")(subset, list(listed)),
             self.table: gr.update(value=selected_table(subset, corpus), visible=True),
             self.lists: gr.Tabs(selected="selected"),
-            self.download: str(
-                save_subset(subset, corpus, self.services.temp.new_folder("explore"))
-            ),
+            self.download: str(file),
             self.links: selected_links(sentences, token),
             self.rows: HIDDEN_ROWS.format(corpus=key, rows=",".join(map(str, rows))),
         }
 
 
 def selected_table(subset: Subset, corpus: Corpus) -> dict[str, Any]:
-    """The value of the table: the first selected sentences with the columns of the corpus."""
+    """Returns the value of the table: the first selected sentences with the columns of the corpus."""
     cells = []
-    for row, cosine in zip(subset.rows[:MAX_SHOWN].tolist(), subset.cosines.tolist(), strict=False):
+    rows = subset.rows[:MAX_SHOWN].tolist()
+    for row, cosine in zip(rows, subset.cosines.tolist(), strict=False):
         rounded = None if isnan(cosine) else round(cosine, 3)
         others = [values[row] for values in corpus.columns.values()]
         cells.append([row + 1, rounded, shorten(corpus.sentences[row]), *others])
@@ -185,13 +185,11 @@ def selected_table(subset: Subset, corpus: Corpus) -> dict[str, Any]:
 
 
 def selected_links(sentences: Sequence[str], token: str) -> Markup:
-    """Links to the pages that can take the selected sentences, which are stored under ``token``."""
+    """Renders links to the pages that can take the selected sentences, which are stored under ``token``."""
     count = len(sentences)
     if 2 <= count <= MAX_PAIRED:
         return macro("explore/selected_links")(token, pairs=count * (count - 1) // 2)
-    taken = (
-        "two sentences or more"
-        if count < 2
-        else f"up to {MAX_PAIRED} sentences, with every pair of them"
-    )
+    taken = f"up to {MAX_PAIRED} sentences, with every pair of them"
+    if count < 2:
+        taken = "two sentences or more"
     return macro("explore/selected_links")(token, pairs=0, remark=f"Compare and Bulk take {taken}.")

@@ -23,10 +23,15 @@ from sbert_app.pages.components.events import (
     event_options,
     note_action,
     on_open,
+    run_js,
 )
 from sbert_app.pages.components.file_panel import FilePanel, chosen_name, open_upload
 from sbert_app.pages.components.measure_tab import MeasureTab
-from sbert_app.pages.components.pickers import cross_encoder_picker, model_picker
+from sbert_app.pages.components.pickers import (
+    NO_CROSS_ENCODER,
+    cross_encoder_picker,
+    model_picker,
+)
 from sbert_app.pages.components.templates import macro, render
 from sbert_app.pages.label.results import Results
 from sbert_app.services.annotations import quality
@@ -174,29 +179,29 @@ class _LabelPage:
         def open_link(questions: Questions, request: gr.Request) -> Update:
             query = request.query_params
             update = self.opened(query.get("project", NO_PROJECT), query.get("rater", ""))
-            return {self.error: gr.skip()} if questions else update
+            if questions:
+                # The person has opened another project since.
+                return {self.error: gr.skip()}
+            return update
 
         choice = [self.project, self.rater]
         judging = [self.card, self.error]
         everything = [*choice, *judging, self.new, *self.results.outputs]
         questions = gr.State({})
         refused = gr.State({})
-        keep_touched(
-            [self.rater],
-            on_open().then(open_link, questions, everything, **event_options(queue=False)),
-        )
-        submits = (self.begin.click, self.rater.submit, self.project.input)
-        for event, field in zip(submits, (self.begin, self.rater, self.project), strict=True):
+        linked = on_open().then(open_link, questions, everything, **event_options(queue=False))
+        keep_touched([self.rater], linked)
+        for event, field in (
+            (self.begin.click, self.begin),
+            (self.rater.submit, self.rater),
+            (self.project.input, self.project),
+        ):
             event(
                 note_action, questions, None, **event_options(queue=False, trigger_mode="multiple")
             )
             opened = event(self.opened, choice, everything, **event_options(queue=False))
-            opened.then(
-                None,
-                choice,
-                None,
-                js=f"(project, rater) => {{ {BLUR % field.elem_id}; {REMEMBER}; }}",
-            )
+            js = f"(project, rater) => {{ {BLUR % field.elem_id}; {REMEMBER}; }}"
+            run_js(opened.then, js, choice)
         for name in ("judge", "take_back", "turn", "agree"):
             # An event of the card has the name of its handler.
             pressed = getattr(self.card, name)(
@@ -245,7 +250,7 @@ class _LabelPage:
         make = self.tab.handler(self.make, {})
         created = self.tab.on(self.tab.start.click, make, inputs, [self.project, self.new])
         created = created.success(self.opened, choice, everything, **event_options(queue=False))
-        created.then(None, choice, None, js=f"(project, rater) => {REMEMBER}")
+        run_js(created.then, f"(project, rater) => {REMEMBER}", choice)
         on_open(self.take, [self.new, self.file, *self.how_read.outputs])
         self.results.wire()
 
@@ -261,9 +266,9 @@ class _LabelPage:
         """Opens a project at the first pair that this rater has not judged; without a project, shows an example."""
         listed = self.projects.list()
         errors = [messages.error_message(error) for error in self.projects.store.list().damaged]
-        choices = [(f"{info.name} ({info.source})", key) for key, info in listed] or [
-            ("none yet", NO_PROJECT)
-        ]
+        choices = [(f"{info.name} ({info.source})", key) for key, info in listed]
+        if not listed:
+            choices.append(("none yet", NO_PROJECT))
         ids = [key for _, key in choices]
         if project_id not in ids:
             if project_id:
@@ -333,16 +338,17 @@ class _LabelPage:
         services = self.services
         source = chosen_name(services, file, *how) if file else (data or "").strip()
         source = services.access.check_data(source)
-        if second == "none":
+        if second == NO_CROSS_ENCODER:
             raise InputError("choose a second model: pairs are worth judging where two disagree")
         request = ProjectRequest(
             name, source, (model or DEFAULT_MODEL).strip(), second, float(threshold), int(count)
         )
         self.projects.check_new(name)
         info, pairs = choose_pairs(request, services.models, services.settings.home, watch)
-        # The source is the upload, even if a copy with other columns was read.
-        source = Path(file).name if file else info.source
-        info = replace(info, source=source, is_binary=scale == YES_OR_NO)
+        info = replace(info, is_binary=scale == YES_OR_NO)
+        if file:
+            # The source is the upload, even if a copy with other columns was read.
+            info = replace(info, source=Path(file).name)
         project_id = self.projects.create(info, pairs)
         return {
             self.tab.status: messages.note(SELECTION_NOTE),
@@ -371,12 +377,12 @@ class _LabelPage:
             # The card is sent again, so that the browser accepts presses again.
             card = self.opened(project_id or "", rater)[self.card]
             if place:
-                refused[place] = messages.error_message(
-                    f"pair {place[2] + 1} is not saved: {wrong}"
-                )
+                problem = f"pair {place[2] + 1} is not saved: {wrong}"
+                refused[place] = messages.error_message(problem)
             else:
                 error = messages.error_message(wrong)
-        of_rater = [html for at, html in refused.items() if at[:2] == (project_id, _name(rater))]
+        key = (project_id, _name(rater))
+        of_rater = [html for at, html in refused.items() if at[:2] == key]
         return {self.error: "".join([*of_rater, error]), self.card: card}
 
     def rated(self, project_id: str, rater: str) -> Update:
@@ -388,7 +394,10 @@ class _LabelPage:
             return {self.results.agreement: gr.skip()}
 
     def _card(self, project: Project, rater: str, pair: int, seek: bool) -> Markup:
-        """The card of a pair: its number and reason, the rater's own score if there is one, and the progress."""
+        """Renders the card of a pair: its number and reason, the rater's own score if there is one, and the progress.
+
+        ``seek`` moves on to the next pair that the rater has not judged.
+        """
         rater = _name(rater)
         count = len(project.pairs)
         mine = project.judgements().get(rater, {})
@@ -397,8 +406,10 @@ class _LabelPage:
         ahead = [row for row in [*range(at, count), *range(at)] if row not in mine]
         if seek and ahead:
             at = ahead[0]
+        if at in ahead:
+            ahead.remove(at)
         following = []
-        for row in [row for row in ahead if row != at][:MOST_AHEAD]:
+        for row in ahead[:MOST_AHEAD]:
             next_pair = project.pairs[row]
             reason = REASONS.get(next_pair.reason, next_pair.reason)
             following.append(
@@ -440,7 +451,7 @@ def how_many_are_enough(count: float, scale: str) -> Markup:
 
 
 def preset_scale(path: str | None, scale_choice: Questions) -> Any:
-    """The scale of the judgements in an upload, unless the person has chosen one."""
+    """Selects the scale of the judgements in an upload, unless the person has chosen one."""
     try:
         is_binary = path is not None and says_yes_or_no(open_upload(path).reading)
     except UserFacingError:
@@ -453,12 +464,12 @@ def preset_scale(path: str | None, scale_choice: Questions) -> Any:
 
 
 def _name(rater: str | None) -> str:
-    """The name of a rater without needless spaces."""
+    """Returns the name of a rater without needless spaces."""
     return " ".join((rater or "").split())
 
 
 def _score(event: gr.EventData) -> int | None:
-    """The score that the browser has sent; None if the rater cannot judge the pair."""
+    """Returns the score that the browser has sent; None if the rater cannot judge the pair."""
     return None if event.score == NO_SCORE else event.score
 
 

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from sbert_app.formats import MISSING, format_count, format_number
 from sbert_app.pages.components import messages
-from sbert_app.pages.components.events import Update, event_options, follow
+from sbert_app.pages.components.events import Update, event_options, follow, run_js
 from sbert_app.pages.components.report import Report, of_page, report_button
 from sbert_app.pages.components.templates import macro
 from sbert_app.services.access import visitor_of
@@ -25,9 +25,9 @@ from sbert_app.services.store.cache import LRUCache
 from training.agreement import RELIABLE, TENTATIVE
 from training.errors import InputError, UserFacingError
 
-# The seconds between two looks at a run.
+# The time between two looks at a run, in seconds.
 POLL_SECONDS = 3.0
-# The number of pairs with two ratings from which on alpha is interpreted.
+# Alpha is interpreted if at least this number of pairs has two ratings.
 FEWEST_SHARED = 10
 NOTHING_JUDGED = messages.note("Nothing is judged yet.")
 
@@ -86,7 +86,7 @@ class Results:
         exported = self.prepare.click(
             self.export, self.project, [self.quality, self.file], **event_options(queue=False)
         )
-        exported.then(None, self.file, None, js="(file) => { if (file) window.saveFile(file); }")
+        run_js(exported.then, "(file) => { if (file) window.saveFile(file); }", self.file)
 
     def rated(self, project: Project | None, rater: str) -> Update:
         """Updates the agreement and the buttons after a rating."""
@@ -101,9 +101,8 @@ class Results:
             if project is None:
                 return gr.Button(f"{label}: make a project first", interactive=False)
             if judged < needed:
-                return gr.Button(
-                    f"{label}: {needed} judged pairs needed, {judged} done", interactive=False
-                )
+                label = f"{label}: {needed} judged pairs needed, {judged} done"
+                return gr.Button(label, interactive=False)
             return gr.Button(label, interactive=True)
 
         return {
@@ -125,12 +124,11 @@ class Results:
         """Shows the figures of the project's model, with their intervals."""
         try:
             project = self._open(project_id)
+            model = project.info.model
             if project.info.is_binary:
-                decisions = quality.answer_quality(
-                    project, self.services.models, project.info.model
-                )
-                return macro("label/quality_of_answers")(decisions, project.info.model)
-            result = quality.model_quality(project, self.services.models, project.info.model)
+                decisions = quality.answer_quality(project, self.services.models, model)
+                return macro("label/quality_of_answers")(decisions, model)
+            result = quality.model_quality(project, self.services.models, model)
         except UserFacingError as error:
             return messages.error_message(error)
         # (pairs, ρ, interval, number of pairs)
@@ -181,15 +179,14 @@ class Results:
         return {self.quality: gr.skip(), self.file: str(file)}
 
     def _training(self, project: Project) -> tuple[str, bool]:
-        """The state of the training as HTML, and whether it is running."""
+        """Returns the state of the training as HTML, and whether it is running."""
         training = quality.last_training(project)
         store = self.services.jobs.store
         if training is None:
             return "", False
         if store.state(training.run) is None:
-            return messages.note(
-                "The run that was trained on these ratings has been deleted."
-            ), False
+            note = messages.note("The run that was trained on these ratings has been deleted.")
+            return note, False
         run = store.get(training.run)
         if run.state in AT_WORK:
             return training_state(project, run, training, None), True
@@ -207,14 +204,14 @@ class Results:
 
 
 def scores_of(project: Project) -> dict[int, str]:
-    """The scores of the scale of a project, each with its name."""
+    """Returns the scores of the scale of a project, each with its name."""
     if project.info.is_binary:
         return {HIGHEST: "yes", LOWEST: "no"}
     return {score: str(score) for score in range(LOWEST, HIGHEST + 1)}
 
 
 def agreement_table(project: Project) -> Markup:
-    """The number of ratings of each rater, alpha and its meaning, and the agreement of each two raters."""
+    """Renders the number of ratings of each rater, alpha and its meaning, and the agreement of each pair of raters."""
     agreement = quality.agreement(project)
     if not agreement.judged:
         return NOTHING_JUDGED
@@ -235,7 +232,7 @@ def agreement_table(project: Project) -> Markup:
 
 
 def _agreement_findings(agreement: Agreement) -> list[str]:
-    """Sentences that say how far the raters agree, and whether that is enough."""
+    """Returns sentences that say how far the raters agree, and whether that is enough."""
     if len(agreement.judged) < 2:
         return [
             "One rater alone: whether others would agree is not known. Send them the address of this page."
@@ -274,17 +271,17 @@ def _agreement_findings(agreement: Agreement) -> list[str]:
 def training_state(
     project: Project, run: Run, training: Training, comparison: BeforeAfter | None
 ) -> Markup:
-    """The state of the run, and once it has ended the figures on the held-out pairs before and after."""
+    """Renders the state of the run, and after its end the figures on the held-out pairs before and after training."""
     rows = []
     verdict = ""
     if comparison is not None:
         rows = [("before", *_figures(comparison.before)), ("after", *_figures(comparison.after))]
         if comparison.difference is not None:
             pairs = format_count(comparison.pairs, "held-out pair")
-            verdict = comparison.difference.describe(
+            difference = comparison.difference.describe(
                 "the trained model", "the one before", f"on {pairs}"
             )
-            verdict = verdict[:1].upper() + verdict[1:] + "."
+            verdict = messages.sentence_case(f"{difference}.")
     return macro("label/training")(
         run=run,
         rows=rows,
@@ -296,9 +293,8 @@ def training_state(
 
 
 def _figures(estimate: Estimate, digits: int = 1) -> tuple[str, str]:
-    """The value and its interval as texts; a dash for what is undefined."""
-    value, low, high = (
-        format_number(None if isnan(number) else number, digits) for number in estimate
-    )
+    """Returns the value and its interval as texts; a dash for an undefined number."""
+    numbers = [None if isnan(number) else number for number in estimate]
+    value, low, high = (format_number(number, digits) for number in numbers)
     interval = MISSING if low == MISSING else f"{low} to {high}"
     return value, interval

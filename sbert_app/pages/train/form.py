@@ -1,8 +1,8 @@
 """The form of a run: a component for each field of RunConfig, and their conversion to a RunConfig.
 
 An upload is stored in the home folder under the hash of its content, so that a run that is resumed
-later still has it. A path of the server that somebody types is never read: the app may be open to
-others.
+later still has it. A typed path of a file on the server is never read, because the app may be open
+to other people.
 """
 
 from collections.abc import Callable, Sequence
@@ -74,7 +74,6 @@ OPTIMISATION = (
     ("lora_rank",),
 )
 EVALUATION = ("eval_data", "eval_every", "patience")
-NEGATIVES = ("mine_negatives", "negative_margin")
 SHOWN = (
     "objective",
     "concatenation",
@@ -83,16 +82,15 @@ SHOWN = (
     "base",
     "train_data",
     "name",
-    *NEGATIVES,
+    "mine_negatives",
+    "negative_margin",
 )
-MORE = [name for name in SETTINGS if name not in {*SHOWN, *chain(*OPTIMISATION), *EVALUATION}]
+_ELSEWHERE = {*SHOWN, *chain(*OPTIMISATION), *EVALUATION}
+MORE = [name for name in SETTINGS if name not in _ELSEWHERE]
 TITLES = {"optimisation": "Optimisation", "evaluation": "Evaluation", "more": "More options"}
 # The fields that only some objectives have.
-OWN_FIELDS = [
-    name
-    for name in MORE
-    if any(name in objective.own_fields() for objective in OBJECTIVES.values())
-]
+_OWN = {*chain(*(objective.own_fields() for objective in OBJECTIVES.values()))}
+OWN_FIELDS = [name for name in MORE if name in _OWN]
 KINDS = {
     "seed": gr.Textbox,
     "pooling": gr.Radio,
@@ -139,9 +137,8 @@ def build(services: Services) -> Fields:
         fields |= _data(services, start, "eval_data", "dev", DEV_DATA)
         fields |= _row(start, EVALUATION[1:], min_width=110)
     # Mining before the run, with a preview, for objectives that learn from negatives.
-    with gr.Column(visible=objective.can_mine_negatives, elem_id="negatives") as fields[
-        "negatives_group"
-    ]:
+    with gr.Column(visible=objective.can_mine_negatives, elem_id="negatives") as group:
+        fields["negatives_group"] = group
         with gr.Row():
             fields["mine_negatives"] = component(
                 start, "mine_negatives", min_width=180, elem_id="mine-negatives"
@@ -169,10 +166,12 @@ def build(services: Services) -> Fields:
 
 
 def fold_titles(config: RunConfig, seeds: str = "") -> dict[str, str]:
-    """The titles of the folds, each with the settings in it."""
-    changed = [
-        SETTINGS[name].label for name in MORE if getattr(config, name) != SETTINGS[name].default
-    ]
+    """Returns the titles of the folds, each with the settings in it."""
+    changed = []
+    for name in MORE:
+        setting = SETTINGS[name]
+        if getattr(config, name) != setting.default:
+            changed.append(setting.label)
     contents = {
         "optimisation": ", ".join(optimisation(config, seeds)),
         "evaluation": data_label(config.eval_data) if config.eval_data else "random pairs only",
@@ -182,7 +181,7 @@ def fold_titles(config: RunConfig, seeds: str = "") -> dict[str, str]:
 
 
 def changed_fields(values: Fields, filled: Fields) -> Fields:
-    """The fields whose values differ from the preset's, except the name of the run."""
+    """Returns the fields whose values differ from the preset's, except the name of the run."""
     changed = {}
     for name, value in values.items():
         is_comparable = name in filled and name != "name"
@@ -193,7 +192,7 @@ def changed_fields(values: Fields, filled: Fields) -> Fields:
 
 
 def component(start: RunConfig, name: str, **options: Any) -> Any:
-    """The component of a field, with its label, its help, and its value in ``start``."""
+    """Builds the component of a field, with its label, its help, and its value in ``start``."""
     setting = SETTINGS[name]
     choices = _choices(name)
     if name in KINDS:
@@ -212,19 +211,22 @@ def component(start: RunConfig, name: str, **options: Any) -> Any:
     can_be_empty = setting.default in (None, "") and not choices
     if can_be_empty and setting.words:
         # Gradio's Number turns None into 0 when it becomes visible.
-        info += f"; {'0' if kind is gr.Number else 'empty'}: {setting.words}"
+        empty = "0" if kind is gr.Number else "empty"
+        info += f"; {empty}: {setting.words}"
     options.setdefault("label", setting.label)
     options.setdefault("info", info)
     return kind(value=shown_values(start.to_dict())[name], **options)
 
 
 def _choices(name: str) -> list[Any]:
-    """The choices of a field; none for a field that takes any value."""
+    """Returns the choices of a field; an empty list for a field that takes any value."""
+    concatenations = []
+    for value in CHOICES["concatenation"]:
+        parts = [CONCATENATIONS[part] for part in value.split("+")]
+        concatenations.append((f"({', '.join(parts)})", value))
     choices: dict[str, list[Any]] = {
         "base": base_choices([]),
-        "concatenation": [
-            (_concatenation_label(value), value) for value in CHOICES["concatenation"]
-        ],
+        "concatenation": concatenations,
         "teacher": TEACHERS,
         "pooling": POOLING_CHOICES,
         "train_data": TRAIN_DATA,
@@ -232,11 +234,6 @@ def _choices(name: str) -> list[Any]:
         "report_to": list(REPORTERS),
     }
     return choices.get(name, list(SETTINGS[name].choices))
-
-
-def _concatenation_label(value: str) -> str:
-    parts = [CONCATENATIONS[part] for part in value.split("+")]
-    return f"({', '.join(parts)})"
 
 
 def _fold(name: str) -> gr.Accordion:
@@ -281,7 +278,7 @@ OF_OBJECTIVE = (
 
 
 def objective_updates(name: str) -> tuple[Any, ...]:
-    """The updates of the components `OF_OBJECTIVE` for an objective."""
+    """Returns the updates of the components `OF_OBJECTIVE` for an objective."""
     objective = OBJECTIVES[name]
     return (
         gr.update(info=objective.help),
@@ -295,14 +292,14 @@ def objective_updates(name: str) -> tuple[Any, ...]:
 
 
 def config_fields(fields: Fields) -> Fields:
-    """The components of fields of RunConfig, without the uploads, the folds and the preview."""
+    """Returns the components of fields of RunConfig, without the uploads, the folds and the preview."""
     return {name: component for name, component in fields.items() if name in RunConfig.model_fields}
 
 
 def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
-    """The config of the values of the form, by field, with the first of several seeds.
+    """Returns the config with the values of the form, and with the first of several seeds.
 
-    InputError if one of them is invalid, or this visitor may not use it.
+    Raises InputError if a value is invalid, or if this visitor may not use it.
     """
     settings = dict(values)
     settings["base"] = (settings["base"] or "").strip()
@@ -318,9 +315,8 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
             settings["pooling"] = None
         if not objective.needs_teacher():
             settings["teacher"] = None
-        settings["mine_negatives"] = (
-            bool(settings["mine_negatives"]) and objective.can_mine_negatives
-        )
+        can_mine = objective.can_mine_negatives
+        settings["mine_negatives"] = can_mine and bool(settings["mine_negatives"])
     for name, setting in SETTINGS.items():
         if not setting.range:
             continue
@@ -329,9 +325,8 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
             try:
                 settings[name] = float(text.replace(",", "."))
             except ValueError:
-                raise InputError(
-                    f"{setting.label} is {text!r}; it must be a number such as 2e-5"
-                ) from None
+                problem = f"{setting.label} is {text!r}; it must be a number such as 2e-5"
+                raise InputError(problem) from None
         if setting.is_optional:
             settings[name] = settings[name] or None
     if not settings["train_data"]:
@@ -343,7 +338,7 @@ def to_config(values: Fields, access: AccessPolicy) -> RunConfig:
 
 
 def _in_words_of_form(message: str) -> str:
-    """A message with the label in place of the name of the field, and the meaning of 0 if that is no number."""
+    """Returns a message that names the field by its label, and says what 0 means in a field that may be empty."""
     name, _, rest = message.partition(" ")
     if name not in SETTINGS:
         return message
@@ -355,25 +350,23 @@ def _in_words_of_form(message: str) -> str:
 
 
 def base_choices(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """The built-in models, networks over word vectors, then every run with a model."""
+    """Returns the built-in models, the networks over word vectors, and then every run with a model."""
     built_in = [(name, name) for name in MODELS]
     word_encoders = [(f"{name} ({label})", name) for name, label in WORD_ENCODER_LABELS.items()]
     return [*built_in, *word_encoders, *run_choices(runs)]
 
 
 def base_updates(base: str | None, learning_rate: str) -> tuple[Any, Any]:
-    """The updates of the learning rate and the pooling for another base.
+    """Returns the updates of the learning rate and the pooling for another base.
 
-    A typed learning rate stays, and the default of a base becomes the default of the new one.
-    Networks over word vectors have a pooling of their own.
+    The default rate of the old base is replaced by the default rate of the new one; any other rate
+    stays. Networks over word vectors have their own pooling.
     """
     name = (base or "").strip()
     before = learning_rate.strip()
     rate = format_learning_rate(default_learning_rate(name))
-    defaults = {
-        format_learning_rate(default_learning_rate(other))
-        for other in (DEFAULT_MODEL, *WORD_ENCODERS)
-    }
+    bases = (DEFAULT_MODEL, *WORD_ENCODERS)
+    defaults = {format_learning_rate(default_learning_rate(other)) for other in bases}
     is_replaced = before in defaults and before != rate
     rate_update = gr.update(value=rate) if is_replaced else gr.skip()
     pooling_update = gr.update(value="base") if name in WORD_ENCODERS else gr.skip()
@@ -381,13 +374,13 @@ def base_updates(base: str | None, learning_rate: str) -> tuple[Any, Any]:
 
 
 def updates(values: Fields, names: list[str]) -> list[Any]:
-    """The updates of the components ``names`` with the fields of a config, in their order."""
+    """Returns the updates of the components ``names`` with the fields of a config, in their order."""
     texts = shown_values(values)
     return [gr.update(value=texts[name]) for name in names]
 
 
 def shown_values(values: Fields) -> Fields:
-    """The fields of a config as the form shows them."""
+    """Returns the fields of a config as the form shows them."""
     return values | {
         "pooling": values["pooling"] or "base",
         "eval_data": values["eval_data"] or "none",
@@ -409,10 +402,12 @@ class DataUpload:
         choices: Sequence[tuple[str, str]],
         name: str,
     ) -> None:
-        """Builds the panel inside the open Blocks, empty until there is an upload.
+        """Builds the panel inside the open Blocks. It is empty until there is an upload.
 
-        ``data`` is the picker of the data set, with these other choices; the ids of the panel begin
-        with ``name``.
+        Args:
+            data: the picker of the data set.
+            choices: the other choices of the picker.
+            name: the beginning of the element ids.
         """
         self.services = services
         self.data = data
@@ -440,7 +435,7 @@ class DataUpload:
         columns: Chosen | None = None,
         scale: str = "",
     ) -> Update:
-        """Selects the upload with this encoding and sheet, and these columns or those of its own reading."""
+        """Selects the upload with this encoding and sheet. Without ``columns``, its own reading decides."""
         original = original or ""
         panel = self.panel.of(None)
         name = str(DataName(original, encoding or None))
@@ -456,15 +451,12 @@ class DataUpload:
         return {**panel, self.data: self._named(name, original)}
 
     def take(self, token: str) -> Update:
-        """Stores and selects a file that another page has sent. InputError if it is deleted, or there is no room."""
+        """Stores and selects a file that another page has sent. Raises InputError if it is deleted or does not fit."""
         file = self.services.taken.get(token)
         self.services.access.check_data(file.path)
         self.services.check_kept_room(Path(file.path))
         copy = str(keep_upload(file.path, self.services.settings.home))
-        first, second, target = file.columns
-        update = self.read_as(
-            copy, file.encoding, file.sheet, (first, second, target), file.read_as
-        )
+        update = self.read_as(copy, file.encoding, file.sheet, file.columns, file.read_as)
         return {**update, self.original: copy}
 
     def name_columns(self, original: str | None, encoding: str, *columns: str) -> Update:
@@ -483,8 +475,8 @@ class DataUpload:
         """Wires the panel.
 
         Args:
-            name_columns: `name_columns`, or a function that also takes the values of ``inputs``,
-                before its arguments, and also updates ``outputs``.
+            name_columns: the method `name_columns`, or a function that takes the values of
+                ``inputs`` before the arguments of the method, and also updates ``outputs``.
             estimate_on: ``estimate_on(event.then)`` estimates the run again.
         """
         panel = self.panel
@@ -494,14 +486,13 @@ class DataUpload:
         inputs = [*inputs, self.original, *panel.inputs]
         outputs = [self.data, *outputs]
         for event in (panel.role_event.then, panel.read_as.submit, panel.read_as.blur):
-            estimate_on(
-                event(
-                    name_columns,
-                    inputs,
-                    outputs,
-                    **event_options(queue=False, trigger_mode="multiple"),
-                ).then
+            named = event(
+                name_columns,
+                inputs,
+                outputs,
+                **event_options(queue=False, trigger_mode="multiple"),
             )
+            estimate_on(named.then)
         parts = [panel.table, panel.encoding, panel.sheet, panel.read_as, panel.doctor.fold]
         self.data.input(
             _hide_unless_upload,
@@ -511,9 +502,8 @@ class DataUpload:
         )
 
     def _named(self, name: str, original: str) -> Any:
-        return gr.update(
-            choices=[(f"{Path(original).name} (uploaded)", name), *self.choices], value=name
-        )
+        choice = (f"{Path(original).name} (uploaded)", name)
+        return gr.update(choices=[choice, *self.choices], value=name)
 
 
 def _hide_unless_upload(name: str | None) -> tuple[Any, ...]:
@@ -527,13 +517,14 @@ def _hide_unless_upload(name: str | None) -> tuple[Any, ...]:
 def connect_uploads(
     fields: Fields, planned: gr.HTML, estimate_on: Callable[[Any], None]
 ) -> Callable[[Any], Any]:
-    """Wires both uploads of the form; training data selects the objective that fits it.
+    """Wires both uploads of the form. Training data selects the objective that fits it.
 
-    ``planned`` shows errors; ``estimate_on(event.then)`` estimates the run again.
+    Args:
+        planned: shows errors.
+        estimate_on: ``estimate_on(event.then)`` estimates the run again.
 
     Returns:
-        A function that takes the file that another page has sent, after an event, and returns the
-            event after that.
+        A function that takes the file of another page after an event, and returns the next event.
     """
     train = fields["train_upload"]
     dev = fields["dev_upload"]
@@ -552,7 +543,7 @@ def connect_uploads(
         return {**update, fields["objective"]: OBJECTIVE_FOR.get(kind, gr.skip())}
 
     def with_held_out(update: Update, dev_data: str | None) -> Update:
-        """Adds the objective, and holds out pairs of the file: general English says little of one's own field."""
+        """Adds the objective, and evaluates on held-out pairs of the file, unless another data set has been chosen."""
         update = {**with_objective(update), by_hand: False}
         if dev_data == SETTINGS["eval_data"].default:
             update[dev.data] = HELD_OUT
@@ -575,14 +566,12 @@ def connect_uploads(
         return update if is_by_hand else with_objective(update)
 
     of_train = [*train.outputs, dev.data, fields["objective"], planned, by_hand]
-    estimate_on(
-        train.button.upload(
-            keep_train, [train.button, dev.data], of_train, **event_options(queue=False)
-        ).success
+    uploaded = train.button.upload(
+        keep_train, [train.button, dev.data], of_train, **event_options(queue=False)
     )
-    estimate_on(
-        dev.button.upload(dev.keep, dev.button, dev.outputs, **event_options(queue=False)).then
-    )
+    estimate_on(uploaded.success)
+    uploaded = dev.button.upload(dev.keep, dev.button, dev.outputs, **event_options(queue=False))
+    estimate_on(uploaded.then)
     train.wire(name_train_columns, [by_hand], [fields["objective"], planned], estimate_on)
     dev.wire(dev.name_columns, [], [], estimate_on)
     return lambda event: event.then(take, dev.data, of_train, **event_options(queue=False))

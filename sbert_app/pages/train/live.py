@@ -9,7 +9,7 @@ import gradio as gr
 
 from sbert_app.figures.training import FIGURES, MOST_CURVES, Curve, curves_of
 from sbert_app.formats import format_count
-from sbert_app.pages.components.events import Output, event_options, follow, on_open
+from sbert_app.pages.components.events import Output, event_options, follow, on_open, run_js
 from sbert_app.pages.components.measure_tab import hidden, visible
 from sbert_app.pages.components.messages import error_message, error_of, note, section, waiting
 from sbert_app.pages.components.report import report_button
@@ -26,7 +26,7 @@ from training.errors import UserFacingError
 from training.names import ModelName
 
 REMEMBER_RUN = "() => window.rememberRun()"
-# Seconds between two looks at the runs while one of them is at work, and while none is.
+# The seconds between two looks at the runs: while a run is at work, and while all are idle.
 BUSY_SECONDS = 1.0
 IDLE_SECONDS = 4.0
 FORGET_RUN = """() => window.showAddress(window.location.pathname)"""
@@ -42,14 +42,15 @@ class RunPanel:
         self.services = services
         self.store = services.jobs.store
         self.timer = gr.Timer(BUSY_SECONDS)
-        # The id of the run that the user opened; "" follows the running one, else the newest.
+        # The id of the run that the user opened; with "" the page follows the run at work, or else
+        # shows the newest run.
         self.opened = gr.State("")
         # The ids of the runs whose curves are overlaid.
         self.overlaid = gr.State([])
-        # The id of the run on the page, "" before the first.
+        # The id of the run on the page; "" before the first run.
         self.current = gr.State("")
-        # The number of running runs: a speed may be known once it changes. Events outside the queue
-        # change no gr.State.
+        # The number of running runs. When it changes, the speed of a new run may be known. This is
+        # not a gr.State, because events outside of the queue do not report changes of a state.
         self.running = gr.HTML("0", visible="hidden")
         self.status = gr.HTML(elem_id="run-status")
         with gr.Row(elem_classes="actions"):
@@ -92,7 +93,7 @@ class RunPanel:
             self.pushed = gr.HTML(elem_id="pushed-run")
             self.log = gr.HTML(elem_id="run-log")
         gr.HTML(section("All runs"))
-        # The tools are hidden while there is no run.
+        # The tools are hidden until there is a run.
         with gr.Row(equal_height=True, visible=False, elem_classes="list-tools") as self.list_tools:
             self.filter = gr.Textbox(
                 placeholder="Filter by name, id, state, objective, base, data",
@@ -135,7 +136,7 @@ class RunPanel:
         )
 
         def open_link(request: gr.Request) -> Any:
-            """The run and the overlaid runs in the address, or a message that there is no such run."""
+            """Returns the open run and the overlaid runs of the address, and the error if the run does not exist."""
             query = request.query_params
             overlaid = [run_id for run_id in query.get("overlay", "").split(",") if run_id]
             run_id = query.get("run", "")
@@ -144,23 +145,16 @@ class RunPanel:
 
         refresh_on(on_open(open_link, [self.opened, self.overlaid, self.error]).then)
         self._wire_list(refresh_on)
-        for button, action in ((self.stop, self.store.stop), (self.resume, self._resume)):
-            refresh_on(
-                button.click(
-                    partial(error_of, action),
-                    self.current,
-                    self.error,
-                    **event_options(queue=False),
-                ).then
-            )
-        for event in (self.rename.click, self.name.submit):
-            renamed = event(
-                partial(error_of, self.store.rename),
-                [self.current, self.name],
-                self.error,
-                **event_options(queue=False),
-            )
-            refresh_on(renamed.then)
+        rename = partial(error_of, self.store.rename)
+        new_name = [self.current, self.name]
+        for event, action, inputs in (
+            (self.stop.click, partial(error_of, self.store.stop), self.current),
+            (self.resume.click, partial(error_of, self._resume), self.current),
+            (self.rename.click, rename, new_name),
+            (self.name.submit, rename, new_name),
+        ):
+            acted = event(action, inputs, self.error, **event_options(queue=False))
+            refresh_on(acted.then)
         self.delete.click(
             lambda: gr.update(visible=True), None, self.confirmation, **event_options(queue=False)
         )
@@ -172,7 +166,7 @@ class RunPanel:
             **event_options(queue=False),
         )
         refresh_on(deleted.then)
-        deleted.then(None, None, None, js=FORGET_RUN)
+        run_js(deleted.then, FORGET_RUN)
         self.push.click(
             self._push,
             [self.current, self.push_repo, self.push_token],
@@ -188,17 +182,18 @@ class RunPanel:
             show_progress_on=self.error,
             api_visibility="private",
         )
-        exported.success(None, None, None, js="() => window.clickDownload()")
+        run_js(exported.success, "() => window.clickDownload()")
         return refresh_on
 
     def _wire_list(self, refresh_on: Callable[..., Any]) -> None:
         opened = self.runs.open_run(
             _open_run, None, [self.opened, self.error, self.download], **event_options(queue=False)
         )
-        refresh_on(opened.then).then(None, None, None, js=REMEMBER_RUN)
-        refresh_on(
-            self.runs.open_group(_open_group, None, self.filter, **event_options(queue=False)).then
+        run_js(refresh_on(opened.then).then, REMEMBER_RUN)
+        filtered = self.runs.open_group(
+            _open_group, None, self.filter, **event_options(queue=False)
         )
+        refresh_on(filtered.then)
         refresh_on(self.filter.change)
         question = [self.listed, self.listed_confirmation]
         self.delete_listed.click(
@@ -213,17 +208,17 @@ class RunPanel:
             delete_listed, self.filter, outputs, **event_options(queue=False)
         )
         refresh_on(deleted.then)
-        deleted.then(None, None, None, js=FORGET_RUN)
+        run_js(deleted.then, FORGET_RUN)
         ticked = self.runs.overlay_run(
             _overlay, self.overlaid, self.overlaid, **event_options(queue=False)
         )
-        ticked.then(None, None, None, js=KEEP_OVERLAID)
+        run_js(ticked.then, KEEP_OVERLAID)
         refresh_on(ticked.then)
 
     def look(
         self, opened: str, overlaid: Sequence[str], pattern: str | None = None
     ) -> dict[Any, Output]:
-        """The current state of every component; ``pattern`` is the filter of the list."""
+        """Returns the current state of every component. ``pattern`` is the filter of the list."""
         is_filtered = bool((pattern or "").strip())
         runs = self.store.list() if is_filtered else self.store.recent([opened, *overlaid], PAGE)
         run = select_run(runs, opened, run_groups(self.store.home))
@@ -233,23 +228,25 @@ class RunPanel:
         with_curves = with_curves[:MOST_CURVES]
         curves = curves_of(with_curves)
         colours = {other.id: curve.colour for other, curve in zip(with_curves, curves, strict=True)}
-        version = [
-            (curve.name, curve.colour, len(curve.events), curve.events[-1:]) for curve in curves
-        ]
+        version = []
+        for curve in curves:
+            version.append((curve.name, curve.colour, len(curve.events), curve.events[-1:]))
 
         def draw(figure: Callable[[Sequence[Curve]], Any]) -> Any:
             plot = figure(curves)
-            return visible(plot if any(len(trace.x) for trace in plot.data) else None)
+            has_points = any(len(trace.x) for trace in plot.data)
+            return visible(plot if has_points else None)
 
-        seconds = BUSY_SECONDS if any(listed.state in AT_WORK for listed in runs) else IDLE_SECONDS
+        states = [listed.state for listed in runs]
+        seconds = IDLE_SECONDS if AT_WORK.isdisjoint(states) else BUSY_SECONDS
         outputs: dict[Any, Output] = {
             self.timer: Output(seconds, gr.Timer(seconds)),
             self.current: Output(run.id if run else ""),
-            self.running: Output(str(sum(listed.state == State.RUNNING for listed in runs))),
+            self.running: Output(str(states.count(State.RUNNING))),
             self.status: Output(_status(run, runs)),
             self.runs: self._list(runs, run, colours, pattern),
             self.log: Output(self._log(run)),
-            self.name: Output((run.id, run.name) if run else None, run.name if run else ""),
+            self.name: Output((run.id, run.name), run.name) if run else Output(None, ""),
         }
         for component, is_visible in self._visibility(run, runs).items():
             outputs[component] = Output(gr.update(visible=is_visible))
@@ -259,15 +256,17 @@ class RunPanel:
 
     def _visibility(self, run: Run | None, runs: Sequence[Run]) -> dict[Any, bool]:
         """Whether the buttons and folds are visible for the open run."""
-        at_work = run is not None and run.state in AT_WORK
+        is_open = run is not None
+        state = run.state if run else None
+        is_idle = is_open and state not in AT_WORK
         return {
             self.list_tools: bool(runs),
-            self.stop: run is not None and at_work and not run.is_stopping,
-            self.resume: run is not None and not at_work and run.state != State.FINISHED,
-            self.export: run is not None and run.state != State.RUNNING and run.has_model,
-            self.delete: run is not None and not at_work,
-            self.more: run is not None,
-            self.report: run is not None,
+            self.stop: run is not None and state in AT_WORK and not run.is_stopping,
+            self.resume: is_idle and state != State.FINISHED,
+            self.export: run is not None and state != State.RUNNING and run.has_model,
+            self.delete: is_idle,
+            self.more: is_open,
+            self.report: is_open,
         }
 
     def _log(self, run: Run | None) -> str:
@@ -286,12 +285,12 @@ class RunPanel:
     def _list(
         self, runs: Sequence[Run], opened: Run | None, colours: dict[str, str], pattern: str | None
     ) -> Output:
-        """The list of runs; without a filter, the runs of an experiment share one row."""
+        """Returns the state of the list. Without a filter, the runs of an experiment share one row."""
         listed = self._listed(runs, pattern)
         states = [state_label(run) for run in runs]
         opened_id = opened.id if opened else ""
         folded = {} if (pattern or "").strip() else run_groups(self.store.home)
-        problems = "".join(error_message(error) for error in self.store.damaged())
+        problems = "".join(map(error_message, self.store.damaged()))
         count = self.store.count()
 
         def draw() -> str:
@@ -300,16 +299,16 @@ class RunPanel:
         return Output((listed, count, opened_id, colours, folded, states, problems), draw)
 
     def _deletable(self, pattern: str | None) -> list[Run]:
-        """The listed runs that are not at work."""
+        """Returns the listed runs that are not at work."""
         return [run for run in self._listed(self.store.list(), pattern) if run.state not in AT_WORK]
 
     def _ask_to_delete_listed(self, pattern: str | None) -> tuple[str, Any]:
         runs = self._deletable(pattern)
-        if not runs:
-            return note("No run is listed that could be deleted."), gr.update(visible=True)
-        words = (pattern or "").strip()
-        what = f"the runs that match “{words}”" if words else "all runs"
-        question = f"Delete {what}, {format_count(len(runs), 'run')} and their models? This cannot be undone."
+        question = "No run is listed that could be deleted."
+        if runs:
+            words = (pattern or "").strip()
+            what = f"the runs that match “{words}”" if words else "all runs"
+            question = f"Delete {what}, {format_count(len(runs), 'run')} and their models? This cannot be undone."
         return note(question), gr.update(visible=True)
 
     def _delete(self, run_ids: Iterable[str]) -> tuple[str, str, Any]:
@@ -327,7 +326,7 @@ class RunPanel:
         self.services.jobs.resume(run_id)
 
     def _push(self, run_id: str, repo: str, token: str) -> tuple[Any, str]:
-        """Pushes the model. The field of the token is emptied in any case."""
+        """Pushes the model, and empties the field of the token, also after an error."""
         try:
             return note(f"Pushed to {push(self.store, run_id, repo, token)}"), ""
         except UserFacingError as error:
@@ -353,26 +352,28 @@ def _confirmation(question: str, elem_id: str) -> tuple[gr.Group, gr.HTML, gr.Bu
 
 
 def select_run(runs: Sequence[Run], opened: str, groups: Container[str] = ()) -> Run | None:
-    """The run that the user opened, else the running or a waiting one, else the newest; None if there is no run.
+    """Returns the run that the user opened, or else the running, a waiting or the newest one; None without runs.
 
-    Of the newest runs those that belong to no experiment in ``groups`` come first.
+    A run that does not belong to an experiment, by ``groups``, is preferred to a newer one that does.
     """
-    by_id = [run for run in runs if run.id == opened]
-    running = [run for run in runs if run.state == State.RUNNING]
-    at_work = [run for run in runs if run.state in AT_WORK]
-    own = [run for run in runs if run.id not in groups]
-    return next(iter([*by_id, *running, *at_work, *own, *runs]), None)
+
+    def importance(run: Run) -> tuple[bool, ...]:
+        at_work = run.state in AT_WORK
+        is_own = at_work or run.id not in groups
+        return run.id == opened, run.state == State.RUNNING, at_work, is_own
+
+    # The first of equally important runs is the newest.
+    return max(runs, key=importance, default=None)
 
 
 def _status(run: Run | None, runs: Sequence[Run]) -> str:
     if run is None:
         return no_runs(precomputed("pooling"))
-    ahead = [
-        other
-        for other in runs
-        if other.state in AT_WORK and other.record.created < run.record.created
-    ]
-    return status(run, len(ahead))
+    ahead = 0
+    for other in runs:
+        if other.state in AT_WORK and other.record.created < run.record.created:
+            ahead += 1
+    return status(run, ahead)
 
 
 def _open_run(event: gr.EventData) -> tuple[str, str, Any]:
@@ -380,10 +381,12 @@ def _open_run(event: gr.EventData) -> tuple[str, str, Any]:
 
 
 def _open_group(event: gr.EventData) -> str:
-    """The filter that shows the runs of an experiment alone."""
+    """Returns the filter that only the runs of an experiment pass."""
     return event.name
 
 
 def _overlay(overlaid: list[str], event: gr.EventData) -> list[str]:
-    others = [run_id for run_id in overlaid if run_id != event.run]
-    return [*others, event.run][-MOST_CURVES:] if event.on else others
+    run_ids = [run_id for run_id in overlaid if run_id != event.run]
+    if event.on:
+        run_ids.append(event.run)
+    return run_ids[-MOST_CURVES:]

@@ -1,8 +1,8 @@
 """The Train page: configure a run, start it, follow it, and manage all runs.
 
-Start puts a run into the queue (`services.jobs`), whose worker trains in a process of its own. A
-timer reads the folders of the runs (`services.runs`): every tab shows every run live, and neither a
-reload nor a crash loses anything.
+Start puts a run into the queue (`services.jobs`), whose worker trains in its own process. A timer
+reads the folders of the runs (`services.runs`), so every tab shows every run live, and a reload or
+a crash of the app loses nothing.
 """
 
 import json
@@ -15,7 +15,14 @@ from urllib.parse import quote
 import gradio as gr
 
 from sbert_app.pages.components.address import keep_touched, value_of
-from sbert_app.pages.components.events import Questions, Update, event_options, note_action, on_open
+from sbert_app.pages.components.events import (
+    Questions,
+    Update,
+    event_options,
+    note_action,
+    on_open,
+    run_js,
+)
 from sbert_app.pages.components.experiments import Plan, StartForm
 from sbert_app.pages.components.measure_tab import MeasureTab
 from sbert_app.pages.components.messages import error_message, heading, note
@@ -70,7 +77,7 @@ def build(services: Services) -> None:
             )
             # Only phones show this button.
             to_settings = gr.Button("Change the settings ↓", size="sm", elem_id="to-settings")
-            to_settings.click(None, None, None, js=SHOW_SETTINGS)
+            run_js(to_settings.click, SHOW_SETTINGS)
             with gr.Column(elem_id="settings"):
                 fields = form.build(services)
                 for upload in ("train_upload", "dev_upload"):
@@ -79,12 +86,11 @@ def build(services: Services) -> None:
             panel = live.RunPanel(services)
     refresh_on = panel.wire()
     runs = _connect_form(services, (preset, filled, lesson), fields, planned, download)
-    started = runs.start_on(
-        start, partial(_start, services, list(form.config_fields(fields))), panel.opened
-    )
-    refresh_on(started.success).then(None, None, None, js=live.REMEMBER_RUN)
+    queue = partial(_start, services, list(form.config_fields(fields)))
+    started = runs.start_on(start, queue, panel.opened)
+    run_js(refresh_on(started.success).then, live.REMEMBER_RUN)
     runs.estimate_on(panel.running.change)
-    started.success(None, None, None, js="() => window.showLive()")
+    run_js(started.success, "() => window.showLive()")
     # A worker takes seconds to start, so it starts before anybody presses Start.
     on_open(services.jobs.start_workers)
 
@@ -129,20 +135,15 @@ def _connect_form(
         note_action(questions)
         return _fill(services, names, key)
 
-    preset.input(
-        None, preset, None, js=KEEP_PRESET, **event_options(queue=False, trigger_mode="multiple")
+    run_js(preset.input, KEEP_PRESET, preset)
+    run_js(lesson.change, KEEP_CHANGED, lesson)
+    picked = preset.input(
+        fill_form,
+        [questions, preset],
+        fill,
+        **event_options(queue=False, trigger_mode="multiple"),
     )
-    lesson.change(
-        None, lesson, None, js=KEEP_CHANGED, **event_options(queue=False, trigger_mode="multiple")
-    )
-    runs.estimate_on(
-        preset.input(
-            fill_form,
-            [questions, preset],
-            fill,
-            **event_options(queue=False, trigger_mode="multiple"),
-        ).then
-    )
+    runs.estimate_on(picked.then)
     objective = fields["objective"]
     of_objective = [fields[name] for name in form.OF_OBJECTIVE]
     objective.change(form.objective_updates, objective, of_objective, **event_options(queue=False))
@@ -156,15 +157,14 @@ def _connect_form(
     )
     _connect_negatives(services, fields, names)
     runs.estimate_on(_connect_download(services, base, planned, download).change)
-    edited = [
-        component.input for name, component in config_fields.items() if name not in ("name", *TYPED)
-    ]
-    # Pasted text fires no input event.
+    edited = [fields[name].input for name in names if name not in ("name", *TYPED)]
+    # A paste does not fire an input event of Gradio.
     edited += [fields[name].change for name in TYPED]
     runs.estimate_on(partial(gr.on, edited))
     take_sent = connect_uploads(fields, planned, runs.estimate_on)
 
-    filled_in = take_sent(on_open().then(from_link, questions, fill, **event_options(queue=False)))
+    opened = on_open().then(from_link, questions, fill, **event_options(queue=False))
+    filled_in = take_sent(opened)
     runs.estimate_on(keep_touched([preset, *inputs], filled_in).then)
     return runs
 
@@ -172,7 +172,7 @@ def _connect_form(
 def _connect_download(
     services: Services, base: gr.Dropdown, planned: gr.HTML, button: gr.Button
 ) -> gr.HTML:
-    """Wires the button that downloads a base. Returns a component that changes when a base is there."""
+    """Wires the button that downloads a base. Returns a component that changes after each download."""
     downloaded = gr.HTML("", visible="hidden")
     downloads = count()
     tab = MeasureTab(
@@ -190,7 +190,7 @@ def _connect_download(
 def _fill(
     services: Services, names: list[str], key: str, changed: form.Fields | None = None
 ) -> list[Any]:
-    """The preset, its values, its lesson, and the updates of the form, some of them ``changed``."""
+    """Returns the preset, its values, its lesson, and the updates of the form. ``changed`` replaces some of these."""
     changed = changed or {}
     values = PRESETS[key].fields()
     if key == "two-stage":
@@ -205,15 +205,16 @@ def _fill_from_link(
 ) -> list[Any] | None:
     """Fills the form from the address: a ?preset with ?changed fields, or the ?settings of a run.
 
-    ?sentences=<token> names sentences from another page, which become the training data. None
-    without any of these.
+    ?sentences=<token> names sentences from another page, which become the training data. Returns
+    None if the address has none of these.
     """
     query = request.query_params
     names = list(fields)
     try:
         if token := query.get("sentences"):
             sent = _sent_sentences(services, token)
-            return [None, NO_PRESET, note(SENT), *[sent.get(name, gr.skip()) for name in names]]
+            updates = [sent.get(name, gr.skip()) for name in names]
+            return [None, NO_PRESET, note(SENT), *updates]
         if like := query.get("settings"):
             run = services.jobs.store.get(like)
             check_queueable(run.config)
@@ -224,18 +225,18 @@ def _fill_from_link(
     changed = from_address(query.get("changed", ""), fields)
     opening = next(iter(PRESETS)) if changed else ""
     key = query.get("preset", opening)
-    return _fill(services, names, key, changed) if key in PRESETS else None
+    if key not in PRESETS:
+        return None
+    return _fill(services, names, key, changed)
 
 
 def _estimate(services: Services, names: list[str], *values: Any) -> tuple[RunEstimate, Plan]:
     form_values = dict(zip(names, values, strict=False))
     config = to_config(form_values, services.access)
     estimate = estimate_run(config, services.jobs.store)
-    missing = [
-        f"not on this machine yet: {model}"
-        for model in services.models.missing([estimate.config.base])
-    ]
-    estimate = replace(estimate, notes=(*missing, *estimate.notes))
+    missing = services.models.missing([estimate.config.base])
+    notes = [f"not on this machine yet: {model}" for model in missing]
+    estimate = replace(estimate, notes=(*notes, *estimate.notes))
     return estimate, partial(plan, estimate, seeds=len(parse_seeds(form_values["seed"])))
 
 
@@ -258,10 +259,14 @@ def _lesson(key: str, changed: form.Fields | None = None) -> str:
 
 
 def _connect_negatives(services: Services, fields: form.Fields, names: list[str]) -> None:
-    """Wires the preview of mined hard negatives; ``names`` are the fields of a RunConfig, in order."""
-    status, start, stop = (fields[f"negatives_{part}"] for part in ("shown", "preview", "stop"))
+    """Wires the preview of mined hard negatives. ``names`` are the fields of a RunConfig, in order."""
     tab = MeasureTab(
-        services, "negatives", status, start, stop, "stopped before the negatives were found."
+        services,
+        "negatives",
+        status=fields["negatives_shown"],
+        start=fields["negatives_preview"],
+        stop=fields["negatives_stop"],
+        stopped="stopped before the negatives were found.",
     )
 
     def preview(watch: Watch, *values: Any) -> Update:
@@ -282,13 +287,13 @@ def _connect_negatives(services: Services, fields: form.Fields, names: list[str]
 
 
 def to_address(changed: form.Fields) -> str:
-    """The changed fields as a parameter of the address, without uploads."""
+    """Returns the changed fields as a parameter of the address, without uploads."""
     named = {name: value for name, value in changed.items() if not str(value).startswith("/")}
     return quote(json.dumps(named, separators=(",", ":"))) if named else ""
 
 
 def from_address(text: str, fields: form.Fields) -> dict[str, Any]:
-    """The updates of the changed fields in an address, without invalid ones."""
+    """Returns the updates of the changed fields in an address, without invalid ones."""
     try:
         changed = json.loads(text or "{}")
     except (ValueError, RecursionError):
@@ -300,16 +305,17 @@ def from_address(text: str, fields: form.Fields) -> dict[str, Any]:
         if name not in fields:
             continue
         items = value if isinstance(value, list) else [value]
-        value = value_of(fields[name], ["" if item is None else str(item) for item in items])
+        texts = ["" if item is None else str(item) for item in items]
+        value = value_of(fields[name], texts)
         if value != gr.skip():
             updates[name] = gr.update(value=value)
     return updates
 
 
 def _sent_sentences(services: Services, token: str) -> dict[str, Any]:
-    """The updates of fields, by name, that make sentences from another page the training data, for SimCSE.
+    """Returns the updates of fields, by name, that make sentences of another page the training data for SimCSE.
 
-    InputError if the sentences have been deleted, or there is no room for them.
+    Raises InputError if the sentences have been deleted, or if there is not enough space for them.
     """
     sent = services.shared_sentences.path(token)
     services.check_kept_room(sent)

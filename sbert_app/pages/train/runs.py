@@ -38,22 +38,23 @@ from training.trainer.run_metrics import RUN_METRICS
 
 # From this mean cosine of random pairs on, unrelated sentences look related.
 NARROW_FROM = 0.3
-# The most characters of two sentences in a link.
+# The maximum length of two sentences in a link, in characters.
 LONGEST_LINK = 2_000
-# The seconds in which a worker begins the run that is next.
+# A worker begins the next run within this time, in seconds.
 MOST_WAITED = 60.0
 ADVICE = {
     State.FAILED: "The log below has the details.",
     State.INTERRUPTED: "Resume continues from its last checkpoint.",
 }
 
-# The last lines of a log, and mined hard negatives beside their anchors and positives.
+# Renders the last lines of a log.
 log = macro("train/log")
+# Renders mined hard negatives beside their anchors and positives.
 negatives = macro("train/negatives")
 
 
 def no_runs(pooling: PrecomputedTable | None) -> Markup:
-    """The page before the first run, with the precomputed table of poolings if the app ships it."""
+    """Renders the page before the first run, with the precomputed table of poolings if the app ships it."""
     columns = [
         ("pooling", ""),
         ("dev ρ before", "number"),
@@ -77,7 +78,11 @@ def no_runs(pooling: PrecomputedTable | None) -> Markup:
 
 
 def status(run: Run, ahead: int) -> Markup:
-    """The open run: its state, progress, results and their meaning; ``ahead`` is its place in the queue."""
+    """Renders the open run: its state, progress, results and their meaning.
+
+    Args:
+        ahead: the number of runs before it in the queue.
+    """
     progress = run.progress
     errors = []
     if run.state in ADVICE:
@@ -94,11 +99,14 @@ def status(run: Run, ahead: int) -> Markup:
     if run.config.pooling in PAPER_POOLINGS:
         compared["pooling"] = run.config.pooling
     is_next = run.state == State.QUEUED and not ahead
+    fraction = 0.0
+    if progress.steps:
+        fraction = progress.step / progress.steps
     return render(
         "train/templates/status.html",
         run=run,
         label="starting …" if is_next else state_label(run),
-        fraction=progress.step / progress.steps if progress.steps else 0.0,
+        fraction=fraction,
         facts=_facts(run, ahead),
         errors=[error[:1].upper() + error[1:] for error in errors],
         tiles=_tiles(run),
@@ -115,9 +123,10 @@ def run_list(
     folded: Mapping[str, RunGroup] = MappingProxyType({}),
     hidden: int = 0,
 ) -> Markup:
-    """The list of runs, newest first; ``opened`` is the id of the open run.
+    """Renders the list of runs, newest first.
 
     Args:
+        opened: the id of the open run.
         colours: the colours of the runs whose curves are drawn, by id.
         folded: the groups of runs that share one row, by the ids of the runs.
         hidden: the number of runs that the filter leaves out.
@@ -155,45 +164,52 @@ def run_list(
 
 
 def _over_seeds(runs: Sequence[Run]) -> str:
-    """The mean ± standard deviation of the best figures of the finished runs; empty without any."""
-    finished = [run.progress for run in runs if run.state == State.FINISHED]
-    best = [progress.figure(progress.best) for progress in finished]
-    values = [value for value in best if value is not None]
+    """Returns the mean ± standard deviation of the best figures of the finished runs; "" without finished runs."""
+    values = []
+    for run in runs:
+        best = run.progress.figure(run.progress.best)
+        if run.state == State.FINISHED and best is not None:
+            values.append(best)
     if not values:
         return ""
     digits = _digits(runs[0])
     mean = f"{fmean(values):.{digits}f}"
-    return mean if len(values) == 1 else f"{mean} ± {stdev(values):.{digits}f}"
+    if len(values) == 1:
+        return mean
+    return f"{mean} ± {stdev(values):.{digits}f}"
 
 
 def plan(estimate: RunEstimate, rate: TrainingRate | None, seeds: int = 1) -> Markup:
-    """The work of a run, or of one for each of several seeds, and its time."""
-    facts = [estimate.kind if estimate.rows is None else f"{estimate.rows:,} {estimate.kind}"]
+    """Renders the work of a run, or of a run for each of several seeds, and its time."""
+    rows = estimate.kind
+    if estimate.rows is not None:
+        rows = f"{estimate.rows:,} {rows}"
+    facts = [rows]
     if estimate.steps is None:
         facts.append("the number of steps is known once the data is loaded")
     else:
         facts.append(f"{estimate.steps:,} steps of {estimate.config.batch_size}")
     if seeds > 1:
         facts.append(f"{seeds} seeds")
-    seconds = rate.seconds(estimate) if rate else None
+    if rate is None:
+        return estimate_plan(facts, None, "", estimate.notes)
+    seconds = rate.seconds(estimate)
     total = None if seconds is None else seeds * seconds
-    return estimate_plan(facts, total, rate.source if rate else "", estimate.notes)
+    return estimate_plan(facts, total, rate.source, estimate.notes)
 
 
 def state_label(run: Run) -> str:
-    """The state in a word; a run that has yet to stop is stopping."""
+    """Returns the state in a word; "stopping…" from the request to stop until the run has stopped."""
     return "stopping…" if run.is_stopping else run.state
 
 
 def settings(run: Run) -> str:
-    """The settings that distinguish runs, in one line."""
+    """Returns the settings that distinguish runs, in one line."""
     config = run.config
     objective = config.objective_class
-    parts = [
-        f"{config.objective} {config.concatenation}"
-        if "concatenation" in objective.fields
-        else config.objective
-    ]
+    parts = [config.objective]
+    if "concatenation" in objective.fields:
+        parts[0] += f" {config.concatenation}"
     if config.teacher:
         parts.append(f"teacher {config.teacher}")
     if not objective.scores_pairs:
@@ -211,7 +227,7 @@ def settings(run: Run) -> str:
 
 
 def optimisation(config: RunConfig, seeds: str = "") -> list[str]:
-    """The length of a run and the settings of its optimiser; ``seeds`` if it is one of several."""
+    """Returns the length of a run and the settings of its optimiser. ``seeds`` replaces the seed of the config."""
     length = f"{config.epochs:g} epochs"
     if config.max_steps:
         length = f"{config.max_steps:,} steps"
@@ -227,12 +243,12 @@ def optimisation(config: RunConfig, seeds: str = "") -> list[str]:
 
 
 def format_learning_rate(value: float) -> str:
-    """A learning rate as people write it: 2e-5."""
+    """Returns a learning rate as people write it: 2e-5."""
     return f"{value:g}".replace("e-0", "e-")
 
 
 def _facts(run: Run, ahead: int) -> list[str]:
-    """The step, the time left, the throughput and the device; for a run in the queue, its place."""
+    """Returns the step, the time left, the throughput and the device, or the place of a run in the queue."""
     progress = run.progress
     if run.state == State.QUEUED:
         if ahead:
@@ -243,11 +259,9 @@ def _facts(run: Run, ahead: int) -> list[str]:
                 f"no worker has begun it for {format_duration(run.waited)}: the worker’s log may say why"
             )
         return waiting
-    facts = [
-        f"step {progress.step:,} of {progress.steps:,}"
-        if progress.steps
-        else "loading data and model"
-    ]
+    facts = ["loading data and model"]
+    if progress.steps:
+        facts = [f"step {progress.step:,} of {progress.steps:,}"]
     if run.state == State.RUNNING:
         if progress.seconds_left is not None:
             facts.append(f"{format_estimate(progress.seconds_left)} left")
@@ -265,7 +279,7 @@ def _facts(run: Run, ahead: int) -> list[str]:
 
 
 def _tiles(run: Run) -> list[tuple[str, str, str]]:
-    """The tiles (value, label, remark) of the selecting metric, its gain over the base, and random pairs."""
+    """Returns tiles (value, label, remark) with the selecting metric, its gain over the base, and random pairs."""
     progress = run.progress
     best = progress.figure(progress.best)
     base = progress.figure(progress.baseline)
@@ -273,7 +287,8 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
     digits = _digits(run)
     metric = RUN_METRICS[progress.measure or "loss"]
     tiles = []
-    # The share of first sentences that find their partners, before and after, if it is measured.
+    # The share of first sentences whose nearest sentence is their partner, before and after
+    # training, if it is measured.
     evaluations = [event for event in (progress.baseline, progress.best) if event]
     partners = [event for event in evaluations if event.get("accuracy@1") is not None]
     if partners:
@@ -281,39 +296,23 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
         tiles.append((shares, "finds the partner", f"of {partners[0]['queries']:,} dev pairs"))
     if best is not None and progress.best is not None:
         after = " after training" if base is not None and best < base else ""
-        tiles.append(
-            (
-                f"{best:.{digits}f}",
-                f"best {metric.label}{after}",
-                f"at step {progress.best['step']:,}",
-            )
-        )
+        step = f"at step {progress.best['step']:,}"
+        tiles.append((f"{best:.{digits}f}", f"best {metric.label}{after}", step))
         if base is not None:
-            tiles.append(
-                (
-                    format_number(best - base, digits, "+"),
-                    "against the base",
-                    f"which has {base:.{digits}f}",
-                )
-            )
+            gain = format_number(best - base, digits, "+")
+            tiles.append((gain, "against the base", f"which has {base:.{digits}f}"))
         last = progress.figure(latest)
         if latest is not None and last is not None and latest is not progress.best:
             tiles.append((f"{last:.{digits}f}", "last", f"at step {latest['step']:,}"))
     elif base is not None:
         tiles.append((f"{base:.{digits}f}", metric.label, "of the base, before the first step"))
     if progress.test is not None:
-        tiles.append(
-            (f"{100 * progress.test['spearman']:.1f}", f"on {progress.test['data']}", "held out")
-        )
+        spearman = f"{100 * progress.test['spearman']:.1f}"
+        tiles.append((spearman, f"on {progress.test['data']}", "held out"))
     shorter = (progress.best or latest or {}).get("by_dimension") or {}
     for dimension, value in shorter.items():
-        tiles.append(
-            (
-                f"{metric.factor * value:.{digits}f}",
-                f"with {dimension} dimensions",
-                "the vectors truncated",
-            )
-        )
+        text = f"{metric.factor * value:.{digits}f}"
+        tiles.append((text, f"with {dimension} dimensions", "the vectors truncated"))
     if latest is not None and latest.get("plain_cosine") is not None:
         cosine = max(latest["plain_cosine"], latest.get("random_cosine") or -1.0)
         if cosine > COLLAPSED_FROM:
@@ -327,13 +326,13 @@ def _tiles(run: Run) -> list[tuple[str, str, str]]:
 
 
 def _unit(run: Run) -> str:
-    """The metric of a run, and which side is the better one."""
+    """Returns the metric of a run, with an arrow in the direction of better values."""
     metric = RUN_METRICS[run.progress.measure or "loss"]
     return f"{metric.label} {metric.arrow}"
 
 
 def _digits(run: Run) -> int:
-    """The number of decimals of the metric."""
+    """Returns the number of decimals of the metric."""
     return 4 if run.progress.measure == "loss" else 1
 
 
@@ -363,15 +362,19 @@ def _row(run: Run) -> dict[str, str]:
 def run_report(
     store: RunStore, run_id: str, clean: Callable[[str], str] = without_folders
 ) -> Report:
-    """The report of a run: results, curves, evaluations, log; ``clean`` removes paths.
+    """Returns the report of a run: results, curves, evaluations, log. ``clean`` removes paths.
 
-    RunNotFoundError if there is no such run.
+    Raises RunNotFoundError if the run does not exist.
     """
     run = store.get(run_id)
     record = run.record
     progress = run.progress
     evaluations = [event for event in run.events if event["kind"] == "eval"]
-    figures = [make(curves_of([run])) for make in FIGURES.values()]
+    curves = []
+    for make in FIGURES.values():
+        figure = make(curves_of([run]))
+        if any(len(trace.x) for trace in figure.data):
+            curves.append(plot(figure))
     objectives = {part.objective for part in run.config.parts}
     used_settings = {}
     for name, value in run.config:
@@ -389,9 +392,7 @@ def run_report(
         used_settings,
         {
             "Result": [status(run, 0)],
-            "Curves": [
-                plot(figure) for figure in figures if any(len(trace.x) for trace in figure.data)
-            ],
+            "Curves": curves,
             "Evaluations": [_evaluation_table(evaluations)] if evaluations else [],
             "Log": [log(clean(store.log(run_id)))],
         },
@@ -401,7 +402,7 @@ def run_report(
 
 
 def _evaluation_table(evaluations: Sequence[Mapping[str, Any]]) -> Markup:
-    """A row for each evaluation, and a column for each metric that was measured."""
+    """Renders a row for each evaluation, and a column for each metric that was measured."""
     columns = [("step", "")]
     rows = [[f"{event['step']:,}"] for event in evaluations]
     for name, metric in RUN_METRICS.items():
@@ -415,7 +416,7 @@ def _evaluation_table(evaluations: Sequence[Mapping[str, Any]]) -> Markup:
 
 
 def command_of(config: RunConfig) -> str:
-    """The command that trains with this config; empty for a config with an object from a program."""
+    """Returns the command that trains with this config; "" if the config contains a Python object."""
     defaults = {name: setting.default for name, setting in SETTINGS.items()}
     defaults["learning_rate"] = default_learning_rate(config.base)
     words = ["sbert-lab", "train"]
@@ -431,7 +432,7 @@ def command_of(config: RunConfig) -> str:
 
 
 def _text(value: Any) -> str:
-    """The text of a value of a config; empty for None and for False."""
+    """Returns a value of a config as a text; "" for None and False."""
     if isinstance(value, bool) or value is None:
         return "yes" if value else ""
     if isinstance(value, float):

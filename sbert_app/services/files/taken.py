@@ -27,7 +27,7 @@ class TakenFile:
     path: str
     encoding: str = ""
     sheet: str = ""
-    columns: tuple[str, ...] = ("", "", "")
+    columns: tuple[str, str, str] = ("", "", "")
     read_as: str = ""
 
 
