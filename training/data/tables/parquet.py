@@ -27,11 +27,11 @@ class ParquetTable(OpenedTable):
     def fields(self) -> list[Any]:
         import pyarrow as pa
 
-        fields = [self.schema.field(at).with_name(name) for at, name in enumerate(self.columns)]
-        return [
-            field.with_type(pa.string()) if field.name in self.class_names else field
-            for field in fields
-        ]
+        fields = []
+        for at, name in enumerate(self.columns):
+            field = self.schema.field(at).with_name(name)
+            fields.append(field.with_type(pa.string()) if name in self.class_names else field)
+        return fields
 
     def _read(self, size: int) -> Iterator[RowBatch]:
         """All rows in order; ``arrow`` holds each batch with its types. InputError if a page of the file is broken."""
@@ -42,12 +42,11 @@ class ParquetTable(OpenedTable):
             for batch in _open(self.path).iter_batches(batch_size=min(size, self.rows_at_once)):
                 arrow = _flat(batch).rename_columns(list(self.columns))
                 for name, labels in self.class_names.items():
-                    # -1 and every other number without a name is null.
-                    named = dict(enumerate(labels))
-                    cells = [named.get(number) for number in arrow.column(name).to_pylist()]
-                    arrow = arrow.set_column(
-                        self.columns.index(name), name, pa.array(cells, pa.string())
-                    )
+                    # -1 and every other number without a name becomes null.
+                    names = dict(enumerate(labels))
+                    cells = [names.get(number) for number in arrow.column(name).to_pylist()]
+                    labelled = pa.array(cells, pa.string())
+                    arrow = arrow.set_column(self.columns.index(name), name, labelled)
                 rows = {}
                 notes = {}
                 for name, column in zip(self.columns, arrow.columns, strict=True):
@@ -83,12 +82,11 @@ def open_parquet(path: Path, encoding: str | None = None, sheet: str | None = No
     try:
         rows_at_once = _rows_at_once(path, schema)
     except (pa.ArrowException, OSError):
-        # It is broken further down, and reading says where.
+        # The file is broken further down; the error when it is read says where.
         rows_at_once = BATCH_ROWS
     class_names = _class_names(schema, columns)
-    renamed += [
-        f"The labels of {name} are {', '.join(names[:10])}." for name, names in class_names.items()
-    ]
+    for name, labels in class_names.items():
+        renamed.append(f"The labels of {name} are {', '.join(labels[:10])}.")
     return ParquetTable(
         path, columns, file.metadata.num_rows, tuple(renamed), schema, rows_at_once, class_names
     )
@@ -106,13 +104,12 @@ def _flat(batch: Any) -> Any:
 
 
 def _class_names(schema: Any, columns: Sequence[str]) -> dict[str, list[str]]:
-    """The names of class labels by column, as the metadata of the library datasets have them."""
+    """The names of class labels by column, from the metadata that the datasets library writes."""
     import pyarrow as pa
 
     try:
-        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"][
-            "features"
-        ]
+        metadata = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        features = metadata["info"]["features"]
         names = [features.get(field.name, {}).get("names") for field in schema]
     except (ValueError, LookupError, TypeError, AttributeError):
         return {}
@@ -124,11 +121,11 @@ def _class_names(schema: Any, columns: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _rows_at_once(path: Path, schema: Any) -> int:
-    """The rows of the longest texts that fill `BATCH_CHARACTERS`. InputError if one is above `LONGEST_CELL_BYTES`.
+    """The number of rows that fit into `BATCH_CHARACTERS`, however long. InputError for a text above the limit.
 
-    A file of a few kilobytes can hold the same text of a megabyte a million times: Parquet stores
-    it once, in a dictionary. The texts are measured there, where they take as much memory as in the
-    file.
+    A file of a few kilobytes can hold the same text of a megabyte a million times, as Parquet
+    stores it once, in a dictionary. The texts are measured in the dictionary, where they take as
+    little memory as in the file.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -152,10 +149,11 @@ def _rows_at_once(path: Path, schema: Any) -> int:
 
 
 def _open(path: Path, **options: Any) -> Any:
+    # pyarrow is imported within functions, as it takes time and most files are read without it.
     import pyarrow.parquet as pq
 
-    # A buffered stream in place of whole row groups: one of a million rows costs no more memory
-    # than ten small ones.
+    # A buffered stream does not hold whole row groups, so that a row group of a million rows needs
+    # no more memory than ten small ones.
     return pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False, **options)
 
 
@@ -166,13 +164,16 @@ def _values(column: Any) -> tuple[list[Any], list[int]]:
     try:
         return column.to_pylist(), []
     except UnicodeDecodeError:
-        raw = column.cast(pa.binary()).to_pylist()
-        values = [
-            None if value is None else value.decode("utf-8", errors="replace") for value in raw
-        ]
-        return values, [at for at, value in enumerate(values) if value and "\ufffd" in value]
+        values = []
+        broken = []
+        for at, value in enumerate(column.cast(pa.binary()).to_pylist()):
+            text = None if value is None else value.decode("utf-8", errors="replace")
+            if text and "\ufffd" in text:
+                broken.append(at)
+            values.append(text)
+        return values, broken
     except (ValueError, OverflowError, LookupError):
-        # A date is beyond Python's calendar, or in a time zone that nobody knows.
+        # A date is beyond Python's calendar, or its time zone is unknown.
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp(column.type.unit))
         return column.cast(pa.string()).to_pylist(), []
