@@ -9,7 +9,7 @@ Without one, the file is UTF-8 if all of its bytes are valid. Otherwise:
 - Otherwise charset-normalizer guesses the encoding, and a remark says so and quotes some lines. If
   no encoding fits, the file is refused until the user names one.
 
-An encoding that the user names is not checked.
+An encoding that the user names is used even if some bytes do not fit it.
 """
 
 import codecs
