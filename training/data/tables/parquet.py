@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from training.data.tables.columns import MOST_COLUMNS, unique_names
 from training.data.tables.rows import BATCH_CHARACTERS, BATCH_ROWS, OpenedTable, RowBatch
 from training.errors import InputError, first_line
@@ -25,8 +29,6 @@ class ParquetTable(OpenedTable):
     description = "Parquet"
 
     def fields(self) -> list[Any]:
-        import pyarrow as pa
-
         fields = []
         for at, name in enumerate(self.columns):
             field = self.schema.field(at).with_name(name)
@@ -35,8 +37,6 @@ class ParquetTable(OpenedTable):
 
     def _read(self, size: int) -> Iterator[RowBatch]:
         """All rows in order; ``arrow`` holds each batch with its types. InputError if a page of the file is broken."""
-        import pyarrow as pa
-
         first_row = 1
         try:
             for batch in _open(self.path).iter_batches(batch_size=min(size, self.rows_at_once)):
@@ -63,8 +63,6 @@ class ParquetTable(OpenedTable):
 
 def open_parquet(path: Path, encoding: str | None = None, sheet: str | None = None) -> ParquetTable:
     """Reads the footer. InputError if the file is not Parquet, is incomplete, or has no rows."""
-    import pyarrow as pa
-
     try:
         file = _open(path)
         schema = _flat(pa.RecordBatch.from_pylist([], file.schema_arrow)).schema
@@ -94,8 +92,6 @@ def open_parquet(path: Path, encoding: str | None = None, sheet: str | None = No
 
 def _flat(batch: Any) -> Any:
     """A batch whose columns of objects are taken apart, as in a file of JSON."""
-    import pyarrow as pa
-
     table = pa.Table.from_batches([batch])
     while any(pa.types.is_struct(kind) for kind in table.schema.types):
         table = table.flatten()
@@ -105,8 +101,6 @@ def _flat(batch: Any) -> Any:
 
 def _class_names(schema: Any, columns: Sequence[str]) -> dict[str, list[str]]:
     """The names of class labels by column, from the metadata that the datasets library writes."""
-    import pyarrow as pa
-
     try:
         metadata = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
         features = metadata["info"]["features"]
@@ -127,9 +121,6 @@ def _rows_at_once(path: Path, schema: Any) -> int:
     stores it once, in a dictionary. The texts are measured in the dictionary, where they take as
     little memory as in the file.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kinds = (pa.string(), pa.binary())
     texts = [field.name for field in schema if field.type in kinds]
     if not texts:
@@ -149,9 +140,6 @@ def _rows_at_once(path: Path, schema: Any) -> int:
 
 
 def _open(path: Path, **options: Any) -> Any:
-    # pyarrow is imported within functions, as it takes time and most files are read without it.
-    import pyarrow.parquet as pq
-
     # A buffered stream does not hold whole row groups, so that a row group of a million rows needs
     # no more memory than ten small ones.
     return pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False, **options)
@@ -159,8 +147,6 @@ def _open(path: Path, **options: Any) -> Any:
 
 def _values(column: Any) -> tuple[list[Any], list[int]]:
     """A column as Python values, and the positions whose text is not UTF-8."""
-    import pyarrow as pa
-
     try:
         return column.to_pylist(), []
     except UnicodeDecodeError:

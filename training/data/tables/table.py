@@ -24,7 +24,6 @@ from training.data.tables.columns import listed
 from training.data.tables.csv import open_delimited, open_lines
 from training.data.tables.json import open_json
 from training.data.tables.lists import with_two_sentences
-from training.data.tables.parquet import open_parquet
 from training.data.tables.rows import OpenedTable, file_version
 from training.data.tables.text import ForeignFileError
 from training.data.tables.workbook import UnknownSheetError, open_workbook
@@ -46,13 +45,20 @@ class Format(NamedTuple):
     is_binary: bool = False
 
 
+def _open_parquet(path: Path, encoding: str | None, sheet: str | None) -> OpenedTable:
+    # It imports pyarrow, which takes time and is not needed for other formats.
+    from training.data.tables.parquet import open_parquet
+
+    return open_parquet(path, encoding, sheet)
+
+
 WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".xlsb", ".ods")
 # The first is the format of files that no other claims.
 FORMATS = (
     Format("CSV", (".csv",), open_delimited),
     Format("TSV", (".tsv", ".tab"), open_delimited),
     Format("JSON Lines", (".jsonl", ".ndjson", ".json"), open_json, (b"{", b"[{", b"[\n")),
-    Format("Parquet", (".parquet",), open_parquet, (b"PAR1",), is_binary=True),
+    Format("Parquet", (".parquet",), _open_parquet, (b"PAR1",), is_binary=True),
     Format(
         "Excel",
         WORKBOOKS,
