@@ -102,7 +102,9 @@ class Corpus:
 
     def select(self, rows: Sequence[int]) -> Corpus:
         """The corpus of some sentences, without gold scores."""
-        columns = {name: [values[row] for row in rows] for name, values in self.columns.items()}
+        columns = {}
+        for name, values in self.columns.items():
+            columns[name] = [values[row] for row in rows]
         return Corpus(self.name, [self.sentences[row] for row in rows], columns)
 
     def require_distinct(self, minimum: int, purpose: str) -> None:
@@ -156,22 +158,23 @@ class Corpus:
         """The distinct sentences of all columns, row by row, each with the role of its first occurrence."""
         if len(data.columns) == 1:
             sentences = data.columns[0]
-            return cls(
-                data.name, sentences[:most], notes=(*data.notes, *_cut(len(sentences), most))
-            )
+            notes = (*data.notes, *_cut(len(sentences), most))
+            return cls(data.name, sentences[:most], notes=notes)
         roles = ROLES[len(data.columns)]
         positions: dict[str, int] = {}
         first_role: list[str] = []
         for row in zip(*data.columns, strict=True):
             for role, sentence in zip(roles, row, strict=True):
-                if positions.setdefault(sentence, len(positions)) == len(first_role):
+                if sentence not in positions:
+                    positions[sentence] = len(positions)
                     first_role.append(role)
         gold = None
         if data.scores is not None:
-            columns = [[positions[sentence] for sentence in column] for column in data.columns]
-            rows = np.array(columns, dtype=np.int32).T
-            inside = (rows < most).all(axis=1)
-            gold = GoldPairs(rows[inside], np.asarray(data.scores, dtype=np.float32)[inside])
+            columns = [list(map(positions.__getitem__, column)) for column in data.columns]
+            rows = np.array(columns, dtype=np.int32).T  # (pairs, 2)
+            is_inside = (rows < most).all(axis=1)
+            scores = np.asarray(data.scores, dtype=np.float32)
+            gold = GoldPairs(rows[is_inside], scores[is_inside])
         notes = (*data.notes, *_cut(len(positions), most))
         return cls(data.name, list(positions)[:most], {"role": first_role[:most]}, gold, notes)
 
@@ -185,9 +188,8 @@ def _from_rows(
         raise InputError(
             f"{table.path.name} has no column {quoted(vectors)} with a vector for each row."
         )
-    columns: dict[str, list[Any]] = {
-        name: [] for name in table.columns if name not in {column, *of_vectors}
-    }
+    others = [name for name in table.columns if name not in (column, *of_vectors)]
+    columns: dict[str, list[Any]] = {name: [] for name in others}
     sentences: list[str] = []
     rows: list[int] = []
     arrow_vectors: list[Any] = []
@@ -218,7 +220,9 @@ def _from_rows(
     if isinstance(vectors, str):
         vectors = unit_vectors(_stacked(arrow_vectors), table.path.name)
     if vectors is not None:
-        if len(vectors) < read or (len(sentences) < most and len(vectors) > read):
+        # If the corpus is cut, only the first rows have been read.
+        is_whole = len(sentences) < most
+        if len(vectors) < read or (is_whole and len(vectors) > read):
             counts = f"there are {len(vectors):,} vectors, and {table.path.name} has {read:,} rows"
             raise InputError(f"{counts}; one for each.")
         vectors = vectors[rows[:most]]
@@ -261,12 +265,8 @@ def unit_vectors(array: Any, name: str) -> np.ndarray:
     InputError, which names the file ``name``, if the array has another shape or a vector without
     direction.
     """
-    if (
-        not isinstance(array, np.ndarray)
-        or array.ndim != 2
-        or array.dtype.kind not in "fiu"
-        or not array.size
-    ):
+    is_array = isinstance(array, np.ndarray) and array.ndim == 2 and array.size > 0
+    if not is_array or array.dtype.kind not in "fiu":
         raise InputError(
             f"{name} must hold numbers of the shape (rows, dimensions): a vector for each row."
         )
@@ -281,6 +281,7 @@ def unit_vectors(array: Any, name: str) -> np.ndarray:
 
 def _stacked(lists: list[Any]) -> np.ndarray:
     """Arrow lists of numbers as an array (rows, D), or flat if the vectors differ in length or one is missing."""
+    # pyarrow takes time to import, and few corpora have vectors.
     import pyarrow as pa
 
     rows = pa.chunked_array(lists).combine_chunks()
