@@ -179,6 +179,7 @@ def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float
             boxes[anchor, offset] = box
             if not any(_overlap(box, other) for other in placed):
                 free.append((anchor, offset))
+        # A label that fits nowhere has the first position.
         anchor, offset = free[0] if free else LABEL_POSITIONS[0]
         placed.append(boxes[anchor, offset])
         figure.add_annotation(

@@ -273,9 +273,14 @@ def dots(
         intervals = []
         texts = []
         for summary in summaries:
-            means.append(summary.mean if summary else None)
-            intervals.append(_interval(summary) if summary else (0.0, 0.0, 0.0))
-            texts.append(f"{summary.mean:.1f}" if summary else "")
+            if summary is None:
+                means.append(None)
+                intervals.append((0.0, 0.0, 0.0))
+                texts.append("")
+            else:
+                means.append(summary.mean)
+                intervals.append(_interval(summary))
+                texts.append(f"{summary.mean:.1f}")
         mark(
             means,
             name,

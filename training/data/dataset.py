@@ -177,7 +177,9 @@ class Dataset:
                 used.append(column)
         cells, more = read_columns(rows, lambda names: used)
         data = parse_dataset(name, flat_columns(cells), "memory", reading=reading)
-        return data.with_note(f"only the first {MOST_ROWS:,} rows are read") if more else data
+        if more:
+            return data.with_note(f"only the first {MOST_ROWS:,} rows are read")
+        return data
 
     @classmethod
     def from_file(
@@ -240,7 +242,9 @@ class Dataset:
         data = parse_dataset(name, cells, str(table.path), notes, reading, scale, labels, raters)
         if unread := _unread(reading, data):
             data = data.with_note(f"{NOT_READ}: {listed(unread)}; ?columns= says which columns are")
-        return data if splits is None else _of_split(data, splits, cells[splits], split)
+        if splits is None:
+            return data
+        return _of_split(data, splits, cells[splits], split)
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -347,8 +351,9 @@ def as_dataset(data: Data, name: str) -> Dataset:
         "dict": Dataset.from_columns,
     }
     kind = type(data).__name__
-    is_of_datasets = type(data).__module__.startswith("datasets.")
-    make = makers.get("datasets" if is_of_datasets else kind)
+    make = makers.get(kind)
+    if type(data).__module__.startswith("datasets."):
+        make = makers["datasets"]
     if make is None:
         raise InputError(
             f"{name} is a {kind}; give a Dataset, one of the datasets library, a DataFrame or a list of tuples"
@@ -478,7 +483,9 @@ def parse_dataset(
     data = Dataset(name, tuple(texts), source=source, question=question)
     data = data.select(sorted(keep), *notes, *remarks)
     data = data.with_note(*_placeholders(data.columns))
-    return data if judged is None else _with_judgements(data, judged)
+    if judged is None:
+        return data
+    return _with_judgements(data, judged)
 
 
 def _with_judgements(data: Dataset, judged: Judged) -> Dataset:
@@ -535,7 +542,9 @@ def flat_columns(cells: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
             continue
         rows = []
         for value in values:
-            rows.append({} if value is None else flat({column: value}))
+            # A cell without an object has none of its parts.
+            row = {} if value is None else {column: value}
+            rows.append(flat(row))
         parts |= rows_to_columns(rows)
     return parts
 

@@ -125,8 +125,10 @@ def scale_of(
     Whole numbers from 1 on that go beyond 5 are on a scale that begins at 1. The grades of
     documents for a query are on a scale from 0 to the highest grade.
     """
+    if -1 <= low < 0 and high <= 1:
+        return -1.0, 1.0
     if low < 0:
-        return (-1.0, 1.0) if low >= -1 and high <= 1 else None
+        return None
     if is_whole and has_query and 1 < high <= TOP_GRADE:
         return 0.0, high
     begins_at_one = high in (6, 7, 9) or (low == 1 and high == 10)
@@ -315,7 +317,9 @@ class GoldColumn:
             return cls(name, LABEL, values=values, names=names, missing=missing, read_as=read_as)
         low = min(values.values())
         high = max(values.values())
-        ends = parse_scale(scale) if scale else scale_of(low, high) or (low, high)
+        ends = scale_of(low, high) or (low, high)
+        if scale:
+            ends = parse_scale(scale)
         read_as = f"{named}; scores {_stretched(*ends)}"
         return cls(name, scale=ends, values=values, missing=missing, read_as=read_as)
 
@@ -362,10 +366,13 @@ class GoldColumn:
             read_as = f"labels ({', '.join(some)}) that do not say which pairs are matches; ?labels={example} says it"
         elif is_nli and texts <= {"0", "1"}:
             read_as += "; ?labels=0:1,1:0 reads them the other way round"
+        values = dict.fromkeys(labels, math.nan)
+        if matches:
+            values = {label: float(label in matches) for label in labels}
         return cls(
             name,
             LABEL,
-            values={label: float(label in matches) if matches else math.nan for label in labels},
+            values=values,
             names={label: label for label in labels},
             missing=missing,
             read_as=read_as,
@@ -406,7 +413,9 @@ class GoldColumn:
 
         def order(label: str) -> tuple[float, str]:
             number = parse_number(label)
-            return math.inf if number is None else number, label
+            if number is None:
+                return math.inf, label
+            return number, label
 
         return tuple(sorted(set(labels), key=order))
 
@@ -597,4 +606,6 @@ def _other_scale(scale: tuple[float, float], low: float, high: float) -> str:
 
 def _stretched(low: float, high: float) -> str:
     text = f"from {low:g} to {high:g}"
-    return text if (low, high) == (0, TOP_SCORE) else f"{text} stretched to 0–5"
+    if (low, high) == (0, TOP_SCORE):
+        return text
+    return f"{text} stretched to 0–5"

@@ -151,7 +151,7 @@ def _judgements(
     """The judgements of each row by the raters that count. InputError if one of their names is unknown."""
     rater = reading.first(RATER)
     names = {name.strip() for name in (raters or "").split(",")} - {""}
-    people = {str(cell) for cell in cells[rater]} if rater else set(columns)
+    people = set(map(str, cells[rater])) if rater else set(columns)
     if unknown := names - people:
         raise InputError(
             f"{reading.name} has no rater {min(unknown)!r}; it has {', '.join(sorted(people)[:10])}"
@@ -241,8 +241,11 @@ def _agreement(gold: GoldColumn, joined: Judgements, most: int) -> str:
         else:
             values = np.array([numbers[gold.names[label_text(value)]] for value in judgements])
         ratings[: len(judgements), at] = values
-    level = "interval" if gold.kind == NUMBER else "nominal"
+    level = "nominal"
+    joined_by = "majorities"
+    if gold.kind == NUMBER:
+        level = "interval"
+        joined_by = "means"
     alpha = krippendorff_alpha(ratings, level)
     alpha_in_words = "without variation" if math.isnan(alpha) else f"α {alpha:.2f}"
-    joined_by = "means" if gold.kind == NUMBER else "majorities"
     return f"{alpha_in_words} ({level}); their {joined_by} are read"

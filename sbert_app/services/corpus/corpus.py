@@ -232,7 +232,9 @@ def _from_rows(
 
 def _cut(count: int, most: int) -> tuple[str, ...]:
     """A note if there are more sentences than a corpus holds."""
-    return (f"Only the first {most:,} of {count:,} sentences are used.",) if count > most else ()
+    if count <= most:
+        return ()
+    return (f"Only the first {most:,} of {count:,} sentences are used.",)
 
 
 def vector_columns(table: OpenedTable) -> list[str]:

@@ -72,7 +72,9 @@ class EmbeddedCorpus:
     @property
     def warnings(self) -> list[str]:
         """A warning about unknown sentences, if there are any."""
-        return [unknown_warning(self.model, self.unknown.tolist())] if len(self.unknown) else []
+        if not len(self.unknown):
+            return []
+        return [unknown_warning(self.model, self.unknown.tolist())]
 
     @property
     def comparable(self) -> np.ndarray:
@@ -119,9 +121,12 @@ def encode(
     else:
         cached = None if cache is None else cache.get(key)
         is_done = cached is not None
-        vectors = _encode_finite(encoder, corpus.sentences, watch) if cached is None else cached
-        if cache is not None and not is_done:
-            cache.put(key, vectors)
+        if cached is not None:
+            vectors = cached
+        else:
+            vectors = _encode_finite(encoder, corpus.sentences, watch)
+            if cache is not None:
+                cache.put(key, vectors)
     seconds = 0.0 if is_done else time.perf_counter() - started
 
     def unknown() -> np.ndarray:

@@ -224,7 +224,7 @@ class SharedSentences:
         self.folder = folder
 
     def put(self, sentences: Sequence[str]) -> str:
-        """Writes sentences to a file and returns its token; equal sentences have equal tokens. InputError on failure."""
+        """Writes sentences to a file and returns its token, which they determine. InputError on failure."""
         token = digest(sentences)
         _write(self.folder / token / SENTENCES, [{"sentence": sentence} for sentence in sentences])
         return token

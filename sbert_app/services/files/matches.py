@@ -136,8 +136,7 @@ def apply_threshold(
         for batch in table.batches():
             watch.check()
             match: list[bool | None] = []
-            for cell in batch.rows[score]:
-                value = parse_number(cell)
+            for value in map(parse_number, batch.rows[score]):
                 match.append(None if value is None else value >= threshold)
             pairs += len(match) - match.count(None)
             for writer in writers:

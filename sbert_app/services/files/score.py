@@ -221,8 +221,9 @@ class _Scoring:
             summary.seconds = time.perf_counter() - started
             summary.rows_per_second = summary.rows / max(summary.seconds, 1e-9)
             summary.encoded = self.scorer.encoded
-            summary.language = "" if builder is None else self._language()
-            summary.report = None if builder is None else builder.finish(summary.gold, criteria)
+            if builder is not None:
+                summary.language = self._language()
+                summary.report = builder.finish(summary.gold, criteria)
         return damage
 
     def _language(self) -> str:

@@ -278,7 +278,9 @@ VECTORS: Formats = {".npy": NpyWriter, ".jsonl": JsonLinesWriter, **PARQUET}
 def check_output(path: Path, suffixes: Collection[str], source: Path | None = None) -> None:
     """Raises InputError unless ``path`` has one of these endings, can be written, and is not the input."""
     if path.suffix.lower() not in suffixes:
-        some = " or ".join(suffixes) if len(suffixes) < 3 else f"one of {', '.join(suffixes)}"
+        some = " or ".join(suffixes)
+        if len(suffixes) > 2:
+            some = f"one of {', '.join(suffixes)}"
         raise InputError(f"{path.name} has to end with {some}")
     try:
         is_folder = path.is_dir()

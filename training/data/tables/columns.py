@@ -175,7 +175,9 @@ def unique_names(names: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
             unique.append(name)
             continue
         unique.append(free_name(name or f"column_{position}", [*unique, *stripped]))
-        problem = f"has the same name as another, {quoted(name)}" if name else "has no name"
+        problem = "has no name"
+        if name:
+            problem = f"has the same name as another, {quoted(name)}"
         remarks.append(f"Column {position} {problem}: it is called {unique[-1]} here.")
     return tuple(unique), remarks
 
@@ -199,7 +201,9 @@ def header_row(rows: Sequence[Sequence[str]]) -> int:
             most = count
     # Titles of groups of columns may be usual names too.
     has_titles = not any(names[:header]) or names[header] > max(names[:header])
-    return header if has_titles and not looks_like_data(rows[header]) else 0
+    if has_titles and not looks_like_data(rows[header]):
+        return header
+    return 0
 
 
 def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], int, list[str]]:
@@ -262,7 +266,9 @@ def listed(columns: Sequence[str], noun: str = "column") -> str:
     names = []
     for column in columns[:MOST_LISTED]:
         name = " ".join(column.split())
-        names.append(name if len(name) <= LONG_NAME else name[:LONG_NAME] + "…")
+        if len(name) > LONG_NAME:
+            name = name[:LONG_NAME] + "…"
+        names.append(name)
     more = f" and {len(columns) - MOST_LISTED} more" if len(columns) > MOST_LISTED else ""
     return f"the {noun}{'s' * (len(columns) > 1)} {', '.join(names)}{more}"
 

@@ -142,7 +142,9 @@ def _layout(text: TextFile) -> Layout:
         # or arrays.
         first = start.partition("\n")[0].strip()
         holds_rows = first.startswith("[[") or first.lstrip("[ ").startswith(("{", "]"))
-        return "lines" if first.endswith("]") and not holds_rows else "array"
+        if first.endswith("]") and not holds_rows:
+            return "lines"
+        return "array"
     if not start.startswith("{"):
         return "lines"
     if _columns(text) is not None:
@@ -195,8 +197,9 @@ def _by_column(value: dict[str, Any]) -> dict[str, list[Any]] | None:
             # The dataset viewer of the Hub puts each row into an object.
             rows = []
             for item in nested:
-                row = item.get("row")
-                rows.append(row if isinstance(row, dict) else item)
+                if isinstance(item.get("row"), dict):
+                    item = item["row"]
+                rows.append(item)
             return rows_to_columns(rows)
     if parts and _are_objects(parts):
         # By the number of the row, then by column.
@@ -299,4 +302,6 @@ def _kind(cell: Any) -> str:
         return type(cell).__name__
     if abs(cell) < EXACT_IN_DOUBLE:
         return "int"
-    return "long" if abs(cell) < INT64 else "huge"
+    if abs(cell) < INT64:
+        return "long"
+    return "huge"

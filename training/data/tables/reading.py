@@ -217,7 +217,9 @@ class TableReading:
 
     def with_columns(self, requested: Sequence[str]) -> TableReading:
         """The reading with the columns that a user has named, as in `of`; the same without any."""
-        return TableReading.of(self.name, self.rows, requested, self.layout) if requested else self
+        if not requested:
+            return self
+        return TableReading.of(self.name, self.rows, requested, self.layout)
 
     def all(self, *roles: str) -> tuple[str, ...]:
         """The columns with one of these roles."""
@@ -510,7 +512,8 @@ class _Reader:
         if len(own) == 1:
             return own[0]
         first, second, *_ = sorted(texts, key=lambda name: -self.cells[name].length)
-        return first if self.cells[first].length >= UNLIKE * self.cells[second].length else ""
+        is_far_longer = self.cells[first].length >= UNLIKE * self.cells[second].length
+        return first if is_far_longer else ""
 
     # ------------------------------------------------------------ the judgement
 
@@ -614,7 +617,9 @@ class _Reader:
             return SCORE
         are_classes = key in LABELS and all(name in self.by_key for name in NLI_PAIR)
         are_numbers = cells.kind == "empty" or cells.are_numbers
-        return SCORE if are_numbers and not are_classes else LABEL
+        if are_numbers and not are_classes:
+            return SCORE
+        return LABEL
 
     # ------------------------------------------------------------ the rest
 
@@ -685,7 +690,9 @@ def _kind_of(texts: Sequence[str], counts: Counter[str]) -> tuple[str, str]:
         return "sentences", "read like sentences"
     if all(map(_ID.fullmatch, texts)):
         return "ids", "codes or numbers alone"
-    return ("few values" if len(counts) < len(texts) else "texts"), some
+    if len(counts) < len(texts):
+        return "few values", some
+    return "texts", some
 
 
 def _are_words_of_judgement(words: set[str]) -> bool:
@@ -707,7 +714,8 @@ def _kind_of_numbers(numbers: Sequence[float]) -> str:
     if is_small and not are_consecutive:
         return "scores"
     are_whole = all(number.is_integer() for number in numbers)
-    return "ids" if are_whole and len(set(numbers)) == len(numbers) else "numbers"
+    are_different = len(set(numbers)) == len(numbers)
+    return "ids" if are_whole and are_different else "numbers"
 
 
 def _are_sentences(texts: Sequence[str]) -> bool:

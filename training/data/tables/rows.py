@@ -240,5 +240,7 @@ def _fit(record: Sequence[Any], note: str | None, width: int) -> tuple[Sequence[
     problem = f"{len(record)} field{'s' * (len(record) > 1)} where the header has {width}"
     if surplus:
         problem += f"; beyond the header: {' | '.join(map(str, surplus))}"
+    if note:
+        problem = f"{note}; {problem}"
     missing = [None] * (width - len(record))
-    return [*record[:width], *missing], f"{note}; {problem}" if note else problem
+    return [*record[:width], *missing], problem

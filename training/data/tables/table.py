@@ -112,7 +112,10 @@ def open_table(
             raise InputError(f"There is no file {path}.")
         if not path.is_file():
             raise InputError(f"{path} is not a file.")
-        open_file = open_lines if lines and path.suffix.lower() == ".txt" else _format(path).open
+        if lines and path.suffix.lower() == ".txt":
+            open_file: Opener = open_lines
+        else:
+            open_file = _format(path).open
         table = replace(with_two_sentences(open_file(path, encoding, sheet)), version=version)
         if sheet and not table.sheets:
             raise UnknownSheetError(
