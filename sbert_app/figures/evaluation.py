@@ -96,7 +96,10 @@ def frontier(points: Sequence[Point]) -> list[Point]:
             return other.speed > point.speed
         return other.quality > point.quality and other.speed >= (1 - SPEED_NOISE) * point.speed
 
-    optimal = [point for point in points if not any(dominates(other, point) for other in points)]
+    optimal = []
+    for point in points:
+        if not any(dominates(other, point) for other in points):
+            optimal.append(point)
     return sorted(optimal, key=lambda point: point.speed)
 
 

@@ -155,9 +155,9 @@ def _equal_answers(project: Project, table: np.ndarray) -> Estimate | None:
     yes = (table[:, rows] == HIGHEST).sum(axis=0)
     equal = 1 - 2 * yes * (count - yes) / (count * (count - 1))
     share = float(equal.mean())
-    pairs = [project.pairs[row] for row in rows]
-    keys = sentence_keys([[pair.first for pair in pairs], [pair.second for pair in pairs]])
-    # Pairs that share sentences are worth fewer independent ones.
+    pairs = [(project.pairs[row].first, project.pairs[row].second) for row in rows]
+    keys = sentence_keys(list(zip(*pairs, strict=True)))
+    # Pairs that share sentences count as fewer independent ones.
     independent = len(rows) / dependence(equal - share, keys) ** 2
     low, high, _ = wilson_interval(share * independent, independent)
     return percent(Estimate(share, low, high))

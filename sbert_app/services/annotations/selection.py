@@ -166,7 +166,8 @@ def _candidates(
             f"{data.name} has {len(pairs)} different pairs; at least {FEWEST_PAIRS} are needed"
         )
     if len(pairs) > MOST_CANDIDATES:
-        pairs = [pairs[row] for row in np.sort(random.permutation(len(pairs))[:MOST_CANDIDATES])]
+        sample = np.sort(random.permutation(len(pairs))[:MOST_CANDIDATES])
+        pairs = [pairs[row] for row in sample]
     return pairs
 
 
@@ -177,7 +178,8 @@ def _pairs_of_sentences(
     distinct = list(dict.fromkeys(filter(str.strip, sentences)))
     most = MOST_CANDIDATES // (2 * NEIGHBOURS)
     if len(distinct) > most:
-        distinct = [distinct[row] for row in np.sort(random.permutation(len(distinct))[:most])]
+        sample = np.sort(random.permutation(len(distinct))[:most])
+        distinct = [distinct[row] for row in sample]
     if len(distinct) < 2:
         return []
     vectors = models.get(model, VectorModel).encode(distinct, should_stop=watch.should_stop)

@@ -123,9 +123,9 @@ def encode_file(
                     writer.write(rows, {name: own})
                 else:
                     # A lone surrogate cannot be written.
-                    valid = [
-                        text and text.encode("utf-8", "replace").decode() for text in sentences
-                    ]
+                    valid = []
+                    for text in sentences:
+                        valid.append(text and text.encode("utf-8", "replace").decode())
                     writer.write(RowBatch(1, {}), {column: valid, name: own})
                 start += len(rows)
                 missing += len(absent)

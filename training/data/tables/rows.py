@@ -144,17 +144,17 @@ class OpenedTable(ABC):
     ) -> dict[str, list[Any]]:
         """The values of all rows of these columns; ``faults`` gets the notes of the rows. Errors as `batches`."""
         columns: dict[str, list[Any]] = {name: [] for name in names}
-        # Cells that repeat, as premises do, are held once.
-        distinct: dict[Any, Any] = {}
+        # Equal texts, such as the premise of several hypotheses, are held once.
+        distinct: dict[str, str] = {}
         for batch in self.batches():
             for at, note in batch.notes.items():
                 if faults is not None and note != EMPTY_LINE:
                     faults[batch.first_row + at] = note
-            for name in names:
-                cells = batch.rows[name]
-                columns[name] += (
-                    distinct.setdefault(cell, cell) if type(cell) is str else cell for cell in cells
-                )
+            for name, column in columns.items():
+                for cell in batch.rows[name]:
+                    if type(cell) is str:
+                        cell = distinct.setdefault(cell, cell)
+                    column.append(cell)
         return columns
 
     @abstractmethod
