@@ -99,7 +99,10 @@ def score_file(
     """
     table = source if isinstance(source, OpenedTable) else open_table(source)
     # A block can be read only once, and its columns are known.
-    reading = None if is_block else table.reading.with_columns(_names(columns))
+    reading: TableReading | None = None
+    if not is_block:
+        requested = columns.names if isinstance(columns, PairColumns) else columns or ()
+        reading = table.reading.with_columns(requested)
     judged = _judged(table, reading, scale, labels, raters) if reading else _Gold(None)
     if not isinstance(columns, PairColumns):
         columns = (reading or table.reading).pair()
@@ -146,12 +149,6 @@ class _Gold:
     gold: GoldColumn | None
     by_row: dict[int, str] | None = None
     notes: tuple[str, ...] = ()
-
-
-def _names(columns: PairColumns | Sequence[str] | None) -> Sequence[str]:
-    if isinstance(columns, PairColumns):
-        return columns.names
-    return columns or ()
 
 
 def _judged(
