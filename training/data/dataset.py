@@ -469,10 +469,7 @@ def parse_dataset(
             remarks.append(f"{count:,} row{'s' * (count > 1)} {reason} left out")
         keep -= without
     if not keep:
-        nested = []
-        for column, values in cells.items():
-            if any(isinstance(cell, dict | list) for cell in values):
-                nested.append(column)
+        nested = _nested(cells)
         if nested:
             remarks.append(
                 f"objects or lists are in {listed(nested)}: write one text or number into each cell"
@@ -486,6 +483,15 @@ def parse_dataset(
     if judged is None:
         return data
     return _with_judgements(data, judged)
+
+
+def _nested(cells: Mapping[str, list[Any]]) -> list[str]:
+    """The columns with objects or lists in their cells."""
+    columns = []
+    for column, values in cells.items():
+        if any(isinstance(value, dict | list) for value in values):
+            columns.append(column)
+    return columns
 
 
 def _with_judgements(data: Dataset, judged: Judged) -> Dataset:

@@ -122,12 +122,13 @@ def judge(
         values, bad = _means(gold, joined)
     else:
         values, divided = _majorities(gold, joined)
-    notes = []
+    # The most judgements of a pair, which is the number of raters if each has a column.
     most = max(map(len, joined.values()), default=0)
+    people = most
+    if rater := reading.first(RATER):
+        people = len({str(cells[rater][at]) for at in chain.from_iterable(groups)})
+    notes = []
     if most > 1:
-        people = most
-        if rater := reading.first(RATER):
-            people = len({str(cells[rater][at]) for at in chain.from_iterable(groups)})
         agreement = _agreement(gold, joined, most)
         notes.append(f"{len(values):,} pairs by {people:,} raters, {agreement}")
     return Judged(

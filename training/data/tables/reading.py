@@ -750,11 +750,8 @@ def _oddities(names: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> list[s
             remarks.append(f"{name} holds {example}: mend them where the file was written.")
             break
     if ids:
-        columns = listed(ids)
-        remark = (
-            f"Numbers or codes alone are in {columns}: if they are ids, name the columns of texts."
-        )
-        remarks.insert(0, remark)
+        advice = "if they are ids, name the columns of texts"
+        remarks.insert(0, f"Numbers or codes alone are in {listed(ids)}: {advice}.")
     return remarks
 
 
