@@ -72,7 +72,7 @@ class EmbeddingCache:
         self._named: dict[str, str] = {}
 
     def add(self, corpus: Corpus) -> str:
-        """Open a corpus and return its key. Corpora with equal names, sentences and columns have equal keys."""
+        """Opens a corpus and returns its key. Corpora with equal names, sentences and columns have equal keys."""
         parts = [corpus.name, corpus.digest]
         parts += [f"{name}={values}" for name, values in corpus.columns.items()]
         if corpus.vectors is not None:
@@ -88,7 +88,7 @@ class EmbeddingCache:
         return self._named[EXAMPLE.name]
 
     def named(self, data: str) -> str:
-        """Open the corpus of a data set, if it is not open, and return its key. InputError as `Corpus.from_data`."""
+        """Opens the corpus of a data set if it is not open, and returns its key. InputError as `Corpus.from_data`."""
         if self._named.get(data) not in self._corpora:
             self._named[data] = self.add(Corpus.from_data(data, self.home))
         return self._named[data]
@@ -166,7 +166,7 @@ class KeptCorpora:
     def keep(
         self, source: Path, record: KeptCorpus, vectors: Path | None = None
     ) -> tuple[str, Corpus]:
-        """Store a copy of a file, and of the .npy file ``vectors`` beside it. Returns the id and the corpus.
+        """Stores a copy of a file, and of the .npy file ``vectors`` beside it. Returns the id and the corpus.
 
         InputError if the file cannot be read or stored; nothing is left behind then.
         """

@@ -72,7 +72,7 @@ def encode_file(
     watch: Watch = UNWATCHED,
     all_columns: bool = False,
 ) -> EncodeSummary:
-    """Encode one column of a table into ``output``, a .npy or .parquet file.
+    """Encodes one column of a table into ``output``, a .npy or .parquet file.
 
     With ``all_columns``, which only a .parquet file can hold, the other columns are written too.
     InputError if the table breaks off, or the output cannot be written, which leaves nothing

@@ -138,7 +138,7 @@ class ScoreJobs:
         self._tasks.close()
 
     def open(self, path: Path, encoding: str | None = None, sheet: str | None = None) -> ScoreJob:
-        """Create a job with a copy of a file. Raises InputError if it cannot be copied."""
+        """Creates a job with a copy of a file. Raises InputError if it cannot be copied."""
         folder = self._records.folder / token_hex(8)
         job = ScoreJob(id=folder.name, source=path.name, created=time.time(), folder=folder)
         job = job.but(encoding=encoding, sheet=sheet)
@@ -171,7 +171,7 @@ class ScoreJobs:
         return self._record(job.id)
 
     def start(self, job_id: str, request: ScoreRequest, visitor: str = "") -> ScoreJob:
-        """Score the file of a job in the background, in a new job if it was scored before.
+        """Scores the file of a job in the background, in a new job if it was scored before.
 
         There is no limit for the visitor "". InputError if there is no such job, this visitor or all
         together have too many, or there is no room.
@@ -207,7 +207,7 @@ class ScoreJobs:
     def run(
         self, request: ScoreRequest, visitor: str = "", encoding: str = ""
     ) -> tuple[ScoreJob, ScoreSummary]:
-        """Score a file and wait for it. Raises InputError if the file, the columns or a model cannot be used."""
+        """Scores a file and waits for it. Raises InputError if the file, the columns or a model cannot be used."""
         job = self.open(request.path, encoding or None)
         try:
             # Gradio replaces an upload when the same file is uploaded again, so the job reads its

@@ -116,7 +116,7 @@ def apply_threshold(
     watch: Watch = UNWATCHED,
     gold: GoldColumn | None = None,
 ) -> MatchSummary:
-    """Write the outputs for a file of `score_file`, whose rows match if the column ``score`` is at least the threshold.
+    """Writes the outputs for a file of `score_file`. Rows match if the column ``score`` is at least the threshold.
 
     ``gold`` is the reading of its gold column, which shows the false matches; None to find out.
     InputError if an output cannot be written.

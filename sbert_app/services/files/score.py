@@ -74,7 +74,7 @@ def score_file(
     keep_unknown: bool = False,
     raters: str | None = None,
 ) -> ScoreSummary:
-    """Score every pair of a file.
+    """Scores every pair of a file.
 
     Args:
         source: a file, or a table that is already open.

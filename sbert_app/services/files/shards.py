@@ -106,7 +106,7 @@ class OutputFolder:
                 raise unwritable(f"{self.url}/{name}", error) from error
 
     def remove(self, file_number: int) -> None:
-        """Remove the parts of a file."""
+        """Removes the parts of a file."""
         for name in parts_of(file_number, self._names()):
             self._files.rm_file(f"{self._path}/{name}")
 
@@ -119,7 +119,7 @@ class OutputFolder:
         return len(names), rows
 
     def sweep(self, **options: Any) -> bool:
-        """Remove the files of processes that died. Returns whether more files are unfinished (`training.atomic`)."""
+        """Removes the files of processes that died. Returns whether more files are unfinished (`training.atomic`)."""
         return self._is_local and sweep(Path(self._path), **options)
 
     def _names(self) -> list[str]:
@@ -325,7 +325,7 @@ class RayEngine:
     def __call__(
         self, job: ShardJob, files: list[str], finished: Collection[str], watch: Watch
     ) -> Iterator[Block]:
-        """Compute the blocks. InputError if Ray is missing, there is no cluster at the address, or it ends."""
+        """Computes the blocks. InputError if Ray is missing, there is no cluster at the address, or it ends."""
         cluster = RayCluster(self.address)
         cluster.connect()
         import ray.data

@@ -32,11 +32,11 @@ DELIMITERS = {
     "^": "carets",
     "~": "tildes",
 }
-# The delimiter of a table of one column, a character that no sentence has. It also replaces
-# delimiters of several characters, which the csv module does not know.
+# The delimiter of a table of one column, a character that no sentence has.
 NO_DELIMITER = "\x1f"
 # The delimiter of a file with one sentence per line.
 LINES = "\x1e"
+# Delimiters of several characters. `NO_DELIMITER` replaces them, as the csv module takes only one.
 LONG_DELIMITERS = ("|||", "||", "::")
 # A longer field, in characters, is a quote that was never closed.
 LONGEST_FIELD = 2_000_000
