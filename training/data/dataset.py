@@ -269,6 +269,7 @@ class Dataset:
 
     def to_pandas(self) -> Any:
         """A pandas.DataFrame with a column for each text, and ``score`` (0 to 5) or ``label`` (its name)."""
+        # It takes time to import.
         import pyarrow
 
         return pyarrow.table(self._by_name()).to_pandas()

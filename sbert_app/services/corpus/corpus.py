@@ -239,6 +239,7 @@ def _cut(count: int, most: int) -> tuple[str, ...]:
 
 def vector_columns(table: OpenedTable) -> list[str]:
     """The columns of a Parquet file with a list of floats in each row; none for other formats."""
+    # pyarrow takes time to import.
     from pyarrow import types
 
     columns = []
@@ -283,7 +284,6 @@ def unit_vectors(array: Any, name: str) -> np.ndarray:
 
 def _stacked(lists: list[Any]) -> np.ndarray:
     """Arrow lists of numbers as an array (rows, D), or flat if the vectors differ in length or one is missing."""
-    # pyarrow takes time to import, and few corpora have vectors.
     import pyarrow as pa
 
     rows = pa.chunked_array(lists).combine_chunks()

@@ -168,6 +168,7 @@ class ParquetWriter(Writer):
     """Parquet with the types of the input; a new column with a dimension holds float32 vectors."""
 
     def _open(self, temporary: Path) -> None:
+        # pyarrow and openpyxl take time to import, and only their formats need them.
         import pyarrow as pa
         import pyarrow.parquet as pq
 

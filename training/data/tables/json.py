@@ -69,6 +69,7 @@ class JsonTable(TextTable):
         return f"{LAYOUTS[self.layout]}, {spoken(self.text.encoding)}"
 
     def fields(self) -> list[Any]:
+        # pyarrow takes time to import, and only writers need the fields.
         import pyarrow as pa
 
         types = map(pa.type_for_alias, self.types)

@@ -80,6 +80,7 @@ class ListsTable(OpenedTable):
         return self.inner.is_plain
 
     def fields(self) -> list[Any]:
+        # pyarrow takes time to import, and only writers need the fields.
         import pyarrow as pa
 
         fields = {field.name: field for field in self.inner.fields()}

@@ -103,6 +103,7 @@ class OpenedTable(ABC):
 
     def fields(self) -> list[Any]:
         """The columns as ``pyarrow.Field``: text for CSV and XLSX, typed for JSON and Parquet."""
+        # pyarrow takes time to import, and only writers need the fields.
         import pyarrow as pa
 
         return [pa.field(name, pa.string()) for name in self.columns]

@@ -259,6 +259,7 @@ def _guessed(text: TextFile) -> TextFile:
 
 def guess_encoding(sample: bytes) -> str | None:
     """The encoding of lines that are not valid UTF-8, as charset-normalizer guesses it; None if none fits."""
+    # It takes time to import, and most files are UTF-8.
     from charset_normalizer import CharsetMatch, from_bytes
 
     matches = from_bytes(sample, cp_isolation=GUESSED, enable_fallback=False)
