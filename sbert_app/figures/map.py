@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
-from sbert_app.figures.style import LEGEND, PALETTE, apply_style, short_label
+from sbert_app.figures.style import COLOURS, LEGEND, PALETTE, apply_style, short_label
 
-COLOURS = ("blue", "orange", "green", "vermillion", "purple", "sky")
 # The symbols that exist both in 2-D and in 3-D.
 SHAPES = ("circle", "diamond", "square")
 # The number of labels that can be distinguished; all others are grey.

@@ -21,6 +21,8 @@ PALETTE = {
     "yellow": "#F0E442",
     "grey": "#7F8793",
 }
+# The colours of groups, in their order.
+COLOURS = ("blue", "orange", "green", "vermillion", "purple", "sky")
 # The colours of the built-in models, and the colours that other models share.
 MODEL_COLOURS = {
     DEFAULT_MODEL: "blue",
@@ -51,9 +53,7 @@ TEMPLATE: dict[str, Any] = {
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": FONT, "size": 13, "color": PALETTE["grey"]},
-        "colorway": [
-            PALETTE[name] for name in ("blue", "orange", "green", "vermillion", "purple", "sky")
-        ],
+        "colorway": [PALETTE[colour] for colour in COLOURS],
         "margin": {"l": 8, "r": 8, "t": 28, "b": 8},
         "autotypenumbers": "strict",
         "hovermode": "closest",

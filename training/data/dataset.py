@@ -352,9 +352,8 @@ def as_dataset(data: Data, name: str) -> Dataset:
         "dict": Dataset.from_columns,
     }
     kind = type(data).__name__
-    make = makers.get(kind)
-    if type(data).__module__.startswith("datasets."):
-        make = makers["datasets"]
+    is_of_datasets = type(data).__module__.startswith("datasets.")
+    make = makers.get("datasets" if is_of_datasets else kind)
     if make is None:
         raise InputError(
             f"{name} is a {kind}; give a Dataset, one of the datasets library, a DataFrame or a list of tuples"
@@ -470,7 +469,7 @@ def parse_dataset(
             remarks.append(f"{count:,} row{'s' * (count > 1)} {reason} left out")
         keep -= without
     if not keep:
-        nested = _nested(cells)
+        nested = [column for column, values in cells.items() if _has_nested(values)]
         if nested:
             remarks.append(
                 f"objects or lists are in {listed(nested)}: write one text or number into each cell"
@@ -486,13 +485,9 @@ def parse_dataset(
     return _with_judgements(data, judged)
 
 
-def _nested(cells: Mapping[str, list[Any]]) -> list[str]:
-    """The columns with objects or lists in their cells."""
-    columns = []
-    for column, values in cells.items():
-        if any(isinstance(value, dict | list) for value in values):
-            columns.append(column)
-    return columns
+def _has_nested(values: Sequence[Any]) -> bool:
+    """Whether some of these cells are objects or lists."""
+    return any(isinstance(value, dict | list) for value in values)
 
 
 def _with_judgements(data: Dataset, judged: Judged) -> Dataset:
@@ -544,7 +539,7 @@ def flat_columns(cells: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     """The columns, with a column of objects taken apart: labels becomes labels.label and labels.real-label."""
     parts: dict[str, list[Any]] = {}
     for column, values in cells.items():
-        if not any(isinstance(value, dict) for value in values):
+        if not _has_nested(values):
             parts[column] = values
             continue
         rows = []

@@ -90,14 +90,11 @@ def examine(
     for what, places in faults.items():
         if places:
             findings.append(Finding(what, [data.rows[at] for at in sorted(places)], noun=noun))
-    without_letters = set()
-    with_markup = set()
-    for text in texts:
-        if not any(map(str.isalnum, text)):
-            without_letters.add(text)
-        if MARKUP.search(text):
-            with_markup.add(text)
-    remarks = {"text without a letter or digit": without_letters, "tags or entities": with_markup}
+    without_letters = {text for text in texts if not any(map(str.isalnum, text))}
+    remarks = {
+        "text without a letter or digit": without_letters,
+        "tags or entities": set(filter(MARKUP.search, texts)),
+    }
     if model is not None and model.vocabulary_size:
         if model.max_length:
             _, cut = model.read_tokens(texts)

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Annotated, Any
@@ -197,10 +198,7 @@ class ScoreJobs:
             )
             self._records.put(job.id, queued)
             self._of_visitors.add(visitor)
-
-            def work(watch: Watch) -> None:
-                self._work(queued, request, visitor, watch)
-
+            work = partial(self._work, queued, request, visitor)
             self._tasks.start(job.id, "Waiting", work)
         return queued
 
@@ -272,9 +270,8 @@ class ScoreJobs:
         job = self.get(job_id)
         summary = job.summary
         # The scored files by their endings: Parquet, and the format of the input if it has one.
-        scored: dict[str, Path] = {}
-        if summary is not None:
-            scored = {path.suffix: path for path in map(Path, summary.outputs)}
+        paths = map(Path, summary.outputs if summary else ())
+        scored = {path.suffix: path for path in paths}
         if summary is None or ".parquet" not in scored:
             raise InputError("Score the file first.")
         self._check_copies(job)
