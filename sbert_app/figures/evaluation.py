@@ -162,8 +162,8 @@ def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float
     lowest = min(qualities)
     height = max(qualities) - lowest or 1.0
     # Positions and boxes are in pixels.
-    places: dict[Point, tuple[float, float]] = {}
-    placed: list[Box] = []
+    places = {}
+    placed = []
     for point in points:
         x = PLOT_SIZE[0] * (log10(point.speed) - x_range[0]) / (x_range[1] - x_range[0])
         y = PLOT_SIZE[1] * (point.quality - lowest) / height
@@ -174,7 +174,7 @@ def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float
         x, y = places[point]
         label = short_label(point.label, 34)
         width = LETTER_WIDTH * len(label)
-        boxes: dict[tuple[str, int], Box] = {}
+        boxes = {}
         free = []
         for anchor, offset in LABEL_POSITIONS:
             left = x + 8 if anchor == "left" else x - 8 - width

@@ -238,8 +238,7 @@ def _add_axes(figure: go.Figure, data: MapData) -> None:
     figure.update_layout(meta={**figure.layout.meta, "span": horizontal[1] - horizontal[0]})
     hidden = {"visible": False, "showgrid": False}
     annotations = []
-    names = data.names or [[]] * len(data.maps)
-    for panel, names_of_map in enumerate(names):
+    for panel, names_of_map in enumerate(data.names or [[]] * len(data.maps)):
         suffix = "2" if panel else ""
         x_axis = {**hidden, "range": horizontal, "domain": _domain(panel, len(data.maps))}
         y_axis = {**hidden, "range": vertical, "anchor": f"x{suffix}"}
@@ -262,8 +261,7 @@ def _add_axes(figure: go.Figure, data: MapData) -> None:
 def _add_scenes(figure: go.Figure, data: MapData) -> None:
     """Adds a scene for each map, with the names of its coarse regions."""
     axis = {"visible": False, "showspikes": False}
-    names = data.names or [[]] * len(data.maps)
-    for panel, names_of_map in enumerate(names):
+    for panel, names_of_map in enumerate(data.names or [[]] * len(data.maps)):
         annotations = []
         for (x, y, z), text, depth in names_of_map:
             if not depth:

@@ -97,8 +97,8 @@ def label_text(cell: Any) -> str:
 
 def matching_labels(labels: Iterable[str]) -> tuple[frozenset[str], str]:
     """The labels that are matches, and a sentence on them; no labels if their names do not say which."""
-    matches: list[str] = []
-    rest: list[str] = []
+    matches = []
+    rest = []
     for label in labels:
         side = side_of(label)
         # Labels such as 2 or "very similar" may be grades, so that the names decide nothing.
@@ -505,7 +505,7 @@ class GoldColumn:
 
 def _distinct(cells: Iterable[Any]) -> set[str]:
     """The different texts of cells; of many numbers the lowest and the highest are enough."""
-    texts: set[str] = set()
+    texts = set()
     for cell in cells:
         text = label_text(cell)
         if text in UNSURE or as_text(cell) is None:

@@ -6,8 +6,6 @@ pair without a majority has no label. Rows that were rejected or discarded do no
 `Judged.notes` says how many people agreed how far.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -90,13 +88,13 @@ def judge(
             )
         return None
     by_row = _judgements(reading, cells, columns, len(pairs), raters)
-    used: list[Any] = []
+    used = []
     for at, judgements in enumerate(by_row):
         if at not in left_out:
             used += judgements
     gold = GoldColumn.of(columns[0], used, reading.sentences, scale, labels)
 
-    valid: list[list[Any]] = []
+    valid = []
     without = set()
     unclear: Counter[str] = Counter()
     for at, judgements in enumerate(by_row):
@@ -107,8 +105,8 @@ def judge(
                 unclear.update(_words(judgements))
 
     groups = _groups(reading, pairs, without.union(left_out))
-    joined: dict[int, list[Any]] = {}
-    further: dict[int, list[int]] = {}
+    joined = {}
+    further = {}
     for first, *others in groups:
         joined[first] = valid[first]
         for at in others:

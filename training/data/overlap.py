@@ -82,7 +82,7 @@ def overlap(data: Dataset, training: Sequence[Dataset], encode: Encode | None = 
     """
     rows = list(chain.from_iterable(map(folded_rows, training)))
     sentences = set(chain.from_iterable(rows))
-    known = set()
+    known: set[frozenset[str]] = set()
     for row in rows:
         known.update(map(frozenset, combinations(row, len(data.columns))))
 
@@ -139,7 +139,7 @@ def _alike(training: list[Row], evaluated: list[Row]) -> list[tuple[int, int]]:
     frequent = Counter(chain.from_iterable(words[: len(training)]))
     most = max(COMMON_ROWS, COMMON_SHARE * len(training))
     column: dict[str, int] = {}
-    places: list[int] = []
+    places = []
     ends = [0]
     for row in words:
         for word in row:

@@ -174,7 +174,7 @@ def contrastive_from_labels(data: Dataset, draw: random.Random) -> Dataset:
 
 def contrastive_from_scores(data: Dataset, draw: random.Random) -> Dataset:
     """Contrastive pairs: together with a score of at least 4, apart with at most 1.5; all others are left out."""
-    together: list[bool | None] = []
+    together = []
     for score in data.scores or ():
         is_between = NEGATIVE_TO < score < POSITIVE_FROM
         together.append(None if is_between else score >= POSITIVE_FROM)

@@ -127,7 +127,7 @@ def agreement(project: Project) -> Agreement:
         row[list(scores)] = list(scores.values())
     judged = ~np.isnan(table)
     confusion = np.zeros((HIGHEST + 1, HIGHEST + 1), dtype=np.int64)
-    between: dict[tuple[str, str], tuple[float, int]] = {}
+    between = {}
     for (i, a), (j, b) in combinations(enumerate(ratings), 2):
         both = judged[i] & judged[j]
         first = table[i, both].astype(int)

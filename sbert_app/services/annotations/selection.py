@@ -186,7 +186,7 @@ def _pairs_of_sentences(
     cosines = vectors @ vectors.T
     np.fill_diagonal(cosines, -2)
     nearest = np.argsort(-cosines, axis=1)[:, :NEIGHBOURS]
-    pairs: list[list[int]] = []
+    pairs = []
     for i, row in enumerate(nearest.tolist()):
         pairs += [[i, j] for j in row]
     for _ in range(len(pairs)):

@@ -64,7 +64,7 @@ def describe_clusters(embedded: EmbeddedCorpus, labels: np.ndarray) -> list[Clus
     order = np.argsort(labels, kind="stable")
     distinct, starts = np.unique(labels[order], return_index=True)
     words = keywords(embedded.corpus.sentences, labels)
-    clusters: list[Cluster] = []
+    clusters = []
     noise: list[Cluster] = []
     for label, rows in zip(distinct.tolist(), np.split(order, starts[1:]), strict=True):
         if label == NOISE:
@@ -205,8 +205,8 @@ def describe_subset(embedded: EmbeddedCorpus, rows: Iterable[int]) -> Subset:
     if not len(positions):
         return Subset(positions, cosines, cosine, [])
     others = np.setdiff1d(np.arange(len(embedded)), positions, assume_unique=True)
-    sentences: list[str] = []
-    labels: list[int] = []
+    sentences = []
+    labels = []
     for label, rows_of_label in ((1, positions), (0, others)):
         sample = rows_of_label[fixed_sample(len(rows_of_label), KEYWORD_SENTENCES)]
         sentences += [embedded.corpus.sentences[row] for row in sample.tolist()]

@@ -162,7 +162,7 @@ class Corpus:
             return cls(data.name, sentences[:most], notes=notes)
         roles = ROLES[len(data.columns)]
         positions: dict[str, int] = {}
-        first_role: list[str] = []
+        first_role = []
         for row in zip(*data.columns, strict=True):
             for role, sentence in zip(roles, row, strict=True):
                 if sentence not in positions:
@@ -190,9 +190,9 @@ def _from_rows(
         )
     others = [name for name in table.columns if name not in (column, *of_vectors)]
     columns: dict[str, list[Any]] = {name: [] for name in others}
-    sentences: list[str] = []
-    rows: list[int] = []
-    arrow_vectors: list[Any] = []
+    sentences = []
+    rows = []
+    arrow_vectors = []
     read = 0
     for batch in table.batches():
         filled = []

@@ -5,8 +5,6 @@ punctuation. Such pairs have a cosine near 1 and would hide the interesting ones
 sentence of each text is compared.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Sequence

@@ -135,8 +135,8 @@ def _repetitions(data: Dataset, rows: list[tuple[str, ...]]) -> dict[str, list[i
             same_twice.append(at)
     targets = data.scores if data.scores is not None else data.labels
     most_apart = MOST_APART if data.kind == SCORED else 0
-    conflicts: list[int] = []
-    repeated: list[int] = []
+    conflicts = []
+    repeated = []
     for same in places.values():
         values = [targets[at] for at in same] if targets else [0]
         if max(values) - min(values) > most_apart:

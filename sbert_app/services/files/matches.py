@@ -135,7 +135,7 @@ def apply_threshold(
     with open_writers(outputs.matched, scored, fields, added, layout=outputs.layout) as writers:
         for batch in table.batches():
             watch.check()
-            match: list[bool | None] = []
+            match = []
             for value in map(parse_number, batch.rows[score]):
                 match.append(None if value is None else value >= threshold)
             pairs += len(match) - match.count(None)
@@ -243,7 +243,7 @@ def _write_lists(
     watch: Watch,
 ) -> list[DuplicateGroup]:
     """Writes the groups and the sentences without duplicates. Returns the largest groups."""
-    members: list[tuple[int, int, str]] = []
+    members = []
     columns = {"group": "int64", "size": "int64", "sentence": "string"}
     added = {
         free_name("sentence", table.columns): "string",
@@ -259,8 +259,8 @@ def _write_lists(
         open_writers(deduplicated, table.path, table.fields(), added, layout=layout) as of_singles,
     ):
         for batch, occurrences in _first_occurrences(table, sentences, graph, watch):
-            positions: list[int] = []
-            singles: list[tuple[str, int, int | None, int]] = []
+            positions = []
+            singles = []
             for place, group, text in occurrences:
                 size = int(graph.sizes[group])
                 if size > 1:

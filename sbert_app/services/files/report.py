@@ -40,6 +40,9 @@ ROW, COSINE, GOLD, CROSS, PLACE, FIRST, SECOND = range(7)
 # Hashes are cut to this many bits, so that they are exact in float64.
 HASH_BITS = (1 << 53) - 1
 
+# The first and the second sentences of rows.
+Texts = tuple[Sequence[str | None], Sequence[str | None]]
+
 
 @dataclass(frozen=True)
 class Disagreement:
@@ -119,7 +122,7 @@ class ReportBuilder:
     def add(
         self,
         first_row: int,
-        texts: tuple[Sequence[str | None], Sequence[str | None]],
+        texts: Texts,
         cosine: np.ndarray,
         gold: np.ndarray | None,
         cross: np.ndarray | None,
@@ -184,9 +187,7 @@ class ReportBuilder:
             **by_label,
         )
 
-    def _keep(
-        self, texts: tuple[Sequence[str | None], Sequence[str | None]], rows: np.ndarray
-    ) -> list[int]:
+    def _keep(self, texts: Texts, rows: np.ndarray) -> list[int]:
         """Writes the sentences of these rows to the temporary file. Returns their places there."""
         at = self._texts.seek(0, 2)
         lines = []

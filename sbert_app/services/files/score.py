@@ -249,9 +249,9 @@ class _Scoring:
         first = list(map(as_text, chunk.rows[names[0]]))
         second = list(map(as_text, chunk.rows[names[1]]))
         # The rows with both sentences, and these sentences.
-        complete: list[int] = []
-        firsts: list[str] = []
-        seconds: list[str] = []
+        complete = []
+        firsts = []
+        seconds = []
         for row, texts in enumerate(zip(first, second, strict=True)):
             if texts[0] is not None and texts[1] is not None:
                 complete.append(row)

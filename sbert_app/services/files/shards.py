@@ -10,8 +10,6 @@ actor or a node dies, another one gets its block. An actor writes its part itsel
 writer of Ray Data neither has predictable names nor writes files atomically.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import tempfile

@@ -1,7 +1,5 @@
 """Users' files that runs read later: copies in the home folder, by the hash of their content."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import re

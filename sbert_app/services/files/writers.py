@@ -40,6 +40,8 @@ LONGEST_EXCEL_CELL = 32_767
 DIGITS = {b"digits": b"6"}
 
 Column = list[Any] | np.ndarray
+# Columns of equal length by their names.
+Columns = Mapping[str, Column]
 # The alias of the Arrow type, or the dimension, of each new column.
 Added = Mapping[str, str | int]
 
@@ -82,7 +84,7 @@ class Writer(ABC):
         """Sets ``_file``, and writes what comes before the rows."""
 
     @abstractmethod
-    def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
+    def write(self, batch: RowBatch, added: Columns) -> None:
         """Appends the rows of ``batch`` with the added columns."""
 
     def _complete(self) -> None:  # noqa: B027 - most formats need nothing here
@@ -123,7 +125,7 @@ class DelimitedWriter(Writer):
         self._file = temporary.open("x", encoding=layout.encoding, newline="")
         self._file.write(self._delimiter.join(self._texts(self._names)) + "\n")
 
-    def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
+    def write(self, batch: RowBatch, added: Columns) -> None:
         cells: dict[str, Column] = {**batch.rows, **added}
         columns = []
         for name, values in cells.items():
@@ -158,7 +160,7 @@ class JsonLinesWriter(Writer):
     def _open(self, temporary: Path) -> None:
         self._file = temporary.open("x", encoding="utf-8", newline="\n")
 
-    def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
+    def write(self, batch: RowBatch, added: Columns) -> None:
         for row in _plain_rows(batch, added):
             values = json_values(dict(zip(self._names, row, strict=True)))
             self._file.write(json.dumps(values, ensure_ascii=False, default=cell_text) + "\n")
@@ -183,7 +185,7 @@ class ParquetWriter(Writer):
         self._waiting: list[Any] = []
         self._file = pq.ParquetWriter(temporary, self._schema)
 
-    def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
+    def write(self, batch: RowBatch, added: Columns) -> None:
         import pyarrow as pa
 
         columns = batch.rows.values() if batch.arrow is None else batch.arrow.columns
@@ -216,7 +218,7 @@ class XlsxWriter(Writer):
         self._sheet = self._file.create_sheet("scored")
         self._sheet.append(list(map(self._cell, self._names)))
 
-    def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
+    def write(self, batch: RowBatch, added: Columns) -> None:
         for row in _plain_rows(batch, added):
             self._rows += 1
             if self._rows >= MOST_EXCEL_ROWS:
@@ -257,7 +259,7 @@ class NpyWriter(Writer):
         self._file = temporary.open("xb")
         self._complete()
 
-    def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
+    def write(self, batch: RowBatch, added: Columns) -> None:
         vectors = list(added.values())[-1]
         self._file.write(np.ascontiguousarray(vectors, dtype="<f4").data)
         self._rows += len(vectors)
@@ -313,7 +315,7 @@ def open_writers(
         check_output(path, formats, source)
     if len(set(map(os.path.realpath, paths))) < len(paths):
         raise InputError("Two outputs have the same name.")
-    writers: list[Writer] = []
+    writers = []
     try:
         for path in paths:
             writers.append(formats[path.suffix.lower()](path, fields, added, layout))
@@ -332,7 +334,7 @@ def open_writers(
         raise
 
 
-def save_table(path: Path, columns: Mapping[str, Column]) -> Path:
+def save_table(path: Path, columns: Columns) -> Path:
     """Writes columns of equal length to a file, by its ending; floating-point numbers have six digits as text.
 
     InputError if the disk is full or not writable.
@@ -349,9 +351,7 @@ def save_table(path: Path, columns: Mapping[str, Column]) -> Path:
     return path
 
 
-def with_file_columns(
-    columns: Mapping[str, Column], from_file: Mapping[str, Column]
-) -> dict[str, Column]:
+def with_file_columns(columns: Columns, from_file: Columns) -> dict[str, Column]:
     """Adds the columns of the user's file; a column whose name is taken is renamed to "NAME (file)"."""
     together = dict(columns)
     for name, values in from_file.items():
@@ -365,7 +365,7 @@ def numbers(values: np.ndarray) -> list[str]:
     return [f"{value:.6f}" if value == value else "" for value in values.tolist()]
 
 
-def _plain_rows(batch: RowBatch, added: Mapping[str, Column]) -> Iterator[tuple[Any, ...]]:
+def _plain_rows(batch: RowBatch, added: Columns) -> Iterator[tuple[Any, ...]]:
     """The rows, with scores and vectors as Python numbers. A vector of NaN becomes None."""
     columns: list[Any] = []
     for values in (*batch.rows.values(), *added.values()):

@@ -128,9 +128,7 @@ def open_json(path: Path, encoding: str | None = None, sheet: str | None = None)
     if bad:
         remark = f"{bad:,} of {rows:,} rows are no JSON objects; they are kept, empty and marked."
         remarks.insert(0, remark)
-    types = []
-    for names in kinds.values():
-        types.append(TYPES.get(" ".join(sorted(names)), "string"))
+    types = [TYPES.get(" ".join(sorted(names)), "string") for names in kinds.values()]
     table = JsonTable(path, columns, rows, tuple(remarks), text, layout, tuple(kinds), tuple(types))
     return with_rows_of_lists(table)
 

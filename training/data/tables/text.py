@@ -231,7 +231,7 @@ def _read_through(path: Path, encoding: str) -> tuple[TextFile, int | None]:
 def _guessed(text: TextFile) -> TextFile:
     """A file that is not valid UTF-8: it is damaged, or has another encoding, which is guessed."""
     good = 0
-    bad: list[bytes] = []
+    bad = []
     size = 0
     with text.path.open("rb") as file:
         for line in file:

@@ -72,8 +72,8 @@ def open_workbook(
     named sheet.
     """
     _check_archive(path)
-    heads: dict[str, list[Record]] = {}
-    heights: dict[str, int] = {}
+    heads = {}
+    heights = {}
     for title, height, rows in _lines(path):
         heights[title] = height
         if head := list(from_first(map(_record, rows))):
