@@ -82,12 +82,12 @@ def overlap(data: Dataset, training: Sequence[Dataset], encode: Encode | None = 
     """
     rows = list(chain.from_iterable(map(folded_rows, training)))
     sentences = set(chain.from_iterable(rows))
-    known: set[frozenset[str]] = set()
+    parts: set[frozenset[str]] = set()
     for row in rows:
-        known.update(map(frozenset, combinations(row, len(data.columns))))
+        parts.update(map(frozenset, combinations(row, len(data.columns))))
 
     evaluated = folded_rows(data)
-    others = [place for place, row in enumerate(evaluated) if frozenset(row) not in known]
+    others = [place for place, row in enumerate(evaluated) if frozenset(row) not in parts]
     near = None
     if encode is not None:
         near = _near(list(dict.fromkeys(rows)), [evaluated[place] for place in others], encode)
