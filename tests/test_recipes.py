@@ -363,7 +363,7 @@ def answers(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, A
             f'{layer_norm}    "Dropout": {{"dropout": None}},\n',
         ),
         ("sbert_app/pages/__init__.py", '"learn")', '"learn", "quote")'),
-        (evaluation, "folds, labels", "folds, labels, rows"),
+        (evaluation, "    labels,\n", "    labels,\n    rows,\n"),
         (evaluation, "TABS = (\n", 'TABS = (\n    (rows.build, "Rows", "rows"),\n'),
         ("sbert_app/cli.py", "compare, export, search", "compare, export, search, tokens"),
         ("sbert_app/cli.py", "    doctor: ", '    tokens: "tokens sentences.txt",\n    doctor: '),
