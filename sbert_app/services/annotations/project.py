@@ -169,7 +169,7 @@ class Project:
         """Saves a rating on the disk; a score of None says that the pair cannot be judged.
 
         Raises InputError if the rater has no name, there are too many raters, the score is not on
-        the scale, there is no such pair, or the disk is full.
+        the scale, the pair does not exist, or the disk is full.
         """
         rater = check_name(rater, "a rater")
         self._check(pair, score)

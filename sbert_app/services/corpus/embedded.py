@@ -187,7 +187,7 @@ def _weights(encoder: VectorModel) -> list[str]:
 
 
 def mean_pair_cosine(vectors: np.ndarray) -> float | None:
-    """The mean cosine over all pairs of unit vectors (n, D); None if there is no pair.
+    """The mean cosine over all pairs of unit vectors (n, D); None for fewer than two.
 
     The squared norm of the sum of n unit vectors is n, the cosines of the vectors with themselves,
     plus twice the cosines of all pairs.
@@ -267,7 +267,7 @@ def encode_to_file(
 
 
 def open_vectors(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
-    """A complete file of vectors of this shape, mapped read-only; None if there is no such file."""
+    """A complete file of vectors of this shape, mapped read-only; None if it does not exist."""
     try:
         if path.stat().st_size != shape[0] * shape[1] * BYTES:
             return None
@@ -275,7 +275,7 @@ def open_vectors(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
         os.utime(path)
         return np.memmap(path, dtype=np.float32, mode="r", shape=shape)
     except OSError:
-        # There is no file, or only a broken link.
+        # The file does not exist, or is a broken link.
         return None
 
 

@@ -58,7 +58,7 @@ FAULT = "this failed because of a fault in the app; its log has the details"
 
 @dataclass(frozen=True)
 class ScoreRequest:
-    """A file to score, and the models. By default the pooling is the model's own, and there is no cross-encoder."""
+    """A file to score, and the models. By default the pooling is the model's own, without a cross-encoder."""
 
     source: Path | OpenedTable
     columns: PairColumns | Sequence[str] | None
@@ -112,8 +112,8 @@ class ScoreJob(BaseModel):
 class ScoreJobs:
     """All jobs of a home folder, each a task and its record. Thread-safe.
 
-    Their folders are in ``temp_folder``. ``check_room`` raises InputError if there is no room for a
-    number of bytes.
+    Their folders are in ``temp_folder``. ``check_room`` raises InputError if a number of bytes does
+    not fit into this folder.
     """
 
     def __init__(
@@ -174,8 +174,8 @@ class ScoreJobs:
     def start(self, job_id: str, request: ScoreRequest, visitor: str = "") -> ScoreJob:
         """Scores the file of a job in the background, in a new job if it was scored before.
 
-        There is no limit for the visitor "". InputError if there is no such job, this visitor or all
-        together have too many, or there is no room.
+        The visitor "" is not limited. InputError if the job does not exist, this visitor or all
+        together have too many, or the results do not fit into the folder.
         """
         job = self.get(job_id)
         with self._starting:
@@ -241,8 +241,8 @@ class ScoreJobs:
     def follow(self, job_id: str) -> Iterator[TaskProgress | ScoreSummary]:
         """Yields the progress while the job is at work, and then the summary. Closing it does not stop the job.
 
-        InputError if there is no such job, or it failed. StoppedError if it was stopped before the
-        first row.
+        InputError if the job does not exist or has failed. StoppedError if it was stopped before
+        the first row.
         """
         if (task := self._tasks.at_work().get(job_id)) is not None:
             yield from task.follow()
@@ -265,7 +265,7 @@ class ScoreJobs:
     ) -> MatchSummary:
         """Writes the matching rows of a scored file as CSV and Parquet, its groups, and the file without duplicates.
 
-        InputError if there is no such job, it is not scored, or there is no room.
+        InputError if the job does not exist or is not scored, or the files do not fit.
         """
         job = self.get(job_id)
         summary = job.summary
@@ -319,7 +319,7 @@ class ScoreJobs:
         return job
 
     def _check_copies(self, job: ScoreJob) -> None:
-        """Raises InputError if there is no room for the results of a job, or its file is gone."""
+        """Raises InputError if the results of a job do not fit into the folder, or its file is gone."""
         try:
             self._check_room(COPIES * job.path.stat().st_size)
         except OSError as error:

@@ -67,7 +67,7 @@ class MatchSummary:
         groups: the number of groups of at least two sentences.
         remaining: the number of sentences without the duplicates.
         false: the number of matching rows that should not match by their gold score or label; None
-            if there are no gold scores or labels that say it.
+            without gold scores or labels that say it.
         false_pairs: the row and the sentences of the first of these rows.
     """
 

@@ -86,8 +86,8 @@ def score_file(
             any; by default their names decide.
         watch: after a stop the outputs hold the rows scored so far.
         criteria: the thresholds to choose if there are gold scores or labels.
-        is_block: whether the table is a block of a larger job. Then there is no report; and damage,
-            or a stop, which raises `StoppedError`, leaves no outputs.
+        is_block: whether the table is a block of a larger job. Then the summary has no report; and
+            damage, or a stop, which raises `StoppedError`, leaves no outputs.
         scale: the lowest and the highest gold score: "1-7"; None to find out.
         labels: the values of labels: "similar:1,different:0"; None to go by their names.
         keep_unknown: whether sentences without a token that the encoder knows have scores.

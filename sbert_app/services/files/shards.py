@@ -232,7 +232,7 @@ def run_job(
     """Computes the missing parts of a file, a folder, a glob or a URL of these.
 
     The engine yields the computed blocks in any order. A stop loses only the current block.
-    InputError if there is no file, the output belongs to another job, or a model cannot be loaded.
+    InputError if no file is found, the output belongs to another job, or a model cannot be loaded.
     If some files could not be read, or changed while they were read, it is raised after all other
     files are finished.
     """
@@ -323,7 +323,7 @@ class RayEngine:
     def __call__(
         self, job: ShardJob, files: list[str], finished: Collection[str], watch: Watch
     ) -> Iterator[Block]:
-        """Computes the blocks. InputError if Ray is missing, there is no cluster at the address, or it ends."""
+        """Computes the blocks. InputError if Ray is not installed, or the cluster at the address is missing or ends."""
         cluster = RayCluster(self.address)
         cluster.connect()
         import ray.data

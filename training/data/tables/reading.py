@@ -273,7 +273,7 @@ class TableReading:
         return notes + _oddities(self.sentences, self.rows)
 
     def pair(self) -> PairColumns:
-        """The columns of pairs. InputError, which lists the columns, if there are no pairs, and as `check`."""
+        """The columns of pairs. InputError, which lists the columns, for a table without pairs, and as `check`."""
         self.check()
         first = self.first(SENTENCE1, ANCHOR)
         second = self.first(SENTENCE2, POSITIVE)
