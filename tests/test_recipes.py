@@ -346,14 +346,14 @@ def answers(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, A
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text(content, encoding="utf-8")
     (project / "bytes.csv").write_bytes(bytes(range(256)) * 40)
-    table, parquet = "training/data/tables/table.py", "from training.data.tables.parquet"
+    table, rows = "training/data/tables/table.py", "from training.data.tables.rows"
     module_table = "SENTENCE_MODULES: dict[str, type[SentenceModule]] = {"
     layer_norm = '    "LayerNorm": {"dimension": None},\n'
     evaluation = "sbert_app/pages/evaluate/page.py"
     lines = [
         ("training/similarities.py", "SIMILARITIES = {\n", f"SIMILARITIES = {{\n{SIMILARITY}"),
         (table, ")\nSUFFIXES", '    Format("Moses", (".moses",), open_moses),\n)\nSUFFIXES'),
-        (table, parquet, f"from training.data.tables.moses import open_moses\n{parquet}"),
+        (table, rows, f"from training.data.tables.moses import open_moses\n{rows}"),
         ("training/catalogue.py", "DATA_SETS = {\n", f"DATA_SETS = {{\n{DATA_SET}"),
         ("training/models/model.py", "OPENERS = [\n", OPENERS),
         ("training/models/modules.py", module_table, f'{MODULE}{module_table}"Dropout": Dropout, '),
@@ -363,7 +363,7 @@ def answers(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, A
             f'{layer_norm}    "Dropout": {{"dropout": None}},\n',
         ),
         ("sbert_app/pages/__init__.py", '"learn")', '"learn", "quote")'),
-        (evaluation, "folds, labels", "folds, labels, rows"),
+        (evaluation, "    labels,\n", "    labels,\n    rows,\n"),
         (evaluation, "TABS = (\n", 'TABS = (\n    (rows.build, "Rows", "rows"),\n'),
         ("sbert_app/cli.py", "compare, export, search", "compare, export, search, tokens"),
         ("sbert_app/cli.py", "    doctor: ", '    tokens: "tokens sentences.txt",\n    doctor: '),

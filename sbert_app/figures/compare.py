@@ -1,7 +1,5 @@
 """Figures of comparisons: the word map of a cosine, the cosines of many sentences, and the scores of a file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -37,7 +35,7 @@ BINS_MERGED = ((300, 4), (3_000, 2), (float("inf"), 1))
 
 
 def condensed(exact: Attribution) -> Attribution:
-    """A map that is legible: longer texts are summed by sentence, and only the parts with the largest sums are kept."""
+    """A legible map: longer texts are summed by sentence, and only the parts with the largest sums are kept."""
     starts_a = _starts_of_parts(exact.words_a)
     starts_b = _starts_of_parts(exact.words_b)
     by_row = np.add.reduceat(exact.matrix, starts_a, axis=0)
@@ -67,7 +65,10 @@ def _starts_of_parts(words: Sequence[str]) -> list[int]:
 
 def _joined(words: Sequence[str], starts: Sequence[int]) -> list[str]:
     """The texts of the parts that start at these positions."""
-    return [" ".join(words[start:end]) for start, end in pairwise([*starts, len(words)])]
+    parts = []
+    for start, end in pairwise([*starts, len(words)]):
+        parts.append(" ".join(words[start:end]))
+    return parts
 
 
 def _largest(sums: np.ndarray) -> list[int]:
@@ -102,7 +103,7 @@ def word_map(exact: Attribution) -> go.Figure:
         gap=2,
         hover="%{customdata[0]} × %{customdata[1]}: %{z:+.4f}",
         digits=3 if has_numbers else None,
-        customdata=[[[short_label(a), short_label(b)] for b in words_b] for a in words_a],
+        customdata=_label_pairs(words_a, words_b),
         colorbar=colour_bar,
     )
     height = max(220, 27 * len(words_a) + 110)
@@ -122,8 +123,7 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
     names = None
     hover = "line %{y} × line %{x}: %{z:.3f}"
     if n <= 150:
-        short = [short_label(label) for label in labels]
-        names = [[[a, b] for b in short] for a in short]
+        names = _label_pairs(labels, labels)
         hover = "%{customdata[0]}<br>%{customdata[1]}<br>%{z:.3f}"
     digits = None
     # Plotly numbers the lines for which there is space.
@@ -146,6 +146,13 @@ def cosine_matrix(labels: Sequence[str], matrix: np.ndarray, title: str) -> go.F
     below = {"text": title, "font": {"size": 14}, "y": 0.02, "x": 0.5}
     alt = f"{title}: every pair of {n} sentences"
     return apply_style(figure, 480, alt, TOP | ticks, DOWNWARDS | ticks, title=below, margin_b=44)
+
+
+def _label_pairs(rows: Sequence[str], columns: Sequence[str]) -> list[list[list[str]]]:
+    """The labels of each cell of a heat map (rows, columns, 2), for its hover text."""
+    below = list(map(short_label, rows))
+    beside = list(map(short_label, columns))
+    return [[[a, b] for b in beside] for a in below]
 
 
 def _heatmap(
@@ -187,10 +194,9 @@ def _word_ticks(words: Sequence[str], first: int = 0) -> dict[str, Any]:
 def histogram(report: ScoreReport) -> go.Figure:
     """A histogram of the cosines of a file from zero, or the lowest cosine, with a line at their mean."""
     counts = np.array(report.counts)
-    edges = np.array(report.edges)
-    merged = next(bins for limit, bins in BINS_MERGED if counts.sum() < limit)
+    merged = _bins_merged(counts.sum())
     counts = counts.reshape(-1, merged).sum(1)
-    edges = edges[::merged]
+    edges = np.array(report.edges)[::merged]
     first = int(np.flatnonzero(counts)[0]) if counts.any() else 0
     left = min(edges[first], 0.0)
     in_range = edges[:-1] >= left - 1e-9
@@ -222,8 +228,9 @@ def histogram(report: ScoreReport) -> go.Figure:
 
 def label_histogram(by_label: tuple[Sequence[int], Sequence[int]], threshold: float) -> go.Figure:
     """Overlaid histograms of the cosines of matches and of other pairs, with a line at the threshold."""
-    merged = 2 * next(bins for limit, bins in BINS_MERGED if sum(map(sum, by_label)) < limit)
-    counts = np.array(by_label).reshape(2, -1, merged).sum(2)
+    counts = np.array(by_label)  # (2, bins)
+    merged = 2 * _bins_merged(counts.sum())
+    counts = counts.reshape(2, -1, merged).sum(2)
     lows = np.linspace(-1, 1, counts.shape[1] + 1)[:-1]
     first = min(int(np.flatnonzero(counts.sum(0))[0]), int(np.searchsorted(lows, -1e-9)))
     figure = go.Figure()
@@ -252,6 +259,11 @@ def label_histogram(by_label: tuple[Sequence[int], Sequence[int]], threshold: fl
         showlegend=True,
         alt=alt,
     )
+
+
+def _bins_merged(pairs: int) -> int:
+    """The number of bins in a bar of a histogram of this number of pairs."""
+    return next(bins for limit, bins in BINS_MERGED if pairs < limit)
 
 
 def scatter(report: ScoreReport, gold_name: str) -> go.Figure:

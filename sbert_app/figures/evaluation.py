@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from sbert_app.services.results.decisions import ModelDecision
     from training.names import ModelName
 
-# The colour of thresholds, which no model has, and the symbols and dashes by which they are told
-# apart.
+# The colour of thresholds, which is not the colour of a model, and their symbols and dashes.
 THRESHOLD = "green"
 THRESHOLD_MARKS = (("circle", "solid"), ("diamond", "dash"), ("square", "dot"))
 PRECISION_MARKERS = {
@@ -57,8 +56,8 @@ LETTER_WIDTH = 6.5
 SIMILARITY_BINS = np.linspace(-0.32, 1.0, 34)
 # The relative difference between two measurements of the speed of one model.
 SPEED_NOISE = 0.1
-# The anchors of a label and its offsets upwards in pixels. The first position without an overlap is
-# taken.
+# The anchors of a label and its offsets upwards in pixels. A label has the first position without
+# an overlap.
 LABEL_POSITIONS = (
     ("left", 9),
     ("left", -9),
@@ -76,7 +75,7 @@ Box = tuple[float, float, float, float]
 class Point:
     """A model with its group (a key of GROUPS), its speed in sentences per second, and its quality (ρ or r ×100).
 
-    The paper's points have their own group, and a colour that no model has.
+    The points of the paper have a group and a colour of their own.
     """
 
     label: str
@@ -87,7 +86,7 @@ class Point:
 
 
 def frontier(points: Sequence[Point]) -> list[Point]:
-    """The Pareto-optimal points, from slow to fast: no other is better and at least as fast, or as good and faster.
+    """The Pareto-optimal points, from slow to fast: no other one is better and as fast, or faster and as good.
 
     Speeds that differ by less than ``SPEED_NOISE`` count as equal.
     """
@@ -97,7 +96,10 @@ def frontier(points: Sequence[Point]) -> list[Point]:
             return other.speed > point.speed
         return other.quality > point.quality and other.speed >= (1 - SPEED_NOISE) * point.speed
 
-    optimal = [point for point in points if not any(dominates(other, point) for other in points)]
+    optimal = []
+    for point in points:
+        if not any(dominates(other, point) for other in points):
+            optimal.append(point)
     return sorted(optimal, key=lambda point: point.speed)
 
 
@@ -126,6 +128,7 @@ def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
             marker["marker_line_width"] = 2
         # An entry of the legend for the group, whose models have several colours.
         add_scatter(figure, [None], [None], "grey", mode="markers", name=name, **marker)
+        marker["marker_color"] = [PALETTE[point.colour] for point in group]
         add_scatter(
             figure,
             [point.speed for point in group],
@@ -135,7 +138,7 @@ def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
             mode="markers",
             customdata=[short_label(point.label, 34) for point in group],
             showlegend=False,
-            **(marker | {"marker_color": [PALETTE[point.colour] for point in group]}),
+            **marker,
         )
     decades = [log10(point.speed) for point in points] or [2.0]
     # More space on the right, for labels.
@@ -155,26 +158,31 @@ def quality_and_speed(points: Sequence[Point], quality: str) -> go.Figure:
 
 def _add_labels(figure: go.Figure, points: Sequence[Point], x_range: tuple[float, float]) -> None:
     """Labels each point at the first of LABEL_POSITIONS where it overlaps no point and no earlier label."""
-    lowest = min((point.quality for point in points), default=0.0)
-    height = max((point.quality for point in points), default=1.0) - lowest or 1.0
-    places: dict[Point, tuple[float, float]] = {}
+    qualities = [point.quality for point in points] or [0.0]
+    lowest = min(qualities)
+    height = max(qualities) - lowest or 1.0
+    # Positions and boxes are in pixels.
+    places = {}
+    placed = []
     for point in points:
         x = PLOT_SIZE[0] * (log10(point.speed) - x_range[0]) / (x_range[1] - x_range[0])
-        places[point] = (x, PLOT_SIZE[1] * (point.quality - lowest) / height)
-    placed: list[Box] = [(x - 6, y - 6, x + 6, y + 6) for x, y in places.values()]
+        y = PLOT_SIZE[1] * (point.quality - lowest) / height
+        places[point] = (x, y)
+        placed.append((x - 6, y - 6, x + 6, y + 6))
+    # The best models come first, and those of the paper last.
     for point in sorted(points, key=lambda point: (point.group == PAPER, -point.quality)):
         x, y = places[point]
         label = short_label(point.label, 34)
         width = LETTER_WIDTH * len(label)
-        boxes: dict[tuple[str, int], Box] = {}
+        boxes = {}
+        free = []
         for anchor, offset in LABEL_POSITIONS:
             left = x + 8 if anchor == "left" else x - 8 - width
-            boxes[anchor, offset] = (left, y + offset - 6, left + width, y + offset + 6)
-        free = [
-            position
-            for position, box in boxes.items()
-            if not any(_overlap(box, other) for other in placed)
-        ]
+            box = (left, y + offset - 6, left + width, y + offset + 6)
+            boxes[anchor, offset] = box
+            if not any(_overlap(box, other) for other in placed):
+                free.append((anchor, offset))
+        # A label that fits nowhere has the first position.
         anchor, offset = free[0] if free else LABEL_POSITIONS[0]
         placed.append(boxes[anchor, offset])
         figure.add_annotation(
@@ -198,18 +206,22 @@ def label_histograms(by_label: Mapping[str, np.ndarray]) -> go.Figure:
     figure = go.Figure()
     middles = ((SIMILARITY_BINS[:-1] + SIMILARITY_BINS[1:]) / 2).round(3).tolist()
     hover = "%{x:.2f}: %{y:.1%}<extra>%{fullData.name}</extra>"
-    for (label, values), colour in zip(
-        by_label.items(), ("blue", "orange", "vermillion"), strict=False
-    ):
-        counts, _ = np.histogram(
-            np.clip(values, SIMILARITY_BINS[0], SIMILARITY_BINS[-1]), bins=SIMILARITY_BINS
-        )
+    colours = ("blue", "orange", "vermillion")
+    for (label, values), colour in zip(by_label.items(), colours, strict=False):
+        clipped = np.clip(values, SIMILARITY_BINS[0], SIMILARITY_BINS[-1])
+        counts, _ = np.histogram(clipped, bins=SIMILARITY_BINS)
         shares = (counts / max(len(values), 1)).round(5).tolist()
         name = f"{short_label(label)} ({len(values):,})"
         add_bars(figure, middles, shares, colour, hover, name=name, opacity=0.65)
-    y = {"title": "share of pairs", "tickformat": ".0%"}
-    layout: dict[str, Any] = {"showlegend": True, "barmode": "overlay", "bargap": 0}
-    return apply_style(figure, 330, x={"title": "similarity", "range": [-0.3, 1.02]}, y=y, **layout)
+    return apply_style(
+        figure,
+        330,
+        x={"title": "similarity", "range": [-0.3, 1.02]},
+        y={"title": "share of pairs", "tickformat": ".0%"},
+        showlegend=True,
+        barmode="overlay",
+        bargap=0,
+    )
 
 
 def quality_and_size(table: CostTable) -> go.Figure:
@@ -233,7 +245,8 @@ def quality_and_size(table: CostTable) -> go.Figure:
             customdata=[[cell.dimension, cell.milliseconds] for cell in cells],
         )
     sizes = [cell.bytes for cell in table.cells]
-    ticks = [2**power for power in range(2, 14) if min(sizes) / 1.5 <= 2**power <= 1.5 * max(sizes)]
+    powers = [2**exponent for exponent in range(2, 14)]
+    ticks = [power for power in powers if min(sizes) / 1.5 <= power <= 1.5 * max(sizes)]
     size = {
         "type": "log",
         "title": "bytes a vector",
@@ -251,7 +264,7 @@ def reliability(
 ) -> go.Figure:
     """Plots mean gold score against mean predicted score for bins (predicted, gold, count) of ``pairs``.
 
-    A perfect calibration lies on the diagonal.
+    The points of a perfect calibration are on the diagonal.
     """
     figure = add_scatter(go.Figure(), [0, 5], [0, 5], "grey", line_dash="dot", line_width=1)
     predicted, gold, counts = zip(*bins, strict=True)
@@ -262,9 +275,8 @@ def reliability(
     )
     x = {"title": f"mean “x of 5”, {short_label(pairs, 34)}", "range": [-0.1, 5.1], "dtick": 1}
     y = {"title": "mean gold score", "range": [-0.1, 5.1], "dtick": 1}
-    return apply_style(
-        figure, 360, f"Mean gold score against mean predicted score, ten bins of {pairs}", x, y
-    )
+    alt = f"Mean gold score against mean predicted score, ten bins of {pairs}"
+    return apply_style(figure, 360, alt, x, y)
 
 
 def precision_recall(
@@ -276,10 +288,9 @@ def precision_recall(
     """
     figure = go.Figure()
     colours = model_colours([model.model.name for model in models])
-    curves = [
-        (model.label, model.on_data.decision, colour)
-        for model, colour in zip(models, colours, strict=True)
-    ]
+    curves = []
+    for model, colour in zip(models, colours, strict=True):
+        curves.append((model.label, model.on_data.decision, colour))
     at = "precision %{y:.1%}, recall %{x:.1%}"
     for name, other, colour in curves or [("all pairs", decision, "blue")]:
         thresholds, precision, recall = map(list, zip(*other.curve, strict=True))
@@ -335,7 +346,9 @@ def precision_recall(
 def by_threshold(decision: Decision, similarity: str, model: ModelName) -> go.Figure:
     """Precision, recall and F1 of all pairs at each threshold of a model, with a line at each choice."""
     thresholds, precision, recall = map(list, zip(*decision.curve, strict=True))
-    f1 = [2 * p * r / (p + r) if p + r else 0.0 for p, r in zip(precision, recall, strict=True)]
+    f1 = []
+    for p, r in zip(precision, recall, strict=True):
+        f1.append(2 * p * r / (p + r) if p + r else 0.0)
     figure = go.Figure()
     (colour,) = model_colours([model.name])
     for name, values, dash in (

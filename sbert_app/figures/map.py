@@ -1,8 +1,8 @@
 """Figures of the map of a corpus in two or three dimensions: one map, or two side by side.
 
 ``customdata`` of each point is its row in the corpus. The script of the page (assets/explore.js)
-reads it for a click and a lasso. The names of the regions are annotations. The script hides names
-for which there is not enough space.
+reads it after a click or a lasso. The names of the regions are annotations. The script hides names
+that have too little space.
 """
 
 from __future__ import annotations
@@ -17,15 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 
-from sbert_app.figures.style import LEGEND, PALETTE, apply_style, short_label
+from sbert_app.figures.style import COLOURS, LEGEND, PALETTE, apply_style, short_label
 
-COLOURS = ("blue", "orange", "green", "vermillion", "purple", "sky")
 # The symbols that exist both in 2-D and in 3-D.
 SHAPES = ("circle", "diamond", "square")
-# The number of labels that can be told apart; all others are grey.
+# The number of labels that can be distinguished; all others are grey.
 MAX_LABELS = len(COLOURS) * len(SHAPES)
-# The least number of distinct values by which a column of numbers is a scale. The values of other
-# columns are labels.
+# A column of numbers with fewer distinct values is shown as labels and not as a scale.
 MIN_NUMBERS = 8
 OTHER = "other"
 BLANK = "(none)"
@@ -55,7 +53,7 @@ class Labels:
         return replace(self, groups=self.groups[rows])
 
     def is_rest(self, group: int) -> bool:
-        """Whether a group holds the points that belong to no other group."""
+        """Whether a group holds the points of all smaller groups, or the points without a label."""
         return self.names[group] in (OTHER, BLANK)
 
 
@@ -73,10 +71,10 @@ class Scale:
 # The characters of a line of a hover text, and the most lines.
 HOVER_WIDTH = 64
 HOVER_LINES = 3
-# Up to this number of points a map in 2-D is SVG, as starting WebGL would take longer than drawing
-# the points.
+# Up to this number of points a map in 2-D is SVG, which is drawn faster than WebGL starts.
 FEW_POINTS = 1_000
-# With more points a hover text has one line: 50,000 points are 7 MB.
+# With more points a hover text has one line, as longer ones would make a large figure: 50,000
+# points are 7 MB.
 MANY_POINTS = 20_000
 # (largest number of points, size of a point in pixels)
 POINT_SIZES = ((1_000, 8.0), (5_000, 6.0), (20_000, 4.0), (float("inf"), 2.5))
@@ -90,8 +88,7 @@ FAINT_LINE = {"color": "rgba(127,135,147,0.45)", "width": 0.8}
 # The most characters of a name on the map, and of a name in the legend.
 NAME_LENGTH = 26
 LEGEND_LENGTH = 24
-# The `name` of annotations: assets/explore.js shows the names of fine regions when a map is zoomed
-# in.
+# The `name` of annotations. assets/explore.js shows the names of fine regions after zooming in.
 COARSE = "coarse"
 FINE = "fine"
 NAME_STYLE = {
@@ -119,7 +116,7 @@ Colouring = Labels | Scale | None
 
 @dataclass(frozen=True, eq=False)
 class PairLines:
-    """Lines between the points of pairs, rows (P, 2). Faint lines are hidden until the legend switches them on."""
+    """Lines between the points of pairs, rows (P, 2). Faint lines are hidden until they are selected in the legend."""
 
     title: str
     rows: np.ndarray
@@ -140,7 +137,7 @@ class MapData:
 
     Attributes:
         maps: the coordinates of the points on one map or two, float32 (N, 2 or 3).
-        key: figures with the same key share zoom and position, such as after a change of colours.
+        key: figures with the same key share zoom and position, such as two colourings of a map.
         rows: the rows of a sample of the corpus, (N,); None for the whole corpus.
         names: the names on each map.
         has_legend: whether the legend lists the groups.
@@ -195,7 +192,7 @@ def map_figure(data: MapData) -> go.Figure:
         }
         left, right = (short_label(title, 60) for title in data.titles)
         figure.add_annotation(text=left, x=0.0, xanchor="left", **place)
-        # Lower, as on a telephone both titles are wider than half of the figure.
+        # It is lower, as on a phone both titles are wider than half of the figure.
         figure.add_annotation(text=right, x=1.0, xanchor="right", yshift=-16, **place)
     if isinstance(data.colouring, Scale):
         title = {"text": short_label(data.colouring.title, 24), "side": "right"}
@@ -207,7 +204,7 @@ def map_figure(data: MapData) -> go.Figure:
 def _legend(data: MapData) -> dict[str, Any]:
     """The legend, to the right of one map or below two, and the margins.
 
-    The margins are fixed, so that the place of a point in the frame is known.
+    The margins are fixed, so that a point has a known place in the frame.
     """
     names = [lines.title for lines in data.lines]
     if isinstance(data.colouring, Labels) and data.has_legend:
@@ -241,8 +238,7 @@ def _add_axes(figure: go.Figure, data: MapData) -> None:
     figure.update_layout(meta={**figure.layout.meta, "span": horizontal[1] - horizontal[0]})
     hidden = {"visible": False, "showgrid": False}
     annotations = []
-    names = data.names or [[]] * len(data.maps)
-    for panel, names_of_map in enumerate(names):
+    for panel, names_of_map in enumerate(data.names or [[]] * len(data.maps)):
         suffix = "2" if panel else ""
         x_axis = {**hidden, "range": horizontal, "domain": _domain(panel, len(data.maps))}
         y_axis = {**hidden, "range": vertical, "anchor": f"x{suffix}"}
@@ -265,20 +261,17 @@ def _add_axes(figure: go.Figure, data: MapData) -> None:
 def _add_scenes(figure: go.Figure, data: MapData) -> None:
     """Adds a scene for each map, with the names of its coarse regions."""
     axis = {"visible": False, "showspikes": False}
-    names = data.names or [[]] * len(data.maps)
-    for panel, names_of_map in enumerate(names):
+    for panel, names_of_map in enumerate(data.names or [[]] * len(data.maps)):
         annotations = []
         for (x, y, z), text, depth in names_of_map:
             if not depth:
-                annotations.append(
-                    {"x": x, "y": y, "z": z, "text": short_label(text, NAME_LENGTH), **NAME_STYLE}
-                )
-        domain = {"x": _domain(panel, len(data.maps))}
+                name = short_label(text, NAME_LENGTH)
+                annotations.append({"x": x, "y": y, "z": z, "text": name, **NAME_STYLE})
         scene = {
             "xaxis": axis,
             "yaxis": axis,
             "zaxis": axis,
-            "domain": domain,
+            "domain": {"x": _domain(panel, len(data.maps))},
             "annotations": annotations,
         }
         figure.update_layout({"scene2" if panel else "scene": scene})
@@ -343,11 +336,11 @@ def _traces(data: MapData, panel: int) -> list[Any]:
 
 def _lines(data: MapData, panel: int, lines: PairLines) -> Any:
     """Draws all lines as one trace: start, end, NaN, start, end, NaN, …"""
-    # (P, 2, d) -> (P, 3, d) -> (3P, d)
-    gapped = np.pad(data.maps[panel][lines.rows], ((0, 0), (0, 1), (0, 0)), constant_values=np.nan)
-    ends = gapped.reshape(-1, gapped.shape[2])
+    ends = data.maps[panel][lines.rows]  # (P, 2, d)
+    gapped = np.pad(ends, ((0, 0), (0, 1), (0, 0)), constant_values=np.nan)  # (P, 3, d)
+    points = gapped.reshape(-1, gapped.shape[2])  # (3P, d)
     return _trace_type(data)(
-        **_coordinates(ends, panel),
+        **_coordinates(points, panel),
         mode="lines",
         line=STRONG_LINE if lines.strong else FAINT_LINE,
         hoverinfo="skip",
@@ -378,7 +371,7 @@ def _coordinates(points: np.ndarray, panel: int) -> dict[str, object]:
 
 def hover_text(sentence: str, most: int = HOVER_LINES) -> str:
     """A sentence wrapped to at most ``most`` lines, HTML-escaped."""
-    # Only the start is wrapped, as a long text would take time.
+    # Wrapping the whole of a long text would take time.
     start = sentence[: HOVER_WIDTH * (most + 1)]
     lines = textwrap.wrap(start, HOVER_WIDTH, max_lines=most, placeholder=" …")
     return "<br>".join(short_label(line, HOVER_WIDTH + 2) for line in lines)
@@ -391,9 +384,11 @@ def make_colouring(title: str, values: Sequence[Any]) -> Labels | Scale:
         distinct = np.unique(numbers[np.isfinite(numbers)])
         if len(distinct) >= MIN_NUMBERS:
             return Scale(title, numbers)
-    return make_labels(
-        title, [BLANK if value is None or value == "" else str(value) for value in values]
-    )
+    names = []
+    for value in values:
+        is_blank = value is None or value == ""
+        names.append(BLANK if is_blank else str(value))
+    return make_labels(title, names)
 
 
 def make_labels(title: str, values: Sequence[str], limit: int = MAX_LABELS) -> Labels:
@@ -407,11 +402,10 @@ def make_labels(title: str, values: Sequence[str], limit: int = MAX_LABELS) -> L
         ranked = [ranked[place] for place in np.argsort(numbers, kind="stable")]
     if BLANK in counts:
         ranked.append(BLANK)
-    groups = {name: group for group, name in enumerate(ranked)}
-    other = groups.get(OTHER, 0)
-    return Labels(
-        title, ranked, np.array([groups.get(value, other) for value in values], dtype=np.int32)
-    )
+    group_of = {name: group for group, name in enumerate(ranked)}
+    other = group_of.get(OTHER, 0)
+    groups = np.array([group_of.get(value, other) for value in values], dtype=np.int32)
+    return Labels(title, ranked, groups)
 
 
 def _as_numbers(values: Sequence[Any]) -> np.ndarray | None:

@@ -1,7 +1,5 @@
 """The look of all figures: palette, layout, and labels with escaped HTML."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
@@ -21,6 +19,8 @@ PALETTE = {
     "yellow": "#F0E442",
     "grey": "#7F8793",
 }
+# The colours of groups, in their order.
+COLOURS = ("blue", "orange", "green", "vermillion", "purple", "sky")
 # The colours of the built-in models, and the colours that other models share.
 MODEL_COLOURS = {
     DEFAULT_MODEL: "blue",
@@ -29,8 +29,8 @@ MODEL_COLOURS = {
     TFIDF: "grey",
 }
 OTHER_COLOURS = ("purple", "orange", "sky")
-# Negative vermillion, zero transparent, positive blue: legible on a white and on a black
-# background.
+# From vermillion (negative) through transparent (zero) to blue (positive), which is legible on a
+# white and on a black background.
 DIVERGING = [[0.0, "rgba(213,94,0,1)"], [0.5, "rgba(127,135,147,0.06)"], [1.0, "rgba(0,114,178,1)"]]
 # The legend is a line above the plot.
 LEGEND = {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0}
@@ -43,16 +43,15 @@ _AXIS = {
     "ticks": "",
     "title": {"font": {"size": 13}, "standoff": 15},
 }
-# Transparent, for light and dark mode. It replaces Plotly's own template, which takes 6 KB in every
-# figure. As a dictionary it does not load Plotly before the first figure is made.
+# The template of all figures, with a transparent background for light and dark mode. Plotly's own
+# takes 6 KB in every figure. As a dictionary it does not load Plotly before the first figure is
+# made.
 TEMPLATE: dict[str, Any] = {
     "layout": {
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"family": FONT, "size": 13, "color": PALETTE["grey"]},
-        "colorway": [
-            PALETTE[name] for name in ("blue", "orange", "green", "vermillion", "purple", "sky")
-        ],
+        "colorway": [PALETTE[colour] for colour in COLOURS],
         "margin": {"l": 8, "r": 8, "t": 28, "b": 8},
         "autotypenumbers": "strict",
         "hovermode": "closest",
@@ -71,13 +70,15 @@ def model_colours(models: Sequence[str]) -> list[str]:
 
     The names are `ModelName.name`, without pooling and settings.
     """
-    taken: list[str] = []
+    colours: list[str] = []
     for model in models:
+        # The name alone decides which of the other colours comes first.
         start = crc32(model.encode()) % len(OTHER_COLOURS)
         others = OTHER_COLOURS[start:] + OTHER_COLOURS[:start]
         candidates = [MODEL_COLOURS.get(model, others[0]), *others, *PALETTE]
-        taken.append(next((colour for colour in candidates if colour not in taken), others[0]))
-    return taken
+        free = [colour for colour in candidates if colour not in colours]
+        colours.append(free[0] if free else others[0])
+    return colours
 
 
 def apply_style(

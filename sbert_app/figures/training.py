@@ -54,32 +54,26 @@ def curves_of(runs: Sequence[Run]) -> list[Curve]:
     colours = model_colours([ModelName.of_run(run.id).name for run in runs])
     curves = []
     for run, colour in zip(runs, colours, strict=True):
-        curves.append(
-            Curve(run.name, PALETTE[colour], run.events, run.progress.steps, run.progress.measure)
-        )
+        progress = run.progress
+        curve = Curve(run.name, PALETTE[colour], run.events, progress.steps, progress.measure)
+        curves.append(curve)
     return curves
 
 
 def measure(curves: Sequence[Curve]) -> go.Figure:
     """The metric of the first run over the steps. Runs with other metrics are left out; the loss has its own figure."""
-    metric = next(
-        (curve.measure for curve in curves if curve.measure not in (None, "loss")), "spearman"
-    )
+    metrics = [curve.measure for curve in curves if curve.measure not in (None, "loss")]
+    metric = metrics[0] if metrics else "spearman"
     title, factor, _ = RUN_METRICS[metric]
 
     def traces(curve: Curve) -> Iterator[go.Scatter]:
         steps, values = _points(curve.events, "eval", metric)
-        yield _line(
-            curve,
-            steps,
-            [value * factor for value in values],
-            f"{title} %{{y:.2f}}",
-            mode="lines+markers",
-        )
+        scaled = [value * factor for value in values]
+        yield _line(curve, steps, scaled, f"{title} %{{y:.2f}}", mode="lines+markers")
 
     comparable = [curve for curve in curves if curve.measure in (None, metric)]
     figure = _figure(f"{title} on the dev data", comparable, traces, height=290)
-    values = [value for trace in figure.data for value in trace.y]
+    values = list(chain.from_iterable(trace.y for trace in figure.data))
     if values and factor == PERCENT:
         # A wider range, so that a change of half a point does not look like a cliff.
         middle = (min(values) + max(values)) / 2
@@ -128,13 +122,11 @@ def random(curves: Sequence[Curve]) -> go.Figure:
 
     def traces(curve: Curve) -> Iterator[go.Scatter]:
         steps, values = _points(curve.events, "eval", "random_cosine")
-        yield _line(
-            curve, steps, values, "random pairs of the training data %{y:.3f}", mode="lines+markers"
-        )
+        hover = "random pairs of the training data %{y:.3f}"
+        yield _line(curve, steps, values, hover, mode="lines+markers")
         steps, values = _points(curve.events, "eval", "plain_cosine")
-        yield _line(
-            curve, steps, values, "plain sentences of other domains %{y:.3f}", line_dash="dash"
-        )
+        hover = "plain sentences of other domains %{y:.3f}"
+        yield _line(curve, steps, values, hover, line_dash="dash")
 
     figure = _figure("Random pairs (dashed: other domains)", curves, traces, height=230)
     figure.add_hrect(
@@ -177,9 +169,8 @@ def _figure(
         if is_first:
             listed.add(trace.name)
         trace.update(showlegend=is_first, legendgroup=trace.name)
-    figure = apply_style(
-        go.Figure(lines), height, alt=f"{title} over the steps: {', '.join(map(str, names))}"
-    )
+    alt = f"{title} over the steps: {', '.join(map(str, names))}"
+    figure = apply_style(go.Figure(lines), height, alt)
     last = max((curve.steps or 0 for curve in curves), default=0) or 1
     figure.update_layout(
         title={
@@ -243,11 +234,14 @@ def dots(
     has a mark too. A variant without any run has no row. ``here_name`` is the legend entry of the
     runs on this machine.
     """
-    by_variant = {row.variant: row for row in here}
-    rows = [
-        row for row in shipped or here if row.summary or by_variant.get(row.variant, row).summary
-    ]
-    own = [by_variant.get(row.variant) for row in rows] if here else []
+    summary_here = {row.variant: row.summary for row in here}
+    rows = []
+    own = []
+    for row in shipped or here:
+        summary = summary_here.get(row.variant)
+        if row.summary or summary:
+            rows.append(row)
+            own.append(summary)
     figure = go.Figure()
     places = list(range(len(rows)))
 
@@ -275,15 +269,25 @@ def dots(
         summaries: Sequence[Summary | None], name: str, symbol: str, colour: str, above: bool
     ) -> None:
         """Marks the mean of each row, with its interval and its value."""
-        means = [summary.mean if summary else None for summary in summaries]
-        intervals = [_interval(summary) if summary else (0.0, 0.0, 0.0) for summary in summaries]
+        means: list[float | None] = []
+        intervals = []
+        texts = []
+        for summary in summaries:
+            if summary is None:
+                means.append(None)
+                intervals.append((0.0, 0.0, 0.0))
+                texts.append("")
+            else:
+                means.append(summary.mean)
+                intervals.append(_interval(summary))
+                texts.append(f"{summary.mean:.1f}")
         mark(
             means,
             name,
             {"symbol": symbol, "size": 12, "color": PALETTE[colour]},
             mode="markers+text",
             error_x=error_bars(intervals, colour, thickness=2.5, width=0),
-            text=["" if mean is None else f"{mean:.1f}" for mean in means],
+            text=texts,
             textposition="top center" if above else "bottom center",
         )
 
@@ -291,16 +295,10 @@ def dots(
     mark([row.before for row in rows], "before training", tick)
     ring = {"symbol": "circle-open", "size": 12, "color": PALETTE["grey"], "line": {"width": 2}}
     mark([row.paper for row in rows], "the paper", ring)
-    mark_means(
-        [row.summary if row else None for row in own],
-        here_name,
-        "diamond",
-        "vermillion",
-        above=False,
-    )
-    mark_means(
-        [row.summary for row in rows] if shipped else [], "shipped", "circle", "blue", above=True
-    )
+    mark_means(own, here_name, "diamond", "vermillion", above=False)
+    if shipped:
+        summaries = [row.summary for row in rows]
+        mark_means(summaries, "shipped", "circle", "blue", above=True)
     labels = [escape(row.label).replace(": ", ":<br>") for row in rows]
     height = ROW_PIXELS * len(rows) + MARGIN_PIXELS
     x = {"title": "Spearman ρ ×100 on STSb dev"}

@@ -37,6 +37,7 @@ from training.data.tables.reading import (
     requested_columns,
 )
 from training.data.tables.rows import HEAD_ROWS, OpenedTable
+from training.data.tables.table import opened_file
 from training.errors import InputError
 
 NOTEBOOK_ROWS = 5
@@ -78,13 +79,12 @@ class Dataset:
     source: str = ""
     notes: tuple[str, ...] = ()
     rows: Sequence[int] = field(default=(), repr=False)
-    # The question that has to be answered before all pairs are taken for such that belong together;
-    # "" without one.
+    # The question to answer before all pairs are used as positive pairs; "" without one.
     question: str = field(default="", repr=False)
-    # The value of ``?labels=`` that reads the labels without a meaning, such as "maybe", as no
-    # match; "" without them.
+    # The value of ``?labels=`` that makes unclear labels, such as "maybe", the opposite of a match;
+    # "" if there are none.
     unclear_as_no: str = field(default="", repr=False)
-    # For each of the ``rows`` the further ones that judge the same pair.
+    # The further rows that judge the same pair, by the first one, which is in ``rows``.
     joined: Mapping[int, Sequence[int]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -124,7 +124,7 @@ class Dataset:
         """
         lists, reading = read_cells(cells, name, columns)
         used = {column: lists[column] for column in reading.used}
-        if len({len(column) for column in used.values()}) > 1:
+        if len(set(map(len, used.values()))) > 1:
             lengths = ", ".join(f"{column} has {len(values):,}" for column, values in used.items())
             raise InputError(f"the columns of {name} differ in length: {lengths}")
         return parse_dataset(name, used, "memory", reading=reading)
@@ -161,6 +161,7 @@ class Dataset:
 
         At most 1,000,000 rows are read.
         """
+        # It imports huggingface_hub, which takes time and is needed for this alone.
         from training.sources.hub_dataset import MOST_ROWS, read_columns
 
         if isinstance(rows, dict):
@@ -170,14 +171,15 @@ class Dataset:
         reading = reading.with_columns(requested_columns(columns, reading))
         check_form(reading)
         # A column of objects is read if one of its fields is used.
-        used = [
-            column
-            for column in head
-            if any(f"{part}.".startswith(f"{column}.") for part in reading.used)
-        ]
+        used = []
+        for column in head:
+            if any(f"{part}.".startswith(f"{column}.") for part in reading.used):
+                used.append(column)
         cells, more = read_columns(rows, lambda names: used)
         data = parse_dataset(name, flat_columns(cells), "memory", reading=reading)
-        return data.with_note(f"only the first {MOST_ROWS:,} rows are read") if more else data
+        if more:
+            return data.with_note(f"only the first {MOST_ROWS:,} rows are read")
+        return data
 
     @classmethod
     def from_file(
@@ -205,8 +207,6 @@ class Dataset:
                 "r1,r2"; None for all.
             sheet: the sheet of a workbook; None for the one with the most rows of sentences.
         """
-        from training.data.tables.table import opened_file
-
         path = Path(path).expanduser()
         with opened_file(path, encoding, sheet) as table:
             data = cls.from_table(table, columns, path.name, split, scale, labels, raters)
@@ -242,7 +242,9 @@ class Dataset:
         data = parse_dataset(name, cells, str(table.path), notes, reading, scale, labels, raters)
         if unread := _unread(reading, data):
             data = data.with_note(f"{NOT_READ}: {listed(unread)}; ?columns= says which columns are")
-        return data if splits is None else _of_split(data, splits, cells[splits], split)
+        if splits is None:
+            return data
+        return _of_split(data, splits, cells[splits], split)
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -267,6 +269,7 @@ class Dataset:
 
     def to_pandas(self) -> Any:
         """A pandas.DataFrame with a column for each text, and ``score`` (0 to 5) or ``label`` (its name)."""
+        # It takes time to import.
         import pyarrow
 
         return pyarrow.table(self._by_name()).to_pandas()
@@ -374,22 +377,24 @@ def join(parts: Sequence[Dataset]) -> Dataset:
                 f"{', '.join(other.label_names)}"
             )
     columns = zip(*(part.columns for part in parts), strict=True)
+    scores: list[float] = []
+    labels: list[int] = []
+    rows: list[int] = []
     notes = []
     for part in parts:
+        scores += part.scores or ()
+        labels += part.labels or ()
+        rows += part.rows
         notes += [f"{part.name}: {note}" for note in (*part.notes, f"{len(part):,} rows")]
     return Dataset(
         name="+".join(part.name for part in parts),
         columns=tuple(list(chain.from_iterable(column)) for column in columns),
-        scores=None
-        if first.scores is None
-        else [score for part in parts for score in part.scores or ()],
-        labels=None
-        if first.labels is None
-        else [label for part in parts for label in part.labels or ()],
+        scores=None if first.scores is None else scores,
+        labels=None if first.labels is None else labels,
         label_names=first.label_names,
         source="; ".join(dict.fromkeys(part.source for part in parts)),
         notes=tuple(notes),
-        rows=[row for part in parts for row in part.rows],
+        rows=rows,
         question=next((part.question for part in parts if part.question), ""),
     )
 
@@ -417,7 +422,7 @@ def parse_dataset(
     labels: str | None = None,
     raters: str | None = None,
 ) -> Dataset:
-    """The clean `Dataset` of cells by column, as the ``reading`` says, which is made of the names and cells if None.
+    """Makes a clean `Dataset` of cells by column. A ``reading`` of None is made from the names and the cells.
 
     Rows with an empty sentence, an empty score or an unknown label (-1, "-", empty) are left out,
     and counted in the notes, after the notes on the source. ``scale``, ``labels`` and ``raters`` as
@@ -431,16 +436,22 @@ def parse_dataset(
     for column in header:
         texts.append([(as_text(cell) or "").strip() for cell in cells[column]])
     rows = list(zip(*texts, strict=True))
+    headers = set()
+    empty = set()
+    for at, row in enumerate(rows):
+        if "" in row:
+            empty.add(at)
+        if len(row) > 1 and row == header:
+            headers.add(at)
+    rejected = rejected_rows(reading, cells)
     left_out = {
-        "equal to the header": {
-            at for at, row in enumerate(rows) if len(row) > 1 and row == header
-        },
-        "with an empty sentence": {at for at, row in enumerate(rows) if "" in row},
-        "rejected, discarded or cancelled": rejected_rows(reading, cells),
+        "equal to the header": headers,
+        "with an empty sentence": empty,
+        "rejected, discarded or cancelled": rejected,
     }
     judged = None
     if len(texts) == 2:
-        unusable = set[int]().union(*left_out.values())
+        unusable = headers | empty | rejected
         judged = judge(reading, cells, rows, unusable, scale, labels, raters)
     if judged is not None:
         left_out |= judged.left_out
@@ -458,11 +469,7 @@ def parse_dataset(
             remarks.append(f"{count:,} row{'s' * (count > 1)} {reason} left out")
         keep -= without
     if not keep:
-        nested = [
-            column
-            for column in cells
-            if any(isinstance(cell, dict | list) for cell in cells[column])
-        ]
+        nested = [column for column, values in cells.items() if _has_nested(values)]
         if nested:
             remarks.append(
                 f"objects or lists are in {listed(nested)}: write one text or number into each cell"
@@ -473,7 +480,14 @@ def parse_dataset(
     data = Dataset(name, tuple(texts), source=source, question=question)
     data = data.select(sorted(keep), *notes, *remarks)
     data = data.with_note(*_placeholders(data.columns))
-    return data if judged is None else _with_judgements(data, judged)
+    if judged is None:
+        return data
+    return _with_judgements(data, judged)
+
+
+def _has_nested(values: Sequence[Any]) -> bool:
+    """Whether some of these cells are objects or lists."""
+    return any(isinstance(value, dict | list) for value in values)
 
 
 def _with_judgements(data: Dataset, judged: Judged) -> Dataset:
@@ -525,12 +539,15 @@ def flat_columns(cells: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     """The columns, with a column of objects taken apart: labels becomes labels.label and labels.real-label."""
     parts: dict[str, list[Any]] = {}
     for column, values in cells.items():
-        if any(isinstance(value, dict) for value in values):
-            parts |= rows_to_columns(
-                [{} if value is None else flat({column: value}) for value in values]
-            )
-        else:
+        if not _has_nested(values):
             parts[column] = values
+            continue
+        rows = []
+        for value in values:
+            # A cell without an object has none of its parts.
+            row = {} if value is None else {column: value}
+            rows.append(flat(row))
+        parts |= rows_to_columns(rows)
     return parts
 
 
@@ -553,7 +570,7 @@ def _of_split(data: Dataset, column: str, cells: Sequence[Any], split: str | Non
 
 
 def _unread(reading: TableReading, data: Dataset) -> list[str]:
-    """The columns that a user may miss: all of them without a gold score, beside one the columns of usual names."""
+    """The unread columns that a user may miss: with gold scores or labels only those with usual names."""
     has_gold = data.scores is not None or data.labels is not None
     roles = [*reading.form, SPLIT, RATING]
     if has_gold:
@@ -564,20 +581,22 @@ def _unread(reading: TableReading, data: Dataset) -> list[str]:
 
 
 def _placeholders(columns: Sequence[Sequence[str]]) -> list[str]:
-    """A remark on short texts that repeat where sentences should be, such as NS for a translation that is missing."""
+    """A remark on short texts that repeat where sentences should be, such as NS for a missing translation."""
     texts = list(chain.from_iterable(columns))
-    counts = Counter(
-        text for text in texts if len(text) <= LONGEST_PLACEHOLDER and text.upper() == text
-    )
-    repeated = [
-        f"{text} ({count:,} times)" for text, count in counts.items() if count >= LEAST_REPEATED
-    ]
-    long = sum(len(text) > 4 * LONGEST_PLACEHOLDER for text in texts)
+    long = 0
+    counts: Counter[str] = Counter()
+    for text in texts:
+        long += len(text) > 4 * LONGEST_PLACEHOLDER
+        if len(text) <= LONGEST_PLACEHOLDER and text.upper() == text:
+            counts[text] += 1
+    repeated = []
+    for text, count in counts.items():
+        if count >= LEAST_REPEATED:
+            repeated.append(f"{text} ({count:,} times)")
     if not repeated or 2 * long < len(texts):
         return []
-    return [
-        f"a placeholder seems to stand for sentences: {', '.join(repeated[:3])}; leave these rows out"
-    ]
+    some = ", ".join(repeated[:3])
+    return [f"a placeholder seems to stand for sentences: {some}; leave these rows out"]
 
 
 def _at(values: Sequence[Any], places: Sequence[int]) -> list[Any]:

@@ -44,16 +44,16 @@ TOP_SCORE = 5.0
 POSITIVE_FROM = 4.0
 NEGATIVE_TO = 1.5
 MISSING = tuple(sorted(UNSURE))
-# Missing values in SPSS and in surveys, beside ratings up to 10.
+# The codes of missing values in SPSS and in surveys, where ratings go up to 10.
 MISSING_CODES = frozenset((-999.0, -99.0, -9.0, 99.0, 999.0, 9999.0))
 TOP_RATING = 10
-# Columns with these ends of names are the reverse of a score.
+# Columns whose names end like this hold the opposite of a score.
 DISTANCES = ("distance", "dist", "difference", "dissimilarity", "dissimilarityscore")
 # A larger number is not a score.
 LARGEST = 1e6
 # A column with more labels holds something else, such as sentences.
 MOST_LABELS = 1_000
-# The most different cells that are held at a time.
+# The most distinct cells that are held in memory.
 MOST_DISTINCT = 20_000
 # A column of labels with this many different whole numbers, or a number this high, holds grades and
 # not classes.
@@ -72,7 +72,7 @@ OTHER_NLI_NAMES = {
     "entails": "entailment",
     "contradicts": "contradiction",
 }
-# Months in short. Spreadsheets turn a score such as 4.5 into a date: 4-May, 4. Mai.
+# Abbreviated months. Spreadsheets turn a score such as 4.5 into a date: 4-May, 4. Mai.
 _MONTH = r"jan|ene|gen|f[eé][bv]|m[aä]r|mrz|a[bpv]r|ma[giy]|ju[iln]|giu|lug|a[gou][gouû]|se[pt]|o[ckt]t|nov|d[eéi][ckz]"
 # A number before its words: "5 - the same", "1 (unrelated)".
 _WORDED = re.compile(
@@ -96,16 +96,19 @@ def label_text(cell: Any) -> str:
 
 
 def matching_labels(labels: Iterable[str]) -> tuple[frozenset[str], str]:
-    """The labels that are matches, and a sentence on them; no labels if their names do not say it."""
-    matches: list[str] = []
-    rest: list[str] = []
+    """The labels that are matches, and a sentence on them; no labels if their names do not say which."""
+    matches = []
+    rest = []
     for label in labels:
         side = side_of(label)
-        if side is None and (parse_number(label) is not None or any(map(side_of, label.split()))):
-            # "very similar" is not a match by its name alone, and not the contrary either. The same
-            # is true of 2.
+        # Labels such as 2 or "very similar" may be grades, so that the names decide nothing.
+        is_number = parse_number(label) is not None
+        if side is None and (is_number or any(map(side_of, label.split()))):
             return frozenset(), ""
-        (matches if side else rest).append(label)
+        if side:
+            matches.append(label)
+        else:
+            rest.append(label)
     if not matches:
         return frozenset(), ""
     text = f"{' and '.join(matches)} {'are matches' if len(matches) > 1 else 'is a match'}"
@@ -119,14 +122,17 @@ def scale_of(
 ) -> tuple[float, float] | None:
     """The scale of scores from ``low`` to ``high``; None if they are on none of the usual scales.
 
-    Whole numbers without a 0 are on a scale that begins at 1, if they go beyond 5. The scale of
-    grades beside a query ends with the highest grade.
+    Whole numbers from 1 on that go beyond 5 are on a scale that begins at 1. The grades of
+    documents for a query are on a scale from 0 to the highest grade.
     """
+    if -1 <= low < 0 and high <= 1:
+        return -1.0, 1.0
     if low < 0:
-        return (-1.0, 1.0) if low >= -1 and high <= 1 else None
+        return None
     if is_whole and has_query and 1 < high <= TOP_GRADE:
         return 0.0, high
-    if is_whole and low >= 1 and (high in (6, 7, 9) or (low == 1 and high == 10)):
+    begins_at_one = high in (6, 7, 9) or (low == 1 and high == 10)
+    if is_whole and low >= 1 and begins_at_one:
         return 1.0, high
     for top in (1.0, TOP_SCORE, 10.0, 100.0):
         if high <= top:
@@ -135,7 +141,7 @@ def scale_of(
 
 
 def parse_scale(text: str) -> tuple[float, float]:
-    """Parses the ends of a scale such as "1-7" or "-3..3", or "4-1", where 1 is most similar. InputError otherwise."""
+    """Parses the ends of a scale, such as "1-7", "-3..3" or "4-1" (1 is the most similar). InputError otherwise."""
     if match := _SCALE.fullmatch(text.strip()):
         low = parse_number(match[1])
         high = parse_number(match[2])
@@ -161,7 +167,7 @@ def parse_labels(text: str) -> dict[str, float]:
 
 
 def parse_reading(text: str | None) -> tuple[str | None, str | None]:
-    """The scale or the labels that a user has typed into one field, such as "1-7" or "yes:1, no:0".
+    """The scale and the labels in a field that takes either, such as "1-7" or "yes:1, no:0"; one of them is None.
 
     InputError for any other text.
     """
@@ -184,7 +190,7 @@ class GoldColumn:
         values: the values of labels by their text; None for numbers.
         names: the names of labels by their text.
         missing: the texts that stand for a missing score or label.
-        is_sure: whether the file can be read in no other way, so that nobody needs to be told.
+        is_sure: whether the file can only be read in this way, so that no note is needed.
         read_as: the reading in words.
         meaning: the definition of a match by labels.
         are_shares: whether the cells are shares of the highest score, such as 85% or 4/5.
@@ -259,7 +265,7 @@ class GoldColumn:
             for batch in table.batches():
                 columns = [batch.rows[column] for column in (name, *sentences)]
                 for cell, *texts in zip(*columns, strict=True):
-                    # A row of totals and repeated headers hold no scores.
+                    # Skip a totals row and repeated headers: they are not scores.
                     if texts != sentences and None not in map(as_text, texts):
                         yield single_judgement(cell)
 
@@ -270,10 +276,11 @@ class GoldColumn:
         cls, name: str, role: str, texts: set[str], pair: tuple[str, ...]
     ) -> GoldColumn:
         """The reading by a normalized name, different cells, and the normalized names of the sentences beside them."""
+        first = pair[0] if pair else ""
+        has_query = first.startswith(("query", "search")) or first == "question"
+        # Labels beside a query are grades of relevance, and not classes.
         may_be_labels = role in LABELS
-        has_query = pair != () and (
-            pair[0].startswith(("query", "search")) or pair[0] == "question"
-        )
+        may_be_classes = may_be_labels and not has_query
         codes = _missing_codes(_numbers(texts), may_be_labels)
         missing = (*MISSING, *sorted(codes))
         texts = texts - codes
@@ -283,18 +290,18 @@ class GoldColumn:
         if names := _nli_names(texts):
             return cls._inference(name, names, missing)
         if texts <= NLI_NAMES.keys():
-            are_all_there = may_be_labels and not has_query and len(texts) == len(NLI_NAMES)
+            are_all_there = may_be_classes and len(texts) == len(NLI_NAMES)
             if are_all_there or (pair == NLI_PAIR and "2" in texts):
                 names = {text: NLI_NAMES[text] for text in sorted(texts)}
                 return cls._inference(name, names, missing, is_numbered=True)
 
         words = {text for text in texts if parse_number(text) is None}
-        if words and (may_be_labels or len(words) > len(numbers)):
-            are_labels = role not in SCORES or None not in map(side_of, words)
+        are_words = bool(words) and (may_be_labels or len(words) > len(numbers))
+        if role in SCORES:
+            are_labels = are_words and None not in map(side_of, words)
         else:
-            are_classes = may_be_labels and not has_query and _are_classes(values)
-            are_two = values <= {0, 1} or values == {-1, 1}
-            are_labels = role not in SCORES and bool(values) and (are_two or are_classes)
+            are_two = values in ({0}, {1}, {0, 1}, {-1, 1})
+            are_labels = are_words or are_two or (may_be_classes and _are_classes(values))
         if are_labels:
             return cls._labels(name, texts, missing, pair == NLI_PAIR)
         return cls._scores(name, values, missing, has_query)
@@ -310,7 +317,9 @@ class GoldColumn:
             return cls(name, LABEL, values=values, names=names, missing=missing, read_as=read_as)
         low = min(values.values())
         high = max(values.values())
-        ends = parse_scale(scale) if scale else scale_of(low, high) or (low, high)
+        ends = scale_of(low, high) or (low, high)
+        if scale:
+            ends = parse_scale(scale)
         read_as = f"{named}; scores {_stretched(*ends)}"
         return cls(name, scale=ends, values=values, missing=missing, read_as=read_as)
 
@@ -349,17 +358,21 @@ class GoldColumn:
         matches, meaning = matching_labels(labels)
         read_as = meaning
         if not matches:
+            # Without a label that says so, the example makes the first unknown one the match.
             some = labels[:5]
             unknown = [label for label in some if side_of(label) is None]
-            alike = [label for label in some if side_of(label)] or unknown[:1]
+            alike = list(filter(side_of, some)) or unknown[:1]
             example = ",".join(f"{label}:{int(label in alike)}" for label in some)
             read_as = f"labels ({', '.join(some)}) that do not say which pairs are matches; ?labels={example} says it"
         elif is_nli and texts <= {"0", "1"}:
             read_as += "; ?labels=0:1,1:0 reads them the other way round"
+        values = dict.fromkeys(labels, math.nan)
+        if matches:
+            values = {label: float(label in matches) for label in labels}
         return cls(
             name,
             LABEL,
-            values={label: float(label in matches) if matches else math.nan for label in labels},
+            values=values,
             names={label: label for label in labels},
             missing=missing,
             read_as=read_as,
@@ -400,21 +413,23 @@ class GoldColumn:
 
         def order(label: str) -> tuple[float, str]:
             number = parse_number(label)
-            return math.inf if number is None else number, label
+            if number is None:
+                return math.inf, label
+            return number, label
 
         return tuple(sorted(set(labels), key=order))
 
     def with_others_as_no(self, others: Sequence[str]) -> str:
-        """The value of ``?labels=`` that reads further labels as no match.
+        """The value of ``?labels=`` that adds ``others`` to the labels that are not matches.
 
-        It is empty without ``others``, and unless the labels are a match and no match, without a
-        comma.
+        It is "" without ``others``, if there is not exactly one label for a match and one for the
+        opposite, or if a label has a comma.
         """
         values = dict(self.values or {})
         if not others or self.kind != LABEL or sorted(values.values()) != [0.0, 1.0]:
             return ""
         values |= dict.fromkeys(map(label_text, others), 0.0)
-        if any("," in label for label in values):
+        if "," in "".join(values):
             return ""
         return ",".join(f"{label}:{value:g}" for label, value in values.items())
 
@@ -450,9 +465,8 @@ class GoldColumn:
             elif value is None:
                 bad[row] = bad_number(self.name, cell)
             elif self.scale and not min(self.scale) <= value <= max(self.scale):
-                bad[row] = (
-                    f"column {self.name}: {quoted(cell)} is not in {self.scale[0]:g} to {self.scale[1]:g}"
-                )
+                ends = f"{self.scale[0]:g} to {self.scale[1]:g}"
+                bad[row] = f"column {self.name}: {quoted(cell)} is not in {ends}"
             else:
                 values[row] = value
         return values, bad
@@ -467,11 +481,10 @@ class GoldColumn:
         return (values - low) / (high - low) * TOP_SCORE
 
     def matches(self, values: np.ndarray) -> tuple[np.ndarray, str] | None:
-        """The rows that are matches, bool (N,), and the definition of a match; None where the values do not tell.
+        """The rows that are matches, bool (N,), and the definition of a match; None unless some rows are, and not all.
 
-        ``values`` (N,) come from `read`, none of them NaN. A match is entailment against the rest;
-        a label that says so; 1 against 0; or a gold score of at least 4 on the scale 0 to 5,
-        whatever scale the file has.
+        ``values`` (N,) come from `read`, without NaN. A match is entailment, a label whose name
+        says so, 1 if all scores are 0 or 1, or a gold score of at least 4 after rescaling to 0–5.
         """
         are_binary = self.scale == (0, 1) and set(values.tolist()) == {0.0, 1.0}
         if self.kind != NUMBER or are_binary:
@@ -485,12 +498,14 @@ class GoldColumn:
             meaning = f"a gold score of at {end} {bound:g} (of {high:g}) is a match"
         else:
             return None
-        return None if matches.all() or not matches.any() else (matches, meaning)
+        if matches.all() or not matches.any():
+            return None
+        return matches, meaning
 
 
 def _distinct(cells: Iterable[Any]) -> set[str]:
     """The different texts of cells; of many numbers the lowest and the highest are enough."""
-    texts: set[str] = set()
+    texts = set()
     for cell in cells:
         text = label_text(cell)
         if text in UNSURE or as_text(cell) is None:
@@ -505,37 +520,48 @@ def _distinct(cells: Iterable[Any]) -> set[str]:
 
 def _numbers(texts: set[str]) -> dict[str, float]:
     """The scores of the texts that have one."""
-    scores = {text: _score(text) for text in texts}
-    return {text: score for text, score in scores.items() if score is not None}
+    scores = {}
+    for text in texts:
+        score = _score(text)
+        if score is not None:
+            scores[text] = score
+    return scores
 
 
 def _score(cell: Any) -> float | None:
-    """The score of a cell, also of a number with its words; None if it has none."""
+    """The score of a cell, which may be followed by its meaning ("5 - the same"); None if it has none."""
     worded = _WORDED.fullmatch(cell.strip()) if isinstance(cell, str) else None
     number = parse_number(worded[1] if worded else cell)
-    return None if number is None or abs(number) > LARGEST else number
+    if number is None or abs(number) > LARGEST:
+        return None
+    return number
 
 
 def _top_of_shares(texts: set[str]) -> float | None:
     """The highest score if all texts are shares of it: 5 for "4/5", 100 for "85%"; else None."""
-    shares = [_SHARE.fullmatch(text) for text in texts]
-    tops = {float(share[2] or 100) for share in shares if share and _score(share[1]) is not None}
-    return tops.pop() if len(tops) == 1 and None not in shares else None
+    tops = set()
+    for text in texts:
+        share = _SHARE.fullmatch(text)
+        if share is None:
+            return None
+        if _score(share[1]) is not None:
+            tops.add(float(share[2] or 100))
+    return tops.pop() if len(tops) == 1 else None
 
 
 def _missing_codes(numbers: Mapping[str, float], are_labels: bool) -> set[str]:
     """The texts of numbers that stand for a missing value."""
     codes = set()
-    # -1 stands for a missing value beside numbers that no scale from -1 on has, or beside labels from 0 on.
+    # -1 is a missing value if the other numbers are labels from 0 on, or go beyond a scale from -1
+    # to 1.
     others = set(numbers.values()) - {-1.0}
     if "-1" in numbers and others and min(others) >= 0:
         are_numbered = are_labels and 0 in others
         if are_numbered or max(others) > 1:
             codes.add("-1")
-    ratings = {number for text, number in numbers.items() if text not in codes} - MISSING_CODES
-    if len(ratings) > 2 and all(
-        0 <= rating <= TOP_RATING and rating.is_integer() for rating in ratings
-    ):
+            numbers = {text: number for text, number in numbers.items() if text != "-1"}
+    ratings = set(numbers.values()) - MISSING_CODES
+    if len(ratings) > 2 and ratings.issubset(range(TOP_RATING + 1)):
         codes |= {text for text, number in numbers.items() if number in MISSING_CODES}
     return codes
 
@@ -548,25 +574,26 @@ def _nli_names(texts: set[str]) -> dict[str, str]:
         if label in NLI_LABELS:
             names[text] = label
     others = texts - names.keys()
-    # Beside words of agreement, "neutral" alone is not a label of inference.
+    # "neutral" may also stand among the words of a scale of agreement.
     is_neutral_alone = others and set(names.values()) == {"neutral"}
-    if not names or is_neutral_alone or any(side_of(text) is not None for text in others):
+    has_other_labels = any(side_of(text) is not None for text in others)
+    if not names or is_neutral_alone or has_other_labels:
         return {}
     return dict(zip(NLI_LABELS, NLI_LABELS, strict=True)) | names
 
 
 def _are_classes(values: set[float]) -> bool:
     """Whether numbers in a column of labels are classes and not grades: few, small, whole ones in order."""
-    if not all(value.is_integer() for value in values):
+    if not values or not all(value.is_integer() for value in values):
         return False
-    top = max(values, default=0)
+    top = max(values)
     # 0, 4 and 5 are grades, some of them missing; 1, 2 and 3 may be classes.
     are_in_order = top < GRADES or top - min(values) < len(values)
     return len(values) < GRADES and top <= TOP_CLASS and are_in_order
 
 
 def _other_scale(scale: tuple[float, float], low: float, high: float) -> str:
-    """Another scale on which whole numbers from ``low`` to ``high`` may be; "" if there is none."""
+    """Another scale that whole numbers from ``low`` to ``high`` may have; "" without one."""
     bottom, top = scale
     if bottom == 1:
         return "0-10"
@@ -579,4 +606,6 @@ def _other_scale(scale: tuple[float, float], low: float, high: float) -> str:
 
 def _stretched(low: float, high: float) -> str:
     text = f"from {low:g} to {high:g}"
-    return text if (low, high) == (0, TOP_SCORE) else f"{text} stretched to 0–5"
+    if (low, high) == (0, TOP_SCORE):
+        return text
+    return f"{text} stretched to 0–5"

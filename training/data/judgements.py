@@ -6,13 +6,11 @@ pair without a majority has no label. Rows that were rejected or discarded do no
 `Judged.notes` says how many people agreed how far.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import chain, filterfalse, repeat
 from typing import Any
 
 import numpy as np
@@ -23,12 +21,11 @@ from training.data.tables.cells import REJECTED, as_text, judgement_of
 from training.data.tables.reading import LABEL, RATER, RATING, SCORE, STATUS, TableReading
 from training.errors import InputError
 
-# If more than this share of the pairs is judged in several rows, each row is the judgement of a
-# rater.
+# If more than this share of the pairs has several rows, each row is the judgement of one rater.
 SEVERAL = 0.5
-# The fewest pairs on which this is decided.
+# With fewer pairs this share says nothing.
 FEW_PAIRS = 3
-# In place of a reason: the row is joined to an earlier one.
+# Stands in place of a reason for a row that is joined to an earlier one.
 JOINED = ""
 
 # The cells of a table by column, and the judgements of pairs by the first row of each.
@@ -45,9 +42,9 @@ class Judged:
         values: the scores of rows, or the texts of their labels.
         left_out: the rows without a score or label of their own, by the reason.
         notes: how many people judged the pairs, and how well they agree.
-        bad: the faults of judgements that are not understood, by row.
+        bad: the errors of judgements that cannot be read, by row.
         joined: the further rows that judge the same pair, by the first row.
-        unclear: the words of rows without a judgement, such as "maybe", the most frequent first.
+        unclear: the words in place of a judgement, such as "maybe", the most frequent first.
     """
 
     gold: GoldColumn
@@ -78,10 +75,10 @@ def judge(
     labels: str | None = None,
     raters: str | None = None,
 ) -> Judged | None:
-    """The judgements of pairs of sentences by the cells of a table; None if it has none.
+    """The judgements of pairs of sentences in the cells of a table; None if it has none.
 
-    ``left_out`` are rows that are not used anyway. ``raters`` are the raters, or their columns,
-    that count, separated by commas. InputError as `GoldColumn.of`, and if nobody has such a name.
+    ``left_out`` are rows that are already left out. ``raters`` names the raters, or their columns,
+    that count, separated by commas. InputError as `GoldColumn.of`, and for an unknown rater.
     """
     columns = reading.all(RATING) or reading.all(SCORE, LABEL)
     if not columns:
@@ -91,17 +88,29 @@ def judge(
             )
         return None
     by_row = _judgements(reading, cells, columns, len(pairs), raters)
-    used = (judgements for at, judgements in enumerate(by_row) if at not in left_out)
-    gold = GoldColumn.of(columns[0], chain.from_iterable(used), reading.sentences, scale, labels)
-    valid = [[value for value in judgements if not gold.is_missing(value)] for judgements in by_row]
-    without = {at for at, judgements in enumerate(valid) if not judgements}
-    unclear = _words(by_row[at] for at in without.difference(left_out))
+    used = []
+    for at, judgements in enumerate(by_row):
+        if at not in left_out:
+            used += judgements
+    gold = GoldColumn.of(columns[0], used, reading.sentences, scale, labels)
+
+    valid = []
+    without = set()
+    unclear: Counter[str] = Counter()
+    for at, judgements in enumerate(by_row):
+        valid.append(list(filterfalse(gold.is_missing, judgements)))
+        if not valid[at]:
+            without.add(at)
+            if at not in left_out:
+                unclear.update(_words(judgements))
 
     groups = _groups(reading, pairs, without.union(left_out))
-    joined: dict[int, list[Any]] = {}
-    further: dict[int, list[int]] = {}
+    joined = {}
+    further = {}
     for first, *others in groups:
-        joined[first] = list(chain.from_iterable(valid[at] for at in (first, *others)))
+        joined[first] = valid[first]
+        for at in others:
+            joined[first] += valid[at]
         if others:
             further[first] = others
     values: dict[int, Any] = {}
@@ -111,14 +120,15 @@ def judge(
         values, bad = _means(gold, joined)
     else:
         values, divided = _majorities(gold, joined)
-    notes = []
+    # The most judgements of a pair, which is the number of raters if each has a column.
     most = max(map(len, joined.values()), default=0)
+    people = most
+    if rater := reading.first(RATER):
+        people = len({str(cells[rater][at]) for at in chain.from_iterable(groups)})
+    notes = []
     if most > 1:
-        rater = reading.first(RATER)
-        people = len({str(cells[rater][at]) for rows in groups for at in rows}) if rater else most
-        notes.append(
-            f"{len(values):,} pairs by {people:,} raters, {_agreement(gold, joined, most)}"
-        )
+        agreement = _agreement(gold, joined, most)
+        notes.append(f"{len(values):,} pairs by {people:,} raters, {agreement}")
     return Judged(
         gold,
         values,
@@ -137,10 +147,10 @@ def judge(
 def _judgements(
     reading: TableReading, cells: Columns, columns: Sequence[str], rows: int, raters: str | None
 ) -> list[list[Any]]:
-    """The judgements of each row by the raters that count. InputError if nobody has the name of one of them."""
+    """The judgements of each row by the raters that count. InputError if one of their names is unknown."""
     rater = reading.first(RATER)
     names = {name.strip() for name in (raters or "").split(",")} - {""}
-    people = {str(cell) for cell in cells[rater]} if rater else set(columns)
+    people = set(map(str, cells[rater])) if rater else set(columns)
     if unknown := names - people:
         raise InputError(
             f"{reading.name} has no rater {min(unknown)!r}; it has {', '.join(sorted(people)[:10])}"
@@ -149,7 +159,7 @@ def _judgements(
     for column in columns:
         if names and not rater and column not in names:
             continue
-        # Argilla writes the states of a list of responses beside it.
+        # Argilla writes the states of a list of responses into a column of their own.
         states = cells.get(f"{column}.status", repeat(None))
         for judgements, cell, state in zip(by_row, cells[column], states, strict=False):
             judgements += _counting(judgement_of(cell), state)
@@ -168,16 +178,15 @@ def _counting(judgements: list[Any], states: Any) -> list[Any]:
     return [value for value, state in pairs if str(state).lower() not in REJECTED]
 
 
-def _words(judgements: Iterable[Sequence[Any]]) -> Counter[str]:
+def _words(judgements: Iterable[Any]) -> list[str]:
     """The judgements that begin with a letter, such as "maybe"."""
-    texts = [as_text(value) for values in judgements for value in values]
-    return Counter(text for text in texts if text and text[0].isalpha())
+    return [text for text in map(as_text, judgements) if text and text[0].isalpha()]
 
 
 def _why_missing(gold: GoldColumn, words: Counter[str]) -> str:
-    what = "score" if gold.kind == NUMBER else "gold label"
+    reason = f"without a {'score' if gold.kind == NUMBER else 'gold label'}"
     some = ", ".join(f"{word}: {count:,}" for word, count in words.most_common(3))
-    return f"without a {what} ({some})" if some else f"without a {what}"
+    return f"{reason} ({some})" if some else reason
 
 
 def _groups(
@@ -193,13 +202,13 @@ def _groups(
     are_of_raters = len(groups) >= FEW_PAIRS and repeated > SEVERAL * len(groups)
     if are_of_raters or reading.first(RATER):
         return groups
-    return [[at] for rows in groups for at in rows]
+    return [[at] for at in chain.from_iterable(groups)]
 
 
 def _means(gold: GoldColumn, joined: Judgements) -> tuple[dict[int, float], dict[int, str]]:
-    """The mean score of each row, and the judgements that are not understood."""
+    """The mean score of each row, and the errors of judgements that cannot be read, by row."""
     rows = list(joined)
-    counts = np.array([len(judgements) for judgements in joined.values()], dtype=np.int64)
+    counts = np.array(list(map(len, joined.values())), dtype=np.int64)
     places = np.repeat(np.arange(len(rows)), counts)  # (judgements,)
     numbers, wrong = gold.read(list(chain.from_iterable(joined.values())))  # (judgements,)
     means = np.bincount(places, numbers) / counts  # (rows,)
@@ -222,7 +231,7 @@ def _majorities(gold: GoldColumn, joined: Judgements) -> tuple[dict[int, str], s
 
 
 def _agreement(gold: GoldColumn, joined: Judgements, most: int) -> str:
-    """Krippendorff's α in words; ``most`` is the number of judgements of a row at most."""
+    """Krippendorff's α in words; ``most`` is the largest number of judgements of a row."""
     numbers = {name: number for number, name in enumerate(sorted(set(gold.names.values())))}
     ratings = np.full((most, len(joined)), math.nan)
     for at, judgements in enumerate(joined.values()):
@@ -231,8 +240,11 @@ def _agreement(gold: GoldColumn, joined: Judgements, most: int) -> str:
         else:
             values = np.array([numbers[gold.names[label_text(value)]] for value in judgements])
         ratings[: len(judgements), at] = values
-    level = "interval" if gold.kind == NUMBER else "nominal"
+    level = "nominal"
+    joined_by = "majorities"
+    if gold.kind == NUMBER:
+        level = "interval"
+        joined_by = "means"
     alpha = krippendorff_alpha(ratings, level)
     alpha_in_words = "without variation" if math.isnan(alpha) else f"α {alpha:.2f}"
-    joined_by = "means" if gold.kind == NUMBER else "majorities"
     return f"{alpha_in_words} ({level}); their {joined_by} are read"

@@ -67,15 +67,15 @@ def load_data(name: Path | str, home: str | Path | None = None, split: str = "tr
 
 
 def megabytes_to_fetch(name: DataName, home: str | Path | None = None) -> float | None:
-    """The megabytes, at most, that `load_one` fetches from the Hub, None if unknown. InputError if that has no such."""
+    """The most megabytes that `load_one` fetches from the Hub; None if unknown. InputError if it has no such data."""
+    # Sources are imported where they are needed, as huggingface_hub takes time to import.
     from training.sources import hub_dataset
 
     source = name.built_in
     if source is not None and source.repo:
         split = check_split(name, source) or next(iter(source.splits))
-        return hub_dataset.megabytes_to_fetch(
-            source.repo, (source.config, source.splits[split].hub_name), home
-        )
+        selectors = [source.config, source.splits[split].hub_name]
+        return hub_dataset.megabytes_to_fetch(source.repo, selectors, home)
     if name.hub_parts is None:
         return 0.0
     repo_id, *selectors = name.hub_parts
@@ -83,7 +83,7 @@ def megabytes_to_fetch(name: DataName, home: str | Path | None = None) -> float 
 
 
 def check_data_name(name: str) -> str:
-    """Returns ``name`` where a path must not be taken. InputError unless each part of it is the name of a data set."""
+    """Returns ``name`` if each part of it is the name of a data set and not a path; InputError otherwise."""
     for part in DataName.parse_joined(name):
         if not part.is_set:
             raise InputError(
@@ -103,7 +103,7 @@ def load_one(name: DataName | str, home: str | Path | None = None, split: str = 
     for key, value in zip(READ_AS[1:], file.read_as[1:], strict=True):
         if file.is_set and value:
             raise InputError(
-                f"{file.name} is a set and no file, whose {key} is known; leave out ?{key}="
+                f"{file.name} is a set and not a file, so its {key} is known; leave out ?{key}="
             )
     if file.built_in is not None:
         return _load_built_in(file, file.built_in, split, home)
@@ -187,7 +187,8 @@ def _load_from_hub(
     from training.sources.hub_dataset import read_dataset
 
     def used(columns: Sequence[str]) -> Sequence[str]:
-        reading = TableReading.of(HUB + ":".join((repo_id, *selectors)), dict.fromkeys(columns, ()))
+        name = HUB + ":".join((repo_id, *selectors))
+        reading = TableReading.of(name, dict.fromkeys(columns, ()))
         check_form(reading)
         return reading.used
 
@@ -196,9 +197,8 @@ def _load_from_hub(
     if labels and not any(isinstance(label, str) for label in columns["label"]):
         names = dict(enumerate(labels))
         columns["label"] = [names.get(label) for label in columns["label"]]
-    return parse_dataset(
-        f"{HUB}{repo_id}:{rows.config}:{rows.split}", columns, rows.source, rows.notes
-    )
+    name = f"{HUB}{repo_id}:{rows.config}:{rows.split}"
+    return parse_dataset(name, columns, rows.source, rows.notes)
 
 
 def is_saved(folder: Path) -> bool:
@@ -229,7 +229,8 @@ def _load_saved(name: DataName, split: str) -> Dataset:
         data = data[part]
     elif name.rows:
         raise InputError(f"{name.path.name} has no splits; leave out ?split=")
-    return replace(Dataset.from_datasets(data, name.path.name, name.columns), source=str(name.path))
+    loaded = Dataset.from_datasets(data, name.path.name, name.columns)
+    return replace(loaded, source=str(name.path))
 
 
 # ---------------------------------------------------------------- retrieval
@@ -297,10 +298,10 @@ class RetrievalData:
                 relevant.append(rows)
         if not texts:
             raise InputError(f"{name} has no query with a relevant document")
+        notes: tuple[str, ...] = ()
         left_out = len(queries) - len(texts)
-        notes = (
-            (f"{left_out:,} queries without a relevant document are left out",) if left_out else ()
-        )
+        if left_out:
+            notes = (f"{left_out:,} queries without a relevant document are left out",)
         return cls(name, texts, [corpus[key] for key in ids], relevant, notes)
 
     def __repr__(self) -> str:
@@ -328,8 +329,9 @@ def load_retrieval(name: DataName | str, home: str | Path | None = None) -> Retr
         return _read_nano(name, home)
     source, split = name.judged
     is_file = source.path.is_file()
-    # Of a file the encoding and the columns may be named, of a folder nothing.
-    if source.exists and any(source.read_as[2 if is_file else 0 :]):
+    # Only the encoding and the columns of a file can be named, and nothing of a folder.
+    unused = source.read_as[2:] if is_file else source.read_as
+    if source.exists and any(unused):
         raise InputError(f"{name} holds judgements, which have no such settings; leave them out")
     if source.path.is_dir():
         return _read_folder(str(name), source.path, split)
@@ -353,7 +355,8 @@ def load_retrieval(name: DataName | str, home: str | Path | None = None) -> Retr
 
 def _read_folder(name: str, folder: Path, split: str) -> RetrievalData:
     splits = {path.stem: path for path in sorted((folder / "qrels").glob("*.tsv"))}
-    split = split or next((usual for usual in (*SPLITS, *splits) if usual in splits), SPLITS[0])
+    if not split:
+        split = next((usual for usual in (*SPLITS, *splits) if usual in splits), SPLITS[0])
     if split not in splits:
         others = f"; choose {', '.join(splits)}" if splits else ", which BEIR's layout has"
         raise InputError(f"{folder} has no judgements qrels/{split}.tsv{others}")
@@ -367,8 +370,9 @@ def _read_nano(name: DataName, home: str | Path | None) -> RetrievalData:
     """A set of the Hub's NanoBEIR: its configurations are corpus, queries and qrels, its splits the sets."""
     from training.sources.hub_dataset import read_dataset
 
+    split = f"Nano{name.name.removeprefix(NANOBEIR)}"
+
     def rows(config: str, *columns: str) -> Iterator[Any]:
-        split = f"Nano{name.name.removeprefix(NANOBEIR)}"
         cells = read_dataset(NANO_REPO, (config, split), split, lambda _: columns, home).columns
         return zip(*(cells[column] for column in columns), strict=True)
 
@@ -422,11 +426,10 @@ def _rows(
             f"{file.name} has {listed(table.columns)}; it needs {', '.join(needed)} too"
         )
     for batch in table.batches():
-        cells = [
-            batch.rows[column] if column else repeat(ABSENT[name])
-            for name, column in columns.items()
-        ]
-        # A repeated value has no end.
+        cells: list[Iterable[Any]] = []
+        for name, column in columns.items():
+            cells.append(batch.rows[column] if column else repeat(ABSENT[name]))
+        # `repeat` has no end, so that the lengths differ.
         for at, row in enumerate(zip(*cells, strict=False)):
             number = batch.first_row + at
             for key, cell in zip(keys, row, strict=False):

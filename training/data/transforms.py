@@ -1,9 +1,9 @@
-"""Transforms: from the form that a data set has to the rows that an objective needs.
+"""Transforms from the form that a data set has to the rows that an objective needs.
 
     transform_for(load_data("stsb:train"), CLASS_ROWS, "classification")
 
 turns scored pairs into labelled ones (the thirds of the scale). The notes of the result state what
-was derived and how many rows there are. Data that cannot give such rows raises `InputError`, which
+was derived and how many rows there are. Data that cannot be transformed raises `InputError`, which
 names the nearest alternative. The class of an objective says which rows it takes
 (`training.objectives`).
 """
@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import cycle
 
 import numpy as np
+import scipy  # loads its submodules on first use
 
 from training.catalogue import LABELLED, NLI_LABELS, PAIRS, SCORED, SENTENCES, TRIPLETS
 from training.data.dataset import Dataset
@@ -32,7 +33,7 @@ Transform = Callable[[Dataset, random.Random], Dataset]
 class Rows:
     """Rows that an objective can learn from."""
 
-    # The unit in which a batch is counted.
+    # What the size of a batch counts.
     noun: str
     # The forms of data that give such rows, in words.
     needs: str
@@ -40,7 +41,7 @@ class Rows:
     of: Mapping[str, Transform]
 
     def example(self, kind: str) -> tuple[int, bool]:
-        """The number of sentences in a row that this form gives, and whether each row of the data gives one."""
+        """The number of sentences in a row that is made from this form, and whether each row of the data makes one."""
         data = EXAMPLES[kind]
         rows = self.of[kind](data, random.Random(0))
         return len(rows.columns), len(rows) == len(data)
@@ -56,8 +57,8 @@ class Rows:
 def transform_for(data: Dataset, rows: Rows, learner: str, seed: int = 0) -> Dataset:
     """Derives ``rows`` from the data; ``seed`` fixes random draws.
 
-    InputError, which names the ``learner``, if the form of the data does not give such rows, or the
-    data gives none.
+    InputError, which names the ``learner``, if the form of the data has no transform, or the result
+    has no rows.
     """
     rows.check(data.name, data.kind, learner)
     result = rows.of[data.kind](data, random.Random(seed))
@@ -72,7 +73,7 @@ def as_it_is(data: Dataset, draw: random.Random) -> Dataset:
 
 
 def together(data: Dataset, draw: random.Random) -> Dataset:
-    """Pairs that all belong together. InputError if a column that is not read may say that some do not."""
+    """The pairs, all of them positive. QuestionError if an unread column may say that some are not."""
     if data.question:
         raise QuestionError(data.question)
     return data
@@ -94,7 +95,7 @@ def positives_from_scores(data: Dataset, draw: random.Random) -> Dataset:
 
 
 def triplets_from_scores(data: Dataset, draw: random.Random) -> Dataset:
-    """Triplets of positives with a score of 4 or more, and negatives of at most 1.5 with the same anchor, or random."""
+    """Triplets of pairs with a score of at least 4, and a negative: at most 1.5 with the same anchor, else random."""
     firsts, seconds = data.columns
     negatives: dict[str, list[str]] = defaultdict(list)
     for first, second, score in zip(firsts, seconds, data.scores or (), strict=True):
@@ -119,8 +120,12 @@ def triplets_from_labels(data: Dataset, draw: random.Random) -> Dataset:
         if label == negative:
             contradictions[premise].append(hypothesis)
     turns = {premise: cycle(texts) for premise, texts in contradictions.items()}
-    keep = [i for i, label in enumerate(labels) if label == positive and premises[i] in turns]
-    negatives = [next(turns[premises[i]]) for i in keep]
+    keep = []
+    negatives = []
+    for i, (premise, label) in enumerate(zip(premises, labels, strict=True)):
+        if label == positive and premise in turns:
+            keep.append(i)
+            negatives.append(next(turns[premise]))
     names = data.label_names
     roles = f"a sentence, its {names[positive]} and its {names[negative]}"
     pairs = data.select(keep, f"{len(keep):,} triplets from {len(data):,} pairs: {roles}")
@@ -128,7 +133,7 @@ def triplets_from_labels(data: Dataset, draw: random.Random) -> Dataset:
 
 
 def positives_from_labels(data: Dataset, draw: random.Random) -> Dataset:
-    """Triplets with a hard negative if the labels give any, else the positive pairs."""
+    """Triplets with hard negatives if the labels yield any, else the positive pairs."""
     positive, _ = positive_and_negative(data)
     triplets = triplets_from_labels(data, draw)
     if len(triplets):
@@ -145,10 +150,9 @@ def scores_from_labels(data: Dataset, draw: random.Random) -> Dataset:
     if data.label_names == NLI_LABELS:
         scores[NLI_LABELS.index("neutral")] = TOP_SCORE / 2
     keep = [i for i, label in enumerate(data.labels or ()) if label in scores]
-    named = ", ".join(
-        f"{data.label_names[label]} {score:g}" for label, score in sorted(scores.items())
-    )
-    pairs = data.select(keep, f"scores are made of the labels: {named}")
+    names = data.label_names
+    values = ", ".join(f"{names[label]} {score:g}" for label, score in sorted(scores.items()))
+    pairs = data.select(keep, f"scores are made of the labels: {values}")
     of_rows = [scores[label] for label in pairs.labels or ()]
     return replace(pairs, scores=of_rows, labels=None, label_names=())
 
@@ -169,8 +173,8 @@ def contrastive_from_labels(data: Dataset, draw: random.Random) -> Dataset:
 
 
 def contrastive_from_scores(data: Dataset, draw: random.Random) -> Dataset:
-    """Contrastive pairs: together from a score of 4 on, apart up to 1.5; the pairs between are left out."""
-    together: list[bool | None] = []
+    """Contrastive pairs: together with a score of at least 4, apart with at most 1.5; all others are left out."""
+    together = []
     for score in data.scores or ():
         is_between = NEGATIVE_TO < score < POSITIVE_FROM
         together.append(None if is_between else score >= POSITIVE_FROM)
@@ -200,9 +204,12 @@ def sentences_twice(data: Dataset, draw: random.Random) -> Dataset:
         for sentence, row in zip(column, data.rows, strict=True):
             row_of.setdefault(sentence, row)
     distinct = list(row_of)
-    rows = list(row_of.values())
     twice = Dataset(
-        data.name, (distinct, distinct), source=data.source, notes=data.notes, rows=rows
+        data.name,
+        (distinct, distinct),
+        source=data.source,
+        notes=data.notes,
+        rows=list(row_of.values()),
     )
     return twice.with_note(f"{len(distinct):,} different sentences, without scores or labels")
 
@@ -229,8 +236,12 @@ def _contrastive(
     data: Dataset, together: list[bool | None], positive: str, negative: str
 ) -> Dataset:
     """Labelled pairs of the rows where ``together`` is not None."""
-    keep = [i for i, is_match in enumerate(together) if is_match is not None]
-    labels = [int(is_match) for is_match in together if is_match is not None]
+    keep = []
+    labels = []
+    for i, is_match in enumerate(together):
+        if is_match is not None:
+            keep.append(i)
+            labels.append(int(is_match))
     note = (
         f"{labels.count(1):,} pairs belong together ({positive}), {labels.count(0):,} do not ({negative}); "
         f"{len(data) - len(keep):,} of {len(data):,} are left out"
@@ -241,7 +252,7 @@ def _contrastive(
 
 
 def positive_and_negative(data: Dataset) -> tuple[int, int]:
-    """The indices of the positive and of the negative label. InputError if their names do not tell both."""
+    """The indices of the positive and of the negative label. InputError unless the names say which they are."""
     sides = [side_of(name) for name in data.label_names]
     if sides.count(True) == 1 and sides.count(False) == 1:
         return sides.index(True), sides.index(False)
@@ -261,8 +272,8 @@ def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.n
     A labelled pair is a match by a label that says so (1, yes, duplicate, entailment, …), a scored
     pair by a gold score of at least ``match_from`` on the scale from 0 to 5.
 
-    InputError if the data is of another form, no label says that a pair belongs together, or all
-    pairs are matches, or none.
+    InputError if the data has another form, the names of the labels do not say which are matches,
+    all pairs are matches, or no pair is one.
     """
     if data.kind == LABELLED:
         names, note = matching_labels(data.label_names)
@@ -292,7 +303,7 @@ def match_labels(data: Dataset, match_from: float = POSITIVE_FROM) -> tuple[np.n
 def _triplets(
     positives: Dataset, negatives: dict[str, list[str]], pool: list[str], draw: random.Random
 ) -> Dataset:
-    """Adds a negative to positive pairs: one of the anchor's ``negatives``, else one of ``pool`` but its positives."""
+    """Adds a negative to positive pairs: one of the anchor's ``negatives``, else another text of ``pool``."""
     positives_of: dict[str, set[str]] = defaultdict(set)
     for anchor, positive in zip(*positives.columns, strict=True):
         positives_of[anchor].add(positive)
@@ -306,6 +317,7 @@ def _triplets(
             third.append(draw.choice(own))
             continue
         forbidden = positives_of[anchor] | {anchor}
+        # The lengths are compared first, as they are quick to compare.
         if len(candidates) <= len(forbidden) and forbidden.issuperset(candidates):
             raise InputError(
                 "there are too few different sentences to draw a negative from; add more pairs"
@@ -380,8 +392,8 @@ NEAREST_FORM = {
     SCORED: "regression learns from scores as they are",
 }
 
-# Three rows of each form: a positive pair, a neutral one, and a negative one with the first's
-# anchor.
+# Three rows of each form: a positive pair, a neutral pair, and a negative pair with the anchor of
+# the first.
 _ONE = ["a", "e", "a"]
 _OTHER = ["b", "c", "d"]
 EXAMPLES = {
@@ -400,9 +412,6 @@ def sentence_groups(
 
     ``columns`` are K lists of N sentences, ``related`` further pairs of rows that belong together.
     """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     n = len(columns[0])
     first_row: dict[str, int] = {}
     links = list(related)
@@ -410,13 +419,13 @@ def sentence_groups(
         for row, text in enumerate(column):
             links.append((row, first_row.setdefault(text, row)))
     rows, others = np.array(links, dtype=np.int64).reshape(-1, 2).T
-    graph = coo_array((np.ones(len(links)), (rows, others)), shape=(n, n))
-    _, groups = connected_components(graph, directed=False)
+    graph = scipy.sparse.coo_array((np.ones(len(links)), (rows, others)), shape=(n, n))
+    _, groups = scipy.sparse.csgraph.connected_components(graph, directed=False)
     return groups
 
 
 def sentence_folds(columns: Sequence[Sequence[str]], k: int, seed: int = 0) -> np.ndarray:
-    """The number of the fold of each row, int (N,): k random folds of about equal size that share no sentence."""
+    """The fold of each row, int (N,), from 0 to k - 1: random folds of about equal size that share no sentence."""
     groups = sentence_groups(columns)
     sizes = np.bincount(groups)
     # The largest groups come first, groups of equal size in random order.

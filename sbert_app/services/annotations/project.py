@@ -1,14 +1,14 @@
 """Projects: pairs of sentences and their ratings, on disk.
 
     home/annotations/<id>/project.json    name, source, models
-                          pairs.jsonl     the pairs and why each is among them; never changed
+                          pairs.jsonl     the pairs, each with the reason for its selection; never changed
                           ratings.jsonl   one line for each key press, appended and synchronised to the disk
-                          agreed.jsonl    the scores that the raters have agreed on where they differed, likewise
+                          agreed.jsonl    the scores that the raters agreed on after they had differed, also appended
                           training.json   the run that was trained on it, with its held-out pairs
 
-A rating is on the disk before the page sends the next one, so that neither a killed process nor a
-power cut loses more than what was just pressed. A damaged or incomplete line is skipped, and the
-next one begins a line of its own.
+A rating is on the disk before the page sends the next one, so a killed process or a power cut loses
+at most the last one. A damaged or incomplete line is skipped, and the next rating begins a new
+line.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MOST_PROJECTS = 500
 RATINGS = "ratings.jsonl"
 AGREED = "agreed.jsonl"
 MOST_LINES = 500_000
-# The most raters of a project, each two of whom are compared.
+# The most raters of a project. Each two of them are compared.
 MOST_RATERS = 50
 LONGEST_NAME = 60
 Score = Annotated[int, Field(ge=LOWEST, le=HIGHEST)]
@@ -80,7 +80,7 @@ class ProjectInfo:
 
 @dataclass(frozen=True)
 class _Rating:
-    """A line of ``ratings.jsonl``: a score, a pair that cannot be judged, or the withdrawal of the line before."""
+    """A line of ``ratings.jsonl``: a score, a pair that cannot be judged, or that the rater's last line is undone."""
 
     rater: str
     pair: int = -1
@@ -91,7 +91,7 @@ class _Rating:
 
 @dataclass(frozen=True)
 class _Agreed:
-    """A line of ``agreed.jsonl``. Without a score the mean of the ratings counts again."""
+    """A line of ``agreed.jsonl``. A score of None restores the mean of the ratings."""
 
     pair: Annotated[int, Field(ge=0)]
     score: Score | None
@@ -112,21 +112,21 @@ class Projects:
         return sorted(self.store.list().documents.items(), key=lambda project: -project[1].created)
 
     def create(self, info: ProjectInfo, pairs: Sequence[ChosenPair]) -> str:
-        """Create a project and return its id. InputError as `check_new`, or if a text cannot be saved."""
+        """Creates a project and returns its id. InputError as `check_new`, or if a text cannot be saved."""
+        lines = []
         for pair in pairs:
-            check_text(
-                pair.first + pair.second, f"the pair {pair.first[:40]!r}, {pair.second[:40]!r}"
-            )
+            what = f"the pair {pair.first[:40]!r}, {pair.second[:40]!r}"
+            check_text(pair.first + pair.second, what)
+            lines.append(json.dumps(asdict(pair), ensure_ascii=False) + "\n")
         with self.store.locked():
             project_id = self.check_new(info.name)
             with replace_folder(self.store.folder / project_id) as fresh:
-                lines = [json.dumps(asdict(pair), ensure_ascii=False) + "\n" for pair in pairs]
                 write_bytes(fresh / "pairs.jsonl", "".join(lines).encode())
                 write_document(fresh / "project.json", info)
         return project_id
 
     def check_new(self, name: str) -> str:
-        """The id of a new project of that name. InputError if the name or the number of projects forbids it."""
+        """The id of a new project with this name. InputError for an unusable name, or too many projects."""
         name = check_name(name, "a project")
         if not (project_id := slug(name)):
             raise InputError(
@@ -141,7 +141,7 @@ class Projects:
         return project_id
 
     def open(self, project_id: str) -> Project:
-        """Open a project. InputError if there is none of that id, or it is damaged."""
+        """Opens a project. InputError if there is none with this id, or it is damaged."""
         info = self.store.get(project_id)
         folder = self.store.path(project_id).parent
         pairs = []
@@ -166,10 +166,10 @@ class Project:
     pairs: tuple[ChosenPair, ...]
 
     def rate(self, rater: str, pair: int, score: int | None) -> None:
-        """Save a rating on the disk; None says that the pair cannot be judged.
+        """Saves a rating on the disk; a score of None says that the pair cannot be judged.
 
-        Raises InputError if the rater has no name or is one too many, the score is not one of the
-        scale, there is no such pair, or the disk is full.
+        Raises InputError if the rater has no name, there are too many raters, the score is not on
+        the scale, the pair does not exist, or the disk is full.
         """
         rater = check_name(rater, "a rater")
         self._check(pair, score)
@@ -178,27 +178,23 @@ class Project:
             if rater not in raters and len(raters) >= MOST_RATERS:
                 raise InputError(f"{MOST_RATERS} people have judged this project, as many as may")
             judgement = {"cannot": True} if score is None else {"score": score}
-            self._append(
-                RATINGS, {"rater": rater, "pair": pair, **judgement, "at": round(time.time(), 3)}
-            )
+            self._append(RATINGS, {"rater": rater, "pair": pair, **judgement})
 
     def agree(self, rater: str, pair: int, score: int | None) -> None:
-        """Save the score that raters have agreed on, in place of their mean; None removes it. InputError as `rate`."""
+        """Saves the score that raters have agreed on, in place of their mean; None removes it. InputError as `rate`."""
         rater = check_name(rater, "a rater")
         self._check(pair, score)
         with self._locked():
-            self._append(
-                AGREED, {"pair": pair, "score": score, "rater": rater, "at": round(time.time(), 3)}
-            )
+            self._append(AGREED, {"pair": pair, "score": score, "rater": rater})
 
     def undo(self, rater: str) -> int | None:
-        """Take back the last rating of a rater. Returns its pair, or None if there is none."""
+        """Undoes the last rating of a rater. Returns its pair, or None if there is none."""
         rater = check_name(rater, "a rater")
         with self._locked():
             steps = self._steps().get(rater, [])
             if not steps:
                 return None
-            self._append(RATINGS, {"rater": rater, "undo": True, "at": round(time.time(), 3)})
+            self._append(RATINGS, {"rater": rater, "undo": True})
         return steps[-1][0]
 
     def ratings(self) -> dict[str, dict[int, int]]:
@@ -216,12 +212,13 @@ class Project:
 
     def agreed(self) -> dict[int, int]:
         """The scores that the raters have agreed on, by pair."""
-        newest = {line.pair: line.score for line in self._lines(AGREED, _Agreed)}
-        return {
-            pair: score
-            for pair, score in newest.items()
-            if score is not None and pair < len(self.pairs)
-        }
+        agreed: dict[int, int] = {}
+        for line in self._lines(AGREED, _Agreed):
+            if line.score is None:
+                agreed.pop(line.pair, None)
+            elif line.pair < len(self.pairs):
+                agreed[line.pair] = line.score
+        return agreed
 
     def _check(self, pair: int, score: int | None) -> None:
         if score is not None and not LOWEST <= score <= HIGHEST:
@@ -234,7 +231,7 @@ class Project:
             )
 
     def _steps(self) -> dict[str, list[tuple[int, int | None]]]:
-        """The pairs and scores of each rater in their order, without withdrawn ones. The last of a pair counts."""
+        """The pairs and scores of each rater in their order, without undone ones. The last score of a pair counts."""
         steps_of: dict[str, list[tuple[int, int | None]]] = {}
         for line in self._lines(RATINGS, _Rating):
             steps = steps_of.setdefault(line.rater, [])
@@ -265,7 +262,7 @@ class Project:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Keep all other threads and processes from adding ratings. InputError if the disk is full or not writable."""
+        """Lets no other thread or process add ratings. InputError if the disk is full or not writable."""
         try:
             with FileLock(self.folder / ".lock", poll_interval=0.01):
                 yield
@@ -273,14 +270,15 @@ class Project:
             raise InputError(f"the rating could not be saved: {error.strerror or error}") from error
 
     def _append(self, name: str, line: dict[str, Any]) -> None:
-        """Add a line to the end of a file and synchronise it to the disk."""
+        """Appends a line, with the time, to a file and synchronises it to the disk."""
+        line = {**line, "at": round(time.time(), 3)}
         data = json.dumps(line, ensure_ascii=False).encode() + b"\n"
         with (self.folder / name).open("ab+") as file:
             if file.tell() > MOST_LINES * 100:
                 raise InputError("the project has as many ratings as one may have; begin another")
             if file.tell():
                 file.seek(-1, os.SEEK_END)
-                # The line before is incomplete.
+                # If the last line is incomplete, begin a new one.
                 if file.read(1) != b"\n":
                     data = b"\n" + data
             file.write(data)
@@ -289,7 +287,7 @@ class Project:
 
 
 def check_name(name: str, what: str) -> str:
-    """Returns ``name`` without needless spaces. InputError if it is empty, too long, or cannot be saved."""
+    """Returns ``name`` with single spaces. InputError if it is empty, too long, or cannot be saved."""
     name = check_text(" ".join(name.split()), f"the name of {what}")
     if not name or len(name) > LONGEST_NAME:
         raise InputError(f"{what} needs a name of 1 to {LONGEST_NAME} characters")

@@ -8,7 +8,7 @@ ratings do not change them.
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from statistics import harmonic_mean
 from typing import Any
@@ -24,6 +24,7 @@ from sbert_app.services.models.cache import ModelCache
 from sbert_app.services.runs.record import Run
 from sbert_app.services.store.documents import read_document, write_document
 from training.agreement import krippendorff_alpha
+from training.data.tables.cells import rows_to_columns
 from training.data.transforms import sentence_groups
 from training.errors import InputError
 from training.evaluation.bootstrap import (
@@ -41,7 +42,7 @@ from training.evaluation.thresholds import Decision, decide
 from training.names import ModelName
 from training.trainer.config import RunConfig
 
-# The fewest pairs on which a correlation is worth a look.
+# A correlation on fewer pairs says little.
 FEWEST_JUDGED = 10
 SHARES = {"train": 0.6, "dev": 0.2, "held-out": 0.2}
 HELD_OUT = SHARES["held-out"]
@@ -60,13 +61,13 @@ class Agreement:
     Attributes:
         judged: the number of pairs of each rater.
         shared: the number of pairs with two ratings or more.
-        alpha: Krippendorff's, for intervals, which of yes and no is the nominal one; NaN where it
-            is undefined.
-        equal: the percentage of equal answers among the ratings of a pair by two raters, of a
-            yes/no project.
+        alpha: Krippendorff's α for intervals, which for yes and no equals the nominal one; NaN if
+            it is undefined.
+        alpha_ordinal: Krippendorff's α for ordered scores.
+        equal: for a yes/no project, the percentage of equal answers of two raters to a pair.
         between: Spearman's ρ of each two raters, and the number of pairs that both have judged.
-        confusion: int (6, 6), the number of pairs with the row's score by one rater and the
-            column's by a later one.
+        confusion: int (6, 6), the number of pairs with the score of the row by one rater and the
+            score of the column by a later one.
     """
 
     judged: dict[str, int]
@@ -99,7 +100,7 @@ class Quality:
 
     Attributes:
         random: on the pairs that were drawn at random; None for fewer than `FEWEST_JUDGED`.
-        raters: ρ ×100 of each rater with the mean of the others, which is as good as a person is.
+        raters: ρ ×100 of each rater with the mean of the others, which shows how good a person is.
         ceiling: ρ ×100 of a perfect model with the mean ratings, by their reliability; None for
             fewer than two raters.
     """
@@ -126,7 +127,7 @@ def agreement(project: Project) -> Agreement:
         row[list(scores)] = list(scores.values())
     judged = ~np.isnan(table)
     confusion = np.zeros((HIGHEST + 1, HIGHEST + 1), dtype=np.int64)
-    between: dict[tuple[str, str], tuple[float, int]] = {}
+    between = {}
     for (i, a), (j, b) in combinations(enumerate(ratings), 2):
         both = judged[i] & judged[j]
         first = table[i, both].astype(int)
@@ -154,16 +155,16 @@ def _equal_answers(project: Project, table: np.ndarray) -> Estimate | None:
     yes = (table[:, rows] == HIGHEST).sum(axis=0)
     equal = 1 - 2 * yes * (count - yes) / (count * (count - 1))
     share = float(equal.mean())
-    pairs = [project.pairs[row] for row in rows]
-    keys = sentence_keys([[pair.first for pair in pairs], [pair.second for pair in pairs]])
-    # Pairs that share sentences are worth fewer independent ones.
+    pairs = [(project.pairs[row].first, project.pairs[row].second) for row in rows]
+    keys = sentence_keys(list(zip(*pairs, strict=True)))
+    # Pairs that share sentences count as fewer independent ones.
     independent = len(rows) / dependence(equal - share, keys) ** 2
     low, high, _ = wilson_interval(share * independent, independent)
     return percent(Estimate(share, low, high))
 
 
 def percent(share: Estimate) -> Estimate:
-    return Estimate(*(100 * value for value in share))
+    return Estimate(100 * share.value, 100 * share.low, 100 * share.high)
 
 
 def disagreements(project: Project, rater: str) -> list[Disagreement]:
@@ -187,9 +188,9 @@ def ceiling(project: Project) -> Estimate | None:
     """ρ ×100 that a perfect model would have with the mean ratings: the root of their reliability.
 
     The reliability of the mean of k ratings with the correlation r of two raters is k r / (1 + (k −
-    1) r) (Spearman and Brown 1910). k is the harmonic mean over the pairs, as the error of a mean
-    is that of one rating divided by k. The interval follows from the interval of r. None where no
-    two raters share ten pairs, or they do not agree.
+    1) r) (Spearman and Brown 1910). k is the harmonic mean over the pairs, as the variance of a
+    mean of k ratings is 1 / k of the variance of one. The interval follows from the interval of r.
+    None if no two raters share ten pairs, or they do not agree.
     """
     ratings = project.ratings()
     correlations = []
@@ -208,7 +209,7 @@ def ceiling(project: Project) -> Estimate | None:
     r = float(np.mean(correlations)) if correlations else 0.0
     if r <= 0:
         return None
-    counts = Counter(pair for scores in ratings.values() for pair in scores)
+    counts = Counter(chain.from_iterable(ratings.values()))
     k = harmonic_mean(counts.values())
     margin = NORMAL_975 * float(np.linalg.norm(influence)) / len(correlations)
     ends = np.clip([r, r - margin, r + margin], 0, 1)
@@ -240,7 +241,7 @@ def rater_correlations(project: Project) -> dict[str, float]:
 def joint_ratings(project: Project) -> dict[int, float]:
     """The mean of the ratings of each judged pair, or the score that was agreed on, in the order of the pairs.
 
-    Of a yes/no project it is the answer of most raters; pairs on which as many say yes as no are
+    For a yes/no project it is the answer of most raters; pairs with equally many yes and no are
     left out.
     """
     by_pair: dict[int, list[int]] = {}
@@ -261,25 +262,28 @@ def joint_ratings(project: Project) -> dict[int, float]:
 
 
 def model_quality(project: Project, models: ModelCache, model: str) -> Quality:
-    """Score the judged pairs with a model and compare the scores with the ratings. InputError as `_scored`."""
+    """Scores the judged pairs with a model and compares the scores with the ratings. InputError as `_scored`."""
     scores, gold, keys, is_random = _scored(project, models, model)
     random = None
-    if is_random.sum() >= FEWEST_JUDGED:
+    random_pairs = int(is_random.sum())
+    if random_pairs >= FEWEST_JUDGED:
         random = correlation(scores[is_random], gold[is_random], keys=keys[is_random]).estimate(100)
-    rho = correlation(scores, gold, keys=keys).estimate(100)
     return Quality(
         model,
-        rho,
-        len(gold),
-        random,
-        int(is_random.sum()),
-        rater_correlations(project),
-        ceiling(project),
+        rho=correlation(scores, gold, keys=keys).estimate(100),
+        pairs=len(gold),
+        random=random,
+        random_pairs=random_pairs,
+        raters=rater_correlations(project),
+        ceiling=ceiling(project),
     )
 
 
 def answer_quality(project: Project, models: ModelCache, model: str) -> dict[str, Decision]:
-    """The same of a yes/no project: average precision and F1, on all judged pairs and, from ten on, the random ones."""
+    """Average precision and F1 for a yes/no project, on all judged pairs and on the random pairs if there are ten.
+
+    InputError as `_scored`.
+    """
     scores, gold, keys, is_random = _scored(project, models, model)
     parts = {"all judged pairs": np.full(len(gold), True)}
     if is_random.sum() >= FEWEST_JUDGED and np.ptp(gold[is_random]):
@@ -308,15 +312,15 @@ def _scored(
         raise InputError(
             "all judged pairs have the same rating; there is no order to compare a model with"
         )
-    pairs = [project.pairs[i] for i in means]
-    texts = [(pair.first, pair.second) for pair in pairs]
-    is_random = np.array([pair.reason == RANDOM for pair in pairs])
-    return (
-        score_pairs(models, model, texts),
-        gold,
-        sentence_keys(list(zip(*texts, strict=True))),
-        is_random,
-    )
+    texts = []
+    is_random = []
+    for i in means:
+        pair = project.pairs[i]
+        texts.append((pair.first, pair.second))
+        is_random.append(pair.reason == RANDOM)
+    scores = score_pairs(models, model, texts)
+    keys = sentence_keys(list(zip(*texts, strict=True)))
+    return scores, gold, keys, np.array(is_random)
 
 
 @dataclass(frozen=True)
@@ -332,9 +336,9 @@ class Training:
 
 @dataclass(frozen=True)
 class BeforeAfter:
-    """Spearman ρ ×100 on the held-out pairs, of a yes/no project average precision in percent.
+    """Spearman ρ ×100 on the held-out pairs, or for a yes/no project average precision in percent.
 
-    ``difference`` is None where it is undefined.
+    ``difference`` is None if it is undefined.
     """
 
     before: Estimate
@@ -356,16 +360,17 @@ def agreement_margin(pairs: int) -> float:
 
 
 def split(rows: list[Row], seed: int) -> dict[str, list[Row]]:
-    """Divide rows into parts. InputError if there are too few, or too many of them share sentences."""
+    """Divides rows into parts. InputError if there are too few, or too many of them share sentences."""
     if len(rows) < FEWEST:
         raise InputError(f"{len(rows)} pairs are judged; training needs {FEWEST} at least")
-    groups = sentence_groups([[row[0] for row in rows], [row[1] for row in rows]])
+    firsts, seconds, _ = zip(*rows, strict=True)
+    groups = sentence_groups([firsts, seconds])
     order = np.random.default_rng(seed).permutation(groups.max() + 1)
     # The largest groups come first, for even parts.
     order = order[np.argsort(-np.bincount(groups)[order], kind="stable")]
     parts: dict[str, list[Row]] = {name: [] for name in SHARES}
     for group in order:
-        # It goes to the part that lacks the most of its share.
+        # The group goes to the part that lacks the most of its share.
         name = max(SHARES, key=lambda part: SHARES[part] - len(parts[part]) / len(rows))
         parts[name] += [rows[i] for i in np.flatnonzero(groups == group)]
     if any(len(part) < FEWEST_OF_A_PART for part in parts.values()):
@@ -377,28 +382,25 @@ def split(rows: list[Row], seed: int) -> dict[str, list[Row]]:
 
 
 def start(project: Project, jobs: RunQueue, visitor: str = "") -> Run:
-    """Split the ratings, queue a run, and save its held-out pairs. InputError as `split`, or if the queue is full."""
+    """Splits the ratings, queues a run and saves its held-out pairs. InputError as `split`, or if the queue is full."""
     rows = []
     for i, mean in joint_ratings(project).items():
         pair = project.pairs[i]
         rows.append((pair.first, pair.second, mean))
     parts = split(rows, project.info.seed)
-    files = {
-        name: keep_pairs(f"{project.id}-{name}.csv", parts[name], jobs.store.home)
-        for name in ("train", "dev")
-    }
+    train = parts["train"]
+    dev = parts["dev"]
+    home = jobs.store.home
     config = RunConfig(
         "regression",
-        train_data=str(files["train"]),
-        eval_data=str(files["dev"]),
+        train_data=str(keep_pairs(f"{project.id}-train.csv", train, home)),
+        eval_data=str(keep_pairs(f"{project.id}-dev.csv", dev, home)),
         base=project.info.model,
         epochs=EPOCHS,
         name=f"label: {project.info.name}"[:80],
     )
     run = jobs.start(config, visitor)
-    training = Training(
-        run.id, project.info.model, len(parts["train"]), len(parts["dev"]), parts["held-out"]
-    )
+    training = Training(run.id, project.info.model, len(train), len(dev), parts["held-out"])
     write_document(project.folder / TRAINING, training)
     return run
 
@@ -412,51 +414,56 @@ def last_training(project: Project) -> Training | None:
 
 
 def compare(training: Training, models: ModelCache, is_binary: bool = False) -> BeforeAfter:
-    """Compare the base and the run on the held-out pairs. InputError if a model cannot be loaded."""
-    pairs = [(first, second) for first, second, _ in training.held_out]
-    gold = np.array([rating for *_, rating in training.held_out])
-    names = (training.base, ModelName.of_run(training.run))
-    scores = [score_pairs(models, name, pairs) for name in names]
-    keys = sentence_keys(list(zip(*pairs, strict=True)))
+    """Compares the base and the run on the held-out pairs. InputError if a model cannot be loaded."""
+    firsts, seconds, ratings = zip(*training.held_out, strict=True)
+    pairs = list(zip(firsts, seconds, strict=True))
+    gold = np.array(ratings)
+    keys = sentence_keys([firsts, seconds])
+    base_scores = score_pairs(models, training.base, pairs)
+    run_scores = score_pairs(models, ModelName.of_run(training.run), pairs)
     if is_binary and np.ptp(gold):
-        matches = [MatchScores(values, gold == HIGHEST, keys) for values in scores]
-        precision_before, precision_after = (
-            percent(pairs.estimate_average_precision()) for pairs in matches
-        )
-        before, after = (pairs.average_precision() for pairs in matches)
+        matches_before = MatchScores(base_scores, gold == HIGHEST, keys)
+        matches_after = MatchScores(run_scores, gold == HIGHEST, keys)
         return BeforeAfter(
-            precision_before, precision_after, Difference.of(after, before), len(gold)
+            percent(matches_before.estimate_average_precision()),
+            percent(matches_after.estimate_average_precision()),
+            Difference.of(matches_after.average_precision(), matches_before.average_precision()),
+            len(gold),
         )
-    before, after = (correlation(values, gold, keys=keys) for values in scores)
+    before = correlation(base_scores, gold, keys=keys)
+    after = correlation(run_scores, gold, keys=keys)
     return BeforeAfter(
         before.estimate(100), after.estimate(100), Difference.of(after, before), len(gold)
     )
 
 
 def export_csv(project: Project, file: Path) -> Path:
-    """Write every pair with its reason, scores and rating, and a column for each rater. Returns ``file``.
+    """Writes every pair with its reason, scores and rating, and a column for each rater. Returns ``file``.
 
     Sentences and names that a spreadsheet would run as a formula get an apostrophe in front.
     """
-    ratings = project.ratings()
-    target: dict[int, Any] = dict(joint_ratings(project))
+    # The answers of a yes/no project have names, other scores are numbers.
+    names: dict[Any, str] = {HIGHEST: "yes", LOWEST: "no"} if project.info.is_binary else {}
+    means = joint_ratings(project)
     agreed = project.agreed()
-    pairs = project.pairs
-    names: dict[int | None, str] = {HIGHEST: "yes", LOWEST: "no"} if project.info.is_binary else {}
-    target = {i: names[round(mean)] if names else f"{mean:g}" for i, mean in target.items()}
-    columns: dict[str, Any] = {
-        "sentence1": [pair.first for pair in pairs],
-        "sentence2": [pair.second for pair in pairs],
-        "label" if names else "score": [target.get(i, "") for i in range(len(pairs))],
-        "reason": [pair.reason for pair in pairs],
-        "model": [f"{pair.score:.4f}" for pair in pairs],
-        "second_model": [f"{pair.second_score:.4f}" for pair in pairs],
-        "agreed": [names.get(agreed.get(i), agreed.get(i)) for i in range(len(pairs))],
-    }
-    for name in sorted(ratings):
-        scores = [ratings[name].get(i) for i in range(len(pairs))]
-        columns[f"rater {name}" if name in columns else name] = [
-            names.get(score, score) for score in scores
-        ]
+    by_rater = project.ratings()
+    rows = []
+    for i, pair in enumerate(project.pairs):
+        target = ""
+        if i in means:
+            target = names.get(means[i], f"{means[i]:g}")
+        row: dict[str, Any] = {
+            "sentence1": pair.first,
+            "sentence2": pair.second,
+            "label" if names else "score": target,
+            "reason": pair.reason,
+            "model": f"{pair.score:.4f}",
+            "second_model": f"{pair.second_score:.4f}",
+            "agreed": names.get(agreed.get(i), agreed.get(i)),
+        }
+        for rater in sorted(by_rater):
+            score = by_rater[rater].get(i)
+            row[f"rater {rater}" if rater in row else rater] = names.get(score, score)
+        rows.append(row)
     file.parent.mkdir(parents=True, exist_ok=True)
-    return save_table(file, columns)
+    return save_table(file, rows_to_columns(rows))

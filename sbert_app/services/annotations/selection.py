@@ -1,7 +1,7 @@
 """The selection of pairs that are worth judging: where two models disagree, near a threshold, and a random third.
 
-The random pairs give an unbiased estimate of quality; a judgement of the others says the most. Of
-single sentences, pairs are formed first: each sentence with its nearest ones, and as many at
+The random pairs yield an unbiased estimate of quality; judgements of the other pairs are the most
+informative. Single sentences are paired first: each with its nearest ones, and as many pairs at
 random.
 """
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import scipy  # loads its submodules on first use
 
 from sbert_app.services.annotations.project import ChosenPair, ProjectInfo
 from sbert_app.services.background.watch import UNWATCHED, Watch
@@ -24,13 +25,13 @@ from training.errors import InputError
 from training.models.model import Model, VectorModel
 from training.names import ModelName
 
-# The most pairs that both models score, a random sample of a larger file.
+# The most pairs that both models score. A larger file is sampled.
 MOST_CANDIDATES = 2_000
 MOST_PAIRS = 1_000
 FEWEST_PAIRS = 3
-# The neighbours of each sentence of a corpus that it is paired with.
+# Each sentence is paired with this number of nearest ones.
 NEIGHBOURS = 2
-# The most characters of a sentence that a person reads.
+# Longer sentences are cut to this number of characters.
 LONGEST = 2_000
 
 DISAGREE = "disagree"
@@ -44,12 +45,12 @@ REASONS = {
 
 
 def says_yes_or_no(reading: TableReading) -> bool:
-    """Whether the judgements of the pairs of a table are labels of two kinds, or words or numbers for yes and no."""
+    """Whether the pairs of a table are judged by yes and no, in words or numbers, or by two other labels."""
     target = reading.target
     if target is None or len(reading.sentences) != 2:
         return False
     words = Cells.of(reading.rows[target]).texts - UNSURE
-    if {side_of(word) for word in words} == {True, False}:
+    if set(map(side_of, words)) == {True, False}:
         return True
     return target in reading.all(LABEL) and len(words) <= 2
 
@@ -79,7 +80,7 @@ class ProjectRequest:
 def choose_pairs(
     request: ProjectRequest, models: ModelCache, home: Path, watch: Watch = UNWATCHED
 ) -> tuple[ProjectInfo, list[ChosenPair]]:
-    """Read the data, score it with both models, and select pairs.
+    """Reads the data, scores it with both models, and selects pairs.
 
     Raises InputError if the data or a model cannot be used, or there are fewer than three pairs.
     """
@@ -99,10 +100,10 @@ def choose_pairs(
     first = score_pairs(models, request.model, pairs, watch)
     watch.report(0.4, f"Scoring {len(pairs):,} pairs with {request.second_model}")
     second = score_pairs(models, request.second_model, pairs, watch)
-    rows = pick(first, second, request.threshold, request.count, random)
-    selection = [
-        ChosenPair(*pairs[row], why, float(first[row]), float(second[row])) for row, why in rows
-    ]
+    selection = []
+    for row, reason in pick(first, second, request.threshold, request.count, random):
+        score = float(first[row])
+        selection.append(ChosenPair(*pairs[row], reason, score, float(second[row])))
     info = ProjectInfo(
         request.name,
         data.name,
@@ -124,20 +125,18 @@ def pick(
     of the models, (N,) each, are compared by their ranks, as the scales differ. ``threshold`` is on
     the scale of ``first``.
     """
-    from scipy.stats import rankdata
-
     count = min(count, len(first))
     third = count // 3
-    drawn = random.permutation(len(first))[: count - 2 * third]
-    reasons = dict.fromkeys(drawn.tolist(), RANDOM)
+    sample = random.permutation(len(first))[: count - 2 * third]
+    reasons = dict.fromkeys(sample.tolist(), RANDOM)
+    differences = np.abs(scipy.stats.rankdata(first) - scipy.stats.rankdata(second))
     orders = {
-        DISAGREE: np.argsort(-np.abs(rankdata(first) - rankdata(second)), kind="stable"),
+        DISAGREE: np.argsort(-differences, kind="stable"),
         THRESHOLD: np.argsort(np.abs(first - threshold), kind="stable"),
     }
     for reason, order in orders.items():
         rest = [row for row in order.tolist() if row not in reasons]
-        for row in rest[:third]:
-            reasons[row] = reason
+        reasons |= dict.fromkeys(rest[:third], reason)
     rows = list(reasons.items())
     return [rows[i] for i in random.permutation(len(rows))]
 
@@ -167,7 +166,8 @@ def _candidates(
             f"{data.name} has {len(pairs)} different pairs; at least {FEWEST_PAIRS} are needed"
         )
     if len(pairs) > MOST_CANDIDATES:
-        pairs = [pairs[row] for row in np.sort(random.permutation(len(pairs))[:MOST_CANDIDATES])]
+        sample = np.sort(random.permutation(len(pairs))[:MOST_CANDIDATES])
+        pairs = [pairs[row] for row in sample]
     return pairs
 
 
@@ -175,20 +175,23 @@ def _pairs_of_sentences(
     sentences: list[str], model: str, models: ModelCache, random: np.random.Generator, watch: Watch
 ) -> list[tuple[str, str]]:
     """Pairs of each sentence with its nearest ones, and as many at random."""
-    distinct = list(dict.fromkeys(sentence for sentence in sentences if sentence.strip()))
+    distinct = list(dict.fromkeys(filter(str.strip, sentences)))
     most = MOST_CANDIDATES // (2 * NEIGHBOURS)
     if len(distinct) > most:
-        distinct = [distinct[row] for row in np.sort(random.permutation(len(distinct))[:most])]
+        sample = np.sort(random.permutation(len(distinct))[:most])
+        distinct = [distinct[row] for row in sample]
     if len(distinct) < 2:
         return []
     vectors = models.get(model, VectorModel).encode(distinct, should_stop=watch.should_stop)
     cosines = vectors @ vectors.T
     np.fill_diagonal(cosines, -2)
     nearest = np.argsort(-cosines, axis=1)[:, :NEIGHBOURS]
-    pairs = [(i, j) for i, row in enumerate(nearest.tolist()) for j in row]
+    pairs = []
+    for i, row in enumerate(nearest.tolist()):
+        pairs += [[i, j] for j in row]
     for _ in range(len(pairs)):
-        i, j = random.choice(len(distinct), 2, replace=False).tolist()
-        pairs.append((i, j))
+        pairs.append(random.choice(len(distinct), 2, replace=False).tolist())
+    # A pair may have been drawn twice, in any order.
     unique = dict.fromkeys((min(pair), max(pair)) for pair in pairs)
     return [(distinct[i], distinct[j]) for i, j in unique if i != j]
 

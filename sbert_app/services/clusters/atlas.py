@@ -45,11 +45,11 @@ def export_atlas(
     limits: CorpusLimits = CorpusLimits(),  # noqa: B008 - immutable
     watch: Watch = UNWATCHED,
 ) -> int:
-    """Write a .parquet file with a row for each sentence, and the other columns of the corpus.
+    """Writes a .parquet file with a row for each sentence, and the other columns of the corpus.
 
-    Returns the number of sentences that UMAP placed; the others lie between their neighbours.
-    InputError if there are too few distinct sentences, or the file cannot be written; nothing is
-    left behind then.
+    Returns the number of sentences that UMAP placed; the others are placed between their
+    neighbours. InputError if there are too few distinct sentences, or the file cannot be written;
+    then nothing is left behind.
     """
     check_output(output, PARQUET)
     vectors = np.asarray(embedded.vectors)
@@ -83,7 +83,7 @@ def export_atlas(
 
 
 def _array(values: Column) -> Any:
-    """Values as an Arrow array; as texts if they have several types."""
+    """Values as an Arrow array, of texts if they have several types."""
     try:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError):

@@ -8,9 +8,9 @@ a random sample, and every other sentence joins the cluster of most of its neare
 sample.
 
 Hierarchical clustering repeatedly joins the two groups with the highest mean cosine of their pairs
-(average linkage). It compares every pair of sentences: for 10,000 of them, 65 hours of BERT in the
-paper (section 1 and its conclusion). The tree is cached, so that other cuts take no time. All
-distances are in memory, which limits the size of the corpus.
+(average linkage). It compares every pair of sentences, which for 10,000 sentences would take BERT
+65 hours (section 1 and conclusion of the paper). The tree is cached, so that another cut takes no
+time. All distances are in memory, which limits the size of the corpus.
 
 Mini-batch k-means (Sculley 2010) divides any corpus into a given number of clusters, without noise,
 and reads a memory map batch by batch.
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import scipy  # loads its submodules on first use
 
 from sbert_app.formats import format_count
 from sbert_app.services.background.watch import UNWATCHED, Watch
@@ -40,12 +41,12 @@ MIN_SENTENCES = {HDBSCAN: 5, K_MEANS: 2, HIERARCHICAL: 2}
 # The most sentences of a tree. Their 112 million distances take 1.9 GB.
 MAX_TREE_SENTENCES = 15_000
 CENTRES = 20
-# The smallest cluster has one in SENTENCES_OF_SIZE sentences, or more if there would be more than
-# MOST_CLUSTERS.
+# The smallest cluster has at least one in SENTENCES_OF_SIZE sentences, and more if there would
+# otherwise be more than MOST_CLUSTERS.
 FEWEST_IN_CLUSTER = 5
 SENTENCES_OF_SIZE = 200
 MOST_CLUSTERS = 40
-# The neighbours that make a sentence a core point of HDBSCAN.
+# The number of neighbours that make a sentence a core point of HDBSCAN.
 MIN_SAMPLES = 5
 BLOCK = 1_024
 
@@ -112,13 +113,11 @@ def cluster(
         key = digest(["mini-batch k-means", embedded.key, str(k)])
         labels = cache.get_or_compute(key, lambda: k_means(embedded.vectors, k, watch))
     elif settings.method == HIERARCHICAL:
-        from scipy.cluster.hierarchy import fcluster
-
         tree = linkage_tree(embedded, cache, watch)
         if count is None:
-            labels = fcluster(tree, 1 - settings.min_cosine, "distance")
+            labels = scipy.cluster.hierarchy.fcluster(tree, 1 - settings.min_cosine, "distance")
         else:
-            labels = fcluster(tree, count, "maxclust")
+            labels = scipy.cluster.hierarchy.fcluster(tree, count, "maxclust")
         labels = labels.astype(np.int64) - 1
     elif len(embedded) <= limits.clustered:
         labels = _hdbscan(embedded, size, cache, home, watch)
@@ -137,8 +136,9 @@ def cluster(
 
 
 def by_size(labels: np.ndarray) -> np.ndarray:
-    """Renumber clusters by size, the largest 0; equally large ones by their first sentence. −1 stays."""
+    """Renumbers clusters by size, the largest 0; equally large ones by their first sentence. −1 stays."""
     names, first, counts = np.unique(labels[labels >= 0], return_index=True, return_counts=True)
+    # The last number is for the label −1.
     numbers = np.full(int(names.max(initial=NOISE)) + 2, NOISE)
     numbers[names[np.lexsort((first, -counts))]] = np.arange(len(names))
     return numbers[labels].astype(np.int64)
@@ -147,7 +147,7 @@ def by_size(labels: np.ndarray) -> np.ndarray:
 def _hdbscan(
     embedded: EmbeddedCorpus, setting: int, cache: DiskCache, home: Path, watch: Watch
 ) -> np.ndarray:
-    """The labels by HDBSCAN on a 5-D map. With a ``setting`` of 0 the smallest size of clusters is found here."""
+    """The labels by HDBSCAN on a 5-D map. ``setting`` is the smallest size of clusters; 0 to derive it."""
     size = setting or max(FEWEST_IN_CLUSTER, len(embedded) // SENTENCES_OF_SIZE)
     if size > len(embedded):
         available = format_count(len(embedded), "sentence")
@@ -157,6 +157,7 @@ def _hdbscan(
     map_settings = MapSettings(dimensions=CLUSTER_DIMENSIONS, min_dist=0.0)
 
     def compute() -> np.ndarray:
+        # The import takes a second.
         from sklearn import cluster as sklearn_cluster
 
         mapping = watch.stage(f"Mapping {len(embedded):,} sentences to 5 dimensions")
@@ -174,9 +175,8 @@ def _hdbscan(
                 return labels
             smallest = math.ceil(1.5 * smallest)
 
-    return cache.get_or_compute(
-        digest(["hdbscan", map_key(map_settings, embedded), str(setting)]), compute
-    )
+    key = digest(["hdbscan", map_key(map_settings, embedded), str(setting)])
+    return cache.get_or_compute(key, compute)
 
 
 def linkage_tree(
@@ -186,8 +186,6 @@ def linkage_tree(
 
     Raises InputError if there are more than ``MAX_TREE_SENTENCES`` sentences.
     """
-    from scipy.cluster.hierarchy import linkage
-
     n = len(embedded)
     if n > MAX_TREE_SENTENCES:
         raise InputError(
@@ -200,7 +198,7 @@ def linkage_tree(
             watch.report(0, f"Comparing {n:,} sentences, each with each")
             distances = condensed_distances(embedded.vectors, watch)
             watch.report(0, f"Joining {n:,} sentences")
-            return linkage(distances, "average")
+            return scipy.cluster.hierarchy.linkage(distances, "average")
 
     return cache.get_or_compute(digest(["average linkage", embedded.key]), compute)
 
@@ -221,6 +219,7 @@ def condensed_distances(vectors: np.ndarray, watch: Watch) -> np.ndarray:
     return distances
 
 
+# The number of neighbours that vote on the label of a sentence.
 VOTERS = 5
 ROWS = 8_192
 # The number of passes over the corpus, with at least MIN_BATCHES batches.
@@ -231,12 +230,13 @@ SEED = 0
 
 def k_means(vectors: np.ndarray, k: int, watch: Watch, rows: int = ROWS) -> np.ndarray:
     """Mini-batch k-means of float32 (N, D): the cluster of each vector, int64 (N,). Some clusters may be empty."""
+    # The import takes a second.
     from sklearn.cluster import MiniBatchKMeans
 
     n = len(vectors)
     random = np.random.default_rng(SEED)
     model = MiniBatchKMeans(k, random_state=SEED, n_init=1, batch_size=rows)
-    batches = max(MIN_BATCHES, EPOCHS * -(-n // rows))
+    batches = max(MIN_BATCHES, EPOCHS * math.ceil(n / rows))
     for batch in range(batches):
         watch.check()
         batch_rows = np.sort(random.choice(n, min(n, max(rows, k)), replace=False))
@@ -245,9 +245,8 @@ def k_means(vectors: np.ndarray, k: int, watch: Watch, rows: int = ROWS) -> np.n
     labels = np.empty(n, dtype=np.int64)
     for start in range(0, n, rows):
         watch.check()
-        labels[start : start + rows] = model.predict(
-            np.ascontiguousarray(vectors[start : start + rows])
-        )
+        part = slice(start, start + rows)
+        labels[part] = model.predict(np.ascontiguousarray(vectors[part]))
         watch.report(start / n, "Assigning the sentences")
     return labels
 
@@ -257,7 +256,7 @@ def join_nearest(
 ) -> np.ndarray:
     """The label of every vector (N, D) by a vote of its nearest neighbours among the rows of ``sample``: int64 (N,).
 
-    The sample keeps its labels. If labels are equally frequent, the lowest wins, and noise comes
+    The sample keeps its labels. If labels have equally many votes, the lowest wins, and noise comes
     last.
     """
     # The import of torch takes seconds.
@@ -267,11 +266,11 @@ def join_nearest(
     labels = np.empty(len(vectors), dtype=np.int64)
     joining = watch.stage("Assigning the other sentences to the clusters")
     for rows, _, nearest in searched(index, vectors, min(VOTERS, len(sample)), joining):
-        votes = np.where(nearest >= 0, sample_labels[nearest], NOISE)
-        counts = (votes[:, :, None] == votes[:, None, :]).sum(axis=2)
+        votes = np.where(nearest >= 0, sample_labels[nearest], NOISE)  # (Q, VOTERS)
+        counts = (votes[:, :, None] == votes[:, None, :]).sum(axis=2)  # (Q, VOTERS)
         order = np.where(votes == NOISE, np.iinfo(np.int64).max, votes)
-        # lexsort sorts the last axis, the neighbours of one row.
-        best = np.lexsort((order, -counts))[:, :1]
+        # lexsort sorts along the last axis, the neighbours of one row.
+        best = np.lexsort((order, -counts))[:, :1]  # (Q, 1)
         labels[rows] = np.take_along_axis(votes, best, axis=1)[:, 0]
     labels[sample] = sample_labels
     return labels

@@ -4,9 +4,9 @@ Keywords are found by a variant of class-based TF-IDF (Grootendorst 2022, whose 
 + A / f)). All sentences of a cluster count as one document. The weight of a word is its frequency
 in that document (TF), times the logarithm of its rarity among all sentences (IDF), times the
 logarithm of the ratio of its frequency here to its frequency elsewhere (the class-based part). The
-product of the two logarithms should reach a threshold; if it does for no word of a class, the class
+product of the two logarithms should reach a threshold; if no word of a class reaches it, the class
 has its best words instead. The function words of some languages are left out
-(`models.function_words`). Chinese and Japanese, written without spaces, are counted as character
+(`models.function_words`). Chinese and Japanese are written without spaces and counted as character
 bigrams.
 
 A map is divided into regions by k-means. Ward's method joins them to at most a third of their
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # loads its submodules on first use
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.clusters.clustering import NOISE, k_means
@@ -63,25 +64,22 @@ def describe_clusters(embedded: EmbeddedCorpus, labels: np.ndarray) -> list[Clus
     order = np.argsort(labels, kind="stable")
     distinct, starts = np.unique(labels[order], return_index=True)
     words = keywords(embedded.corpus.sentences, labels)
-    clusters: list[Cluster] = []
+    clusters = []
     noise: list[Cluster] = []
     for label, rows in zip(distinct.tolist(), np.split(order, starts[1:]), strict=True):
         if label == NOISE:
             noise = [Cluster(0, rows, [], [], None)]
             continue
         vectors = np.asarray(embedded.vectors[rows])
-        nearest = rows[
-            np.argsort(-(vectors @ vectors.sum(axis=0, dtype=np.float64)), kind="stable")
-        ]
+        centre = vectors.sum(axis=0, dtype=np.float64)
+        nearest = rows[np.argsort(-(vectors @ centre), kind="stable")]
         row_of: dict[str, int] = {}
         for row in nearest.tolist():
             row_of.setdefault(normalize_text(embedded.corpus.sentences[row]), row)
             if len(row_of) == REPRESENTATIVES:
                 break
-        representatives = list(row_of.values())
-        clusters.append(
-            Cluster(label + 1, rows, words[label], representatives, mean_pair_cosine(vectors))
-        )
+        cosine = mean_pair_cosine(vectors)
+        clusters.append(Cluster(label + 1, rows, words[label], list(row_of.values()), cosine))
     return clusters + noise
 
 
@@ -103,12 +101,11 @@ def label_columns(corpus: Corpus, clusters: list[Cluster]) -> dict[str, Column]:
 
 WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
-# The fewest sentences of a cluster that contain a keyword, unless the cluster has only one
-# sentence.
+# A keyword is in at least this many sentences of its cluster, unless the cluster has only one.
 MIN_SENTENCES = 2
 MAX_COUNTED = 100_000
-# The least product of the logarithms: a word in one of seven sentences, and five times as frequent
-# as elsewhere.
+# The least product of the logarithms. It is reached, for instance, by a word that is in one of
+# seven sentences, and five times as frequent here as elsewhere.
 MIN_SPECIFICITY = 3.0
 
 
@@ -117,8 +114,8 @@ def keywords(
 ) -> dict[int, list[str]]:
     """The k words of each label, int (N,), that distinguish its sentences from the others, the highest weight first.
 
-    They are counted in a random sample of at most ``most`` sentences. A label without sentences
-    there has no keywords.
+    Words are counted in a random sample of at most ``most`` sentences. A label that is not in the
+    sample has no keywords.
     """
     rows = fixed_sample(len(sentences), most)
     best: dict[int, list[str]] = {label: [] for label in np.unique(labels).tolist()}
@@ -138,7 +135,8 @@ def keywords(
     for label, class_counts in counts.items():
         # One is added to every count elsewhere, so that the ratio of a word that occurs only here
         # is finite.
-        elsewhere = (total_counts.total() - class_counts.total() + 1) / max(class_counts.total(), 1)
+        here = class_counts.total()
+        elsewhere = (total_counts.total() - here + 1) / max(here, 1)
         weights = {}
         weaker = {}
         for word, count in class_counts.items():
@@ -192,7 +190,7 @@ class Subset:
 
 
 def describe_subset(embedded: EmbeddedCorpus, rows: Iterable[int]) -> Subset:
-    """Describe the sentences at ``rows``, without repeated rows and rows that are not in the corpus."""
+    """Describes the sentences at ``rows``. Repeated rows, and rows that are not in the corpus, are left out."""
     positions = np.unique(np.fromiter(rows, dtype=np.int64))
     positions = positions[(positions >= 0) & (positions < len(embedded))]
     vectors = np.asarray(embedded.vectors[positions])
@@ -207,8 +205,8 @@ def describe_subset(embedded: EmbeddedCorpus, rows: Iterable[int]) -> Subset:
     if not len(positions):
         return Subset(positions, cosines, cosine, [])
     others = np.setdiff1d(np.arange(len(embedded)), positions, assume_unique=True)
-    sentences: list[str] = []
-    labels: list[int] = []
+    sentences = []
+    labels = []
     for label, rows_of_label in ((1, positions), (0, others)):
         sample = rows_of_label[fixed_sample(len(rows_of_label), KEYWORD_SENTENCES)]
         sentences += [embedded.corpus.sentences[row] for row in sample.tolist()]
@@ -220,13 +218,14 @@ def containing(corpus: Corpus, text: str) -> np.ndarray:
     """The rows whose sentence contains a text, regardless of case: int64, ascending."""
     text = " ".join(text.casefold().split())
     rows = []
-    if text:
-        rows = [row for row, sentence in enumerate(corpus.sentences) if text in sentence.casefold()]
+    for row, sentence in enumerate(corpus.sentences):
+        if text and text in sentence.casefold():
+            rows.append(row)
     return np.array(rows, dtype=np.int64)
 
 
 def save_subset(subset: Subset, corpus: Corpus, folder: Path) -> Path:
-    """Write a CSV file of row numbers from 1, sentences, mean cosines, and the other columns of the corpus.
+    """Writes a CSV file of row numbers from 1, sentences, mean cosines, and the other columns of the corpus.
 
     Raises InputError if the file cannot be written.
     """
@@ -263,16 +262,17 @@ def find_topics(
     if len(points) < FEWEST:
         whole = Topics(np.zeros(len(points), dtype=np.int64), {0: ""})
         return whole, whole
-    from scipy.cluster.hierarchy import fcluster, ward
-
     count = int(np.clip(len(points) // SENTENCES, *FINE))
-    # Renumbered, as clusters of k-means may be empty.
-    _, fine = np.unique(k_means(points, min(count, len(points)), watch), return_inverse=True)
+    labels = k_means(points, min(count, len(points)), watch)
+    # They are renumbered, as clusters of k-means may be empty.
+    _, fine = np.unique(labels, return_inverse=True)
     centres = np.stack([points[fine == label].mean(axis=0) for label in range(fine.max() + 1)])
     coarse: np.ndarray = fine
     if len(centres) > 1:
         joined = min(int(np.clip(count // 3, *COARSE)), len(centres))
-        coarse = (fcluster(ward(centres), joined, "maxclust") - 1)[fine]
+        tree = scipy.cluster.hierarchy.ward(centres)
+        region_of = scipy.cluster.hierarchy.fcluster(tree, joined, "maxclust") - 1
+        coarse = region_of[fine]
     return _named(coarse, sentences), _named(fine, sentences)
 
 

@@ -102,7 +102,9 @@ class Corpus:
 
     def select(self, rows: Sequence[int]) -> Corpus:
         """The corpus of some sentences, without gold scores."""
-        columns = {name: [values[row] for row in rows] for name, values in self.columns.items()}
+        columns = {}
+        for name, values in self.columns.items():
+            columns[name] = [values[row] for row in rows]
         return Corpus(self.name, [self.sentences[row] for row in rows], columns)
 
     def require_distinct(self, minimum: int, purpose: str) -> None:
@@ -156,22 +158,23 @@ class Corpus:
         """The distinct sentences of all columns, row by row, each with the role of its first occurrence."""
         if len(data.columns) == 1:
             sentences = data.columns[0]
-            return cls(
-                data.name, sentences[:most], notes=(*data.notes, *_cut(len(sentences), most))
-            )
+            notes = (*data.notes, *_cut(len(sentences), most))
+            return cls(data.name, sentences[:most], notes=notes)
         roles = ROLES[len(data.columns)]
         positions: dict[str, int] = {}
-        first_role: list[str] = []
+        first_role = []
         for row in zip(*data.columns, strict=True):
             for role, sentence in zip(roles, row, strict=True):
-                if positions.setdefault(sentence, len(positions)) == len(first_role):
+                if sentence not in positions:
+                    positions[sentence] = len(positions)
                     first_role.append(role)
         gold = None
         if data.scores is not None:
-            columns = [[positions[sentence] for sentence in column] for column in data.columns]
-            rows = np.array(columns, dtype=np.int32).T
-            inside = (rows < most).all(axis=1)
-            gold = GoldPairs(rows[inside], np.asarray(data.scores, dtype=np.float32)[inside])
+            columns = [list(map(positions.__getitem__, column)) for column in data.columns]
+            rows = np.array(columns, dtype=np.int32).T  # (pairs, 2)
+            is_inside = (rows < most).all(axis=1)
+            scores = np.asarray(data.scores, dtype=np.float32)
+            gold = GoldPairs(rows[is_inside], scores[is_inside])
         notes = (*data.notes, *_cut(len(positions), most))
         return cls(data.name, list(positions)[:most], {"role": first_role[:most]}, gold, notes)
 
@@ -185,12 +188,11 @@ def _from_rows(
         raise InputError(
             f"{table.path.name} has no column {quoted(vectors)} with a vector for each row."
         )
-    columns: dict[str, list[Any]] = {
-        name: [] for name in table.columns if name not in {column, *of_vectors}
-    }
-    sentences: list[str] = []
-    rows: list[int] = []
-    arrow_vectors: list[Any] = []
+    others = [name for name in table.columns if name not in (column, *of_vectors)]
+    columns: dict[str, list[Any]] = {name: [] for name in others}
+    sentences = []
+    rows = []
+    arrow_vectors = []
     read = 0
     for batch in table.batches():
         filled = []
@@ -218,7 +220,9 @@ def _from_rows(
     if isinstance(vectors, str):
         vectors = unit_vectors(_stacked(arrow_vectors), table.path.name)
     if vectors is not None:
-        if len(vectors) < read or (len(sentences) < most and len(vectors) > read):
+        # If the corpus is cut, only the first rows have been read.
+        is_whole = len(sentences) < most
+        if len(vectors) < read or (is_whole and len(vectors) > read):
             counts = f"there are {len(vectors):,} vectors, and {table.path.name} has {read:,} rows"
             raise InputError(f"{counts}; one for each.")
         vectors = vectors[rows[:most]]
@@ -228,11 +232,14 @@ def _from_rows(
 
 def _cut(count: int, most: int) -> tuple[str, ...]:
     """A note if there are more sentences than a corpus holds."""
-    return (f"Only the first {most:,} of {count:,} sentences are used.",) if count > most else ()
+    if count <= most:
+        return ()
+    return (f"Only the first {most:,} of {count:,} sentences are used.",)
 
 
 def vector_columns(table: OpenedTable) -> list[str]:
     """The columns of a Parquet file with a list of floats in each row; none for other formats."""
+    # pyarrow takes time to import.
     from pyarrow import types
 
     columns = []
@@ -261,12 +268,8 @@ def unit_vectors(array: Any, name: str) -> np.ndarray:
     InputError, which names the file ``name``, if the array has another shape or a vector without
     direction.
     """
-    if (
-        not isinstance(array, np.ndarray)
-        or array.ndim != 2
-        or array.dtype.kind not in "fiu"
-        or not array.size
-    ):
+    is_array = isinstance(array, np.ndarray) and array.ndim == 2 and array.size > 0
+    if not is_array or array.dtype.kind not in "fiu":
         raise InputError(
             f"{name} must hold numbers of the shape (rows, dimensions): a vector for each row."
         )

@@ -37,11 +37,11 @@ log = logging.getLogger("sbert_lab.corpus")
 
 # Up to this number of vectors, an exact search in float32 takes a few milliseconds.
 MAX_EXACT = 200_000
-# From this dimension on, one bit per dimension finds 99% of the ten nearest among a million
-# vectors.
+# From this dimension on, a search with one bit per dimension finds 99% of the ten nearest among a
+# million vectors.
 MIN_DIMENSION_OF_BITS = 256
 MAX_AVERAGED = 20_000
-# The number of values of each parameter that enter the fingerprint of an encoder.
+# The number of values of each parameter that the fingerprint of an encoder is made of.
 SAMPLED_WEIGHTS = 256
 SEED = 0
 
@@ -72,19 +72,20 @@ class EmbeddedCorpus:
     @property
     def warnings(self) -> list[str]:
         """A warning about unknown sentences, if there are any."""
-        return [unknown_warning(self.model, self.unknown.tolist())] if len(self.unknown) else []
+        if not len(self.unknown):
+            return []
+        return [unknown_warning(self.model, self.unknown.tolist())]
 
     @property
     def comparable(self) -> np.ndarray:
-        """The positions of the sentences that others can be similar to: int64, ascending."""
+        """The positions of all sentences but the unknown ones: int64, ascending."""
         return np.delete(np.arange(len(self), dtype=np.int64), self.unknown)
 
     @cached_property
     def random_cosine(self) -> float:
         """The mean cosine of two different sentences of the corpus; 0 for a single sentence."""
-        return (
-            mean_pair_cosine(np.asarray(self.vectors[fixed_sample(len(self), MAX_AVERAGED)])) or 0.0
-        )
+        sample = self.vectors[fixed_sample(len(self), MAX_AVERAGED)]
+        return mean_pair_cosine(np.asarray(sample)) or 0.0
 
     @cached_property
     def index(self) -> SearchIndex | QuantizedIndex:
@@ -106,7 +107,7 @@ def encode(
     watch: Watch = UNWATCHED,
     folder: Path | None = None,
 ) -> EmbeddedCorpus:
-    """Encode a corpus, or read its vectors from the cache.
+    """Encodes a corpus, or reads its vectors from the cache.
 
     With ``folder`` the vectors are a file in it (`encode_to_file`). Otherwise they are in memory,
     and are stored in the cache. Raises InputError if the file cannot be written.
@@ -120,9 +121,12 @@ def encode(
     else:
         cached = None if cache is None else cache.get(key)
         is_done = cached is not None
-        vectors = _encode_finite(encoder, corpus.sentences, watch) if cached is None else cached
-        if cache is not None and not is_done:
-            cache.put(key, vectors)
+        if cached is not None:
+            vectors = cached
+        else:
+            vectors = _encode_finite(encoder, corpus.sentences, watch)
+            if cache is not None:
+                cache.put(key, vectors)
     seconds = 0.0 if is_done else time.perf_counter() - started
 
     def unknown() -> np.ndarray:
@@ -139,7 +143,7 @@ def encode(
 
 
 def _encode_finite(encoder: VectorModel, sentences: list[str], watch: Watch) -> np.ndarray:
-    """The vectors of sentences. Those that are not finite become 0, as search and clusters need numbers."""
+    """The vectors of sentences. Vectors that are not finite become 0, as search and clusters need numbers."""
     vectors = encoder.encode(sentences, True, watch.on_progress, watch.should_stop)
     vectors[~is_finite(vectors)] = 0
     return vectors
@@ -176,17 +180,17 @@ _keys: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 def _weights(encoder: VectorModel) -> list[str]:
     """A sample of each parameter."""
-    return [
-        f"{name} {sample.tobytes().hex()}"
-        for name, sample in encoder.weights_sample(SAMPLED_WEIGHTS)
-    ]
+    samples = []
+    for name, sample in encoder.weights_sample(SAMPLED_WEIGHTS):
+        samples.append(f"{name} {sample.tobytes().hex()}")
+    return samples
 
 
 def mean_pair_cosine(vectors: np.ndarray) -> float | None:
-    """The mean cosine over all pairs of unit vectors (n, D); None if there is no pair.
+    """The mean cosine over all pairs of unit vectors (n, D); None for fewer than two.
 
-    The squared norm of the sum is the sum of the cosines of all pairs, twice, and of each vector
-    with itself.
+    The squared norm of the sum of n unit vectors is n, the cosines of the vectors with themselves,
+    plus twice the cosines of all pairs.
     """
     n = len(vectors)
     if n < 2:
@@ -218,9 +222,8 @@ def sample_of(embedded: EmbeddedCorpus, size: int) -> Sample:
     vectors = np.array(embedded.vectors[rows])
     unknown = np.flatnonzero(np.isin(rows, embedded.unknown))
     key = digest([embedded.key, f"sample {size} {SEED}"])
-    return Sample(
-        EmbeddedCorpus(corpus, vectors, embedded.model, embedded.pooling, key, 0.0, unknown), rows
-    )
+    sample = EmbeddedCorpus(corpus, vectors, embedded.model, embedded.pooling, key, 0.0, unknown)
+    return Sample(sample, rows)
 
 
 # The vectors of a large corpus are a file of N · D float32 values, row by row, without a header.
@@ -264,7 +267,7 @@ def encode_to_file(
 
 
 def open_vectors(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
-    """A complete file of vectors of this shape, mapped read-only; None if there is no such file."""
+    """A complete file of vectors of this shape, mapped read-only; None if it does not exist."""
     try:
         if path.stat().st_size != shape[0] * shape[1] * BYTES:
             return None
@@ -272,16 +275,16 @@ def open_vectors(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
         os.utime(path)
         return np.memmap(path, dtype=np.float32, mode="r", shape=shape)
     except OSError:
-        # There is no file, or only a broken link.
+        # The file does not exist, or is a broken link.
         return None
 
 
 def _complete(
     path: Path, sentences: list[str], encoder: VectorModel, watch: Watch, chunk: int
 ) -> None:
-    """Append the rows that the file lacks, encode each distinct sentence once, and give the file its final name."""
+    """Appends the rows that the file lacks, encodes each distinct sentence once, and gives the file its final name."""
     part = path.with_name(path.name + INCOMPLETE)
-    # A folder in place of a file could not be replaced.
+    # A folder cannot be replaced by a file.
     for place in (part, path):
         if place.is_dir():
             shutil.rmtree(place, ignore_errors=True)
@@ -312,16 +315,14 @@ def _complete(
                 new = [sentences[row] for row in rows[is_new].tolist()]
                 vectors[is_new] = _encode_finite(encoder, new, Watch(should_stop=watch.should_stop))
                 if start:
-                    written = np.memmap(
-                        part, dtype=np.float32, mode="r", shape=(start, encoder.dimension)
-                    )
+                    shape = (start, encoder.dimension)
+                    written = np.memmap(part, dtype=np.float32, mode="r", shape=shape)
                     vectors[~is_new] = written[rows[~is_new]]
                 file.write(vectors.data)
                 file.flush()
                 watch.report(min(start + chunk, total), None, total)
         part.replace(path)
     except OSError as error:
-        raise unwritable(
-            part, error, "free some space and open the corpus again: what is done is kept"
-        ) from error
+        advice = "free some space and open the corpus again: what is done is kept"
+        raise unwritable(part, error, advice) from error
     remove_least_used(path.parent.glob(f"*{SUFFIX}"), MAX_BYTES, spared=path)

@@ -34,10 +34,10 @@ def neighbours(
     distances = np.empty((n, k), dtype=np.float32)
     for part, cosines, nearest in searched(index, vectors, k, watch):
         queries = np.arange(part.start, part.stop)[:, None]
-        # Among many duplicates a vector may not find itself.
+        # Among many duplicates a vector may not find itself, so it replaces the last neighbour.
         missing = ~(nearest == queries).any(axis=1)
         nearest[missing, -1] = queries[missing, 0]
-        # A vector comes before its duplicates.
+        # A cosine above 1 puts a vector before its duplicates.
         cosines[nearest == queries] = 2.0
         # The index returns -1 if the cells that it probed hold fewer than k vectors.
         cosines[nearest < 0] = -1.0
@@ -70,7 +70,12 @@ FENCE = 1.5
 
 @dataclass(frozen=True, eq=False)
 class Unusual:
-    """How many sentences have each sentence among their k nearest, and its mean cosine with its own k nearest; (N,)."""
+    """The hubs and outliers of a corpus.
+
+    Attributes:
+        found_by: the number of sentences that have each sentence among their k nearest, (N,).
+        closeness: the mean cosine of each sentence with its k nearest, (N,).
+    """
 
     found_by: np.ndarray
     closeness: np.ndarray
@@ -96,7 +101,7 @@ class Unusual:
 
 
 def find_unusual(embedded: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWATCHED) -> Unusual:
-    """Compute `Unusual` for a corpus, or read it from the cache. InputError for fewer than three sentences."""
+    """Finds the hubs and outliers of a corpus, or reads them from the cache. InputError below three sentences."""
     k = min(NEAREST, len(embedded) - 1)
     if k < 2:
         raise InputError("hubs and outliers need at least 3 sentences.")
@@ -107,7 +112,6 @@ def find_unusual(embedded: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWA
         found_by = np.bincount(rows[:, 1:].ravel(), minlength=len(rows))
         return np.stack([found_by, 1 - distances[:, 1:].mean(axis=1)])
 
-    found_by, closeness = cache.get_or_compute(
-        digest(["hubs and outliers", embedded.key, str(k)]), compute
-    )
+    key = digest(["hubs and outliers", embedded.key, str(k)])
+    found_by, closeness = cache.get_or_compute(key, compute)
     return Unusual(found_by, closeness, k)

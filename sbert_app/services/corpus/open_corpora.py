@@ -72,7 +72,7 @@ class EmbeddingCache:
         self._named: dict[str, str] = {}
 
     def add(self, corpus: Corpus) -> str:
-        """Open a corpus and return its key. Corpora with equal names, sentences and columns have equal keys."""
+        """Opens a corpus and returns its key. Corpora with equal names, sentences and columns have equal keys."""
         parts = [corpus.name, corpus.digest]
         parts += [f"{name}={values}" for name, values in corpus.columns.items()]
         if corpus.vectors is not None:
@@ -88,7 +88,7 @@ class EmbeddingCache:
         return self._named[EXAMPLE.name]
 
     def named(self, data: str) -> str:
-        """Open the corpus of a data set, if it is not open, and return its key. InputError as `Corpus.from_data`."""
+        """Opens the corpus of a data set if it is not open, and returns its key. InputError as `Corpus.from_data`."""
         if self._named.get(data) not in self._corpora:
             self._named[data] = self.add(Corpus.from_data(data, self.home))
         return self._named[data]
@@ -119,9 +119,9 @@ class EmbeddingCache:
             if corpus.vectors is None:
                 raise InputError(f"{corpus.name} has no vectors of its own.")
             key = corpus.own_key
-            own = self._embedded.get(key) or EmbeddedCorpus(
-                corpus, corpus.vectors, OWN.name, "", key, 0.0
-            )
+            own = self._embedded.get(key)
+            if own is None:
+                own = EmbeddedCorpus(corpus, corpus.vectors, OWN.name, "", key, 0.0)
             self._embedded.put(key, own)
             return own if own.corpus is corpus else replace(own, corpus=corpus)
         encoder = self.models.get(model, VectorModel, pooling, "document")
@@ -166,7 +166,7 @@ class KeptCorpora:
     def keep(
         self, source: Path, record: KeptCorpus, vectors: Path | None = None
     ) -> tuple[str, Corpus]:
-        """Store a copy of a file, and of the .npy file ``vectors`` beside it. Returns the id and the corpus.
+        """Stores a copy of a file, and of the .npy file ``vectors`` beside it. Returns the id and the corpus.
 
         InputError if the file cannot be read or stored; nothing is left behind then.
         """
@@ -174,9 +174,8 @@ class KeptCorpora:
         try:
             keep_copy(source, folder / "input" / record.name)
             if vectors is not None:
-                record = replace(
-                    record, array=keep_copy(vectors, folder / "input" / vectors.name).name
-                )
+                copy = keep_copy(vectors, folder / "input" / vectors.name)
+                record = replace(record, array=copy.name)
             corpus = self._read(folder.name, record)
             self.records.put(folder.name, replace(record, sentences=len(corpus)))
         except BaseException:
@@ -185,7 +184,7 @@ class KeptCorpora:
         return folder.name, corpus
 
     def read(self, key: str) -> Corpus:
-        """The corpus of that id. InputError if it is gone, or cannot be read."""
+        """The corpus with this id. InputError if it is deleted or cannot be read."""
         record = self.list([key]).get(key)
         if record is None:
             raise InputError(
@@ -194,7 +193,7 @@ class KeptCorpora:
         return self._read(key, record)
 
     def list(self, keys: Iterable[str]) -> dict[str, KeptCorpus]:
-        """The records of those ids that still exist."""
+        """The records of the ids, without deleted ones."""
         records = {}
         for key in keys:
             with suppress(InputError):
@@ -225,7 +224,7 @@ class SharedSentences:
         self.folder = folder
 
     def put(self, sentences: Sequence[str]) -> str:
-        """Write sentences to a file and return its token. Equal sentences have equal tokens. InputError on failure."""
+        """Writes sentences to a file and returns its token, which they determine. InputError on failure."""
         token = digest(sentences)
         _write(self.folder / token / SENTENCES, [{"sentence": sentence} for sentence in sentences])
         return token
@@ -262,13 +261,9 @@ class SharedSentences:
             )
         path = self.folder / token / PAIRS
         if not path.exists():
-            _write(
-                path,
-                (
-                    {"sentence1": first, "sentence2": second}
-                    for first, second in combinations(sentences, 2)
-                ),
-            )
+            columns = ("sentence1", "sentence2")
+            pairs = combinations(sentences, 2)
+            _write(path, (dict(zip(columns, pair, strict=True)) for pair in pairs))
         return path
 
 

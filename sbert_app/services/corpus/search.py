@@ -5,8 +5,6 @@ punctuation. Such pairs have a cosine near 1 and would hide the interesting ones
 sentence of each text is compared.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Sequence
@@ -29,8 +27,8 @@ from training.models.model import PairModel, VectorModel
 from training.models.texts import first_positions
 
 MAX_K = 100
-# A sentence is similar to a query if their cosine is at least UNLIKE, and exceeds that of random
-# pairs by ABOVE_RANDOM.
+# A sentence is similar to a query if their cosine is at least UNLIKE, and exceeds the mean cosine
+# of random pairs by ABOVE_RANDOM.
 UNLIKE = 0.25
 ABOVE_RANDOM = 0.1
 # The cross-encoder reads this many times k sentences.
@@ -119,9 +117,10 @@ def search(
 ) -> SearchResult:
     """The k sentences of a corpus nearest to a query.
 
-    Texts without any token that the model knows are never found, and find nothing, unless
-    ``keep_unknown``. A cross-encoder scores the 4k nearest sentences against the query, and its k
-    best are returned. Raises InputError if the query is empty, or k is not between 1 and 100.
+    Unless ``keep_unknown``, sentences without any token that the model knows are never found, and
+    such a query finds nothing. A cross-encoder scores the 4k nearest sentences against the query,
+    and its k best are returned. Raises InputError if the query is empty, or k is not between 1 and
+    100.
     """
     check_query(query, k)
     index = embedded.index
@@ -137,9 +136,9 @@ def search(
         is_near = ~np.isin(rows[0], embedded.unknown) & (not encoder.is_unknown([query])[0])
     searched = time.perf_counter()
     nearest: list[Hit] = []
-    for row, cosine in zip(
-        rows[0, is_near][:count].tolist(), cosines[0, is_near][:count].tolist(), strict=True
-    ):
+    near_rows = rows[0, is_near][:count].tolist()
+    near_cosines = cosines[0, is_near][:count].tolist()
+    for row, cosine in zip(near_rows, near_cosines, strict=True):
         nearest.append(Hit(row, embedded.corpus.sentences[row], cosine, rank=len(nearest) + 1))
     result = SearchResult(
         query,
@@ -152,7 +151,9 @@ def search(
         random_cosine=embedded.random_cosine,
         warnings=[*warnings, *embedded.warnings],
     )
-    return _rerank(result, nearest, k, cross_encoder) if cross_encoder and nearest else result
+    if cross_encoder is None or not nearest:
+        return result
+    return _rerank(result, nearest, k, cross_encoder)
 
 
 def _rerank(
@@ -164,9 +165,8 @@ def _rerank(
     by_cross: list[Hit] = []
     for position in np.argsort(-scores, kind="stable").tolist():
         score = float(scores[position])
-        by_cross.append(
-            replace(candidates[position], cross_score=score, cross_rank=len(by_cross) + 1)
-        )
+        rank = len(by_cross) + 1
+        by_cross.append(replace(candidates[position], cross_score=score, cross_rank=rank))
     # The ranks by cosine are the positions of the candidates.
     by_cosine = sorted(by_cross, key=lambda hit: hit.rank)
     return replace(
@@ -207,7 +207,8 @@ class SimilarPairs:
 class NearDuplicates:
     """The sentences of a corpus that nearly duplicate an earlier sentence.
 
-    ``original`` has the position of that earlier sentence, or else the sentence's own, int64 (N,).
+    ``original`` has the position of the earlier sentence, or of the sentence itself if there is
+    none, int64 (N,).
     """
 
     original: np.ndarray
@@ -235,9 +236,9 @@ def similar_pairs(
     from training.search import most_similar_pairs
 
     started = time.perf_counter()
-    distinct = (
-        first_of_each_text(embedded.corpus.sentences) if hide_same else np.arange(len(embedded))
-    )
+    distinct = np.arange(len(embedded))
+    if hide_same:
+        distinct = first_of_each_text(embedded.corpus.sentences)
     rows = np.intersect1d(distinct, embedded.comparable, assume_unique=True)
     vectors = embedded.vectors if len(rows) == len(embedded) else embedded.vectors[rows]
     best = most_similar_pairs(
@@ -256,7 +257,7 @@ def similar_pairs(
 def find_near_duplicates(
     embedded: EmbeddedCorpus, threshold: float, watch: Watch = UNWATCHED
 ) -> NearDuplicates:
-    """Find the sentences whose cosine with an earlier original is ``threshold`` or more.
+    """Finds the sentences whose cosine with an earlier original is ``threshold`` or more.
 
     Sentences without known tokens are never duplicates.
     """
@@ -286,7 +287,7 @@ class Nearest:
 def nearest_in(
     embedded: EmbeddedCorpus, other: EmbeddedCorpus, cache: DiskCache, watch: Watch = UNWATCHED
 ) -> Nearest:
-    """Find the nearest sentence in another corpus under the same model, or read the result from the cache.
+    """Finds the nearest sentence in another corpus under the same model, or reads the result from the cache.
 
     The cosine is −1 if one of the sentences has no known token. Raises InputError if the vectors
     have different dimensions.
@@ -307,9 +308,8 @@ def nearest_in(
             watch.report(start, None, len(embedded))
         return nearest
 
-    cosines, rows = cache.get_or_compute(
-        digest(["nearest in another", embedded.key, other.key]), compute
-    )
+    key = digest(["nearest in another", embedded.key, other.key])
+    cosines, rows = cache.get_or_compute(key, compute)
     cosines[embedded.unknown] = -1
     cosines[np.isin(rows, other.unknown)] = -1
     return Nearest(cosines, rows.astype(np.int64))
@@ -317,7 +317,7 @@ def nearest_in(
 
 def first_of_each_text(sentences: Sequence[str]) -> np.ndarray:
     """Positions of the first sentence of each text: int64, ascending."""
-    return np.unique(first_positions([normalize_text(sentence) for sentence in sentences]))
+    return np.unique(first_positions(list(map(normalize_text, sentences))))
 
 
 def normalize_text(sentence: str) -> str:
@@ -326,50 +326,52 @@ def normalize_text(sentence: str) -> str:
 
 
 def save_pairs(similar: SimilarPairs, corpus: Corpus, folder: Path) -> Path:
-    """Write a CSV file of the pairs with row numbers from 1. Raises InputError if it cannot be written."""
+    """Writes a CSV file of the pairs with row numbers from 1. Raises InputError if it cannot be written."""
+    firsts = [first for first, _, _ in similar.pairs]
+    seconds = [second for _, second, _ in similar.pairs]
     columns: dict[str, Column] = {
         "cosine": np.array([cosine for _, _, cosine in similar.pairs]),
-        "row1": [first + 1 for first, _, _ in similar.pairs],
-        "row2": [second + 1 for _, second, _ in similar.pairs],
-        "sentence1": [corpus.sentences[first] for first, _, _ in similar.pairs],
-        "sentence2": [corpus.sentences[second] for _, second, _ in similar.pairs],
+        "row1": [row + 1 for row in firsts],
+        "row2": [row + 1 for row in seconds],
+        "sentence1": [corpus.sentences[row] for row in firsts],
+        "sentence2": [corpus.sentences[row] for row in seconds],
     }
     return save_table(folder / "similar-pairs.csv", columns)
 
 
 def save_rows(corpus: Corpus, rows: np.ndarray, folder: Path, name: str, **columns: Any) -> Path:
-    """Write a CSV file of sentences with ``columns`` and the columns of the corpus. InputError if that fails."""
+    """Writes a CSV file of sentences with ``columns`` and the columns of the corpus. InputError if that fails."""
     selected = corpus.select(rows.tolist())
-    return save_table(
-        folder / name,
-        with_file_columns({**columns, "sentence": selected.sentences}, selected.columns),
-    )
+    columns["sentence"] = selected.sentences
+    return save_table(folder / name, with_file_columns(columns, selected.columns))
 
 
 def save_like_file(
     corpus: Corpus, duplicates: NearDuplicates, output: Path, kept_only: bool
 ) -> Path:
-    """Write the rows of the corpus's file unchanged: only the kept ones, or all of them with two more columns.
+    """Writes the rows of the corpus's file unchanged: only the kept ones, or all of them with two more columns.
 
-    ``group`` is the number of the row that is kept of a group of duplicates; rows without text have
-    none. ``kept`` says whether a row is that row. The ending of ``output`` determines the format.
-    InputError if it cannot be written.
+    The column ``group`` is the number of the row that is kept of a group of duplicates; it is empty
+    for rows without text. The column ``kept`` says whether a row is kept. The ending of ``output``
+    determines the format. InputError if it cannot be written.
     """
     if corpus.table is None or corpus.rows is None:
         raise ValueError("the corpus is not made of the rows of a file")
-    group_of = dict(
-        zip(corpus.rows.tolist(), corpus.rows[duplicates.original].tolist(), strict=True)
-    )
+    originals = corpus.rows[duplicates.original]
+    group_of = dict(zip(corpus.rows.tolist(), originals.tolist(), strict=True))
     table = corpus.table
     group_column = free_name("group", table.columns)
     kept_column = free_name("kept", table.columns)
     added = {} if kept_only else {group_column: "int64", kept_column: "bool"}
-    with open_writers([output], table.path, table.fields(), added, layout=Layout.of(table)) as [
-        writer
-    ]:
+    layout = Layout.of(table)
+    with open_writers([output], table.path, table.fields(), added, layout=layout) as (writer,):
         for batch in table.batches():
-            groups = [group_of.get(batch.first_row + row) for row in range(len(batch))]
-            is_kept = [group == batch.first_row + row for row, group in enumerate(groups)]
+            groups = []
+            is_kept = []
+            for number in range(batch.first_row, batch.first_row + len(batch)):
+                group = group_of.get(number)
+                groups.append(group)
+                is_kept.append(group == number)
             if kept_only:
                 writer.write(batch.at(np.flatnonzero(is_kept).tolist()), {})
             else:

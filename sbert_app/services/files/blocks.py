@@ -1,7 +1,7 @@
-"""A sharded job, its files, and their blocks of rows. A block becomes one part of the output.
+"""A sharded job, its files, and their blocks of rows. Each block becomes one part of the output.
 
-The part of block 12 of file 3 is part-00003-00012.parquet, whoever computes it and whenever, so
-that a job is resumed by the names of its parts.
+The part of block 12 of file 3 is always part-00003-00012.parquet, so the names of the finished
+parts tell a resumed job what is missing.
 """
 
 import re
@@ -21,7 +21,7 @@ from training.errors import InputError, first_line
 BLOCK_ROWS = 65_536
 PART = "part-{:05d}-"
 ID = "row_id"
-# The ids of a file's rows begin at this times its number.
+# The ids of the rows of file n begin at n times this number.
 FILE_ROWS = 10**12
 
 
@@ -29,9 +29,12 @@ FILE_ROWS = 10**12
 class ShardJob:
     """The scoring of pairs or the encoding of sentences, as plain data for another machine.
 
-    ``kind`` is score or encode. ``columns`` are the two (or three) of pairs, or the one of
-    sentences; by default the names in each file decide. ``encoding`` is the encoding of text files;
-    None detects it. ``keep_unknown`` also scores sentences of unknown tokens only.
+    Attributes:
+        kind: score or encode.
+        columns: the two (or three) columns of pairs, or the column of sentences; by default they
+            are inferred for each file.
+        encoding: the encoding of text files; None detects it.
+        keep_unknown: whether sentences of unknown tokens only are scored too.
     """
 
     kind: str
@@ -50,15 +53,16 @@ class ShardJob:
     keep_unknown: bool = False
 
     def description(self, files: list[str]) -> dict[str, Any]:
-        """The settings on which the results depend, and which a resumed job has to share."""
-        where = ("output", "home", "offline", "device")
-        settings = {key: value for key, value in asdict(self).items() if key not in where}
+        """The settings that determine the results, which have to be equal when a job is resumed."""
+        settings = asdict(self)
+        for name in ("output", "home", "offline", "device"):
+            del settings[name]
         return {**settings, "files": files}
 
 
 @dataclass(frozen=True)
 class BlockTable(OpenedTable):
-    """The rows of a block, which can be read once, in the batches of the reader of the file."""
+    """The rows of a block, which can be read only once, in the batches of the file's reader."""
 
     schema: Sequence[Any]
     rows: Iterable[RowBatch]
@@ -78,8 +82,12 @@ class BlockTable(OpenedTable):
 class Block:
     """Consecutive rows of a file with their ids; or the ``error`` that ends the reading of the file.
 
-    ``picked`` are the columns of pairs, or the one of sentences. ``row_estimate`` is for the whole
-    file. A computed block has no ``table`` but the number of its rows, ``done``.
+    Attributes:
+        part: the name of the part that the block becomes.
+        picked: the columns of pairs, or the column of sentences.
+        table: the rows; None for an error, and for a block that has been computed.
+        row_estimate: the number of rows of the whole file.
+        done: the number of rows that have been computed.
     """
 
     job: ShardJob
@@ -99,19 +107,23 @@ def read_blocks(
     finished: Collection[str],
     collect: Callable[[Iterator[RowBatch]], Iterable[RowBatch]] = iter,
 ) -> Iterator[Block]:
-    """Yields the blocks of a file whose parts are not finished, in order, and at last an error if the file has one.
+    """Yields the blocks of a file whose parts are not finished, in order, and finally its error if there is one.
 
-    The rows of a block have to be used before the next block; ``collect=list`` reads them at once.
+    The rows of a block have to be used before the next block, unless ``collect=list`` reads them at
+    once.
     """
+    # It takes time to import, and the command line imports this module.
     import pyarrow as pa
 
     try:
         with _local_copy(file) as path:
             table = open_table(path, job.encoding)
             reading = table.reading.with_columns(job.columns)
-            picked: PairColumns | str = (
-                reading.sentence() if job.kind == "encode" else reading.pair()
-            )
+            picked: PairColumns | str
+            if job.kind == "encode":
+                picked = reading.sentence()
+            else:
+                picked = reading.pair()
             columns = table.columns
             schema = table.fields()
             first_id = None
@@ -119,16 +131,16 @@ def read_blocks(
                 columns = (*columns, ID)
                 schema = [*schema, pa.field(ID, pa.int64())]
                 first_id = number * FILE_ROWS
-            batches = _cut(table, job.block_rows, first_id)
-            for at, rows in groupby(
-                batches, key=lambda batch: (batch.first_row - 1) // job.block_rows
-            ):
+            estimate = table.row_estimate
+
+            def block_of(batch: RowBatch) -> int:
+                return (batch.first_row - 1) // job.block_rows
+
+            for at, rows in groupby(_cut(table, job.block_rows, first_id), key=block_of):
                 part = f"{PART.format(number)}{at:05d}.parquet"
                 if part not in finished:
-                    block = BlockTable(
-                        Path(file), columns, table.row_estimate, (), schema, collect(rows)
-                    )
-                    yield Block(job, file, part, picked, block, table.row_estimate)
+                    block = BlockTable(Path(file), columns, estimate, (), schema, collect(rows))
+                    yield Block(job, file, part, picked, block, estimate)
     except InputError as error:
         yield Block(job, file, error=str(error))
 
@@ -139,17 +151,19 @@ def parts_of(number: int, names: Iterable[str]) -> list[str]:
 
 
 def _cut(table: OpenedTable, block_rows: int, first_id: int | None) -> Iterator[RowBatch]:
-    """Yields the rows in batches within blocks, with a column of ids unless ``first_id`` is None."""
+    """Yields the rows in batches that lie within a block, with a column of ids unless ``first_id`` is None."""
     import pyarrow as pa
 
     for batch in table.batches():
         if first_id is not None:
-            ids = list(range(first_id + batch.first_row, first_id + batch.first_row + len(batch)))
+            start = first_id + batch.first_row
+            ids = list(range(start, start + len(batch)))
             arrow = batch.arrow and batch.arrow.append_column(ID, pa.array(ids, pa.int64()))
             batch = replace(batch, rows={**batch.rows, ID: ids}, arrow=arrow)
         start = 0
         while start < len(batch):
-            stop = min(len(batch), start + block_rows - (batch.first_row + start - 1) % block_rows)
+            rows_before = (batch.first_row + start - 1) % block_rows
+            stop = min(len(batch), start + block_rows - rows_before)
             yield batch.part(start, stop)
             start = stop
 
@@ -157,8 +171,8 @@ def _cut(table: OpenedTable, block_rows: int, first_id: int | None) -> Iterator[
 def find_files(source: str) -> list[str]:
     """The files that a path, a folder, a glob or a URL of any of these names, sorted by name.
 
-    A folder stands for all tables in it and below it, except names that begin with . or _.
-    InputError if there is none.
+    The files of a folder are the tables in it and its subfolders, except names that begin with . or
+    _. InputError if there is none.
     """
     files, name, is_local = filesystem(source)
     try:
@@ -170,9 +184,9 @@ def find_files(source: str) -> list[str]:
             hidden = {path for path in paths if path != name and re.search(r"/[._][^/]*$", path)}
     except (OSError, ValueError) as error:
         raise InputError(f"{source} cannot be listed: {first_line(error)}") from error
-    paths = sorted(
-        path if is_local else files.unstrip_protocol(path) for path in paths if path not in hidden
-    )
+    paths = sorted(set(paths) - hidden)
+    if not is_local:
+        paths = sorted(map(files.unstrip_protocol, paths))
     if not paths:
         raise InputError(
             f"{source} names no file; it takes a path, a folder or a glob of {', '.join(SUFFIXES)}"

@@ -1,4 +1,4 @@
-"""The faults of a data set that no reader refuses: conflicts, repetitions, leakage, text that a model cannot read.
+"""Faults of a readable data set: conflicts, repetitions, leakage, and text that a model cannot read.
 
     findings = examine(load_data("pairs.csv"), encoder, {"stsb:test": load_data("stsb:test")})
     clean(open_table(Path("pairs.csv")), Path("clean.csv"), findings, dataset)
@@ -36,7 +36,13 @@ LANGUAGE_TEXTS = 1_000
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault, and the numbers of its rows in the file; whether a clean file is without them, and what a row is."""
+    """A fault, and the numbers of its rows in the file.
+
+    Attributes:
+        rows: the numbers; [] for a fault of the whole data set.
+        is_left_out: whether `clean` leaves these rows out.
+        noun: the name of a row.
+    """
 
     what: str
     rows: list[int]
@@ -48,9 +54,11 @@ class Finding:
         return f"{format_count(len(self.rows), self.noun)}: {self.what}" if self.rows else self.what
 
     def __str__(self) -> str:
+        if not self.rows:
+            return self.what
         some = ", ".join(f"{row:,}" for row in self.rows[:EXAMPLES])
         more = " …" if len(self.rows) > EXAMPLES else ""
-        return f"{self.summary} (row {some}{more})" if self.rows else self.what
+        return f"{self.summary} (row {some}{more})"
 
 
 def examine(
@@ -66,11 +74,13 @@ def examine(
     faults = _repetitions(data, rows)
     for name, other in (others or {}).items():
         evaluated = set(map(frozenset, folded_rows(other)))
-        # Two sentences of a triplet are a pair.
-        parts = [map(frozenset, combinations(row, len(other.columns))) for row in rows]
-        faults[f"also in {name}"] = [
-            at for at, part in enumerate(parts) if not evaluated.isdisjoint(part)
-        ]
+        places = []
+        for at, row in enumerate(rows):
+            # Two sentences of a triplet may be an evaluated pair.
+            parts = map(frozenset, combinations(row, len(other.columns)))
+            if not evaluated.isdisjoint(parts):
+                places.append(at)
+        faults[f"also in {name}"] = places
     texts = list(dict.fromkeys(chain.from_iterable(data.columns)))
     if model is not None:
         unknown = set(compress(texts, model.is_unknown(texts)))
@@ -80,43 +90,33 @@ def examine(
     for what, places in faults.items():
         if places:
             findings.append(Finding(what, [data.rows[at] for at in sorted(places)], noun=noun))
+    without_letters = {text for text in texts if not any(map(str.isalnum, text))}
     remarks = {
-        "text without a letter or digit": {
-            text for text in texts if not any(map(str.isalnum, text))
-        },
-        "tags or entities": {text for text in texts if MARKUP.search(text)},
+        "text without a letter or digit": without_letters,
+        "tags or entities": set(filter(MARKUP.search, texts)),
     }
     if model is not None and model.vocabulary_size:
         if model.max_length:
             _, cut = model.read_tokens(texts)
-            remarks[f"longer than {model.name} reads ({model.max_length:,} tokens)"] = {
-                texts[at] for at in cut
-            }
+            what = f"longer than {model.name} reads ({model.max_length:,} tokens)"
+            remarks[what] = {texts[at] for at in cut}
         if language := language_of(texts[:LANGUAGE_TEXTS], model):
-            findings.append(
-                Finding(
-                    f"the texts look like {language}; {model.name} was trained on English",
-                    [],
-                    False,
-                )
-            )
+            what = f"the texts look like {language}; {model.name} was trained on English"
+            findings.append(Finding(what, [], False))
     for what, cells in remarks.items():
         if numbers := [data.rows[at] for at in _rows_with(data, cells)]:
             findings.append(Finding(what, numbers, False, noun))
     if data.kind == LABELLED and data.labels:
         label, count = Counter(data.labels).most_common(1)[0]
         if count >= IMBALANCE * len(data):
-            findings.append(
-                Finding(
-                    f"{count:,} of {len(data):,} labels are {data.label_names[label]}", [], False
-                )
-            )
+            what = f"{count:,} of {len(data):,} labels are {data.label_names[label]}"
+            findings.append(Finding(what, [], False))
     return findings
 
 
 def language_of(texts: list[str], model: Model) -> str:
-    """The language of texts, if the model was trained on another one; "" also where that is unknown."""
-    # A model whose tokens are not here, such as an endpoint, says nothing of its language.
+    """The language of texts if it is not one that the model was trained on; "" otherwise, or if it is unknown."""
+    # The vocabulary of some models, such as endpoints, is not known.
     if not texts or not model.vocabulary_size:
         return ""
     # A special token stands at each end.
@@ -125,15 +125,18 @@ def language_of(texts: list[str], model: Model) -> str:
 
 
 def _repetitions(data: Dataset, rows: list[tuple[str, ...]]) -> dict[str, list[int]]:
-    """The places of rows that are in conflict with another, or equal to another or in themselves."""
+    """The places of rows that contradict or repeat another row, or have the same sentence twice."""
     is_ordered = data.kind == TRIPLETS or data.label_names == NLI_LABELS
     places: dict[Collection[str], list[int]] = defaultdict(list)
+    same_twice = []
     for at, row in enumerate(rows):
         places[row if is_ordered else frozenset(row)].append(at)
+        if len(set(row)) < len(row):
+            same_twice.append(at)
     targets = data.scores if data.scores is not None else data.labels
     most_apart = MOST_APART if data.kind == SCORED else 0
-    conflicts: list[int] = []
-    repeated: list[int] = []
+    conflicts = []
+    repeated = []
     for same in places.values():
         values = [targets[at] for at in same] if targets else [0]
         if max(values) - min(values) > most_apart:
@@ -144,21 +147,22 @@ def _repetitions(data: Dataset, rows: list[tuple[str, ...]]) -> dict[str, list[i
     return {
         f"equal to others that have another {target}": conflicts,
         "equal to an earlier one": repeated,
-        "a sentence and itself": [at for at, row in enumerate(rows) if len(set(row)) < len(row)],
+        "a sentence and itself": same_twice,
     }
 
 
 def clean(table: OpenedTable, output: Path, data: Dataset, findings: list[Finding]) -> int:
-    """Writes the rows of a table without those of the findings, and without unusable ones. Returns their number.
+    """Writes the usable rows of a table that have none of the findings. Returns their number.
 
     InputError if the file cannot be written.
     """
-    left_out = {row for finding in findings if finding.is_left_out for row in finding.rows}
-    keep = set(data.rows) - left_out
+    keep = set(data.rows)
+    for finding in findings:
+        if finding.is_left_out:
+            keep.difference_update(finding.rows)
     keep = keep.union(*(data.joined.get(row, ()) for row in keep))
-    with open_writers([output], table.path, table.fields(), {}, layout=Layout.of(table)) as [
-        writer
-    ]:
+    layout = Layout.of(table)
+    with open_writers([output], table.path, table.fields(), {}, layout=layout) as (writer,):
         for batch in table.batches():
             for at in range(len(batch)):
                 if batch.first_row + at in keep:
@@ -167,6 +171,6 @@ def clean(table: OpenedTable, output: Path, data: Dataset, findings: list[Findin
 
 
 def _rows_with(data: Dataset, texts: set[str]) -> list[int]:
-    return [
-        at for at, row in enumerate(zip(*data.columns, strict=True)) if not texts.isdisjoint(row)
-    ]
+    """The places of rows that have one of these texts."""
+    rows = zip(*data.columns, strict=True)
+    return [at for at, row in enumerate(rows) if not texts.isdisjoint(row)]

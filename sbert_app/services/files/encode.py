@@ -27,10 +27,13 @@ from training.pooling import is_finite
 
 @dataclass(frozen=True)
 class EncodeSummary:
-    """An encoded file: its rows, and how many of them have no text, were cut, or say nothing to the model.
+    """An encoded file.
 
-    ``unknown`` counts rows of unknown tokens only, ``not_finite`` rows with NaN or infinite numbers
-    in their vectors.
+    Attributes:
+        missing_text: the number of rows without text.
+        truncated: the number of rows whose end the model has not read.
+        unknown: the number of rows of unknown tokens only.
+        not_finite: the number of rows with NaN or infinite numbers in their vectors.
     """
 
     input: str
@@ -69,7 +72,7 @@ def encode_file(
     watch: Watch = UNWATCHED,
     all_columns: bool = False,
 ) -> EncodeSummary:
-    """Encode one column of a table into ``output``, a .npy or .parquet file.
+    """Encodes one column of a table into ``output``, a .npy or .parquet file.
 
     With ``all_columns``, which only a .parquet file can hold, the other columns are written too.
     InputError if the table breaks off, or the output cannot be written, which leaves nothing
@@ -82,10 +85,10 @@ def encode_file(
 
     def texts() -> Iterator[str]:
         for batch in table.batches():
-            waiting.append(
-                batch if all_columns else RowBatch(batch.first_row, {column: batch.rows[column]})
-            )
-            yield from (as_text(cell) or "" for cell in batch.rows[column])
+            cells = batch.rows[column]
+            waiting.append(batch if all_columns else RowBatch(batch.first_row, {column: cells}))
+            for cell in cells:
+                yield as_text(cell) or ""
 
     def on_progress(done: int, _: int | None) -> None:
         watch.report(done, None, max(done, table.row_estimate))
@@ -111,7 +114,7 @@ def encode_file(
             start = 0
             for rows in _first(waiting, len(vectors)):
                 own = vectors[start : start + len(rows)]
-                sentences = [as_text(cell) for cell in rows.rows[column]]
+                sentences = list(map(as_text, rows.rows[column]))
                 absent = [row for row, text in enumerate(sentences) if text is None]
                 unknown += sum(encoder.is_unknown([text or "" for text in sentences]))
                 own[absent] = np.nan
@@ -119,10 +122,11 @@ def encode_file(
                 if all_columns:
                     writer.write(rows, {name: own})
                 else:
-                    readable = [
-                        text and text.encode("utf-8", "replace").decode() for text in sentences
-                    ]
-                    writer.write(RowBatch(1, {}), {column: readable, name: own})
+                    # A lone surrogate cannot be written.
+                    valid = []
+                    for text in sentences:
+                        valid.append(text and text.encode("utf-8", "replace").decode())
+                    writer.write(RowBatch(1, {}), {column: valid, name: own})
                 start += len(rows)
                 missing += len(absent)
     return EncodeSummary(
@@ -143,7 +147,7 @@ def encode_file(
 
 
 def _first(waiting: deque[RowBatch], rows: int) -> Iterator[RowBatch]:
-    """Take the first rows out of the queue, batch by batch."""
+    """Takes this number of rows out of the queue, and yields them in batches."""
     while rows:
         batch = waiting.popleft()
         if len(batch) > rows:
@@ -156,7 +160,7 @@ def _first(waiting: deque[RowBatch], rows: int) -> Iterator[RowBatch]:
 def open_sentences(
     source: Path, column: str | None = None, encoding: str | None = None, sheet: str | None = None
 ) -> tuple[OpenedTable, str]:
-    """Open a file of sentences. Returns its table and its column of sentences, by default the one that is named so.
+    """Opens a file of sentences. Returns its table and its column of sentences, which by default is inferred.
 
     InputError if the file cannot be used, or has no such column.
     """

@@ -1,12 +1,12 @@
-"""Files that are scored as jobs, which go on while the page is closed.
+"""Files that are scored as jobs, which continue while the page is closed.
 
     job = jobs.open(Path("pairs.csv"))              a copy of the file
     job = jobs.start(job.id, ScoreRequest(…))       scored in the background
     for event in jobs.follow(job.id): ...           TaskProgress, at last the ScoreSummary; for any number of readers
 
-The folder of a job holds its file, its record (``job.json``) and its results, for a day. Nobody can
-guess its id, and nothing lists the jobs of others; a browser remembers its own. A job whose process
-has ended is "interrupted", and its file can be scored again.
+The folder of a job holds its file, its record (``job.json``) and its results for a day. Its id
+cannot be guessed, and jobs are not listed; a browser remembers its own. A job whose process has
+ended is "interrupted", and its file can be scored again.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Annotated, Any
@@ -45,7 +46,8 @@ from training.names import is_id
 
 log = logging.getLogger("sbert_lab.services")
 
-# The most jobs that run at the same time, that run or wait, and that one visitor may have of these.
+# The most jobs that run at the same time, the most that run or wait, and the most of these of one
+# visitor.
 AT_ONCE = 2
 MOST_WAITING = 50
 MOST_OF_ONE = 20
@@ -56,7 +58,7 @@ FAULT = "this failed because of a fault in the app; its log has the details"
 
 @dataclass(frozen=True)
 class ScoreRequest:
-    """A file to score, and the models. By default the pooling is the model's own, and there is no cross-encoder."""
+    """A file to score, and the models. By default the pooling is the model's own, without a cross-encoder."""
 
     source: Path | OpenedTable
     columns: PairColumns | Sequence[str] | None
@@ -78,8 +80,8 @@ class ScoreRequest:
 class ScoreJob(BaseModel):
     """A job as it is now: its record, ``job.json``.
 
-    ``source`` is the name of its file. ``reason`` is one sentence on why it failed, with
-    ``details`` for a model that was not found. ``summary`` is set when it has ended.
+    ``source`` is the name of its file. ``reason`` says in one sentence why it failed, and
+    ``details`` where a model was not found. ``summary`` is set when the job has ended.
     """
 
     model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
@@ -110,8 +112,8 @@ class ScoreJob(BaseModel):
 class ScoreJobs:
     """All jobs of a home folder, each a task and its record. Thread-safe.
 
-    Their folders are in ``temp_folder``. ``check_room`` raises InputError if there is no room for a
-    number of bytes.
+    Their folders are in ``temp_folder``. ``check_room`` raises InputError if a number of bytes does
+    not fit into this folder.
     """
 
     def __init__(
@@ -132,12 +134,12 @@ class ScoreJobs:
         self._adopted = ""
 
     def close(self) -> None:
-        """Stop all jobs as the process ends, and wait for them; they are interrupted, with no file half-written."""
+        """Interrupts all jobs before the process ends, and waits until they have left no incomplete file."""
         self._is_closing = True
         self._tasks.close()
 
     def open(self, path: Path, encoding: str | None = None, sheet: str | None = None) -> ScoreJob:
-        """Create a job with a copy of a file. Raises InputError if it cannot be copied."""
+        """Creates a job with a copy of a file. Raises InputError if it cannot be copied."""
         folder = self._records.folder / token_hex(8)
         job = ScoreJob(id=folder.name, source=path.name, created=time.time(), folder=folder)
         job = job.but(encoding=encoding, sheet=sheet)
@@ -161,9 +163,8 @@ class ScoreJobs:
     def _copy(self, scored: Path, source: Path) -> ScoreJob:
         job = self.open(source)
         try:
-            shutil.copytree(
-                scored, job.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("input")
-            )
+            ignore = shutil.ignore_patterns("input")
+            shutil.copytree(scored, job.folder, dirs_exist_ok=True, ignore=ignore)
         except OSError as error:
             self._records.delete(job.id)
             raise InputError(f"{source.name} cannot be kept: {error.strerror or error}") from error
@@ -171,10 +172,10 @@ class ScoreJobs:
         return self._record(job.id)
 
     def start(self, job_id: str, request: ScoreRequest, visitor: str = "") -> ScoreJob:
-        """Score the file of a job in the background, in a new job if it was scored before.
+        """Scores the file of a job in the background, in a new job if it was scored before.
 
-        The visitor "" has no limit of their own. InputError if there is no such job, too many wait,
-        of this visitor or of all, or there is no room.
+        The visitor "" is not limited. InputError if the job does not exist, this visitor or all
+        together have too many, or the results do not fit into the folder.
         """
         job = self.get(job_id)
         with self._starting:
@@ -197,22 +198,20 @@ class ScoreJobs:
             )
             self._records.put(job.id, queued)
             self._of_visitors.add(visitor)
-            self._tasks.start(
-                job.id, "Waiting", lambda watch: self._work(queued, request, visitor, watch)
-            )
+            work = partial(self._work, queued, request, visitor)
+            self._tasks.start(job.id, "Waiting", work)
         return queued
 
     def run(
         self, request: ScoreRequest, visitor: str = "", encoding: str = ""
     ) -> tuple[ScoreJob, ScoreSummary]:
-        """Score a file and wait for it. Raises InputError if the file, the columns or a model cannot be used."""
+        """Scores a file and waits for it. Raises InputError if the file, the columns or a model cannot be used."""
         job = self.open(request.path, encoding or None)
         try:
-            # Gradio replaces an upload when the same file is uploaded again, so the job has its own
-            # copy.
-            job = self.start(
-                job.id, replace(request, source=open_table(job.path, job.encoding)), visitor
-            )
+            # Gradio replaces an upload when the same file is uploaded again, so the job reads its
+            # own copy.
+            table = open_table(job.path, job.encoding)
+            job = self.start(job.id, replace(request, source=table), visitor)
         except InputError:
             self.delete(job.id)
             raise
@@ -229,9 +228,8 @@ class ScoreJobs:
             with self._starting:
                 job = self._record(job_id)
                 if job.state in AT_WORK and job_id not in self._tasks.at_work():
-                    return job.but(
-                        state=State.INTERRUPTED, reason="the app ended while it was being scored"
-                    )
+                    reason = "the app ended while it was being scored"
+                    return job.but(state=State.INTERRUPTED, reason=reason)
         return job
 
     def summary(self, job_id: str) -> ScoreSummary | None:
@@ -243,17 +241,16 @@ class ScoreJobs:
     def follow(self, job_id: str) -> Iterator[TaskProgress | ScoreSummary]:
         """Yields the progress while the job is at work, and then the summary. Closing it does not stop the job.
 
-        InputError if there is no such job, or it failed. StoppedError if it was stopped before the
-        first row.
+        InputError if the job does not exist or has failed. StoppedError if it was stopped before
+        the first row.
         """
         if (task := self._tasks.at_work().get(job_id)) is not None:
             yield from task.follow()
         job = self.get(job_id)
         if job.state in (State.FAILED, State.INTERRUPTED):
             if job.details:
-                raise NotFoundError(
-                    f"{job.reason} ({'; '.join(job.details)})", job.reason, job.details
-                )
+                details = "; ".join(job.details)
+                raise NotFoundError(f"{job.reason} ({details})", job.reason, job.details)
             raise InputError(job.reason)
         if job.summary is not None:
             yield job.summary
@@ -266,39 +263,44 @@ class ScoreJobs:
     def apply_threshold(
         self, job_id: str, threshold: float, watch: Watch = UNWATCHED
     ) -> MatchSummary:
-        """Write the matching rows of a scored file as CSV and Parquet, its groups, and the file without duplicates.
+        """Writes the matching rows of a scored file as CSV and Parquet, its groups, and the file without duplicates.
 
-        InputError if there is no such job, it is not scored, or there is no room.
+        InputError if the job does not exist or is not scored, or the files do not fit.
         """
         job = self.get(job_id)
         summary = job.summary
-        scored = [
-            Path(path) for path in (summary.outputs if summary else ()) if path.endswith(".parquet")
-        ]
-        if summary is None or not scored:
+        # The scored files by their endings: Parquet, and the format of the input if it has one.
+        paths = map(Path, summary.outputs if summary else ())
+        scored = {path.suffix: path for path in paths}
+        if summary is None or ".parquet" not in scored:
             raise InputError("Score the file first.")
         self._check_copies(job)
         if job_id == self._adopted:
             # All visitors share the job that ships, so the threshold is applied to a copy.
             job = self._copy(job.folder, job.path)
         table = open_table(job.path, job.encoding, job.sheet)
-        own = next(
-            (path.suffix for path in map(Path, summary.outputs) if path.suffix != ".parquet"),
-            ".csv",
+        endings = [ending for ending in scored if ending != ".parquet"]
+        own = endings[0] if endings else ".csv"
+        stem = str(job.folder / Path(job.source).stem)
+        outputs = MatchOutputs(
+            [Path(f"{stem}-matches{own}"), Path(f"{stem}-matches.parquet")],
+            groups=Path(f"{stem}-groups{own}"),
+            deduplicated=Path(f"{stem}-deduplicated{own}"),
+            layout=Layout.of(table),
         )
-        names = (f"matches{own}", "matches.parquet", f"groups{own}", f"deduplicated{own}")
-        matched, parquet, groups, deduplicated = (
-            job.folder / f"{Path(job.source).stem}-{name}" for name in names
-        )
-        outputs = MatchOutputs([matched, parquet], groups, deduplicated, Layout.of(table))
-        cosine = summary.added["cosine"]
         return apply_threshold(
-            scored[0], summary.columns, cosine, threshold, outputs, watch, summary.gold
+            scored[".parquet"],
+            summary.columns,
+            summary.added["cosine"],
+            threshold,
+            outputs,
+            watch,
+            summary.gold,
         )
 
     def delete(self, job_id: str) -> None:
         self.stop(job_id)
-        # There may be none.
+        # The job may not exist.
         with suppress(InputError):
             self._records.delete(job_id)
 
@@ -312,20 +314,19 @@ class ScoreJobs:
                 "this file is no longer kept: jobs are removed after a day. Upload it again."
             ) from None
         if job.summary is not None:
-            job.summary.outputs = [
-                str(folder / Path(output).name) for output in job.summary.outputs
-            ]
+            names = [Path(output).name for output in job.summary.outputs]
+            job.summary.outputs = [str(folder / name) for name in names]
         return job
 
     def _check_copies(self, job: ScoreJob) -> None:
-        """Raises InputError if there is no room for the results of a job, or its file is gone."""
+        """Raises InputError if the results of a job do not fit into the folder, or its file is gone."""
         try:
             self._check_room(COPIES * job.path.stat().st_size)
         except OSError as error:
             raise InputError(f"{job.source} is no longer kept; upload it again") from error
 
     def _work(self, job: ScoreJob, request: ScoreRequest, visitor: str, watch: Watch) -> None:
-        """Score a file when there is a place for it, and save the outcome before the task ends."""
+        """Scores a file when there is a place for it, and saves the outcome before the task ends."""
         try:
             summary = self._score(job, request, watch)
             state = State.FINISHED if summary.stopped_at is None else State.STOPPED
@@ -375,8 +376,10 @@ class ScoreJobs:
             )
 
     def _save(self, job: ScoreJob) -> None:
-        """Save a record, unless the job has been deleted, or ends with the process and is interrupted."""
-        if job.folder.is_dir() and (
-            job.state in (State.RUNNING, State.FINISHED) or not self._is_closing
-        ):
+        """Saves a record, unless the job has been deleted.
+
+        A job that stops or fails because the process ends keeps its state, and so is interrupted.
+        """
+        is_interrupted = self._is_closing and job.state not in (State.RUNNING, State.FINISHED)
+        if job.folder.is_dir() and not is_interrupted:
             self._records.put(job.id, job)

@@ -1,12 +1,13 @@
-"""The layout of a file that a spreadsheet reads: what comes out of a file looks as the file did.
+"""The layout of text files for spreadsheets, which an output takes from its input.
 
-German Excel opens a CSV file by semicolons, reads it as UTF-8 only behind a byte order mark, and
+German Excel expects semicolons in a CSV file, reads it as UTF-8 only after a byte order mark, and
 takes 0,5 for a number and 0.5 for a date.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 from training.data.tables.cells import DECIMAL_COMMA
 from training.data.tables.csv import DELIMITERS, DelimitedTable
@@ -35,18 +36,18 @@ class Layout:
         encoding = "utf-8-sig" if needs_mark else "utf-8"
         if not isinstance(table, DelimitedTable) or table.delimiter not in DELIMITERS:
             return cls(encoding=encoding)
-        cells = (cell for column in table.sample.values() for cell in column)
-        has_commas = table.delimiter != "," and any(
-            DECIMAL_COMMA.fullmatch(str(cell)) for cell in cells
-        )
-        return cls(table.delimiter, encoding, "," if has_commas else ".")
+        decimal = "."
+        cells = chain.from_iterable(table.sample.values())
+        if table.delimiter != "," and any(DECIMAL_COMMA.fullmatch(str(cell)) for cell in cells):
+            decimal = ","
+        return cls(table.delimiter, encoding, decimal)
 
 
 USUAL = Layout()
 
 
 def suffix_like(table: OpenedTable) -> str:
-    """The ending of a file for people in the format of a table; CSV where they cannot read that, Parquet."""
+    """The ending of a file in the format of a table; .csv for Parquet, which people cannot read."""
     if isinstance(table, ListsTable):
         return suffix_like(table.inner)
     if isinstance(table, DelimitedTable) and table.delimiter == "\t":

@@ -1,9 +1,9 @@
 """The matches of a scored file by a threshold: a column ``match``, groups of duplicates, and a file without them.
 
-Two sentences are duplicates if a row pairs them with at least the threshold, or a chain of such
-rows connects them. The groups are the connected components of that graph, the largest first. The
-file without duplicates has the first sentence of each group. Sentences are compared by a 64-bit
-hash of their text, which bounds the memory; the file is read twice.
+Two sentences are duplicates if a matching row pairs them, or a chain of matching rows connects
+them. The groups are the connected components of this graph, the largest first. The file without
+duplicates has the first sentence of each group. Sentences are compared by a 64-bit hash of their
+text, so that little memory is needed, and the file is read twice.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import scipy  # loads its submodules on first use
 
 from sbert_app.services.background.watch import UNWATCHED, Watch
 from sbert_app.services.files.layout import USUAL, Layout
@@ -25,10 +26,10 @@ from training.data.tables.table import open_table
 from training.errors import InputError
 from training.evaluation.thresholds import FIXED, Criterion
 
-# The groups in the summary, and the sentences of each.
+# The number of groups in the summary, and of sentences of each.
 EXAMPLES = 10
 EXAMPLE_SENTENCES = 5
-# The matching rows among which false ones are listed.
+# The number of matching rows among which false ones are listed.
 LOOKED_AT = 2_000
 
 
@@ -60,12 +61,14 @@ class MatchSummary:
     Attributes:
         score: the column that was compared with the threshold.
         column: the new column.
-        pairs: the number of rows with a score, ``matches`` of them with at least the threshold.
-        sentences: the number of distinct ones, ``remaining`` of them without the duplicates.
+        pairs: the number of rows with a score.
+        matches: the number of these rows whose score is at least the threshold.
+        sentences: the number of distinct sentences.
         groups: the number of groups of at least two sentences.
+        remaining: the number of sentences without the duplicates.
         false: the number of matching rows that should not match by their gold score or label; None
-            without any.
-        false_pairs: the row and the sentences of the first of them.
+            without gold scores or labels that say it.
+        false_pairs: the row and the sentences of the first of these rows.
     """
 
     threshold: float
@@ -113,7 +116,7 @@ def apply_threshold(
     watch: Watch = UNWATCHED,
     gold: GoldColumn | None = None,
 ) -> MatchSummary:
-    """Write the outputs for a file of `score_file`, whose rows match if the column ``score`` is at least the threshold.
+    """Writes the outputs for a file of `score_file`. Rows match if the column ``score`` is at least the threshold.
 
     ``gold`` is the reading of its gold column, which shows the false matches; None to find out.
     InputError if an output cannot be written.
@@ -126,27 +129,28 @@ def apply_threshold(
     together = [np.empty(0, dtype=bool)]
     values = [np.empty(0)]
     pairs = 0
-    first_matches = list[tuple[int, str, str]]()
+    first_matches: list[tuple[int, str, str]] = []
+    fields = table.fields()
     added = {column: "bool"}
-    with open_writers(
-        outputs.matched, scored, table.fields(), added, layout=outputs.layout
-    ) as matched:
+    with open_writers(outputs.matched, scored, fields, added, layout=outputs.layout) as writers:
         for batch in table.batches():
             watch.check()
-            scores = [parse_number(cell) for cell in batch.rows[score]]
-            match = [None if value is None else value >= threshold for value in scores]
-            for writer in matched:
+            match = []
+            for value in map(parse_number, batch.rows[score]):
+                match.append(None if value is None else value >= threshold)
+            pairs += len(match) - match.count(None)
+            for writer in writers:
                 writer.write(batch, {column: match})
-            texts = [[as_text(cell) for cell in batch.rows[name]] for name in sentences]
-            keys.append(np.stack([_hashes(part) for part in texts], axis=1))
-            together.append(np.array([bool(value) for value in match]))
-            pairs += sum(value is not None for value in scores)
+            firsts = list(map(as_text, batch.rows[columns.sentence1]))
+            seconds = list(map(as_text, batch.rows[columns.sentence2]))
+            keys.append(np.stack([_hashes(firsts), _hashes(seconds)], axis=1))
+            together.append(np.array(match, dtype=bool))
             if gold is not None:
                 values.append(gold.read(batch.rows[gold.name])[0])
                 rows = np.flatnonzero(together[-1])[: LOOKED_AT - len(first_matches)].tolist()
                 for row in rows:
-                    first, second = (column[row] or "" for column in texts)
-                    first_matches.append((batch.first_row + row, first, second))
+                    number = batch.first_row + row
+                    first_matches.append((number, firsts[row] or "", seconds[row] or ""))
     is_match = np.concatenate(together)
     graph = _Graph(np.concatenate(keys), is_match)
     largest = _write_lists(table, sentences, graph, outputs, watch)
@@ -156,6 +160,7 @@ def apply_threshold(
     if wrong is not None:
         false = int(wrong.sum())
         false_pairs = [pair for pair in first_matches if wrong[pair[0] - 1]]
+    paths = (*outputs.matched, outputs.groups, outputs.deduplicated)
     return MatchSummary(
         threshold=threshold,
         score=score,
@@ -168,14 +173,12 @@ def apply_threshold(
         largest=largest,
         false=false,
         false_pairs=false_pairs[:EXAMPLES],
-        outputs=[
-            str(path) for path in (*outputs.matched, outputs.groups, outputs.deduplicated) if path
-        ],
+        outputs=[str(path) for path in paths if path],
     )
 
 
 def _false_matches(gold: GoldColumn, values: np.ndarray, is_match: np.ndarray) -> np.ndarray | None:
-    """The matching rows that should not match by their gold values, bool (rows,); None where these do not tell."""
+    """The matching rows that should not match by their gold values, bool (rows,); None if these do not say it."""
     has_gold = ~np.isnan(values)
     gold_matches = gold.matches(values[has_gold])
     if gold_matches is None:
@@ -195,9 +198,6 @@ class _Graph:
 
     def __init__(self, keys: np.ndarray, together: np.ndarray) -> None:
         """``keys``: uint64 (rows, 2), the hash of each sentence, 0 for none; ``together``: bool (rows,)."""
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
-
         places = np.flatnonzero(keys.ravel())
         _, first, inverse = np.unique(keys.ravel()[places], return_index=True, return_inverse=True)
         number = np.full(keys.size, -1, dtype=np.int64)
@@ -208,10 +208,9 @@ class _Graph:
         group_of: np.ndarray = np.empty(0, dtype=np.int64)
         if count:
             rows, columns = links.T
-            matrix = coo_array(
-                (np.ones(len(links), dtype=bool), (rows, columns)), shape=(count, count)
-            )
-            groups, group_of = connected_components(matrix, directed=False)
+            ones = np.ones(len(links), dtype=bool)
+            matrix = scipy.sparse.coo_array((ones, (rows, columns)), shape=(count, count))
+            groups, group_of = scipy.sparse.csgraph.connected_components(matrix, directed=False)
         self.first = places[first]
         sizes = np.bincount(group_of, minlength=groups)
         first_places = np.full(groups, keys.size, dtype=np.int64)
@@ -225,7 +224,7 @@ class _Graph:
 
 
 def _hashes(texts: Sequence[str | None]) -> np.ndarray:
-    """The hashes of some texts, uint64 (N,), 0 for none."""
+    """The hashes of texts, uint64 (N,), 0 for None."""
     digests = []
     for text in texts:
         if text is None:
@@ -243,39 +242,45 @@ def _write_lists(
     outputs: MatchOutputs,
     watch: Watch,
 ) -> list[DuplicateGroup]:
-    """Write the groups and the sentences without duplicates. Returns the largest groups."""
-    members: list[tuple[int, int, str]] = []
-    names = [free_name(name, table.columns) for name in ("sentence", "row", "group", "stands_for")]
-    kinds = dict(zip(names, ("string", "int64", "int64", "int64"), strict=True))
+    """Writes the groups and the sentences without duplicates. Returns the largest groups."""
+    members = []
     columns = {"group": "int64", "size": "int64", "sentence": "string"}
+    added = {
+        free_name("sentence", table.columns): "string",
+        free_name("row", table.columns): "int64",
+        free_name("group", table.columns): "int64",
+        free_name("stands_for", table.columns): "int64",
+    }
+    layout = outputs.layout
     groups = [outputs.groups] if outputs.groups else []
     deduplicated = [outputs.deduplicated] if outputs.deduplicated else []
     with (
-        open_writers(groups, table.path, [], columns, layout=outputs.layout) as of_groups,
-        open_writers(
-            deduplicated, table.path, table.fields(), kinds, layout=outputs.layout
-        ) as of_singles,
+        open_writers(groups, table.path, [], columns, layout=layout) as of_groups,
+        open_writers(deduplicated, table.path, table.fields(), added, layout=layout) as of_singles,
     ):
         for batch, occurrences in _first_occurrences(table, sentences, graph, watch):
-            singles: list[tuple[str, int, int | None, int]] = []
+            positions = []
+            singles = []
             for place, group, text in occurrences:
                 size = int(graph.sizes[group])
                 if size > 1:
                     members.append((group, place, text))
                 if graph.places[group] == place:
-                    singles.append((text, place // 2 + 1, group + 1 if size > 1 else None, size))
+                    row = place // 2 + 1
+                    positions.append(row - batch.first_row)
+                    singles.append((text, row, group + 1 if size > 1 else None, size))
             if singles:
-                added = dict(zip(names, map(list, zip(*singles, strict=True)), strict=True))
+                cells = map(list, zip(*singles, strict=True))
+                single_columns = dict(zip(added, cells, strict=True))
                 for writer in of_singles:
-                    writer.write(
-                        batch.at([row - batch.first_row for _, row, _, _ in singles]), added
-                    )
+                    writer.write(batch.at(positions), single_columns)
         members.sort()
         if members:
             rows = [(group + 1, int(graph.sizes[group]), text) for group, _, text in members]
             cells = map(list, zip(*rows, strict=True))
+            group_columns = dict(zip(columns, cells, strict=True))
             for writer in of_groups:
-                writer.write(RowBatch(1, {}), dict(zip(columns, cells, strict=True)))
+                writer.write(RowBatch(1, {}), group_columns)
     largest = []
     for group in range(min(EXAMPLES, int((graph.sizes > 1).sum()))):
         texts = [text for number, _, text in members if number == group]

@@ -1,9 +1,9 @@
 """The report on a scored file: the spread of the cosines, agreement with the gold scores, and where they disagree.
 
 Rows are added as they are scored, in bounded memory. The histogram is exact. Correlations and
-disagreements are those of a uniform sample of at most a million rows with a gold score or a
-cross-encoder's. Their sentences wait in a temporary file, as the rows that disagree most are known
-only at the end.
+disagreements are computed on a uniform sample of at most a million rows that have a gold score or a
+score of the cross-encoder. Their sentences are kept in a temporary file, because the rows that
+disagree most are known only at the end.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy  # loads its submodules on first use
 
 from sbert_app.formats import format_count, format_duration, json_values
 from training.data.gold import NUMBER, GoldColumn
@@ -26,22 +27,26 @@ from training.evaluation.metrics import pearson, spearman
 from training.evaluation.thresholds import CRITERIA, DataDecision, decide
 
 BINS = 80
-# The most rows of the sample, points of the scatter plot, and disagreements.
+# The most rows in the sample, points in the scatter plot, and disagreements.
 SAMPLE = 1_000_000
 SCATTER = 2_000
 WORST = 20
 # The bins of the histograms by label, each a hundredth wide.
 FINE_BINS = 200
-# The rows that a threshold is measured on; more make it slower and no surer.
+# A threshold is measured on at most this many rows. With more it is slower, but not more certain.
 DECIDED = 50_000
+# The columns of the sample.
 ROW, COSINE, GOLD, CROSS, PLACE, FIRST, SECOND = range(7)
-# Numbers below are exact in float64.
+# Hashes are cut to this many bits, so that they are exact in float64.
 HASH_BITS = (1 << 53) - 1
+
+# The first and the second sentences of rows.
+Texts = tuple[Sequence[str | None], Sequence[str | None]]
 
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A row whose ranks by the cosine and by the other score lie far apart. Ranks are from 0 to 1."""
+    """A row whose ranks by the cosine and by the other score are far apart. Ranks are from 0 to 1."""
 
     row: int
     sentence1: str
@@ -66,10 +71,10 @@ class Correlation:
 
 @dataclass(frozen=True)
 class ScoreReport:
-    """The report on a scored file: a histogram, and the rest of all rows or of a sample of them.
+    """The report on a scored file. The histogram is of all rows, the rest of all rows or a sample (`sampled`).
 
     Attributes:
-        decision: the threshold of the cosine, where the gold column says which rows match.
+        decision: the threshold of the cosine, if the gold column says which rows match.
         by_label: for labels, the number of matches and of other rows in each hundredth of the
             cosine.
         low_matches: for labels, the matches with the lowest cosines.
@@ -96,13 +101,13 @@ class ScoreReport:
 
 
 class ReportBuilder:
-    """Collects scored rows for a report. It is a context, as it owns a temporary file in ``folder``."""
+    """Collects scored rows for a report. A context manager, because of its temporary file in ``folder``."""
 
     def __init__(self, folder: Path, capacity: int = SAMPLE, seed: int = 0) -> None:
         self._edges = np.linspace(-1, 1, BINS + 1)
         self._counts = np.zeros(BINS, dtype=np.int64)
         self._sum = 0.0
-        # The system gives memory to the rows that are used.
+        # The system allocates memory only for the rows that are used.
         self._sample = np.empty((capacity, 7))
         self._count = 0
         self._random = np.random.default_rng(seed)
@@ -117,12 +122,12 @@ class ReportBuilder:
     def add(
         self,
         first_row: int,
-        texts: tuple[Sequence[str | None], Sequence[str | None]],
+        texts: Texts,
         cosine: np.ndarray,
         gold: np.ndarray | None,
         cross: np.ndarray | None,
     ) -> None:
-        """Add the scores of consecutive rows, NaN where a row has none."""
+        """Adds the scores of consecutive rows; NaN for rows without one."""
         scored = np.flatnonzero(~np.isnan(cosine))
         self._counts += np.histogram(cosine[scored], self._edges)[0]
         self._sum += float(cosine[scored].sum(dtype=np.float64))
@@ -130,8 +135,7 @@ class ReportBuilder:
         gold = nothing if gold is None else gold
         cross = nothing if cross is None else cross
         useful = scored[~(np.isnan(gold) & np.isnan(cross))[scored]]
-        # Algorithm R of Vitter: the row at place n of all replaces one of the sample at random, or
-        # none.
+        # Vitter's algorithm R: row n of all replaces a random row of the sample, or none.
         order = self._count + np.arange(len(useful))
         self._count += len(useful)
         random = (self._random.random(len(useful)) * (order + 1)).astype(np.int64)
@@ -141,15 +145,17 @@ class ReportBuilder:
         places = places[is_inside]
         if not len(rows):
             return
-        # Sentences that rows share are recognised by their hashes.
-        hashes = [[hash(column[row]) & HASH_BITS for row in rows.tolist()] for column in texts]
+        # Hashes tell which rows share a sentence.
+        hashes = []
+        for column in texts:
+            hashes.append([hash(column[row]) & HASH_BITS for row in rows.tolist()])
         figures = (first_row + rows, cosine[rows], gold[rows], cross[rows])
         self._sample[places] = np.stack([*figures, self._keep(texts, rows), *hashes], axis=1)
 
     def finish(
         self, reading: GoldColumn | None = None, criteria: Sequence[str] = CRITERIA
     ) -> ScoreReport:
-        """The report on all rows so far, with the ``reading`` of their gold column and the criteria of `decide`."""
+        """The report on all rows so far. ``reading`` is the reading of the gold column, ``criteria`` as of `decide`."""
         sample = self._sample[: min(self._count, len(self._sample))]
         gold = sample[~np.isnan(sample[:, GOLD])]
         cross = sample[~np.isnan(sample[:, CROSS])]
@@ -181,10 +187,8 @@ class ReportBuilder:
             **by_label,
         )
 
-    def _keep(
-        self, texts: tuple[Sequence[str | None], Sequence[str | None]], rows: np.ndarray
-    ) -> list[int]:
-        """Write the sentences of these rows to the temporary file. Returns their places there."""
+    def _keep(self, texts: Texts, rows: np.ndarray) -> list[int]:
+        """Writes the sentences of these rows to the temporary file. Returns their places there."""
         at = self._texts.seek(0, 2)
         lines = []
         for row in rows.tolist():
@@ -194,42 +198,46 @@ class ReportBuilder:
         return [at + before for before in accumulate(map(len, lines[:-1]), initial=0)]
 
     def _worst(self, sample: np.ndarray, other: int) -> list[Disagreement]:
-        """The rows whose ranks by cosine and by the other score lie furthest apart."""
-        from scipy.stats import rankdata
-
+        """The rows whose ranks by cosine and by the other score are furthest apart."""
         if len(sample) < 2:
             return []
-        # Ranks from 0 to 1.
-        cosine_rank = (rankdata(sample[:, COSINE]) - 1) / (len(sample) - 1)
-        other_rank = (rankdata(sample[:, other]) - 1) / (len(sample) - 1)
-        apart = np.abs(cosine_rank - other_rank)
+        # Ranks from 0 to 1, (N, 2).
+        scores = sample[:, [COSINE, other]]
+        ranks = (scipy.stats.rankdata(scores, axis=0) - 1) / (len(sample) - 1)
+        apart = np.abs(ranks[:, 0] - ranks[:, 1])
         worst = np.argsort(-apart, kind="stable")[:WORST]
         worst = worst[apart[worst] > 0]
-        return [
-            self._disagreement(sample[at], other, cosine_rank[at], other_rank[at]) for at in worst
-        ]
+        return [self._disagreement(sample[at], other, *ranks[at].tolist()) for at in worst]
 
-    def _disagreement(self, row: np.ndarray, other: int, *ranks: float) -> Disagreement:
+    def _disagreement(
+        self, row: np.ndarray, other: int, cosine_rank: float = 0.0, other_rank: float = 0.0
+    ) -> Disagreement:
         self._texts.seek(int(row[PLACE]))
         first, second = json.loads(self._texts.readline())
         return Disagreement(
-            int(row[ROW]), first, second, *map(float, (row[COSINE], row[other], *ranks))
+            int(row[ROW]),
+            first,
+            second,
+            float(row[COSINE]),
+            float(row[other]),
+            cosine_rank,
+            other_rank,
         )
 
     def _by_label(self, gold: np.ndarray, is_match: np.ndarray) -> dict[str, Any]:
         """The fields of the report that labels have in place of disagreements."""
-        # A cosine that is a whole number of hundredths begins its bin.
+        # The tolerance puts a cosine of a whole number of hundredths at the beginning of its bin.
         bins = np.clip(np.floor((gold[:, COSINE] + 1) * 100 + 1e-4).astype(int), 0, FINE_BINS - 1)
-        order = np.argsort(gold[:, COSINE], kind="stable")
-        low_matches = order[is_match[order]][:WORST]
-        high_others = order[::-1][~is_match[order[::-1]]][:WORST]
+        of_matches = np.bincount(bins[is_match], minlength=FINE_BINS).tolist()
+        of_others = np.bincount(bins[~is_match], minlength=FINE_BINS).tolist()
+        ascending = np.argsort(gold[:, COSINE], kind="stable")
+        descending = ascending[::-1]
+        low_matches = ascending[is_match[ascending]][:WORST]
+        high_others = descending[~is_match[descending]][:WORST]
         return {
-            "by_label": tuple(
-                np.bincount(bins[rows], minlength=FINE_BINS).tolist()
-                for rows in (is_match, ~is_match)
-            ),
-            "low_matches": [self._disagreement(gold[at], GOLD, 0, 0) for at in low_matches],
-            "high_others": [self._disagreement(gold[at], GOLD, 0, 0) for at in high_others],
+            "by_label": (of_matches, of_others),
+            "low_matches": [self._disagreement(row, GOLD) for row in gold[low_matches]],
+            "high_others": [self._disagreement(row, GOLD) for row in gold[high_others]],
         }
 
 
@@ -240,9 +248,9 @@ def correlation(sample: np.ndarray, score: int, gold: int) -> Correlation | None
     x = sample[:, score]
     y = sample[:, gold]
     resamples = resamples_for(len(sample))
-    kinds = ("spearman", "pearson")
     keys = _keys(sample)
-    by_rank, by_value = (bootstrap_interval(x, y, kind, resamples, keys=keys) for kind in kinds)
+    by_rank = bootstrap_interval(x, y, "spearman", resamples, keys=keys)
+    by_value = bootstrap_interval(x, y, "pearson", resamples, keys=keys)
     return Correlation(
         n=len(x),
         spearman=spearman(x, y),
@@ -260,17 +268,16 @@ def _keys(sample: np.ndarray) -> np.ndarray:
 def _decision(
     sample: np.ndarray, reading: GoldColumn, criteria: Sequence[str]
 ) -> DataDecision | None:
-    """The thresholds by at most `DECIDED` rows; None where the gold scores do not say which rows match."""
+    """The thresholds by at most `DECIDED` rows; None if the gold scores do not say which rows match."""
     if len(sample) > DECIDED:
-        sample = sample[
-            np.sort(np.random.default_rng(0).choice(len(sample), DECIDED, replace=False))
-        ]
-    matches = reading.matches(sample[:, GOLD])
-    if matches is None:
+        rows = np.random.default_rng(0).choice(len(sample), DECIDED, replace=False)
+        sample = sample[np.sort(rows)]
+    gold = reading.matches(sample[:, GOLD])
+    if gold is None:
         return None
-    return DataDecision(
-        "cosine", matches[1], decide(sample[:, COSINE], matches[0], criteria, keys=_keys(sample))
-    )
+    matches, meaning = gold
+    decision = decide(sample[:, COSINE], matches, criteria, keys=_keys(sample))
+    return DataDecision("cosine", meaning, decision)
 
 
 @dataclass
@@ -281,12 +288,12 @@ class ScoreSummary:
         added: the names in the outputs of the columns cosine, cross_encoder and note.
         malformed: the rows that the reader repaired.
         unknown: the rows with a sentence of unknown tokens only.
-        unscored: the rows that have text and no score, because a sentence is unknown or its vector
-            not finite.
+        unscored: the rows that have text but no score, because a sentence is unknown or its vector
+            is not finite.
         truncated: the rows with a sentence whose end a model has not read.
-        language: the language of the first rows, if the model was made for another one.
-        encoded: the sentences that went through the encoder, without repeated ones.
-        guarded: the cells of the CSV that got an apostrophe, as a spreadsheet would run them.
+        language: the language of the first rows, if the model was trained on another one.
+        encoded: the sentences that the encoder has read, without repeated ones.
+        guarded: the cells of CSV with an apostrophe, as a spreadsheet would run them as formulas.
         stopped_at: the last row that was scored, if the task was stopped.
         notes: the first rows that have a note.
         head: the first scored rows, by column.
@@ -339,13 +346,9 @@ class ScoreSummary:
 
     @property
     def sentence(self) -> str:
-        rows = (
-            format_count(self.rows, "row")
-            if self.stopped_at is None
-            else f"stopped at row {self.rows:,}"
-        )
+        rows = format_count(self.rows, "row")
+        if self.stopped_at is not None:
+            rows = f"stopped at row {self.rows:,}"
         marked = f"; marked in {self.added['note']}: {self.marked}" if self.marked else ""
-        speed = f"{self.rows_per_second:,.0f} rows/s"
-        return (
-            f"{rows}: {self.scored:,} scored in {format_duration(self.seconds)} ({speed}){marked}."
-        )
+        time = f"{format_duration(self.seconds)} ({self.rows_per_second:,.0f} rows/s)"
+        return f"{rows}: {self.scored:,} scored in {time}{marked}."

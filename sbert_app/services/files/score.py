@@ -2,16 +2,16 @@
 
     score_file(Path("pairs.csv"), [Path("scored.csv"), Path("scored.parquet")], encoder) -> ScoreSummary
 
-Rows stay in their order and none is dropped. The columns of the input are copied; new are
-``cosine``, ``cross_encoder`` if there is one, and ``note``, on what is wrong with a row: missing
-text, a gold score that is not a number, too many fields, a sentence that is longer than the model
-reads, or one of unknown tokens only, whose scores would say nothing and so are left out. (If the
-input has a column of that name, the new one is called cosine_2.)
+Rows stay in their order and none is dropped. The columns of the input are copied. The new columns
+are ``cosine``, ``cross_encoder`` if there is one, and ``note``. A note says what is wrong with a
+row: missing text, a gold score that is not a number, too many fields, a sentence that is longer
+than the model reads, or a sentence of unknown tokens only, which has no score. (If the input has a
+column ``cosine``, the new one is called cosine_2.)
 
 Sentences repeat in a file of pairs: one premise with three hypotheses, one query with a hundred
 passages. Each distinct sentence of a chunk is encoded once, and `RecentEmbeddings` keeps the most
 recent ones. Rows are processed in chunks of about two seconds, so that little is lost when the task
-is stopped; output files appear when they are complete.
+is stopped. Output files appear when they are complete.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from training.inference.recent import RecentEmbeddings
 from training.models.model import PairModel, VectorModel
 from training.models.texts import ReadReport
 
-# The time of a chunk, its size in rows at first and at least, and its largest growth over the one
-# before.
+# The time of a chunk, the rows of the first and of the smallest chunk, and the largest growth from
+# one chunk to the next.
 CHUNK_SECONDS = 2.0
 FIRST_CHUNK = 128
 MIN_CHUNK = 16.0
 MAX_GROWTH = 4.0
-# The states of a sentence beside 0.
+# The states of a sentence; 0 is the usual one.
 CUT = 1
 UNKNOWN = 2
-# The scored rows, and the notes, in the summary.
+# The number of scored rows, and of notes, in the summary.
 EXAMPLE_ROWS = 10
 EXAMPLE_NOTES = 20
 
@@ -73,7 +73,7 @@ def score_file(
     keep_unknown: bool = False,
     raters: str | None = None,
 ) -> ScoreSummary:
-    """Score every pair of a file.
+    """Scores every pair of a file.
 
     Args:
         source: a file, or a table that is already open.
@@ -84,9 +84,9 @@ def score_file(
         columns: the two columns with sentences, and a third with gold scores or labels if there are
             any; by default their names decide.
         watch: after a stop the outputs hold the rows scored so far.
-        criteria: the thresholds that the report decides on, where there are gold scores or labels.
-        is_block: whether the table is a block of a larger job. There is then no report, and damage
-            or a stop, which raises `StoppedError`, leaves no outputs.
+        criteria: the thresholds to choose if there are gold scores or labels.
+        is_block: whether the table is a block of a larger job. Then the summary has no report; and
+            damage, or a stop, which raises `StoppedError`, leaves no outputs.
         scale: the lowest and the highest gold score: "1-7"; None to find out.
         labels: the values of labels: "similar:1,different:0"; None to go by their names.
         keep_unknown: whether sentences without a token that the encoder knows have scores.
@@ -98,19 +98,23 @@ def score_file(
     """
     table = source if isinstance(source, OpenedTable) else open_table(source)
     # A block can be read only once, and its columns are known.
-    reading = None if is_block else table.reading.with_columns(_names(columns))
-    pair_columns = (
-        columns if isinstance(columns, PairColumns) else (reading or table.reading).pair()
-    )
+    reading: TableReading | None = None
+    if not is_block:
+        requested = columns.names if isinstance(columns, PairColumns) else columns or ()
+        reading = table.reading.with_columns(requested)
     judged = _judged(table, reading, scale, labels, raters) if reading else _Gold(None)
-    kinds = ("cosine", "note") if cross_encoder is None else ("cosine", "cross_encoder", "note")
+    if not isinstance(columns, PairColumns):
+        columns = (reading or table.reading).pair()
+    added = {"cosine": "float", "note": "string"}
+    if cross_encoder is not None:
+        added = {"cosine": "float", "cross_encoder": "float", "note": "string"}
     summary = ScoreSummary(
         source=table.path.name,
-        columns=pair_columns,
+        columns=columns,
         model=encoder.name,
         pooling=encoder.pooling,
         cross_encoder=None if cross_encoder is None else cross_encoder.name,
-        added={kind: free_name(kind, table.columns) for kind in kinds},
+        added={kind: free_name(kind, table.columns) for kind in added},
         remarks=list(table.remarks),
         gold=judged.gold,
     )
@@ -121,10 +125,9 @@ def score_file(
         summary.remarks.append(
             f"The column {splits} names parts of the file: the rows of all are scored and measured."
         )
-    types = {name: "string" if what == "note" else "float" for what, name in summary.added.items()}
-    with open_writers(
-        outputs, table.path, table.fields(), types, layout=Layout.of(table)
-    ) as writers:
+    types = dict(zip(summary.added.values(), added.values(), strict=True))
+    layout = Layout.of(table)
+    with open_writers(outputs, table.path, table.fields(), types, layout=layout) as writers:
         scorer = PairScorer(encoder, cross_encoder, keep_unknown)
         scoring = _Scoring(table, scorer, summary, writers, watch, judged.by_row)
         damage = scoring.run(None if is_block else outputs[0].parent, criteria)
@@ -133,24 +136,18 @@ def score_file(
     summary.outputs = list(map(str, outputs))
     summary.guarded = max((writer.guarded for writer in writers), default=0)
     if damage:
-        files = ", ".join(summary.outputs)
-        raise InputError(
-            f"{damage} The {summary.rows:,} rows before are scored in {files}."
-        ) from damage
+        rows = f"The {summary.rows:,} rows before are scored in {', '.join(summary.outputs)}."
+        raise InputError(f"{damage} {rows}") from damage
     return summary
 
 
 @dataclass(frozen=True)
 class _Gold:
-    """The gold column of a file; where several people judged a pair, ``by_row`` has one judgement for each pair."""
+    """The gold column of a file. If several people judged a pair, ``by_row`` has one judgement for each pair."""
 
     gold: GoldColumn | None
     by_row: dict[int, str] | None = None
     notes: tuple[str, ...] = ()
-
-
-def _names(columns: PairColumns | Sequence[str] | None) -> Sequence[str]:
-    return columns.names if isinstance(columns, PairColumns) else columns or ()
 
 
 def _judged(
@@ -195,7 +192,7 @@ class _Scoring:
         self.chunk_rows = float(FIRST_CHUNK)
 
     def run(self, report_folder: Path | None, criteria: Sequence[str]) -> InputError | None:
-        """Read, score and write until the file ends or the task is stopped. Returns the error where the file breaks.
+        """Reads, scores and writes until the file ends or the task is stopped. Returns the error of a damaged file.
 
         The report has a temporary file in ``report_folder``, which is None for a block.
         """
@@ -220,15 +217,17 @@ class _Scoring:
             summary.seconds = time.perf_counter() - started
             summary.rows_per_second = summary.rows / max(summary.seconds, 1e-9)
             summary.encoded = self.scorer.encoded
-            summary.language = "" if builder is None else self._language()
-            summary.report = None if builder is None else builder.finish(summary.gold, criteria)
+            if builder is not None:
+                summary.language = self._language()
+                summary.report = builder.finish(summary.gold, criteria)
         return damage
 
     def _language(self) -> str:
-        """The language of the first rows, if the model was trained on another one; "" also where that is unknown."""
+        """The language of the first rows, as `language_of`."""
         columns = self.summary.columns
-        cells = [self.summary.head.get(name, []) for name in (columns.sentence1, columns.sentence2)]
-        texts = [text for column in cells for text in column if text.strip()]
+        texts: list[str] = []
+        for name in (columns.sentence1, columns.sentence2):
+            texts += filter(str.strip, self.summary.head.get(name, []))
         return language_of(texts, self.scorer.encoder)
 
     def _chunks(self) -> Iterator[RowBatch]:
@@ -244,16 +243,22 @@ class _Scoring:
 
     def _score(self, chunk: RowBatch, builder: ReportBuilder | None) -> None:
         summary = self.summary
-        names = (self.summary.columns.sentence1, self.summary.columns.sentence2)
+        names = (summary.columns.sentence1, summary.columns.sentence2)
         notes = dict(chunk.notes)
-        first, second = ([as_text(cell) for cell in chunk.rows[name]] for name in names)
-        complete = [
-            row for row in range(len(chunk)) if first[row] is not None and second[row] is not None
-        ]
-        for row in sorted(set(range(len(chunk))).difference(complete)):
-            cells = {names[0]: first[row], names[1]: second[row]}
-            missing = [name for name, text in cells.items() if text is None]
-            _add_note(notes, row, f"no text in {' and '.join(missing)}")
+        first = list(map(as_text, chunk.rows[names[0]]))
+        second = list(map(as_text, chunk.rows[names[1]]))
+        # The rows with both sentences, and these sentences.
+        complete = []
+        firsts = []
+        seconds = []
+        for row, texts in enumerate(zip(first, second, strict=True)):
+            if texts[0] is not None and texts[1] is not None:
+                complete.append(row)
+                firsts.append(texts[0])
+                seconds.append(texts[1])
+            else:
+                missing = [name for name, text in zip(names, texts, strict=True) if text is None]
+                _add_note(notes, row, f"no text in {' and '.join(missing)}")
         gold: np.ndarray | None = None
         bad_gold: dict[int, str] = {}
         if summary.gold is not None:
@@ -261,32 +266,23 @@ class _Scoring:
         for row, note in bad_gold.items():
             _add_note(notes, row, note)
 
-        cosine, cross, remarks, unknown = self.scorer.score(
-            [first[row] or "" for row in complete],
-            [second[row] or "" for row in complete],
-            Watch(
-                lambda done, _=None, total=1.0, /: self._report(done / total * len(chunk)),
-                self.watch.should_stop,
-            ),
+        watch = Watch.of(
+            lambda done, total: self._report(done / total * len(chunk)), self.watch.should_stop
         )
-        parts = [part for part in (cosine, cross) if part is not None]
+        cosine, cross, remarks, unknown = self.scorer.score(firsts, seconds, watch)
+        parts = [cosine] if cross is None else [cosine, cross]
         scores = np.full((len(parts), len(chunk)), np.nan, dtype=np.float32)
         scores[:, complete] = parts
         for at, what in remarks.items():
             _add_note(notes, complete[at], what)
         unscored = int(np.isnan(cosine).sum())
-        columns: list[Any] = [*scores, [notes.get(row) for row in range(len(chunk))]]
+        columns: list[Any] = [*scores, list(map(notes.get, range(len(chunk))))]
         added = dict(zip(summary.added.values(), columns, strict=True))
         for writer in self.writers:
             writer.write(chunk, added)
         if builder is not None:
-            builder.add(
-                chunk.first_row,
-                (first, second),
-                scores[0],
-                gold,
-                scores[1] if len(parts) > 1 else None,
-            )
+            cross_scores = None if cross is None else scores[1]
+            builder.add(chunk.first_row, (first, second), scores[0], gold, cross_scores)
 
         summary.rows += len(chunk)
         summary.scored += len(complete) - unscored
@@ -313,13 +309,14 @@ class _Scoring:
 
 
 def _head(chunk: RowBatch, added: dict[str, Any]) -> dict[str, list[str]]:
-    head = {
-        name: list(map(cell_text, cells))
-        for name, cells in chunk.part(0, EXAMPLE_ROWS).rows.items()
-    }
-    for name, cells in added.items():
-        texts = numbers(cells) if isinstance(cells, np.ndarray) else map(cell_text, cells)
-        head[name] = list(texts)[:EXAMPLE_ROWS]
+    """The first rows as text, by column."""
+    head = {}
+    for name, cells in (chunk.rows | added).items():
+        first = cells[:EXAMPLE_ROWS]
+        if isinstance(first, np.ndarray):
+            head[name] = numbers(first)
+        else:
+            head[name] = list(map(cell_text, first))
     return head
 
 
@@ -328,8 +325,8 @@ def _add_note(notes: dict[int, str], row: int, note: str) -> None:
 
 
 def _sides(is_side: np.ndarray) -> str:
-    """The sentences of a pair for which something is true, in words."""
-    return " and ".join(f"sentence {number}" for number, is_one in enumerate(is_side, 1) if is_one)
+    """The sentences of a pair for which ``is_side`` (2,) is true, in words."""
+    return " and ".join(f"sentence {at + 1}" for at in np.flatnonzero(is_side))
 
 
 class PairScorer:
@@ -345,14 +342,13 @@ class PairScorer:
         self.cross_encoder = cross_encoder
         self.keep_unknown = keep_unknown
         self.encoded = 0
-        # The last number of each is 1 for a sentence that was cut, and 2 for one of unknown tokens
-        # only.
+        # The number after the vector is the state of the sentence: 0, CUT or UNKNOWN.
         self._cache = RecentEmbeddings(encoder.dimension + 1)
 
     def score(
         self, firsts: list[str], seconds: list[str], watch: Watch = UNWATCHED
     ) -> tuple[np.ndarray, np.ndarray | None, dict[int, str], int]:
-        """The cosines and the cross-encoder's scores, float32 (N,), notes by the number of the pair, unknown pairs.
+        """The cosines and the cross-encoder's scores, float32 (N,), the notes by pair, and the number of unknown pairs.
 
         A score is NaN if a sentence is unknown, or a vector or the score is not finite.
         """
@@ -376,9 +372,8 @@ class PairScorer:
         embeddings = self._cache.get(list(positions), encode)
         u = embeddings[rows[: len(firsts)]]
         v = embeddings[rows[len(firsts) :]]
-        cosine = np.clip(np.einsum("nd,nd->n", u[:, :-1], v[:, :-1]), -1, 1).astype(
-            np.float32, copy=False
-        )
+        products = np.einsum("nd,nd->n", u[:, :-1], v[:, :-1])
+        cosine = np.clip(products, -1, 1).astype(np.float32, copy=False)
         notes: dict[int, str] = {}
         states = np.stack([u[:, -1], v[:, -1]])  # (2, N)
         for at in np.flatnonzero(states.any(axis=0)).tolist():
@@ -390,9 +385,8 @@ class PairScorer:
             refusals = []
             for number, text in enumerate((firsts[at], seconds[at]), 1):
                 if text in refused:
-                    refusals.append(
-                        f"{self.encoder.sent_to} refuses sentence {number}: {refused[text]}"
-                    )
+                    refusal = f"refuses sentence {number}: {refused[text]}"
+                    refusals.append(f"{self.encoder.sent_to} {refusal}")
             _add_note(notes, at, "; ".join(refusals) or "the model gives no finite vector")
         is_unknown = (states == UNKNOWN).any(axis=0)
         is_left_out = ~np.isfinite(cosine)

@@ -4,13 +4,11 @@
     run_job(job, "pairs/*.parquet")
     run_job(job, "s3://bucket/pairs/*.parquet", RayEngine("auto", concurrency=8, gpus_per_worker=1))
 
-A part is finished when its file exists, so that a job that was killed and is started again computes
-the missing parts. Ray Data reads the files by tasks and hands their blocks to actors, to others
-where an actor or a node dies. An actor writes its part itself, as the Parquet writer of Ray Data
-neither gives it a predictable name nor makes it appear whole.
+A part is finished when its file exists, so a job that was killed computes only the missing parts
+when it is started again. Ray Data reads the files in tasks and passes their blocks to actors; if an
+actor or a node dies, another one gets its block. An actor writes its part itself, as the Parquet
+writer of Ray Data neither has predictable names nor writes files atomically.
 """
-
-from __future__ import annotations
 
 import json
 import logging
@@ -57,10 +55,10 @@ class OutputFolder:
         self._files, self._path, self._is_local = filesystem(self.url)
 
     def start(self, description: dict[str, Any]) -> set[str]:
-        """Create the folder, or check that it belongs to this very job. Returns the names of the finished parts.
+        """Creates the folder, or checks that it belongs to this job. Returns the names of the finished parts.
 
-        InputError if it cannot be created, holds other files, or the parts of a job with another
-        setting.
+        InputError if it cannot be created, or holds other files or the parts of a job with other
+        settings.
         """
         if self._is_local and Path(self._path).is_file():
             raise InputError(f"{self.url} is a file; name a folder for the parts")
@@ -83,9 +81,9 @@ class OutputFolder:
             raise unwritable(self.url, error) from error
         for key, value in json.loads(text).items():
             if before.get(key) != value:
-                other = (
-                    "other files" if key == "files" else f"{key} {json.dumps(before.get(key))[:80]}"
-                )
+                other = f"{key} {json.dumps(before.get(key))[:80]}"
+                if key == "files":
+                    other = "other files"
                 raise InputError(
                     f"{self.url} holds the parts of another job, with {other}; name a new folder"
                 )
@@ -93,7 +91,7 @@ class OutputFolder:
 
     @contextmanager
     def part(self, name: str) -> Iterator[Path]:
-        """The path where the block of a with statement writes a part. A remote part is uploaded afterwards."""
+        """The path to which the block of a with statement writes a part. A remote part is uploaded afterwards."""
         if self._is_local:
             yield Path(self._path) / name
             return
@@ -106,21 +104,20 @@ class OutputFolder:
                 raise unwritable(f"{self.url}/{name}", error) from error
 
     def remove(self, file_number: int) -> None:
-        """Remove the parts of a file."""
+        """Removes the parts of a file."""
         for name in parts_of(file_number, self._names()):
             self._files.rm_file(f"{self._path}/{name}")
 
     def count(self) -> tuple[int, int]:
         """The number of finished parts, and the number of their rows."""
         names = [name for name in self._names() if name.startswith("part-")]
-        rows = [
-            pq.read_metadata(f"{self._path}/{name}", filesystem=self._files).num_rows
-            for name in names
-        ]
-        return len(names), sum(rows)
+        rows = 0
+        for name in names:
+            rows += pq.read_metadata(f"{self._path}/{name}", filesystem=self._files).num_rows
+        return len(names), rows
 
     def sweep(self, **options: Any) -> bool:
-        """Remove the files of processes that died. Returns whether more files are unfinished (`training.atomic`)."""
+        """Removes the files of processes that died. Returns whether more files are unfinished (`training.atomic`)."""
         return self._is_local and sweep(Path(self._path), **options)
 
     def _names(self) -> list[str]:
@@ -130,12 +127,12 @@ class OutputFolder:
 
 
 class Worker:
-    """The models of one job, loaded with the first block that it computes."""
+    """Computes blocks of one job, and loads its models with the first block."""
 
     _models: tuple[VectorModel, PairModel | None] | None = None
 
     def compute(self, block: Block, watch: Watch = UNWATCHED) -> Block:
-        """Write the part of a block. Raises StoppedError after a stop."""
+        """Writes the part of a block. Raises StoppedError after a stop."""
         job = block.job
         table = block.table
         outcome = replace(block, table=None)
@@ -218,29 +215,26 @@ class JobResult:
     @property
     def sentence(self) -> str:
         done = "scored" if self.kind == "score" else "encoded"
-        parts = [
-            f"{format_count(self.rows, 'row')} of {format_count(self.files, 'file')} {done} in {self.output}"
-        ]
+        files = format_count(self.files, "file")
+        sentence = f"{format_count(self.rows, 'row')} of {files} {done} in {self.output}"
         if self.computed:
-            parts.append(
-                f" in {format_duration(self.seconds)} ({self.rows_per_second:,.0f} rows/s)"
-            )
+            seconds = format_duration(self.seconds)
+            sentence += f" in {seconds} ({self.rows_per_second:,.0f} rows/s)"
         if self.resumed:
-            parts.append(
-                f"; {self.resumed:,} of {format_count(self.blocks, 'part')} had been finished before"
-            )
-        return "".join(parts) + "."
+            parts = format_count(self.blocks, "part")
+            sentence += f"; {self.resumed:,} of {parts} had been finished before"
+        return f"{sentence}."
 
 
 def run_job(
     job: ShardJob, source: str, engine: Engine = compute_here, watch: Watch = UNWATCHED
 ) -> JobResult:
-    """Compute the missing parts of a file, a folder, a glob or a URL of these.
+    """Computes the missing parts of a file, a folder, a glob or a URL of these.
 
     The engine yields the computed blocks in any order. A stop loses only the current block.
-    InputError if there is no file, the output belongs to another job, or a model cannot be loaded;
-    and after all other files are finished, if some could not be read or changed while they were
-    read.
+    InputError if no file is found, the output belongs to another job, or a model cannot be loaded.
+    If some files could not be read, or changed while they were read, it is raised after all other
+    files are finished.
     """
     started = time.perf_counter()
     files = find_files(source)
@@ -255,17 +249,15 @@ def run_job(
     computed = 0
 
     def report(rows: float, _: float = 0) -> None:
-        """Report the rows of the current block. Files that are not open yet count as the others on average."""
-        total = (
-            sum(file_rows.values()) / max(len(file_rows), 1) * len(files)
-            - len(finished) * job.block_rows
-        )
+        """Reports the rows of the current block. Files that are not open yet are estimated to be of average size."""
+        rows_of_file = sum(file_rows.values()) / max(len(file_rows), 1)
+        total = rows_of_file * len(files) - len(finished) * job.block_rows
         watch.report(computed + rows, None, max(computed + rows, total))
 
     for block in engine(job, files, finished, Watch.of(report, watch.should_stop)):
         if block.error:
             errors[block.file] = block.error
-            # Its parts may be of different versions.
+            # The parts may come from different versions of the file.
             if block.error == changed_while_read(Path(block.file).name):
                 output.remove(files.index(block.file))
             continue
@@ -275,13 +267,11 @@ def run_job(
     if errors:
         problem = next(iter(errors.values()))
         if len(errors) > 1:
-            problem += (
-                f" ({len(errors):,} of {len(files):,} files could not be read; this is the first)"
-            )
+            counts = f"{len(errors):,} of {len(files):,} files"
+            problem += f" ({counts} could not be read; this is the first)"
         if len(errors) < len(files):
-            problem += (
-                f" The others are finished in {job.output}: repair or remove it and start again."
-            )
+            what_to_do = "repair or remove it and start again"
+            problem += f" The others are finished in {job.output}: {what_to_do}."
         raise InputError(problem)
     seconds = time.perf_counter() - started
     parts, rows = output.count()
@@ -298,20 +288,20 @@ def run_job(
     )
 
 
-# Workers in a row that may die while they start, as with their node.
+# The most workers in a row that may die while they start, for instance with their node.
 INIT_DEATHS = 3
-# Workers that have lost their node end within this many seconds.
+# The longest time, in seconds, that workers need to end after they have lost their node.
 END_SECONDS = 10.0
 
 
 def read(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A task, which yields the blocks of one file."""
+    """A task of Ray that yields the blocks of one file."""
     for block in read_blocks(**row, collect=list):
         yield {"block": block}
 
 
 class Compute:
-    """An actor, which computes one block after the other."""
+    """An actor of Ray that computes one block after the other."""
 
     def __init__(self) -> None:
         configure_process()
@@ -333,20 +323,20 @@ class RayEngine:
     def __call__(
         self, job: ShardJob, files: list[str], finished: Collection[str], watch: Watch
     ) -> Iterator[Block]:
-        """Compute the blocks. InputError if Ray is missing, there is no cluster at the address, or it ends."""
+        """Computes the blocks. InputError if Ray is not installed, or the cluster at the address is missing or ends."""
         cluster = RayCluster(self.address)
         cluster.connect()
         import ray.data
         from ray.exceptions import RayError, RayTaskError
 
-        # Errors are raised, too.
+        # Errors are also raised, so the log need not have them.
         logging.getLogger("ray.data").setLevel(logging.CRITICAL)
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.max_consecutive_actor_init_deaths = INIT_DEATHS
-        # Each block of ours is one of Ray Data's, and so is scheduled by itself.
+        # Each of our blocks is a block of Ray Data, which is scheduled by itself.
         context.target_max_block_size = 1
-        # The job travels in the rows: the arguments of an actor's constructor are lost with the
+        # The rows contain the job, as the arguments of an actor's constructor are lost with the
         # node that holds them.
         job = replace(
             job,
@@ -355,31 +345,35 @@ class RayEngine:
             cross_encoder=job.cross_encoder and _absolute(job.cross_encoder),
             home=job.home and _absolute(job.home),
         )
-        rows = [
-            {"job": job, "number": number, "file": file, "finished": parts_of(number, finished)}
-            for number, file in enumerate(files)
-        ]
-        pool = {"size": self.concurrency} if self.concurrency else {"min_size": 1, "max_size": None}
-        resources = {"num_cpus": self.cpus_per_worker, "num_gpus": self.gpus_per_worker or None}
-        # A reader for each node keeps its actors busy.
-        blocks = ray.data.from_items(rows, override_num_blocks=len(rows)).flat_map(
-            read,
-            num_cpus=0,
-            compute=ray.data.TaskPoolStrategy(min(len(cluster.nodes()), len(rows))),
+        rows = []
+        for number, file in enumerate(files):
+            parts = parts_of(number, finished)
+            rows.append({"job": job, "number": number, "file": file, "finished": parts})
+        # One reader per node keeps its actors busy.
+        readers = ray.data.TaskPoolStrategy(min(len(cluster.nodes()), len(rows)))
+        if self.concurrency:
+            actors = ray.data.ActorPoolStrategy(size=self.concurrency)
+        else:
+            actors = ray.data.ActorPoolStrategy(min_size=1, max_size=None)
+        items = ray.data.from_items(rows, override_num_blocks=len(rows))
+        blocks = items.flat_map(read, num_cpus=0, compute=readers)
+        outcomes = blocks.map(
+            Compute,
+            compute=actors,
+            num_cpus=self.cpus_per_worker,
+            num_gpus=self.gpus_per_worker or None,
         )
-        computed = iter(
-            blocks.map(Compute, compute=ray.data.ActorPoolStrategy(**pool), **resources).iter_rows()
-        )
+        computed = iter(outcomes.iter_rows())
         try:
             while row := _next(computed, cluster, watch):
                 yield row["block"]
         except (RayError, ConnectionError) as error:
-            # A fault in what a worker does.
+            # It is a fault of a worker and not of the cluster.
             if isinstance(error, RayTaskError):
                 raise
             disconnect()
             ended_by = time.monotonic() + END_SECONDS
-            # Until the workers that have begun parts notice that Ray is gone.
+            # Wait until the workers that have begun parts notice that Ray is gone.
             while OutputFolder(job.output).sweep(seconds=0) and time.monotonic() < ended_by:
                 time.sleep(0.2)
             raise InputError(
@@ -399,6 +393,6 @@ def _next(rows: Iterator[Any], cluster: RayCluster, watch: Watch) -> Any:
 
 
 def _absolute(name: str) -> str:
-    """The absolute path of a file or folder, after which settings of a model may follow; URLs and other names stay."""
+    """The absolute path of a file or folder, perhaps with settings of a model; URLs and other names are unchanged."""
     is_local = "://" not in name and Path(name.partition("?")[0]).exists()
     return str(Path(name).absolute()) if is_local else name

@@ -6,8 +6,6 @@
 An address names the token. It lasts as long as the upload itself.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Users' files that runs read later: copies in the home folder, by the hash of their content."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import re
@@ -14,9 +12,12 @@ from training.atomic import replace_file
 
 
 def keep_upload(file: str | Path, home: Path) -> Path:
-    """Copy a file into the home folder, where runs find it. Returns the path of the copy."""
+    """Copies a file into the home folder, where runs find it. Returns the path of the copy."""
     source = Path(file)
-    copy = _place(source, home, source.name)
+    with source.open("rb") as content:
+        key = hashlib.file_digest(content, "sha256").hexdigest()[:12]
+    name = re.sub(r"[^\w.-]+", "-", source.name)[-80:]
+    copy = home / "data/uploads" / key / name
     if not copy.exists():
         copy.parent.mkdir(parents=True, exist_ok=True)
         with replace_file(copy) as fresh:
@@ -24,15 +25,8 @@ def keep_upload(file: str | Path, home: Path) -> Path:
     return copy
 
 
-def _place(source: Path, home: Path, name: str) -> Path:
-    """The path of a copy: HOME/data/uploads/<hash of its content>/<name>."""
-    with source.open("rb") as file:
-        key = hashlib.file_digest(file, "sha256")
-    return home / "data/uploads" / key.hexdigest()[:12] / re.sub(r"[^\w.-]+", "-", name)[-80:]
-
-
 def keep_pairs(name: str, rows: Iterable[tuple[str, str, float]], home: Path) -> Path:
-    """Store scored pairs as a CSV file of that name. Returns its path."""
+    """Stores scored pairs as a CSV file with this name. Returns its path."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / name
         with file.open("w", encoding="utf-8", newline="") as out:

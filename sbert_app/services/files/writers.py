@@ -1,12 +1,13 @@
 """Writers of scored rows and vectors: CSV, TSV, JSON Lines, Parquet, XLSX and NumPy files, whole or not at all.
 
-A writer moves its file to the destination when it is finished. It copies the columns of the input.
-Only in CSV and TSV a cell that a spreadsheet would run as a formula gets an apostrophe in front (a
-plain number such as -1.5 does not), and the writer counts these cells. Parquet preserves the types
-of the input.
+A writer copies the columns of the input, and moves its file to the destination when it is finished.
+In CSV and TSV an apostrophe is put before a cell that a spreadsheet would run as a formula (not
+before a number such as -1.5), and the writer counts these cells. Parquet preserves the types of the
+input.
 """
 
 import json
+import math
 import os
 import re
 from abc import ABC, abstractmethod
@@ -25,27 +26,31 @@ from training.data.tables.cells import NUMBER, UNSEEN
 from training.data.tables.rows import RowBatch
 from training.errors import InputError, unwritable
 
-# Spreadsheets take the small and the full-width forms for the same signs, and drop what cannot be
-# seen before them.
+# Spreadsheets treat small and full-width forms as the same signs, and ignore invisible characters
+# before them.
 _FORMULA = re.compile(rf"[\t\r\n]|[{UNSEEN}]*[=+\-@＝＋－＠﹦﹢﹣﹫]")
 ADVICE = "write to another folder"
-# The rows in a row group of a Parquet file, or the bytes if they are vectors.
+# A row group of a Parquet file is complete with this many rows or bytes.
 GROUP_ROWS = 65_536
 GROUP_BYTES = 64 << 20
-# The rows of a sheet of Excel with its header, and the characters of a cell.
+# The most rows of a sheet of Excel, with its header, and the most characters of a cell.
 MOST_EXCEL_ROWS = 1_048_576
 LONGEST_EXCEL_CELL = 32_767
 # Marks a column of Parquet whose numbers are text of six digits in CSV.
 DIGITS = {b"digits": b"6"}
 
 Column = list[Any] | np.ndarray
+# Columns of equal length by their names.
+Columns = Mapping[str, Column]
 # The alias of the Arrow type, or the dimension, of each new column.
 Added = Mapping[str, str | int]
 
 
 def without_formula(text: str) -> str:
     """Returns ``text`` with an apostrophe in front if a spreadsheet would run it as a formula."""
-    return f"'{text}" if _FORMULA.match(text) and not NUMBER.fullmatch(text.strip(" ")) else text
+    if _FORMULA.match(text) and not NUMBER.fullmatch(text.strip(" ")):
+        return f"'{text}"
+    return text
 
 
 class Writer(ABC):
@@ -70,29 +75,29 @@ class Writer(ABC):
         try:
             self._open(self._output.temporary)
         except BaseException:
-            # The file has been created, and the disk is full.
+            # The disk may be full after the file has been created.
             self.discard()
             raise
 
     @abstractmethod
     def _open(self, temporary: Path) -> None:
-        """Set ``_file``, and write what comes before the rows."""
+        """Sets ``_file``, and writes what comes before the rows."""
 
     @abstractmethod
-    def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
-        """Append the rows of ``batch`` with the added columns beside them."""
+    def write(self, batch: RowBatch, added: Columns) -> None:
+        """Appends the rows of ``batch`` with the added columns."""
 
     def _complete(self) -> None:  # noqa: B027 - most formats need nothing here
-        """Write what comes after the rows."""
+        """Writes what comes after the rows."""
 
     def finish(self) -> None:
-        """Complete the file and put it in its place."""
+        """Completes the file and moves it to its place."""
         self._complete()
         self._file.close()
         self._output.commit()
 
     def discard(self) -> None:
-        """Leave nothing behind; after `finish` this does nothing."""
+        """Removes the incomplete file; does nothing after `finish`."""
         try:
             if self._file is not None:
                 self._file.close()
@@ -101,7 +106,7 @@ class Writer(ABC):
 
 
 class DelimitedWriter(Writer):
-    """CSV or TSV in UTF-8, in the layout of the input, quoted where it must be, lines ending with a line feed."""
+    """CSV or TSV in UTF-8, in the layout of the input, with quotes where necessary, and line feeds as line ends."""
 
     def _open(self, temporary: Path) -> None:
         layout = self._layout
@@ -113,13 +118,14 @@ class DelimitedWriter(Writer):
         self._delimiter = layout.delimiter
         self._decimal = layout.decimal
         self._special = re.compile(f'["\r\n{re.escape(layout.delimiter)}]')
-        self._rounded = {
-            field.name for field in self._fields if DIGITS.items() <= (field.metadata or {}).items()
-        }
+        self._rounded: set[str] = set()
+        for field in self._fields:
+            if DIGITS.items() <= (field.metadata or {}).items():
+                self._rounded.add(field.name)
         self._file = temporary.open("x", encoding=layout.encoding, newline="")
         self._file.write(self._delimiter.join(self._texts(self._names)) + "\n")
 
-    def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
+    def write(self, batch: RowBatch, added: Columns) -> None:
         cells: dict[str, Column] = {**batch.rows, **added}
         columns = []
         for name, values in cells.items():
@@ -133,17 +139,18 @@ class DelimitedWriter(Writer):
         self._file.write("\n".join(lines) + "\n")
 
     def _texts(self, values: Sequence[Any]) -> list[str]:
-        """The cells as text, with formulas disarmed, and in quotes around a delimiter, a quote or a line end."""
-        texts = [value if type(value) is str else cell_text(value) for value in values]
-        # csv.writer would leave a carriage return unquoted, and a reader would take it for the end
-        # of the row.
-        for at, text in enumerate(texts):
+        """The cells as text, without formulas, and in quotes if they have a delimiter, a quote or a line end."""
+        texts = []
+        for value in values:
+            text = value if type(value) is str else cell_text(value)
             safe = without_formula(text)
             if safe is not text:
                 self.guarded += 1
+            # csv.writer would not quote a carriage return, which a reader takes for the end of the
+            # row.
             if self._special.search(safe):
                 safe = '"' + safe.replace('"', '""') + '"'
-            texts[at] = safe
+            texts.append(safe)
         return texts
 
 
@@ -153,7 +160,7 @@ class JsonLinesWriter(Writer):
     def _open(self, temporary: Path) -> None:
         self._file = temporary.open("x", encoding="utf-8", newline="\n")
 
-    def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
+    def write(self, batch: RowBatch, added: Columns) -> None:
         for row in _plain_rows(batch, added):
             values = json_values(dict(zip(self._names, row, strict=True)))
             self._file.write(json.dumps(values, ensure_ascii=False, default=cell_text) + "\n")
@@ -163,27 +170,29 @@ class ParquetWriter(Writer):
     """Parquet with the types of the input; a new column with a dimension holds float32 vectors."""
 
     def _open(self, temporary: Path) -> None:
+        # pyarrow and openpyxl take time to import, and only their formats need them.
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         new = []
         for name, kind in self._added.items():
-            arrow_type = (
-                pa.list_(pa.float32(), kind) if isinstance(kind, int) else pa.type_for_alias(kind)
-            )
+            if isinstance(kind, int):
+                arrow_type = pa.list_(pa.float32(), kind)
+            else:
+                arrow_type = pa.type_for_alias(kind)
             new.append(pa.field(name, arrow_type, metadata=DIGITS if kind == "float" else None))
         self._schema = pa.schema([*self._fields, *new])
         self._waiting: list[Any] = []
         self._file = pq.ParquetWriter(temporary, self._schema)
 
-    def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
+    def write(self, batch: RowBatch, added: Columns) -> None:
         import pyarrow as pa
 
-        at_hand = batch.arrow.columns if batch.arrow is not None else list(batch.rows.values())
-        arrays = [
-            values if isinstance(values, pa.Array) else _array(values, field.type)
-            for values, field in zip([*at_hand, *added.values()], self._schema, strict=True)
-        ]
+        columns = batch.rows.values() if batch.arrow is None else batch.arrow.columns
+        arrays = []
+        for values, field in zip([*columns, *added.values()], self._schema, strict=True):
+            is_arrow = isinstance(values, pa.Array)
+            arrays.append(values if is_arrow else _array(values, field.type))
         self._waiting.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
         is_long = sum(map(len, self._waiting)) >= GROUP_ROWS
         if is_long or sum(waiting.nbytes for waiting in self._waiting) >= GROUP_BYTES:
@@ -193,9 +202,8 @@ class ParquetWriter(Writer):
         import pyarrow as pa
 
         if self._waiting:
-            self._file.write_table(
-                pa.Table.from_batches(self._waiting, schema=self._schema), GROUP_ROWS
-            )
+            table = pa.Table.from_batches(self._waiting, schema=self._schema)
+            self._file.write_table(table, GROUP_ROWS)
             self._waiting = []
 
 
@@ -208,23 +216,25 @@ class XlsxWriter(Writer):
         self._file = Workbook(write_only=True)
         self._temporary = temporary
         self._sheet = self._file.create_sheet("scored")
-        self._sheet.append([self._cell(name) for name in self._names])
+        self._sheet.append(list(map(self._cell, self._names)))
 
-    def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
+    def write(self, batch: RowBatch, added: Columns) -> None:
         for row in _plain_rows(batch, added):
             self._rows += 1
             if self._rows >= MOST_EXCEL_ROWS:
                 raise InputError(
                     f"{self.path.name}: a sheet of Excel holds {MOST_EXCEL_ROWS:,} rows; write CSV"
                 )
-            self._sheet.append([self._cell(value) for value in row])
+            self._sheet.append(list(map(self._cell, row)))
 
     def _cell(self, value: Any) -> Any:
         from openpyxl.cell import WriteOnlyCell
         from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
 
+        if isinstance(value, float) and math.isnan(value):
+            return None
         if value is None or isinstance(value, int | float):
-            return None if value != value else value
+            return value
         text = ILLEGAL_CHARACTERS_RE.sub("", cell_text(value))
         if len(text) > LONGEST_EXCEL_CELL:
             raise InputError(
@@ -241,27 +251,24 @@ class XlsxWriter(Writer):
 class NpyWriter(Writer):
     """One float32 array (N, D), version 1.0 of the format: open it with ``np.load(path, mmap_mode="r")``.
 
-    The header is written again at the end, when N is known; NumPy pads it to the same length. Only
-    the last column, the vectors, is written.
+    Only the last column, the vectors, is written. The header is written again at the end, when N is
+    known; NumPy pads it to the same length.
     """
 
     def _open(self, temporary: Path) -> None:
         self._file = temporary.open("xb")
         self._complete()
 
-    def write(self, batch: RowBatch, added: Mapping[str, Column]) -> None:
+    def write(self, batch: RowBatch, added: Columns) -> None:
         vectors = list(added.values())[-1]
         self._file.write(np.ascontiguousarray(vectors, dtype="<f4").data)
         self._rows += len(vectors)
 
     def _complete(self) -> None:
         self._file.seek(0)
-        shape = {
-            "descr": "<f4",
-            "fortran_order": False,
-            "shape": (self._rows, list(self._added.values())[-1]),
-        }
-        np.lib.format.write_array_header_1_0(self._file, shape)
+        dimension = list(self._added.values())[-1]
+        header = {"descr": "<f4", "fortran_order": False, "shape": (self._rows, dimension)}
+        np.lib.format.write_array_header_1_0(self._file, header)
 
 
 Formats = Mapping[str, type[Writer]]
@@ -272,9 +279,11 @@ VECTORS: Formats = {".npy": NpyWriter, ".jsonl": JsonLinesWriter, **PARQUET}
 
 
 def check_output(path: Path, suffixes: Collection[str], source: Path | None = None) -> None:
-    """Raises InputError unless a file of one of these formats, which is not the input, can be written to ``path``."""
+    """Raises InputError unless ``path`` has one of these endings, can be written, and is not the input."""
     if path.suffix.lower() not in suffixes:
-        some = " or ".join(suffixes) if len(suffixes) < 3 else f"one of {', '.join(suffixes)}"
+        some = " or ".join(suffixes)
+        if len(suffixes) > 2:
+            some = f"one of {', '.join(suffixes)}"
         raise InputError(f"{path.name} has to end with {some}")
     try:
         is_folder = path.is_dir()
@@ -298,15 +307,15 @@ def open_writers(
     formats: Formats = WRITERS,
     layout: Layout = USUAL,
 ) -> Iterator[list[Writer]]:
-    """A writer for each path, by its ending. The files are complete after the block, and discarded after an error.
+    """A writer for each path, by its ending. The files are complete after the block, or discarded after an error.
 
     InputError as `check_output`, if two paths are the same, or the disk is full or not writable.
     """
     for path in paths:
         check_output(path, formats, source)
-    if len({os.path.realpath(path) for path in paths}) < len(paths):
+    if len(set(map(os.path.realpath, paths))) < len(paths):
         raise InputError("Two outputs have the same name.")
-    writers: list[Writer] = []
+    writers = []
     try:
         for path in paths:
             writers.append(formats[path.suffix.lower()](path, fields, added, layout))
@@ -315,17 +324,18 @@ def open_writers(
             writer.finish()
     except BaseException as error:
         for writer in writers:
-            # Closing writes what is buffered, and a full disk fails again.
+            # Closing flushes the buffer, which fails again if the disk is full.
             with suppress(OSError):
                 writer.discard()
         if isinstance(error, OSError) and paths:
-            # The one that could not be opened, or the first.
-            raise unwritable([*paths[len(writers) :], *paths][0], error, ADVICE) from error
+            # The file that could not be opened, or the first one.
+            path = [*paths[len(writers) :], *paths][0]
+            raise unwritable(path, error, ADVICE) from error
         raise
 
 
-def save_table(path: Path, columns: Mapping[str, Column]) -> Path:
-    """Write columns of equal length to a file, by its ending; floating-point numbers have six digits as text.
+def save_table(path: Path, columns: Columns) -> Path:
+    """Writes columns of equal length to a file, by its ending; floating-point numbers have six digits as text.
 
     InputError if the disk is full or not writable.
     """
@@ -341,10 +351,8 @@ def save_table(path: Path, columns: Mapping[str, Column]) -> Path:
     return path
 
 
-def with_file_columns(
-    columns: Mapping[str, Column], from_file: Mapping[str, Column]
-) -> dict[str, Column]:
-    """Add the columns of the user's file; one whose name is taken is renamed to "NAME (file)"."""
+def with_file_columns(columns: Columns, from_file: Columns) -> dict[str, Column]:
+    """Adds the columns of the user's file; a column whose name is taken is renamed to "NAME (file)"."""
     together = dict(columns)
     for name, values in from_file.items():
         together[f"{name} (file)" if name in columns else name] = values
@@ -352,27 +360,26 @@ def with_file_columns(
 
 
 def numbers(values: np.ndarray) -> list[str]:
-    """Scores as text with six digits, empty where there is none."""
+    """Scores as text with six digits, "" for NaN."""
+    # Only NaN does not equal itself.
     return [f"{value:.6f}" if value == value else "" for value in values.tolist()]
 
 
-def _plain_rows(batch: RowBatch, added: Mapping[str, Column]) -> Iterator[tuple[Any, ...]]:
-    """The rows with scores and vectors as JSON has them, None for a vector that does not exist."""
+def _plain_rows(batch: RowBatch, added: Columns) -> Iterator[tuple[Any, ...]]:
+    """The rows, with scores and vectors as Python numbers. A vector of NaN becomes None."""
     columns: list[Any] = []
     for values in (*batch.rows.values(), *added.values()):
         if isinstance(values, np.ndarray) and values.ndim == 1:
             values = values.astype(float).round(6).tolist()
         elif isinstance(values, np.ndarray):
-            values = [
-                None if np.isnan(vector[0]) else vector.astype(float).round(7).tolist()
-                for vector in values
-            ]
+            vectors = values.astype(float).round(7).tolist()
+            values = [None if math.isnan(vector[0]) else vector for vector in vectors]
         columns.append(values)
     return zip(*columns, strict=True)
 
 
 def cell_text(value: Any) -> str:
-    """A value of any type as a CSV cell: empty for None, true and false, JSON for what is nested."""
+    """A value of any type as a CSV cell: "" for None, true or false for bool, JSON for nested values."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -385,18 +392,19 @@ def cell_text(value: Any) -> str:
 
 
 def _array(values: Column, kind: Any) -> Any:
-    """An Arrow array of this type, with null for NaN, and the texts of other values in a column of text."""
+    """An Arrow array of this type, with null for NaN. In a column of text all values become text."""
     import pyarrow as pa
 
     if isinstance(values, np.ndarray) and values.ndim == 2:
-        flat = np.ascontiguousarray(values, dtype=np.float32).reshape(-1)
-        return pa.FixedSizeListArray.from_arrays(
-            pa.array(flat), type=kind, mask=pa.array(np.isnan(values[:, 0]))
-        )
+        flat = pa.array(np.ascontiguousarray(values, dtype=np.float32).reshape(-1))
+        mask = pa.array(np.isnan(values[:, 0]))
+        return pa.FixedSizeListArray.from_arrays(flat, type=kind, mask=mask)
     if isinstance(values, np.ndarray):
         return pa.array(values, type=kind, from_pandas=True)
-    if pa.types.is_string(kind):
-        values = [
-            value if value is None or type(value) is str else cell_text(value) for value in values
-        ]
-    return pa.array(values, type=kind)
+    if not pa.types.is_string(kind):
+        return pa.array(values, type=kind)
+    texts = []
+    for value in values:
+        is_text = value is None or type(value) is str
+        texts.append(value if is_text else cell_text(value))
+    return pa.array(texts, type=kind)

@@ -14,14 +14,14 @@ UNSEEN = (
     r"\s\x00-\x20\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     r"\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
 )
-# Cells without text: also missing values of databases and the errors of a spreadsheet.
+# Cells without text, among them missing values of databases and errors of a spreadsheet.
 NO_TEXT = re.compile(
     rf"[{UNSEEN}]*|\\N|NULL|<NA>|#(?:N/A|REF!|VALUE!|DIV/0!|NAME\?|NUM!|NULL!|SPILL!|CALC!)"
 )
 NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 # Python's bytes as pandas writes them.
 _BYTES = re.compile(r"b(['\"]).*\1", re.DOTALL)
-# What stands in place of a judgement.
+# Texts in place of a judgement.
 _UNSURE = (
     "|-|--|—|–|.|?|nan|none|null|n/a|n.a.|na|<na>|ns|unknown|unsure|not sure|unclear|maybe|perhaps|"
     "vielleicht|peut-être|quizás|ignore|skip"
@@ -78,25 +78,25 @@ def as_text(value: Any) -> str | None:
         try:
             text = ast.literal_eval(text).decode("utf-8", errors="replace")
         except (ValueError, SyntaxError):
-            # It only looks like bytes.
+            # It looks like bytes but is not.
             return text
     return None if NO_TEXT.fullmatch(text) else text
 
 
 def judgement_of(cell: Any) -> list[Any]:
-    """The judgements in a cell: one, or several of several raters, without what annotation tools wrap them in.
+    """The judgements in a cell, by one rater or several, without what annotation tools wrap them in.
 
-    4, [4], {"rating": 4} and the text of these are [4]; [5, 4] is of two raters; one that was
-    discarded does not count.
+    4, [4], {"rating": 4} and these as JSON are [4]; [5, 4] holds the judgements of two raters.
+    Discarded judgements are left out.
     """
     if isinstance(cell, str) and cell[:1] in ("[", "{"):
         try:
             cell = json.loads(cell)
         except (ValueError, RecursionError):
-            # It only looks like JSON.
+            # It looks like JSON but is not.
             return [cell]
     if isinstance(cell, list):
-        return [value for part in cell for value in judgement_of(part)]
+        return list(chain.from_iterable(map(judgement_of, cell)))
     if not isinstance(cell, dict):
         return [cell]
     if str(cell.get("status", "")).lower() in REJECTED or cell.get("was_cancelled"):

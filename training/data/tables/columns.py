@@ -83,7 +83,7 @@ LONG_NAME = 80
 _NUMERIC = re.compile(r"(?=\D*\d)[\d\s.,:/+T-]{1,40}(?:[AP]M)?(?:\s?(?:GMT|UTC).{0,9}|Z)?")
 # The cells of the ids that Qualtrics writes below names and questions.
 _IMPORT_ID = '{"ImportId":'
-# What SurveyMonkey writes below the questions of answers.
+# Cells that SurveyMonkey writes below the questions.
 _SURVEY_CELLS = frozenset(("Response", "Open-Ended Response"))
 # A scale at the end of a name: "score (0-5)".
 NAMED_SCALE = re.compile(r"[(\[]\s*([+-]?[\d.]+\s*(?:-|–|\.\.|to)\s*[+-]?[\d.]+)\s*[)\]]\s*$")
@@ -112,7 +112,7 @@ class PairColumns:
 
 
 def split_names(text: str | None, existing: Collection[str] = ()) -> tuple[str, ...]:
-    """Splits "a,b" into names. A name has a comma if it is written \\, or if the whole text is an existing name."""
+    """Splits "a,b" into names. A comma belongs to a name if it is written \\, or the whole text is an existing name."""
     if text is None:
         return ()
     if text in existing:
@@ -132,13 +132,14 @@ def normalize_name(name: str) -> str:
 
 
 def side_of(label: str) -> bool | None:
-    """Whether the name of a label says that two sentences are a match or not; None where it says neither."""
+    """Whether a label with this name is a match (True) or the opposite (False); None if the name does not say."""
     key = normalize_name(label) if label != "-1" else label
     if key in POSITIVE_LABELS:
         return True
     negated = _NEGATED.fullmatch(key)
-    is_negative = key in NEGATIVE_LABELS or (negated and negated[1] in POSITIVE_LABELS)
-    return False if is_negative else None
+    if key in NEGATIVE_LABELS or (negated and negated[1] in POSITIVE_LABELS):
+        return False
+    return None
 
 
 def is_usual_name(name: str) -> bool:
@@ -147,9 +148,10 @@ def is_usual_name(name: str) -> bool:
 
 
 def looks_like_data(first: Sequence[str]) -> bool:
-    """Whether a table's first line is a row and not a header: it has a number or a whole sentence, and no usual name.
+    """Whether the first line of a table is a row and not a header.
 
-    A line with more sentences than usual names is a row. 0, 1, 2 are names, as pandas writes them.
+    A row has a number or a whole sentence. If it has usual names of columns, it has more sentences
+    than these. The line 0, 1, 2 is a header, as pandas writes it.
     """
     cells = [cell for cell in first if cell]
     numbers = [str(at) for at in range(len(cells))]
@@ -166,24 +168,31 @@ def unique_names(names: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
     """Names that differ and are not empty, and a remark on each that had to change."""
     unique: list[str] = []
     remarks = []
-    stripped = [re.sub(rf"^[{UNSEEN}]+|[{UNSEEN}]+$", "", name) for name in names]
+    ends = re.compile(rf"^[{UNSEEN}]+|[{UNSEEN}]+$")
+    stripped = [ends.sub("", name) for name in names]
     for position, name in enumerate(stripped, start=1):
         if name and name not in unique:
             unique.append(name)
             continue
         unique.append(free_name(name or f"column_{position}", [*unique, *stripped]))
-        problem = f"has the same name as another, {quoted(name)}" if name else "has no name"
+        problem = "has no name"
+        if name:
+            problem = f"has the same name as another, {quoted(name)}"
         remarks.append(f"Column {position} {problem}: it is called {unique[-1]} here.")
     return tuple(unique), remarks
 
 
 def header_row(rows: Sequence[Sequence[str]]) -> int:
-    """The position of the header among the first rows: 0, unless titles of fewer cells stand above it.
+    """The position of the header among the first rows: 0, unless titles with fewer cells are above it.
 
-    The header is the first row of several cells, or one below it with more cells and usual names.
+    The header is the first row of several cells, or a row below it with more cells and more usual
+    names.
     """
-    widths = [sum(bool(cell.strip()) for cell in row) for row in rows]
-    names = [sum(map(is_usual_name, row)) for row in rows]
+    widths = []
+    names = []
+    for row in rows:
+        widths.append(sum(bool(cell.strip()) for cell in row))
+        names.append(sum(map(is_usual_name, row)))
     header = next((at for at, width in enumerate(widths) if width > 1), 0)
     most = 1
     for at, count in enumerate(names):
@@ -192,11 +201,13 @@ def header_row(rows: Sequence[Sequence[str]]) -> int:
             most = count
     # Titles of groups of columns may be usual names too.
     has_titles = not any(names[:header]) or names[header] > max(names[:header])
-    return header if has_titles and not looks_like_data(rows[header]) else 0
+    if has_titles and not looks_like_data(rows[header]):
+        return header
+    return 0
 
 
 def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], int, list[str]]:
-    """The columns by a table's first rows, the number of rows up to the header, 0 without one, and remarks on both.
+    """The columns by the first rows of a table, the number of rows up to the header (0 without one), and remarks.
 
     InputError if it has more columns than a table of sentences can have.
     """
@@ -213,38 +224,29 @@ def header_of(path: Path, rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...
     for at, row in enumerate(rows):
         if row and all(cell.startswith(_IMPORT_ID) for cell in row):
             columns, remarks = unique_names(rows[0])
-            return (
-                columns,
-                at + 1,
-                [*remarks, f"Rows 2 to {at + 1} are questions and ids of Qualtrics and left out."],
-            )
+            remarks.append(f"Rows 2 to {at + 1} are questions and ids of Qualtrics and left out.")
+            return columns, at + 1, remarks
     if below and not below[0][0] and not _SURVEY_CELLS.isdisjoint(below[0]):
         columns, remarks = unique_names(first)
-        return (
-            columns,
-            above + 2,
-            [*remarks, f"Row {above + 2} is a second header of SurveyMonkey and left out."],
-        )
+        remarks.append(f"Row {above + 2} is a second header of SurveyMonkey and left out.")
+        return columns, above + 2, remarks
 
     if looks_like_data(first) and not _are_questions(first, below):
         # A first row may be longer or shorter than the others.
         [(width, _)] = Counter(map(len, filter(None, rows))).most_common(1)
         columns, _ = unique_names([""] * width)
-        called = (
-            "column is called column_1"
-            if width == 1
-            else f"columns are called column_1 to {columns[-1]}"
-        )
-        return columns, 0, [f"The first line is data, not a header, so the {called}."]
+        named = "column is called column_1"
+        if width > 1:
+            named = f"columns are called column_1 to {columns[-1]}"
+        return columns, 0, [f"The first line is data, not a header, so the {named}."]
     columns, remarks = unique_names(first)
     if not any(map(is_usual_name, first)) and not any(map(looks_like_data, below)):
         remarks.append(
             f"The first row is read as the header: {listed(columns)}; if it is data, add one above."
         )
     if above:
-        remarks.insert(
-            0, f"The header seems to be in row {above + 1}; the rows above it are left out."
-        )
+        remark = f"The header seems to be in row {above + 1}; the rows above it are left out."
+        remarks.insert(0, remark)
     return columns, above + 1, remarks
 
 
@@ -264,13 +266,15 @@ def listed(columns: Sequence[str], noun: str = "column") -> str:
     names = []
     for column in columns[:MOST_LISTED]:
         name = " ".join(column.split())
-        names.append(name if len(name) <= LONG_NAME else name[:LONG_NAME] + "…")
+        if len(name) > LONG_NAME:
+            name = name[:LONG_NAME] + "…"
+        names.append(name)
     more = f" and {len(columns) - MOST_LISTED} more" if len(columns) > MOST_LISTED else ""
     return f"the {noun}{'s' * (len(columns) > 1)} {', '.join(names)}{more}"
 
 
 def _has_row_names(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Whether all rows have a number more than the header: R writes no name above the numbers of the rows."""
+    """Whether all rows begin with a number that has no name in the header, as R writes the numbers of rows."""
     for row in below:
         if len(row) != len(first) + 1 or parse_number(row[0]) is None:
             return False
@@ -278,9 +282,9 @@ def _has_row_names(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool
 
 
 def _are_questions(first: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Whether a first row of sentences holds the questions of a form.
+    """Whether a first row of sentences is a header of questions, as forms have.
 
-    Then no other row has a question, or one of the questions is above numbers.
+    It is if no other row has a question, or if one of its cells is above numbers.
     """
     if len(below) < 2 or len(first) < 2 or any(map(_NUMERIC.fullmatch, first)):
         return False

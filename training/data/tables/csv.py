@@ -1,11 +1,11 @@
 """CSV, TSV and other delimited text; and plain text, a sentence a line.
 
 The first records show the delimiter, unless a first line ``sep=;``, as Excel writes it, names it.
-Quoting follows RFC 4180 strictly: a quoted field may hold delimiters and line ends. Where that
-fails, because a sentence merely begins with a quotation mark, that one line is read again as plain
-text and marked, and reading continues with the next line: an unclosed quote costs a note, not the
-rest of the file. Tab-separated files that were never quoted (the STS benchmark is one) are
-recognised by their unbalanced quotes and read without quoting.
+Quoting follows RFC 4180 strictly: a quoted field may hold delimiters and line ends. If that fails,
+because a sentence begins with a quotation mark that is not closed, this line is read again as plain
+text and marked, and reading continues with the next line. Tab-separated files that were never
+quoted, such as the STS benchmark, are recognised by their unbalanced quotes and read without
+quoting.
 """
 
 import csv
@@ -34,9 +34,9 @@ DELIMITERS = {
 }
 # The delimiter of a table of one column, a character that no sentence has.
 NO_DELIMITER = "\x1f"
-# The delimiter of a file with a sentence a line.
+# The delimiter of a file with one sentence per line.
 LINES = "\x1e"
-# Delimiters of several characters; a line is split by them before the csv module reads it.
+# Delimiters of several characters. `NO_DELIMITER` replaces them, as the csv module takes only one.
 LONG_DELIMITERS = ("|||", "||", "::")
 # A longer field, in characters, is a quote that was never closed.
 LONGEST_FIELD = 2_000_000
@@ -64,11 +64,9 @@ class DelimitedTable(TextTable):
 
     @property
     def description(self) -> str:
+        delimiter = DELIMITERS.get(self.delimiter, self.delimiter)
         layouts = {NO_DELIMITER: ", one column", LINES: ", a sentence a line"}
-        layout = (
-            layouts.get(self.delimiter)
-            or f" separated by {DELIMITERS.get(self.delimiter, self.delimiter)}"
-        )
+        layout = layouts.get(self.delimiter, f" separated by {delimiter}")
         return f"{spoken(self.text.encoding)} text{layout}"
 
     def _read(self, size: int) -> Iterator[RowBatch]:
@@ -88,17 +86,16 @@ class DelimitedTable(TextTable):
 
             def feed() -> Iterator[str]:
                 """Yields the lines, and collects the lines of the record that is being read."""
-                while (
-                    line := unread_lines.popleft() if unread_lines else next(lines, None)
-                ) is not None:
+                while True:
+                    line = unread_lines.popleft() if unread_lines else next(lines, None)
+                    if line is None:
+                        return
                     record_lines.append(line)
-                    # Of files put together each may begin with a byte order mark.
+                    # Every part of a concatenated file may begin with a byte order mark.
                     line = line.removeprefix("\ufeff")
-                    yield (
-                        line.replace(self.delimiter, NO_DELIMITER)
-                        if len(self.delimiter) > 1
-                        else line
-                    )
+                    if len(self.delimiter) > 1:
+                        line = line.replace(self.delimiter, NO_DELIMITER)
+                    yield line
 
             reader = self._csv_reader(feed())
             while True:
@@ -109,7 +106,7 @@ class DelimitedTable(TextTable):
                 except StopIteration:
                     return
                 except csv.Error:
-                    # The lines after the first may be records of their own.
+                    # Only the first line is part of this record; the others are read again.
                     first, *others = record_lines
                     unread_lines.extendleft(reversed(others))
                     del record_lines[1:]
@@ -128,7 +125,7 @@ class DelimitedTable(TextTable):
                 yield record, "; ".join(notes) or None, sum(map(len, record_lines))
 
     def first_records(self) -> list[Sequence[str]]:
-        """The first records from one that is not empty on."""
+        """The first records, without empty ones at the beginning."""
         return [record for record, _, _ in islice(from_first(self.records()), HEADER_ROWS)]
 
     def _csv_reader(self, lines: Iterator[str], strict: bool = True) -> Iterator[list[str]]:
@@ -152,7 +149,7 @@ class DelimitedTable(TextTable):
         return None
 
     def _plain(self, line: str) -> list[str]:
-        """The fields of a line with invalid quotes: split as plain text if that gives the right number of fields."""
+        """The fields of a line with invalid quotes, split as plain text if that yields a field for each column."""
         plain = line.rstrip("\r\n").split(self.delimiter)
         if len(plain) != len(self.columns):
             with suppress(csv.Error):
@@ -175,9 +172,9 @@ def open_delimited(
     hint = re.match(r"\s*sep=(.)\r?\n", head)
     delimiter = hint[1] if hint else _delimiter(head, path.suffix.lower())
     is_quoted = len(delimiter) == 1 and (delimiter != "\t" or not _is_never_quoted(text))
-    is_escaped = (
-        is_quoted and re.search(rf'"[^"\n]*\\"[^{re.escape(delimiter)}"\r\n]', head) is not None
-    )
+    # An escaped quote ends no field: no delimiter follows it.
+    escaped_quote = rf'"[^"\n]*\\"[^{re.escape(delimiter)}"\r\n]'
+    is_escaped = is_quoted and re.search(escaped_quote, head) is not None
     draft = DelimitedTable(
         path,
         columns=(),
@@ -205,16 +202,16 @@ def open_delimited(
         remarks.append("Quotation marks are part of the text: this file was never quoted.")
     if is_escaped:
         remarks.append('A backslash is read as an escape: \\" is a quotation mark.')
-    # Lines are counted, so that the estimate is too high where quotes hold line ends.
+    # The estimate counts lines, so it is too high if there are line ends within quotes.
     rows = text.lines - draft.skipped_lines - header
     return replace(draft, columns=columns, header=header, remarks=tuple(remarks), row_estimate=rows)
 
 
 def open_lines(path: Path, encoding: str | None = None, sheet: str | None = None) -> DelimitedTable:
-    """Opens a text file of a sentence a line, whose commas, quotes and tabs are part of the sentences.
+    """Opens a text file with one sentence per line. Commas, quotes and tabs are part of the sentences.
 
-    An empty line is a row without text, so that row i stays line i. The file has no header.
-    InputError if it is empty or not text.
+    An empty line is a row without text, so that row i is line i. The file has no header. InputError
+    if it is empty or not text.
     """
     text = scan(path, encoding)
     if _long_delimiter(text.head()):
@@ -231,26 +228,23 @@ def open_lines(path: Path, encoding: str | None = None, sheet: str | None = None
 
 
 def _delimiter(head: str, suffix: str) -> str:
-    """The delimiter that splits the first records best, by usual column names, then by equal numbers of fields."""
+    """The delimiter that yields the most usual names in the header, then the most records of one width."""
     if suffix in (".tsv", ".tab") and "\t" in head:
         return "\t"
     if long := _long_delimiter(head):
         return long
-    # csv.reader ends lines at \n and \r alone.
+    # As csv.reader, it ends lines only at \n and \r.
     lines = list(StringIO(head, newline=""))
     if len(lines) > 1 and not head.endswith(("\n", "\r")):
         # The last line is cut short by the size of the sample.
         lines.pop()
 
     def merit(delimiter: str) -> tuple[int, float, int]:
-        """The usual names in the header, the share of records of the usual width, and this width."""
+        """The number of usual names in the header, the share of records of the usual width, and this width."""
         records: list[list[str]] = []
         with suppress(csv.Error):
-            records = [
-                record
-                for record in islice(csv.reader(lines, delimiter=delimiter), SNIFFED_RECORDS)
-                if record
-            ]
+            reader = csv.reader(lines, delimiter=delimiter)
+            records = list(filter(None, islice(reader, SNIFFED_RECORDS)))
         if not records:
             return 0, 0.0, 0
         header = records[header_row(records[:HEADER_ROWS])]
@@ -266,8 +260,8 @@ def _delimiter(head: str, suffix: str) -> str:
 
 
 def _long_delimiter(head: str) -> str:
-    """The delimiter of several characters that each of the first lines has as often; "" without one."""
-    lines = [line for line in islice(StringIO(head, newline=""), SNIFFED_RECORDS) if line.strip()]
+    """The delimiter of several characters that all of the first lines have equally often; "" without one."""
+    lines = list(filter(str.strip, islice(StringIO(head, newline=""), SNIFFED_RECORDS)))
     if len(lines) > 1:
         # The last line may be cut short.
         lines.pop()
@@ -284,9 +278,9 @@ def _is_spaced(cell: str) -> bool:
 
 
 def _is_never_quoted(text: TextFile) -> bool:
-    """Whether quotes in a tab-separated file are plain characters, because every line with an odd one has all fields.
+    """Whether quotes in a tab-separated file are plain characters: lines with unbalanced quotes have all their fields.
 
-    A first line with all fields in quotes means that the file was quoted.
+    If all fields of the first line are in quotes, the file was quoted.
     """
     has_odd_quotes = False
     with text.open() as file:

@@ -4,9 +4,9 @@ An object of columns may also be written by pandas, or hold the rows of each spl
 list, as in the training data of sentence-transformers: ["…", "…"] is a pair, and three texts are a
 triplet.
 
-The keys of all objects are the columns, so `open_json` reads the whole file once for every key, the
-type of every column and the number of rows. A line that is not an object becomes an empty row with
-a note. An array is read object by object, never as a whole, whatever its size.
+The keys of all objects are the columns, so `open_json` reads the whole file once to collect the
+keys, the types of the columns and the number of rows. A line that is not an object becomes an empty
+row with a note. An array is read one object at a time, never as a whole.
 """
 
 import json
@@ -42,8 +42,8 @@ LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 BETWEEN = re.compile(r"[,\s]*")
 INT64 = 1 << 63
 EXACT_IN_DOUBLE = 1 << 53
-# The Arrow type of a column by the types of its values; other columns are text, with nested values
-# as JSON.
+# The Arrow type of a column by the types of its values. All other columns are text, with nested
+# values as JSON.
 TYPES = {
     "bool": "bool",
     "int": "int64",
@@ -59,7 +59,7 @@ class JsonTable(TextTable):
     """A file of JSON objects whose columns are known."""
 
     layout: Layout
-    # The keys as the objects spell them; ``columns`` differ where these are empty or not unique.
+    # The keys of the objects. ``columns`` has other names for empty and repeated ones.
     keys: tuple[str, ...]
     # The names of the columns' Arrow types.
     types: tuple[str, ...]
@@ -69,6 +69,7 @@ class JsonTable(TextTable):
         return f"{LAYOUTS[self.layout]}, {spoken(self.text.encoding)}"
 
     def fields(self) -> list[Any]:
+        # pyarrow takes time to import, and only writers need the fields.
         import pyarrow as pa
 
         types = map(pa.type_for_alias, self.types)
@@ -125,23 +126,24 @@ def open_json(path: Path, encoding: str | None = None, sheet: str | None = None)
     columns, renamed = unique_names([LONE_SURROGATE.sub("\ufffd", name) for name in kinds])
     remarks = [*renamed, *text.remarks]
     if bad:
-        remarks.insert(
-            0, f"{bad:,} of {rows:,} rows are no JSON objects; they are kept, empty and marked."
-        )
-    types = tuple(TYPES.get(" ".join(sorted(names)), "string") for names in kinds.values())
-    return with_rows_of_lists(
-        JsonTable(path, columns, rows, tuple(remarks), text, layout, tuple(kinds), types)
-    )
+        remark = f"{bad:,} of {rows:,} rows are no JSON objects; they are kept, empty and marked."
+        remarks.insert(0, remark)
+    types = [TYPES.get(" ".join(sorted(names)), "string") for names in kinds.values()]
+    table = JsonTable(path, columns, rows, tuple(remarks), text, layout, tuple(kinds), tuple(types))
+    return with_rows_of_lists(table)
 
 
 def _layout(text: TextFile) -> Layout:
-    """Whether the objects are lines, of several lines, the elements of an array, or one object of columns."""
+    """The layout of a file: objects on a line or several lines each, an array of objects, or one object of columns."""
     start = text.head(4096).lstrip("\ufeff \t\r\n")
     if start.startswith("["):
-        # A whole array on the first line that holds no objects is a line of JSON Lines.
+        # If the first line is an array of texts, each line is a row. An array of rows has objects
+        # or arrays.
         first = start.partition("\n")[0].strip()
-        holds_objects = first.startswith("[[") or first.lstrip("[ ").startswith(("{", "]"))
-        return "lines" if first.endswith("]") and not holds_objects else "array"
+        holds_rows = first.startswith("[[") or first.lstrip("[ ").startswith(("{", "]"))
+        if first.endswith("]") and not holds_rows:
+            return "lines"
+        return "array"
     if not start.startswith("{"):
         return "lines"
     if _columns(text) is not None:
@@ -161,7 +163,7 @@ def _columns(text: TextFile) -> dict[str, list[Any]] | None:
     with text.open() as file:
         first = file.readline()
         has_more = any(line.strip() for line in file)
-    # The usual case is a line for each object.
+    # Most files have an object on each line.
     if has_more and isinstance(_decoded(first), dict):
         return None
     value = _decoded(text.head(LONGEST_OBJECT).lstrip("\ufeff"))
@@ -180,31 +182,40 @@ def _by_column(value: dict[str, Any]) -> dict[str, list[Any]] | None:
     """The columns of an object: {column: [cells]}, or another layout of tables that pandas writes; else None."""
     parts = list(value.values())
     if ALL_SPLITS.issuperset(value) and all(map(_are_objects, parts)):
-        return rows_to_columns(
-            [{**row, SPLIT: name} for name, part in value.items() for row in part]
-        )
-    names = value.get("columns")
-    rows = next((value[name] for name in NESTED if name in value), None)
-    if isinstance(rows, list) and rows:
-        if isinstance(names, list) and all(
-            isinstance(row, list) and len(row) == len(names) for row in rows
-        ):
-            return {str(name): [row[at] for row in rows] for at, name in enumerate(names)}
-        if _are_objects(rows):
-            # The Hub's server of rows puts each into an object.
-            return rows_to_columns(
-                [row["row"] if isinstance(row.get("row"), dict) else row for row in rows]
-            )
+        # The rows of each split.
+        rows = []
+        for name, part in value.items():
+            rows += [row | {SPLIT: name} for row in part]
+        return rows_to_columns(rows)
+    nested = next((value[name] for name in NESTED if name in value), None)
+    if nested and isinstance(nested, list):
+        names = value.get("columns")
+        if isinstance(names, list) and _are_rows(nested, len(names)):
+            return {str(name): [row[at] for row in nested] for at, name in enumerate(names)}
+        if _are_objects(nested):
+            # The dataset viewer of the Hub puts each row into an object.
+            rows = []
+            for item in nested:
+                if isinstance(item.get("row"), dict):
+                    item = item["row"]
+                rows.append(item)
+            return rows_to_columns(rows)
     if parts and _are_objects(parts):
-        # By row and column, or by column and row.
-        if all(name.isdecimal() for name in value):
+        # By the number of the row, then by column.
+        if all(map(str.isdecimal, value)):
             return rows_to_columns(parts)
+        # By column, then by row.
         index = dict.fromkeys(chain.from_iterable(parts))
         if not index:
             return None
         return {name: [cells.get(key) for key in index] for name, cells in value.items()}
-    are_lists = bool(parts) and all(isinstance(part, list) for part in parts)
-    return value if are_lists and len(set(map(len, parts))) == 1 else None
+    is_rectangular = bool(parts) and isinstance(parts[0], list) and _are_rows(parts, len(parts[0]))
+    return value if is_rectangular else None
+
+
+def _are_rows(items: list[Any], width: int) -> bool:
+    """Whether all items are lists of this length."""
+    return all(isinstance(item, list) and len(item) == width for item in items)
 
 
 def _are_objects(value: Any) -> bool:
@@ -253,7 +264,7 @@ def _array_values(
 ) -> Iterator[tuple[Any, str | None, int]]:
     """The elements of a JSON array, decoded one at a time from a sliding piece of the file.
 
-    ``closing`` ends objects that follow one another without an array, and is "" for an array.
+    ``closing`` is "]" for objects that follow one another without brackets around them, else "".
     """
     decode = json.JSONDecoder().raw_decode
     buffer = file.read(PIECE)
@@ -265,7 +276,7 @@ def _array_values(
             return
         try:
             value, end = decode(buffer, at)
-            # A number may go on in the next piece.
+            # A number at the end of the piece may have more digits.
             is_complete = end < len(buffer)
         except (ValueError, RecursionError):
             is_complete = False
@@ -285,9 +296,11 @@ def _array_values(
 
 
 def _kind(cell: Any) -> str:
-    """The name of a value's type; whole numbers that are not exact as double are "long"."""
+    """The name of a value's type. Integers that double cannot represent exactly are "long", beyond int64 "huge"."""
     if type(cell) is not int:
         return type(cell).__name__
     if abs(cell) < EXACT_IN_DOUBLE:
         return "int"
-    return "long" if abs(cell) < INT64 else "huge"
+    if abs(cell) < INT64:
+        return "long"
+    return "huge"

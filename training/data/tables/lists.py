@@ -1,10 +1,10 @@
 """Lists in cells of JSON as rows: {"query": "…", "pos": ["…"], "neg": ["…", "…"]} is two triplets.
 
-A list of positives, of negatives or of sentences gives a row for each of its texts, with the other
-cells of its row; two lists give a row for each two of their texts. Lists of two or three texts
-under the name of sentences, as in {"texts": ["…", "…"]}, are pairs or triplets. Both sentences as
-lists of one length, as in the older files of mteb, with the scores or labels in a third, are as
-many pairs.
+A list of positives, of negatives or of sentences becomes a row for each of its texts, with the
+other cells of its row. Two lists become a row for each combination of their texts. Lists of two or
+three texts under the name of sentences, as in {"texts": ["…", "…"]}, are pairs or triplets. If both
+sentences and the scores or labels are lists of one length, as in older files of mteb, their items
+with the same index are a pair.
 """
 
 import re
@@ -25,7 +25,7 @@ from training.data.tables.reading import FORMS, LABEL, SCORE, SENTENCE1, SENTENC
 from training.data.tables.rows import OpenedTable, RowBatch
 from training.errors import InputError
 
-# The names of lists that hold a whole row.
+# A list with one of these names may be a whole row.
 WHOLE_ROWS = frozenset((*SENTENCES, "set", "pair", "triplet")) - {SENTENCE1}
 POSITIVES = frozenset(second for _, second in PAIR_COLUMN_NAMES if second.startswith("pos"))
 OF_LISTS = WHOLE_ROWS.union(NEGATIVES, POSITIVES)
@@ -36,12 +36,11 @@ class ListsTable(OpenedTable):
     """A table in which the lists of another one are rows."""
 
     inner: OpenedTable
-    # The columns that each column of lists becomes.
+    # For each column of lists the columns that it becomes.
     lists: Mapping[str, tuple[str, ...]]
-    # The columns of lists whose items go side by side, so that they have one length.
+    # The columns of lists whose items with the same index form a row.
     parallel: tuple[str, ...] = ()
-    # Whether the columns hold two sentences in each cell, on lines of their own or with a tab
-    # between.
+    # Whether the "lists" are texts that hold two sentences, separated by a line end or a tab.
     are_texts: bool = False
 
     @classmethod
@@ -54,15 +53,16 @@ class ListsTable(OpenedTable):
         are_texts: bool = False,
     ) -> OpenedTable:
         """A table with other columns in place of ``lists``; the table itself if their names are not unique."""
-        columns = tuple(chain.from_iterable(lists.get(name, (name,)) for name in table.columns))
+        columns: list[str] = []
+        for name in table.columns:
+            columns += lists.get(name, (name,))
         if len(set(columns)) < len(columns):
             return table
-        remarks = (*table.remarks, remark)
         return cls(
             table.path,
-            columns,
+            tuple(columns),
             table.row_estimate,
-            remarks,
+            (*table.remarks, remark),
             table,
             lists,
             parallel,
@@ -80,13 +80,13 @@ class ListsTable(OpenedTable):
         return self.inner.is_plain
 
     def fields(self) -> list[Any]:
+        # pyarrow takes time to import, and only writers need the fields.
         import pyarrow as pa
 
         fields = {field.name: field for field in self.inner.fields()}
-        texts = set(chain.from_iterable(self.lists.values()))
-        return [
-            pa.field(name, pa.string()) if name in texts else fields[name] for name in self.columns
-        ]
+        for name in chain.from_iterable(self.lists.values()):
+            fields[name] = pa.field(name, pa.string())
+        return [fields[name] for name in self.columns]
 
     def _read(self, size: int) -> Iterator[RowBatch]:
         first_row = 1
@@ -99,7 +99,8 @@ class ListsTable(OpenedTable):
                 row = dict(zip(batch.rows, cells, strict=True))
                 for pair in self._side_by_side(row, first_row + len(rows)):
                     parts = [self._parts(name, cell) for name, cell in pair.items()]
-                    rows += map(tuple, map(chain.from_iterable, product(*parts)))
+                    for combination in product(*parts):
+                        rows.append(tuple(chain.from_iterable(combination)))
             columns = map(list, zip(*rows, strict=True))
             yield RowBatch(first_row, dict(zip(self.columns, columns, strict=True)), notes)
             first_row += len(rows)
@@ -114,17 +115,17 @@ class ListsTable(OpenedTable):
             raise InputError(
                 f"{self.path.name}, row {number:,}: its lists have different lengths: {counts}."
             )
-        return [
-            cells | dict(zip(lists, items, strict=True))
-            for items in zip(*lists.values(), strict=True)
-        ]
+        pairs = []
+        for items in zip(*lists.values(), strict=True):
+            pairs.append(cells | dict(zip(lists, items, strict=True)))
+        return pairs
 
     def _parts(self, name: str, cell: Any) -> list[tuple[Any, ...]]:
-        """The cells of each row that a cell gives."""
+        """The cells of each row that a cell becomes."""
         if name not in self.lists:
             return [(cell,)]
         width = len(self.lists[name])
-        items = _lines(cell) if self.are_texts else [_text(item) for item in _items(cell)]
+        items = _lines(cell) if self.are_texts else list(map(_text, _items(cell)))
         if width == 1:
             return [(item,) for item in items] or [(None,)]
         return [(*items, *[None] * width)[:width]]
@@ -134,14 +135,11 @@ def with_rows_of_lists(table: OpenedTable) -> OpenedTable:
     """The table, or one in which its lists are rows if the names of its columns say what they hold."""
     parallel = _parallel(table)
     lists: dict[str, tuple[str, ...]] = {name: (name,) for name in parallel}
-    for name, cells in table.sample.items():
+    for name, sample in table.sample.items():
         key = normalize_name(name)
-        cells = [cell for cell in cells if cell is not None]
-        if (
-            name in parallel
-            or key not in OF_LISTS
-            or not any(isinstance(cell, list) for cell in cells)
-        ):
+        cells = [cell for cell in sample if cell is not None]
+        has_lists = any(isinstance(cell, list) for cell in cells)
+        if name in parallel or key not in OF_LISTS or not has_lists:
             continue
         lists[name] = (name,)
         sizes = {len(_items(cell)) for cell in cells}
@@ -155,7 +153,7 @@ def with_rows_of_lists(table: OpenedTable) -> OpenedTable:
 
 
 def with_two_sentences(table: OpenedTable) -> OpenedTable:
-    """The table, or one with two columns in place of one whose cells all hold two sentences, if they are judged."""
+    """The table, or one with two columns in place of one with two sentences in each cell, if there are judgements."""
     is_judged = any(normalize_name(name) in (*SCORES, *LABELS) for name in table.columns)
     texts = []
     for name, cells in table.sample.items():
@@ -175,13 +173,14 @@ def _lines(cell: Any) -> list[str]:
     """The parts of a text at its line ends and tabs."""
     if not isinstance(cell, str):
         return []
-    return [part for part in re.split(r"\s*[\n\t]\s*", cell.strip()) if part]
+    return list(filter(None, re.split(r"\s*[\n\t]\s*", cell.strip())))
 
 
 def _parallel(table: OpenedTable) -> tuple[str, ...]:
     """The columns of both sentences and of their scores and labels, if all their cells are lists of one length.
 
-    The lengths are compared in the first row here, and in all of them when they are read.
+    Only the lengths in the first row are compared here; the other rows are checked when they are
+    read.
     """
     reading = TableReading.of(table.path.name, dict.fromkeys(table.columns, ()))
     names = reading.all(SENTENCE1, SENTENCE2, SCORE, LABEL)

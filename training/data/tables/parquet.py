@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from training.data.tables.columns import MOST_COLUMNS, unique_names
 from training.data.tables.rows import BATCH_CHARACTERS, BATCH_ROWS, OpenedTable, RowBatch
 from training.errors import InputError, first_line
@@ -25,29 +29,24 @@ class ParquetTable(OpenedTable):
     description = "Parquet"
 
     def fields(self) -> list[Any]:
-        import pyarrow as pa
-
-        fields = [self.schema.field(at).with_name(name) for at, name in enumerate(self.columns)]
-        return [
-            field.with_type(pa.string()) if field.name in self.class_names else field
-            for field in fields
-        ]
+        fields = []
+        for at, name in enumerate(self.columns):
+            field = self.schema.field(at).with_name(name)
+            fields.append(field.with_type(pa.string()) if name in self.class_names else field)
+        return fields
 
     def _read(self, size: int) -> Iterator[RowBatch]:
         """All rows in order; ``arrow`` holds each batch with its types. InputError if a page of the file is broken."""
-        import pyarrow as pa
-
         first_row = 1
         try:
             for batch in _open(self.path).iter_batches(batch_size=min(size, self.rows_at_once)):
                 arrow = _flat(batch).rename_columns(list(self.columns))
                 for name, labels in self.class_names.items():
-                    # -1 and every other number without a name is null.
-                    named = dict(enumerate(labels))
-                    cells = [named.get(number) for number in arrow.column(name).to_pylist()]
-                    arrow = arrow.set_column(
-                        self.columns.index(name), name, pa.array(cells, pa.string())
-                    )
+                    # -1 and every other number without a name becomes null.
+                    names = dict(enumerate(labels))
+                    cells = [names.get(number) for number in arrow.column(name).to_pylist()]
+                    labelled = pa.array(cells, pa.string())
+                    arrow = arrow.set_column(self.columns.index(name), name, labelled)
                 rows = {}
                 notes = {}
                 for name, column in zip(self.columns, arrow.columns, strict=True):
@@ -64,8 +63,6 @@ class ParquetTable(OpenedTable):
 
 def open_parquet(path: Path, encoding: str | None = None, sheet: str | None = None) -> ParquetTable:
     """Reads the footer. InputError if the file is not Parquet, is incomplete, or has no rows."""
-    import pyarrow as pa
-
     try:
         file = _open(path)
         schema = _flat(pa.RecordBatch.from_pylist([], file.schema_arrow)).schema
@@ -83,12 +80,11 @@ def open_parquet(path: Path, encoding: str | None = None, sheet: str | None = No
     try:
         rows_at_once = _rows_at_once(path, schema)
     except (pa.ArrowException, OSError):
-        # It is broken further down, and reading says where.
+        # The file is broken further down; the error when it is read says where.
         rows_at_once = BATCH_ROWS
     class_names = _class_names(schema, columns)
-    renamed += [
-        f"The labels of {name} are {', '.join(names[:10])}." for name, names in class_names.items()
-    ]
+    for name, labels in class_names.items():
+        renamed.append(f"The labels of {name} are {', '.join(labels[:10])}.")
     return ParquetTable(
         path, columns, file.metadata.num_rows, tuple(renamed), schema, rows_at_once, class_names
     )
@@ -96,8 +92,6 @@ def open_parquet(path: Path, encoding: str | None = None, sheet: str | None = No
 
 def _flat(batch: Any) -> Any:
     """A batch whose columns of objects are taken apart, as in a file of JSON."""
-    import pyarrow as pa
-
     table = pa.Table.from_batches([batch])
     while any(pa.types.is_struct(kind) for kind in table.schema.types):
         table = table.flatten()
@@ -106,13 +100,10 @@ def _flat(batch: Any) -> Any:
 
 
 def _class_names(schema: Any, columns: Sequence[str]) -> dict[str, list[str]]:
-    """The names of class labels by column, as the metadata of the library datasets have them."""
-    import pyarrow as pa
-
+    """The names of class labels by column, from the metadata that the datasets library writes."""
     try:
-        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"][
-            "features"
-        ]
+        metadata = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+        features = metadata["info"]["features"]
         names = [features.get(field.name, {}).get("names") for field in schema]
     except (ValueError, LookupError, TypeError, AttributeError):
         return {}
@@ -124,15 +115,12 @@ def _class_names(schema: Any, columns: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _rows_at_once(path: Path, schema: Any) -> int:
-    """The rows of the longest texts that fill `BATCH_CHARACTERS`. InputError if one is above `LONGEST_CELL_BYTES`.
+    """The number of rows that fit into `BATCH_CHARACTERS`, however long. InputError for a text above the limit.
 
-    A file of a few kilobytes can hold the same text of a megabyte a million times: Parquet stores
-    it once, in a dictionary. The texts are measured there, where they take as much memory as in the
-    file.
+    A file of a few kilobytes can hold the same text of a megabyte a million times, as Parquet
+    stores it once, in a dictionary. The texts are measured in the dictionary, where they take as
+    little memory as in the file.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kinds = (pa.string(), pa.binary())
     texts = [field.name for field in schema if field.type in kinds]
     if not texts:
@@ -152,27 +140,26 @@ def _rows_at_once(path: Path, schema: Any) -> int:
 
 
 def _open(path: Path, **options: Any) -> Any:
-    import pyarrow.parquet as pq
-
-    # A buffered stream in place of whole row groups: one of a million rows costs no more memory
-    # than ten small ones.
+    # A buffered stream does not hold whole row groups, so that a row group of a million rows needs
+    # no more memory than ten small ones.
     return pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False, **options)
 
 
 def _values(column: Any) -> tuple[list[Any], list[int]]:
     """A column as Python values, and the positions whose text is not UTF-8."""
-    import pyarrow as pa
-
     try:
         return column.to_pylist(), []
     except UnicodeDecodeError:
-        raw = column.cast(pa.binary()).to_pylist()
-        values = [
-            None if value is None else value.decode("utf-8", errors="replace") for value in raw
-        ]
-        return values, [at for at, value in enumerate(values) if value and "\ufffd" in value]
+        values = []
+        broken = []
+        for at, value in enumerate(column.cast(pa.binary()).to_pylist()):
+            text = None if value is None else value.decode("utf-8", errors="replace")
+            if text and "\ufffd" in text:
+                broken.append(at)
+            values.append(text)
+        return values, broken
     except (ValueError, OverflowError, LookupError):
-        # A date is beyond Python's calendar, or in a time zone that nobody knows.
+        # A date is beyond Python's calendar, or its time zone is unknown.
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp(column.type.unit))
         return column.cast(pa.string()).to_pylist(), []

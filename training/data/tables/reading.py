@@ -1,4 +1,4 @@
-"""TableReading: what each column of a table is, read once by evidence and asked where the evidence does not decide.
+"""TableReading: the role of each column of a table by evidence, and the questions that the evidence leaves open.
 
     reading = open_table(Path("pairs.csv")).reading
     reading.columns     Column("Frage A", "sentence1", "read like sentences"), Column("gleich?", "label", "yes 7, no 9")
@@ -7,10 +7,11 @@
 `OpenedTable.reading` makes it of the names and the first cells, once for each file; pages,
 commands, HTTP and Python all use it. What the user has said comes first (`with_columns`), then
 names of the field and of labelling tools, also dotted and numbered ones, then the cells (`Cells`).
-One candidate for the judgement of a pair is taken and said; several, or one that contradicts
-another, are a doubt: `check` refuses to go on and says what to type. A doubt that is only possible
-stops those who would take all pairs for positives, and nobody else. No cell is changed here:
-`training.data.gold` reads judgements, and `training.data.judgements` joins several of one pair.
+If one column may be the judgement of a pair, it is used, and a note says so. If several may be, or
+if one contradicts another, there is a doubt: `check` raises an error that says what to type. A
+doubt with ``is_possible_only`` matters only to callers that use all pairs as positive pairs. No
+cell is changed here: `training.data.gold` reads judgements, and `training.data.judgements` joins
+several of one pair.
 """
 
 from __future__ import annotations
@@ -61,15 +62,15 @@ GROUP = "group"
 ID = "id"
 CATEGORY = "category"
 UNUSED = "unused"
-# The roles of the sentences of a row, by their number. The first of these forms whose columns are
-# all there is taken.
+# The roles of the sentences of a row, by the number of sentences. A table has the first form whose
+# columns it has.
 FORMS: dict[int, tuple[str, ...]] = {
     3: (ANCHOR, POSITIVE, NEGATIVE),
     2: (SENTENCE1, SENTENCE2),
     1: (SENTENCE,),
 }
 TEXTS = tuple(chain.from_iterable(FORMS.values()))
-# In place of the name of a judgement: there is none.
+# Stands in place of the name of a judgement if there is none.
 NO_JUDGEMENT = "-"
 
 SPLIT_NAMES = {
@@ -96,13 +97,12 @@ RATING_STEMS = (
 STATUS_COLUMNS = ("status", "assignmentstatus", "responsestatus", "wascancelled", "state")
 _IDS = "id pairid guid uid idx index hitid assignmentid rowid no nr number"
 ID_COLUMNS = tuple(_IDS.split())
-# Texts that belong to a sentence but are not part of a pair, if the other text has a name of
-# sentences.
+# Texts that describe a sentence: they are one of a pair only if no other column has sentences.
 _BESIDE = "title headline subject summary author comment note remark topic url"
 BESIDE_SENTENCES = tuple(_BESIDE.split())
 _CATEGORIES = "genre topic domain source dataset language lang channel type file year"
 CATEGORIES = tuple(_CATEGORIES.split())
-# Columns with these names, or these ends of names, are not judgements.
+# Columns whose names are these, or end like these, are not judgements.
 OTHER_NAMES = frozenset(
     (*RATER_COLUMNS, *STATUS_COLUMNS, *ID_COLUMNS, *CATEGORIES, *SPLIT_COLUMNS, *BESIDE_SENTENCES)
 )
@@ -112,29 +112,29 @@ ANSWERS = frozenset(("accept", "reject", "ignore"))
 
 # The least share of letters in the characters of a sentence.
 LETTERS = 0.6
-# The scripts from this character on do not put spaces between words.
+# Scripts from this character on (Thai, Chinese, Japanese, …) have no spaces between words.
 UNSPACED = "\u0e00"
-# A column in which each text occurs this often, on average, holds categories and not sentences.
+# A column whose texts occur this often on average holds categories and not sentences.
 REPEATS = 4
 # The fewest rows in which repetitions are counted.
 FEW_ROWS = 12
-# Two columns are not a pair, but a name and a comment for instance, if one is this many times as
-# long as the other.
+# Two columns, such as a name and a comment, are not a pair if one is this many times as long as the
+# other.
 UNLIKE = 4
-# The most different values of a column that may be a judgement in unknown words.
+# A column with more different values is not a judgement in unknown words.
 FEW_VALUES = 7
 # The cells that a question shows of each column.
 EXAMPLES = 3
 
 # A number or a code without a space, such as the id of a text.
 _ID = re.compile(r"[!-~]*\d[!-~]*")
-# What stands for a letter in a web page.
+# A character reference of HTML.
 _ENTITY = re.compile(r"&(?:amp|quot|lt|gt|nbsp|#\d{2,5});")
 
 
 @dataclass(frozen=True)
 class Cells:
-    """The look of the cells of a column: the ``kind``, why in words, the different texts, and their mean length."""
+    """The cells of a column: their ``kind``, the reason for it in words, the different texts, and the mean length."""
 
     kind: str
     words: str = ""
@@ -161,7 +161,7 @@ AS_YOU_SAY = "as you say"
 
 @dataclass(frozen=True)
 class Column:
-    """A column, its role, and the evidence for that in words, which is empty where the name says so."""
+    """A column, its role, and the evidence for the role in words; "" if the evidence is the name."""
 
     name: str
     role: str = UNUSED
@@ -177,8 +177,8 @@ class Column:
 class Doubt:
     """A question that the table leaves open, and the columns that may be the answer.
 
-    ``is_possible_only``: the only reason is that none of the columns can be excluded, so that only
-    those who take all pairs for positives have to know.
+    ``is_possible_only``: nothing speaks for the candidates, but they cannot be excluded either. The
+    answer matters only if all pairs are to be positive pairs.
     """
 
     question: str
@@ -217,7 +217,9 @@ class TableReading:
 
     def with_columns(self, requested: Sequence[str]) -> TableReading:
         """The reading with the columns that a user has named, as in `of`; the same without any."""
-        return TableReading.of(self.name, self.rows, requested, self.layout) if requested else self
+        if not requested:
+            return self
+        return TableReading.of(self.name, self.rows, requested, self.layout)
 
     def all(self, *roles: str) -> tuple[str, ...]:
         """The columns with one of these roles."""
@@ -260,9 +262,10 @@ class TableReading:
             notes.append(f"{' and '.join(self.sentences)}{alone} are read as the two sentences.")
         elif len(self.columns) > 1:
             notes += [f"{column.name} is read as a {column.role}." for column in texts]
-        for column in by_cells:
-            if is_pair and column.role in (SCORE, LABEL):
-                notes.append(f"{column.name} is read as the judgement: {column.evidence}.")
+        if is_pair:
+            for column in by_cells:
+                if column.role in (SCORE, LABEL):
+                    notes.append(f"{column.name} is read as the judgement: {column.evidence}.")
         if ratings := self.all(RATING):
             notes.append(
                 f"The{listed(ratings)[3:]} are read as the judgements of {len(ratings)} raters."
@@ -270,7 +273,7 @@ class TableReading:
         return notes + _oddities(self.sentences, self.rows)
 
     def pair(self) -> PairColumns:
-        """The columns of pairs. InputError, which lists the columns, if there are none, and as `check`."""
+        """The columns of pairs. InputError, which lists the columns, for a table without pairs, and as `check`."""
         self.check()
         first = self.first(SENTENCE1, ANCHOR)
         second = self.first(SENTENCE2, POSITIVE)
@@ -306,11 +309,12 @@ class TableReading:
     def question(self, doubt: Doubt) -> str:
         """The question, with three cells of each column, and what to type."""
         columns = " or ".join(f"{name} ({self.examples(name)})" for name in doubt.candidates)
-        # A third name after two sentences is the judgement; nothing can be named beside triplets.
+        # The judgement is named after the sentences. Triplets have none.
         sentences = self.sentences if len(self.sentences) < 3 else ()
         answer = join_names([*sentences, doubt.candidates[0]])
-        none = f", or {join_names([*sentences, NO_JUDGEMENT])} for none" if sentences else ""
-        how = f"Type --columns {answer}{none}; in Python columns=, or ?columns= after its name."
+        if sentences:
+            answer += f", or {join_names([*sentences, NO_JUDGEMENT])} for none"
+        how = f"Type --columns {answer}; in Python columns=, or ?columns= after its name."
         return f"{self.name}: {doubt.question} {columns}? {how}"
 
     def named(self) -> str:
@@ -331,12 +335,12 @@ class TableReading:
 
 
 def requested_columns(text: str | None, reading: TableReading) -> tuple[str, ...]:
-    """The names in ``?columns=``; a whole text that is the name of a column is one."""
-    return split_names(text, tuple(column.name for column in reading.columns))
+    """The names in ``?columns=``, separated by commas unless the whole text is the name of a column."""
+    return split_names(text, [column.name for column in reading.columns])
 
 
 class _Reader:
-    """The reading of one table while it is made: the roles of columns with the evidence for each, and the doubts."""
+    """Finds the roles of the columns of a table, the evidence for each, and the doubts."""
 
     def __init__(self, name: str, rows: Mapping[str, Sequence[Any]], layout: str) -> None:
         self.name = name
@@ -346,16 +350,14 @@ class _Reader:
         self.has_only_names = not any(rows.values())
         self.roles: dict[str, tuple[str, str]] = {}
         self.doubts: list[Doubt] = []
-        # What a model suggests is not a judgement.
-        columns = [
-            column for column in rows if not re.search("suggestion|prediction", column.lower())
-        ]
         # Whole names come before the last parts of dotted ones, and the first of equal names before
         # the others.
         self.by_key: dict[str, str] = {}
         for key in (normalize_name, _last_key):
-            for column in columns:
-                self.by_key.setdefault(key(column), column)
+            for column in rows:
+                # The output of a model is not a judgement.
+                if not re.search("suggestion|prediction", column.lower()):
+                    self.by_key.setdefault(key(column), column)
 
     def read(self, requested: Sequence[str]) -> TableReading:
         """Gives the columns their roles, sentences first."""
@@ -374,7 +376,7 @@ class _Reader:
     # ------------------------------------------------------------ what the user says
 
     def _take_requested(self, requested: Sequence[str]) -> bool:
-        """Takes the columns that the user has named. Returns whether the judgement, or that there is none, is named."""
+        """Takes the columns that the user has named. Returns whether they include the judgement, or "-" for none."""
         names = [name for name in requested if name.strip()]
         if not 1 <= len(names) <= 3:
             raise InputError(
@@ -382,7 +384,7 @@ class _Reader:
             )
         texts = [self._existing(name) for name in names[:2]]
         if len(requested) == 3 and not requested[1].strip():
-            # "text,,topic": a sentence and its class.
+            # "text,,topic" names a sentence and its class.
             sentence, *classes = texts
             self._take([sentence], AS_YOU_SAY)
             self.roles |= dict.fromkeys(classes, (LABEL, AS_YOU_SAY))
@@ -462,12 +464,13 @@ class _Reader:
         return None
 
     def _pair_of_numbers(self) -> tuple[str, str] | None:
-        """Columns of sentences whose names differ by 0 and 1, or 1 and 2, alone, in any language."""
+        """The columns of sentences whose names end with 1 and 2, 0 and 1, or a and b, in any language."""
         pairs = set()
         for first, second, third in ("123", "012", "abc"):
             for key, column in self.by_key.items():
                 stem = key.removesuffix(first)
                 other = self.by_key.get(stem + second)
+                # With a third column of the same stem they are a series and not a pair.
                 if stem in ("", key) or other is None or stem + third in self.by_key:
                     continue
                 if {self.cells[column].kind, self.cells[other].kind} <= {"sentences", "empty"}:
@@ -478,13 +481,11 @@ class _Reader:
         """The only two columns of a table without usual names, or the only two that read like sentences."""
         columns = tuple(self.rows)
         kinds = {"empty"} if self.has_only_names else {"sentences", "texts", "few values"}
-        are_texts = all(self.cells[column].kind in kinds for column in columns)
+        are_texts = all(cells.kind in kinds for cells in self.cells.values())
         are_named = any(is_usual_name(column) or _has_other_name(column) for column in columns)
         if len(columns) == 2 and are_texts and not are_named and self._are_alike(*columns):
             return columns[0], columns[1]
-        texts = [
-            column for column in self._texts() if normalize_name(column) not in BESIDE_SENTENCES
-        ]
+        texts = self._own_texts()
         pairs = list(combinations(texts, 2))
         if len(pairs) > 1:
             # The names of a pair differ in the last letter.
@@ -501,18 +502,23 @@ class _Reader:
     def _texts(self) -> list[str]:
         return [column for column, cells in self.cells.items() if cells.kind == "sentences"]
 
+    def _own_texts(self) -> list[str]:
+        """The columns of sentences, without titles, comments and the like."""
+        return [name for name in self._texts() if normalize_name(name) not in BESIDE_SENTENCES]
+
     def _longest(self, texts: Sequence[str]) -> str:
-        """The column of sentences that are far longer than all others, or the others stand beside it; "" without."""
-        own = [name for name in texts if normalize_name(name) not in BESIDE_SENTENCES]
+        """The only column that is not a title or a comment, or else the one with by far the longest texts; or ""."""
+        own = self._own_texts()
         if len(own) == 1:
             return own[0]
         first, second, *_ = sorted(texts, key=lambda name: -self.cells[name].length)
-        return first if self.cells[first].length >= UNLIKE * self.cells[second].length else ""
+        is_far_longer = self.cells[first].length >= UNLIKE * self.cells[second].length
+        return first if is_far_longer else ""
 
     # ------------------------------------------------------------ the judgement
 
     def _find_judgement(self, sentences_are_named: bool) -> None:
-        """Finds the columns of judgements of pairs; of single sentences the column of their classes."""
+        """Finds the columns of judgements of pairs, or the column of classes of single sentences."""
         roles = {role for role, _ in self.roles.values()}
         if roles.isdisjoint((SENTENCE1, SENTENCE2, ANCHOR)):
             self._find_classes()
@@ -526,21 +532,20 @@ class _Reader:
         if not named and (ratings := self._ratings(rest)):
             self.roles |= dict.fromkeys(ratings, (RATING, ""))
             return
-        likely = [column for column in self._free(JUDGEMENTS) if self._is_likely(column)]
+        likely = list(filter(self._is_likely, self._free(JUDGEMENTS)))
         if named:
             self._doubt_constant(named, likely)
         if candidates := named or likely:
             self.roles[candidates[0]] = (self._kind_of_judgement(candidates[0]), "")
             return
-        by_cells = [column for column in rest if self._is_by_cells(column)]
-        possible = [column for column in rest if self._is_possible(column)]
+        by_cells = list(filter(self._is_by_cells, rest))
+        possible = list(filter(self._is_possible, rest))
         if len(by_cells) == 1:
             [column] = by_cells
             self.roles[column] = (self._kind_of_judgement(column), self.cells[column].words)
         elif by_cells:
-            self.doubts.append(
-                Doubt("which column says how alike the two sentences are?", tuple(by_cells))
-            )
+            question = "which column says how alike the two sentences are?"
+            self.doubts.append(Doubt(question, tuple(by_cells)))
         elif possible and not sentences_are_named:
             question = "may one of these columns say which pairs belong together?"
             self.doubts.append(Doubt(question, tuple(possible), is_possible_only=True))
@@ -555,17 +560,17 @@ class _Reader:
             self.roles[classes[0]] = (LABEL, self.cells[classes[0]].words)
 
     def _take_answers(self, answer: str) -> None:
-        """Takes the answers of Prodigy, whose label is the question."""
+        """Takes the answers of Prodigy, where the label is the question."""
         options = self.by_key.get("accept")
         if options:
-            # Where a task had options, accept holds the chosen ones.
+            # If a task has options, accept holds the selected ones.
             self.roles[answer] = (STATUS, "")
             self.roles[options] = (self._kind_of_judgement(options), "")
         else:
             self.roles[answer] = (LABEL, "")
 
     def _doubt_constant(self, named: Sequence[str], likely: Sequence[str]) -> None:
-        """Asks if the first candidate by name has one value alone and another column has several."""
+        """Asks if the first candidate by name has the same value in all rows and another column has several."""
         first = named[0]
         if len(self.cells[first].texts) != 1 or len(self.rows[first]) < 2:
             return
@@ -578,7 +583,7 @@ class _Reader:
             self.doubts.append(Doubt(question, (*others, first)))
 
     def _ratings(self, columns: Sequence[str]) -> list[str]:
-        """The columns of several raters: names that differ by a number, with numbers or judging words."""
+        """The columns of several raters: names that differ only in a number, cells of numbers or judging words."""
         groups: dict[str, list[str]] = {}
         for column in columns:
             name = column.strip().lower()
@@ -612,15 +617,17 @@ class _Reader:
             return SCORE
         are_classes = key in LABELS and all(name in self.by_key for name in NLI_PAIR)
         are_numbers = cells.kind == "empty" or cells.are_numbers
-        return SCORE if are_numbers and not are_classes else LABEL
+        if are_numbers and not are_classes:
+            return SCORE
+        return LABEL
 
     # ------------------------------------------------------------ the rest
 
     def _find_splits(self) -> None:
         for column, cells in self.cells.items():
-            if cells.kind == "split" and (
-                len(cells.texts) > 1 or normalize_name(column) in SPLIT_COLUMNS
-            ):
+            # A constant column may say something else.
+            is_certain = len(cells.texts) > 1 or normalize_name(column) in SPLIT_COLUMNS
+            if cells.kind == "split" and is_certain:
                 self.roles.setdefault(column, (SPLIT, cells.words))
 
     def _find_the_rest(self) -> None:
@@ -641,8 +648,8 @@ class _Reader:
 
     def _free(self, names: Sequence[str]) -> list[str]:
         """The columns without a role that have one of these names, in the order of the names; each once."""
-        columns = dict.fromkeys(self.by_key[name] for name in names if name in self.by_key)
-        return [column for column in columns if column not in self.roles]
+        columns = dict.fromkeys(map(self.by_key.get, names))
+        return [column for column in columns if column and column not in self.roles]
 
 
 def _last_key(column: str) -> str:
@@ -658,8 +665,13 @@ def _has_other_name(column: str) -> bool:
 
 def _texts_of(cells: Iterable[Any]) -> list[str]:
     """The texts of the judgements in some cells, without empty ones."""
-    texts = (as_text(value) for cell in cells for value in judgement_of(cell))
-    return [text for text in texts if text is not None]
+    texts = []
+    for cell in cells:
+        for value in judgement_of(cell):
+            text = as_text(value)
+            if text is not None:
+                texts.append(text)
+    return texts
 
 
 def _kind_of(texts: Sequence[str], counts: Counter[str]) -> tuple[str, str]:
@@ -669,7 +681,7 @@ def _kind_of(texts: Sequence[str], counts: Counter[str]) -> tuple[str, str]:
         return "split", some
     if _are_words_of_judgement(set(counts)):
         return "judging words", f"judging words: {some}"
-    numbers = [number for text in texts if (number := parse_number(text)) is not None]
+    numbers = [number for number in map(parse_number, texts) if number is not None]
     if len(numbers) == len(texts):
         return _kind_of_numbers(numbers), f"numbers from {min(numbers):g} to {max(numbers):g}"
     if len(texts) >= FEW_ROWS and len(counts) * REPEATS <= len(texts):
@@ -678,11 +690,13 @@ def _kind_of(texts: Sequence[str], counts: Counter[str]) -> tuple[str, str]:
         return "sentences", "read like sentences"
     if all(map(_ID.fullmatch, texts)):
         return "ids", "codes or numbers alone"
-    return ("few values" if len(counts) < len(texts) else "texts"), some
+    if len(counts) < len(texts):
+        return "few values", some
+    return "texts", some
 
 
 def _are_words_of_judgement(words: set[str]) -> bool:
-    """Whether words say which pairs are matches: yes and no, accept and reject, 0 and 1, entailment and the like."""
+    """Whether words are judgements, such as yes and no, accept and reject, 0 and 1, or entailment."""
     sides = {side_of(word) for word in words.difference(UNSURE, NLI_LABELS)}
     if None in sides:
         return False
@@ -700,7 +714,8 @@ def _kind_of_numbers(numbers: Sequence[float]) -> str:
     if is_small and not are_consecutive:
         return "scores"
     are_whole = all(number.is_integer() for number in numbers)
-    return "ids" if are_whole and len(set(numbers)) == len(numbers) else "numbers"
+    are_different = len(set(numbers)) == len(numbers)
+    return "ids" if are_whole and are_different else "numbers"
 
 
 def _are_sentences(texts: Sequence[str]) -> bool:
@@ -717,34 +732,31 @@ def _share_of_letters(text: str) -> float:
 
 
 def _oddities(names: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Remarks on columns of sentences by their first cells: ids in place of texts, letters that were misread."""
+    """Remarks on the first cells of columns of sentences: ids in place of texts, or letters that were misread."""
     remarks = []
     ids = []
     for name in names:
-        texts = [text for cell in rows[name] if (text := as_text(cell)) is not None]
+        texts = [text for text in map(as_text, rows[name]) if text is not None]
         if texts and all(_ID.fullmatch(text.strip()) for text in texts):
             ids.append(name)
         for text in texts:
-            if _is_misread(text) or _ENTITY.search(text):
-                what = (
-                    "letters in a wrong encoding"
-                    if _is_misread(text)
-                    else "codes of a web page for letters"
-                )
-                remarks.append(
-                    f"{name} holds {what}, such as {quoted(text)}: mend them where the file was written."
-                )
-                break
+            if _is_misread(text):
+                what = "letters in a wrong encoding"
+            elif _ENTITY.search(text):
+                what = "codes of a web page for letters"
+            else:
+                continue
+            example = f"{what}, such as {quoted(text)}"
+            remarks.append(f"{name} holds {example}: mend them where the file was written.")
+            break
     if ids:
-        remarks.insert(
-            0,
-            f"Numbers or codes alone are in {listed(ids)}: if they are ids, name the columns of texts.",
-        )
+        advice = "if they are ids, name the columns of texts"
+        remarks.insert(0, f"Numbers or codes alone are in {listed(ids)}: {advice}.")
     return remarks
 
 
 def _is_misread(text: str) -> bool:
-    """Whether a text of UTF-8 was once read as Windows-1252: "cafÃ©"."""
+    """Whether a text in UTF-8 was decoded as Windows-1252: "cafÃ©"."""
     try:
         return not text.isascii() and text.encode("cp1252").decode() != text
     except UnicodeError:

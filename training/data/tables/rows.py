@@ -1,11 +1,10 @@
 """An opened table and its rows: batches by column, with row numbers and notes on malformed rows.
 
 `OpenedTable` is the base class of every format. Readers yield single records; `gather` makes
-batches of them that are bounded in rows and in characters, so that a file with a megabyte in each
-cell needs no more memory than one with a word. No row is dropped: one with too few fields is filled
-up with None, one with too many keeps the surplus in its note, and an empty line between rows is a
-row, so that row i of a result belongs to row i of the input. Only empty lines at the end are left
-out.
+batches of them with limited numbers of rows and characters, so that long cells do not need more
+memory. Row i of a result belongs to row i of the input, as no row is dropped: a row with too few
+fields is filled with None, a row with too many has the surplus in its note, and an empty line
+between rows is a row. Only empty lines at the end are left out.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ BATCH_CHARACTERS = 16 << 20
 HEAD_ROWS = 500
 EMPTY_LINE = "an empty line"
 
-# The values of a row in the order of the columns (empty for a blank line), a note on a fault or
-# None, its characters.
+# The values of a row in the order of the columns (none for a blank line), a note on a fault or
+# None, and the number of characters.
 Record = tuple[Sequence[Any], str | None, int]
 
 
@@ -36,9 +35,11 @@ Record = tuple[Sequence[Any], str | None, int]
 class RowBatch:
     """Consecutive rows of a table, by column.
 
-    ``first_row`` counts from 1, without the header. ``rows`` maps every column to its values, all
-    equally long. ``notes`` maps a position in the batch to the fault of that row. ``arrow`` is the
-    batch as it stood in a Parquet file, with its types, and None for other formats.
+    Attributes:
+        first_row: the number of the first row, which counts from 1 without the header.
+        rows: the values of each column, all equally many.
+        notes: the faults of rows, by their positions in the batch.
+        arrow: the rows of a Parquet file with their types; None for other formats.
     """
 
     first_row: int
@@ -59,7 +60,7 @@ class RowBatch:
         )
 
     def at(self, positions: Sequence[int]) -> RowBatch:
-        """The rows at some positions in this batch, which need not be consecutive, without their notes."""
+        """The rows at these positions in the batch, without their notes."""
         return RowBatch(
             self.first_row,
             rows={name: [values[at] for at in positions] for name, values in self.rows.items()},
@@ -81,14 +82,13 @@ class OpenedTable(ABC):
     # The number of rows: exact for JSON and Parquet, counted by lines for text, as stated in the
     # file for XLSX.
     row_estimate: int
-    # What the user should know about how the file was understood, a sentence each.
+    # Sentences that tell the user how the file was read.
     remarks: tuple[str, ...]
-    # The sheet of a workbook, the sheets that can be read, and whether it is the one that is read
-    # if none is named.
+    # The sheet of a workbook, the sheets that can be read, and whether the sheet is the default.
     sheet: str = field(default="", kw_only=True)
     sheets: tuple[str, ...] = field(default=(), kw_only=True)
     is_default_sheet: bool = field(default=True, kw_only=True)
-    # The file's `file_version` from before it was opened; None to trust it.
+    # The `file_version` from before the file was opened; None if changes are not detected.
     version: tuple[int, int] | None = field(default=None, kw_only=True)
 
     @property
@@ -98,11 +98,12 @@ class OpenedTable(ABC):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the characters are certain: the file is binary, or is UTF-8 or marked UTF-16 throughout."""
+        """Whether the encoding is certain: neither guessed nor named by the user, and valid throughout."""
         return True
 
     def fields(self) -> list[Any]:
         """The columns as ``pyarrow.Field``: text for CSV and XLSX, typed for JSON and Parquet."""
+        # pyarrow takes time to import, and only writers need the fields.
         import pyarrow as pa
 
         return [pa.field(name, pa.string()) for name in self.columns]
@@ -110,8 +111,8 @@ class OpenedTable(ABC):
     def batches(self, size: int = BATCH_ROWS) -> Iterator[RowBatch]:
         """All rows in order, at most ``size`` at a time (fewer where the cells are very long).
 
-        InputError, which names the row, if the file is damaged further down or the disk fails; and
-        at the end, if the file has changed since it was opened.
+        InputError if the file is damaged (it names the row), the disk fails, or the file has changed
+        since it was opened.
         """
         try:
             yield from self._read(size)
@@ -144,22 +145,17 @@ class OpenedTable(ABC):
     ) -> dict[str, list[Any]]:
         """The values of all rows of these columns; ``faults`` gets the notes of the rows. Errors as `batches`."""
         columns: dict[str, list[Any]] = {name: [] for name in names}
-        # Cells that repeat, as premises do, are held once.
-        distinct: dict[Any, Any] = {}
+        # Equal texts, such as the premise of several hypotheses, are held once.
+        distinct: dict[str, str] = {}
         for batch in self.batches():
-            if faults is not None:
-                faults.update(
-                    {
-                        batch.first_row + at: note
-                        for at, note in batch.notes.items()
-                        if note != EMPTY_LINE
-                    }
-                )
-            for name in names:
-                cells = batch.rows[name]
-                columns[name] += (
-                    distinct.setdefault(cell, cell) if type(cell) is str else cell for cell in cells
-                )
+            for at, note in batch.notes.items():
+                if faults is not None and note != EMPTY_LINE:
+                    faults[batch.first_row + at] = note
+            for name, column in columns.items():
+                for cell in batch.rows[name]:
+                    if type(cell) is str:
+                        cell = distinct.setdefault(cell, cell)
+                    column.append(cell)
         return columns
 
     @abstractmethod
@@ -179,7 +175,7 @@ class OpenedTable(ABC):
 
 
 def file_version(path: Path) -> tuple[int, int] | None:
-    """The size of a file and the time of its last change; None if it does not exist. A changed file has another one."""
+    """The size of a file and the time of its last change, which tell whether it changed; None if it does not exist."""
     try:
         status = path.stat()
     except OSError:
@@ -188,7 +184,7 @@ def file_version(path: Path) -> tuple[int, int] | None:
 
 
 def changed_while_read(name: str) -> str:
-    """The error for a file that was written while it was read, so that rows may be old or missing."""
+    """The error message for a file that was changed while it was read, so that rows may be wrong or missing."""
     return f"{name} changed while it was read: wait until it is complete, and start again."
 
 
@@ -200,7 +196,7 @@ def from_first(records: Iterator[Record]) -> Iterator[Record]:
 def gather(
     records: Iterator[Record], columns: Sequence[str], size: int, blanks: bool = True
 ) -> Iterator[RowBatch]:
-    """Batches of at most ``size`` rows. With ``blanks``, an empty record between two others is a row of its own."""
+    """Batches of at most ``size`` rows. Empty records between others are rows with ``blanks``, else left out."""
     width = len(columns)
     first_row = 1
     empty_row: Record = ((None,) * width, EMPTY_LINE, 0)
@@ -238,12 +234,14 @@ def gather(
 
 
 def _fit(record: Sequence[Any], note: str | None, width: int) -> tuple[Sequence[Any], str | None]:
-    """A row made ``width`` long, and a note that holds the surplus, if that is more than separators at the end."""
+    """A row with ``width`` fields, and a note on missing fields, or with the surplus ones unless they are empty."""
     surplus = record[width:]
     if surplus and not any(surplus):
         return record[:width], note
     problem = f"{len(record)} field{'s' * (len(record) > 1)} where the header has {width}"
     if surplus:
         problem += f"; beyond the header: {' | '.join(map(str, surplus))}"
+    if note:
+        problem = f"{note}; {problem}"
     missing = [None] * (width - len(record))
-    return [*record[:width], *missing], f"{note}; {problem}" if note else problem
+    return [*record[:width], *missing], problem

@@ -1,11 +1,11 @@
 """Prints the sheets of a workbook as lines of JSON: python sheets.py FILE [SHEET].
 
-`training.data.tables.workbook` runs this file as a process of its own. calamine holds a sheet as a
-rectangle, so that a workbook of a few kilobytes with one cell far down and far to the right takes
-all memory, and then ends the process.
+`training.data.tables.workbook` runs this file in a process of its own. calamine holds a sheet as a
+rectangle, so that a workbook of a few kilobytes, with one cell far down and far to the right, uses
+up all memory and ends the process.
 
-A line is the name of a sheet, its number of rows and its first rows; with SHEET, a line is a row of
-that sheet, all of them. The first line without a sheet to read is an error as an object.
+Each line is an array of the name of a sheet, its number of rows and its first rows. With SHEET,
+each line is an array of the cells of a row. An object is an error.
 """
 
 import json
@@ -39,32 +39,24 @@ def main(path: str, sheet: str = "") -> None:
             for about in workbook.sheets_metadata:
                 if about.visible == SheetVisibleEnum.Visible:
                     table = workbook.get_sheet_by_name(about.name)
-                    print(
-                        json.dumps(
-                            [about.name, table.height, list(islice(_rows(table), HEAD_ROWS))]
-                        )
-                    )
+                    head = list(islice(_rows(table), HEAD_ROWS))
+                    print(json.dumps([about.name, table.height, head]))
     except PasswordError:
         print(json.dumps({"error": "is protected by a password: save it without one, or as CSV"}))
     except CalamineError:
-        print(
-            json.dumps(
-                {"error": "is a damaged workbook: open it in Excel and save it again, or as CSV"}
-            )
-        )
+        what_to_do = "open it in Excel and save it again, or as CSV"
+        print(json.dumps({"error": f"is a damaged workbook: {what_to_do}"}))
     except ValueError as error:
         print(json.dumps({"error": str(error)}))
 
 
 def _rows(sheet: CalamineSheet) -> Iterator[list[str | None]]:
-    for cells in sheet.iter_rows():
-        yield _without_empty_end([_text(cell) for cell in cells])
-
-
-def _without_empty_end(cells: list[str | None]) -> list[str | None]:
-    while cells and cells[-1] is None:
-        cells.pop()
-    return cells
+    """Yields the texts of each row, without empty cells at its end."""
+    for row in sheet.iter_rows():
+        cells = list(map(_text, row))
+        while cells and cells[-1] is None:
+            cells.pop()
+        yield cells
 
 
 def _text(cell: str | float | bool | date | time | timedelta) -> str | None:
@@ -83,7 +75,7 @@ def _limit_memory() -> None:
     try:
         import resource
     except ImportError:
-        # Windows has no limits for a process of this kind; there the allocation alone fails.
+        # On Windows, which has no such limits, a large allocation fails.
         return
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
 

@@ -15,7 +15,7 @@ import gzip
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +24,6 @@ from training.data.tables.columns import listed
 from training.data.tables.csv import open_delimited, open_lines
 from training.data.tables.json import open_json
 from training.data.tables.lists import with_two_sentences
-from training.data.tables.parquet import open_parquet
 from training.data.tables.rows import OpenedTable, file_version
 from training.data.tables.text import ForeignFileError
 from training.data.tables.workbook import UnknownSheetError, open_workbook
@@ -40,11 +39,17 @@ class Format(NamedTuple):
     name: str
     suffixes: tuple[str, ...]
     open: Opener
-    # The first bytes of its files, white space aside; a file that begins so is one, whatever its
-    # name.
+    # The first bytes that tell its files, whatever their names. White space before them is ignored.
     beginnings: tuple[bytes, ...] = ()
-    # Whether all of its files begin so.
+    # Whether all of its files begin like this.
     is_binary: bool = False
+
+
+def _open_parquet(path: Path, encoding: str | None, sheet: str | None) -> OpenedTable:
+    # It imports pyarrow, which takes time and is not needed for other formats.
+    from training.data.tables.parquet import open_parquet
+
+    return open_parquet(path, encoding, sheet)
 
 
 WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".xlsb", ".ods")
@@ -53,7 +58,7 @@ FORMATS = (
     Format("CSV", (".csv",), open_delimited),
     Format("TSV", (".tsv", ".tab"), open_delimited),
     Format("JSON Lines", (".jsonl", ".ndjson", ".json"), open_json, (b"{", b"[{", b"[\n")),
-    Format("Parquet", (".parquet",), open_parquet, (b"PAR1",), is_binary=True),
+    Format("Parquet", (".parquet",), _open_parquet, (b"PAR1",), is_binary=True),
     Format(
         "Excel",
         WORKBOOKS,
@@ -107,7 +112,10 @@ def open_table(
             raise InputError(f"There is no file {path}.")
         if not path.is_file():
             raise InputError(f"{path} is not a file.")
-        open_file = open_lines if lines and path.suffix.lower() == ".txt" else _format(path).open
+        if lines and path.suffix.lower() == ".txt":
+            open_file: Opener = open_lines
+        else:
+            open_file = _format(path).open
         table = replace(with_two_sentences(open_file(path, encoding, sheet)), version=version)
         if sheet and not table.sheets:
             raise UnknownSheetError(
@@ -116,9 +124,8 @@ def open_table(
         if len(table.preview(1)):
             return table
     except ForeignFileError as error:
-        raise InputError(
-            f"{error} Give a {any_of([file_format.name for file_format in FORMATS])} file."
-        ) from error
+        formats = any_of([file_format.name for file_format in FORMATS])
+        raise InputError(f"{error} Give a {formats} file.") from error
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
     raise InputError(f"{path.name} has a header with {listed(table.columns)}, but no rows.")
@@ -134,12 +141,15 @@ def opened_file(
     path: Path, encoding: str | None = None, sheet: str | None = None
 ) -> Iterator[OpenedTable]:
     """The table of a file, or of a .gz file; errors as `open_table`, and for a .gz file that unpacks to too much."""
-    with tempfile.TemporaryDirectory() if path.suffix.lower() == ".gz" else nullcontext() as folder:
-        yield open_table(_unpacked(path, Path(folder)) if folder else path, encoding, sheet)
+    if path.suffix.lower() != ".gz":
+        yield open_table(path, encoding, sheet)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield open_table(_unpacked(path, Path(folder)), encoding, sheet)
 
 
 def _format(path: Path) -> Format:
-    """The format of a file by its first bytes, then by its name. InputError if it is none of `FORMATS`."""
+    """The format of a file by its first bytes, or else by its name. ForeignFileError if it is none of `FORMATS`."""
     with path.open("rb") as file:
         head = file.read(4096)
     for beginning, words in FOREIGN.items():
@@ -152,12 +162,13 @@ def _format(path: Path) -> Format:
         if start.startswith(file_format.beginnings):
             return file_format
     suffix = path.suffix.lower()
-    by_name = next(
-        (file_format for file_format in FORMATS if suffix in file_format.suffixes), FORMATS[0]
-    )
-    if by_name.is_binary and head:
-        raise ForeignFileError(f"{path.name} is named {suffix}, but it is not one.")
-    return FORMATS[0] if by_name.is_binary else by_name
+    for file_format in FORMATS:
+        if suffix in file_format.suffixes:
+            if not file_format.is_binary:
+                return file_format
+            if head:
+                raise ForeignFileError(f"{path.name} is named {suffix}, but it is not one.")
+    return FORMATS[0]
 
 
 def _unpacked(path: Path, folder: Path) -> Path:
@@ -169,9 +180,8 @@ def _unpacked(path: Path, folder: Path) -> Path:
             while piece := packed.read(1 << 20):
                 size += len(piece)
                 if size > MOST_UNPACKED:
-                    raise InputError(
-                        f"{path.name} unpacks to more than {MOST_UNPACKED >> 30} GB: give a part of it"
-                    )
+                    limit = f"{MOST_UNPACKED >> 30} GB"
+                    raise InputError(f"{path.name} unpacks to more than {limit}: give a part of it")
                 file.write(piece)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path.name} is no complete gzip file: fetch or pack it again") from error

@@ -1,14 +1,15 @@
 """The characters of a text file, whose encoding one fast pass over all of its bytes decides.
 
-A guess from the first kilobytes would fail at row 900,000. So `scan` reads all bytes once, a
-megabyte at a time, and counts the lines, which gives every progress bar its total. A byte order
-mark decides; without one, the file is UTF-8 if all of its bytes are. Otherwise:
+A guess from the first kilobytes could fail at row 900,000. So `scan` reads all bytes once, a
+megabyte at a time, and also counts the lines, which progress bars need. A byte order mark decides.
+Without one, the file is UTF-8 if all of its bytes are valid. Otherwise:
 
-- If most lines beyond ASCII are UTF-8, the file is. Bytes that break it become �, and their lines
+- If most lines that are not ASCII are UTF-8, the file is. Invalid bytes become �, and their lines
   are marked.
-- Otherwise charset-normalizer guesses the encoding. That it is a guess is a remark, which quotes
-  lines as they were read. If none fits, the file is refused until the user names one. An encoding
-  that the user names is taken as it is.
+- Otherwise charset-normalizer guesses the encoding, and a remark says so and quotes some lines. If
+  no encoding fits, the file is refused until the user names one.
+
+An encoding that the user names is used even if some bytes do not fit it.
 """
 
 import codecs
@@ -25,9 +26,9 @@ from training.data.tables.rows import OpenedTable
 from training.errors import InputError
 
 CHUNK = 1 << 20
-# The first bytes, which tell text from other files.
+# The number of first bytes that tell text from other files.
 HEAD = 1 << 16
-# No table of sentences has a longer row, in bytes, and reading it would fill the memory.
+# In bytes. No table of sentences has a longer line, and reading one would fill the memory.
 LONGEST_LINE = 16 << 20
 # UTF-32 comes first, because its mark begins with the mark of UTF-16.
 BYTE_ORDER_MARKS = {
@@ -40,34 +41,35 @@ BYTE_ORDER_MARKS = {
 # The encodings of files without a byte order mark.
 WITHOUT_MARK = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}
 CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-# The share of control bytes in a text. Random bytes hold 0.11, and some programs leave zero bytes
-# in text.
+# The largest share of control bytes in a text, as some programs leave zero bytes. Random bytes have
+# a share of 0.11.
 MOST_CONTROL = 0.1
-# An encoding is guessed by this many bytes of lines that are not ASCII.
+# The number of bytes, of lines that are not ASCII, from which an encoding is guessed.
 SAMPLE = 1 << 17
-# The lines that a remark on a guess quotes.
+# The number of lines that a remark on a guess quotes.
 QUOTED_LINES = 3
 
 
 class UnknownEncodingError(InputError):
-    """A text file is not UTF-8, and no encoding fits it, so that the user has to name it."""
+    """A text file is not UTF-8 and no other encoding fits, so the user has to name the encoding."""
 
 
 class ForeignFileError(InputError):
-    """A file is something else than a table; `open_table` adds the formats that can be read."""
+    """A file is not a table. `open_table` adds the formats that can be read to the message."""
 
 
 @dataclass(frozen=True)
 class TextFile:
-    """A text file whose encoding holds from its first byte to its last.
+    """A text file and its encoding.
 
     Attributes:
-        lines: the number of rows and header, but for line ends inside quotes.
-        quoted: the first lines beyond ASCII of a file whose encoding is guessed, as they are read.
+        lines: the number of lines. Rows may be fewer, as quoted cells may have line ends.
+        quoted: if the encoding is guessed, the first lines that are not ASCII, as they are read.
         is_named: whether the user has named the encoding.
-        damaged: whether some bytes do not fit the encoding; each reads as �.
-        doubled_ends: whether lines end with CR CR LF, from text mode on Windows, and a blank seems
-            to follow each.
+        damaged: whether some bytes do not fit the encoding; each is read as �.
+        has_nul: whether there are zero bytes.
+        doubled_ends: whether lines end with CR CR LF, which text mode on Windows writes. Each line
+            then seems to be followed by an empty one.
     """
 
     path: Path
@@ -86,8 +88,8 @@ class TextFile:
         if self.quoted:
             lines = ", ".join(map(quoted, self.quoted))
             remarks.append(
-                f"The text is not UTF-8; it is read as {spoken(self.encoding)}, a guess: {lines}. If words look wrong, "
-                "name its encoding (?encoding= after the name of the file)."
+                f"The text is not UTF-8; it is read as {spoken(self.encoding)}, a guess: {lines}. "
+                "If words look wrong, name its encoding (?encoding= after the name of the file)."
             )
         if self.damaged:
             remarks.append(
@@ -144,19 +146,20 @@ def scan(path: Path, encoding: str | None = None) -> TextFile:
     if not head.strip(b"\0 \t\r\n\xef\xbb\xbf\xff\xfe"):
         needed = "one line" if path.suffix.lower() == ".txt" else "a header and one row"
         raise InputError(f"{path.name} is empty: it needs at least {needed}.")
-    # ISO-2022-JP is ASCII to every other test, and European text in UTF-16 has a zero in every
-    # second byte.
+    # In European text in UTF-16 every second byte is zero.
     even = head[0::2].count(0)
     odd = head[1::2].count(0)
     is_utf16 = max(even, odd) > 0.2 * len(head) and min(even, odd) < 0.1 * max(even, odd)
-    unmarked = None
+    announced = None
+    # All bytes of ISO-2022-JP are ASCII, so only its escape sequence tells it.
     if b"\x1b$B" in head:
-        unmarked = "iso2022_jp"
+        announced = "iso2022_jp"
     elif is_utf16:
-        unmarked = "utf-16-le" if odd > even else "utf-16-be"
-    announced = next(
-        (name for mark, name in BYTE_ORDER_MARKS.items() if head.startswith(mark)), unmarked
-    )
+        announced = "utf-16-le" if odd > even else "utf-16-be"
+    for mark, name in BYTE_ORDER_MARKS.items():
+        if head.startswith(mark):
+            announced = name
+            break
     if encoding:
         named = named_encoding(encoding)
         if not announced or not named.startswith(announced):
@@ -184,7 +187,10 @@ def suspicion(lines: Iterable[str], notes: dict[str, str]) -> str | None:
 
 
 def _read_through(path: Path, encoding: str) -> tuple[TextFile, int | None]:
-    """The file by all its bytes, and near which byte it breaks the encoding, or None. InputError for a huge line."""
+    """Reads all bytes of a file. Returns it, and about where it breaks the encoding, or None.
+
+    InputError for a line above `LONGEST_LINE`.
+    """
     decoder = codecs.getincrementaldecoder(encoding)()
     newlines = 0
     returns = 0
@@ -203,8 +209,9 @@ def _read_through(path: Path, encoding: str) -> tuple[TextFile, int | None]:
             if last >= 0:
                 since_line_end = len(chunk) - last - 1
             if since_line_end > LONGEST_LINE:
+                line = f"{path.name}, line {max(newlines, returns) + 1:,}"
                 raise InputError(
-                    f"{path.name}, line {max(newlines, returns) + 1:,}, is longer than {LONGEST_LINE >> 20} MB: "
+                    f"{line}, is longer than {LONGEST_LINE >> 20} MB: "
                     "this is no table of sentences, or its line ends are missing."
                 )
             if broken_at is None:
@@ -222,9 +229,9 @@ def _read_through(path: Path, encoding: str) -> tuple[TextFile, int | None]:
 
 
 def _guessed(text: TextFile) -> TextFile:
-    """A file that is not UTF-8 throughout: damaged, or in another encoding, which is guessed."""
+    """A file that is not valid UTF-8: it is damaged, or has another encoding, which is guessed."""
     good = 0
-    bad: list[bytes] = []
+    bad = []
     size = 0
     with text.path.open("rb") as file:
         for line in file:
@@ -252,13 +259,14 @@ def _guessed(text: TextFile) -> TextFile:
 
 def guess_encoding(sample: bytes) -> str | None:
     """The encoding of lines that are not valid UTF-8, as charset-normalizer guesses it; None if none fits."""
+    # It takes time to import, and most files are UTF-8.
     from charset_normalizer import CharsetMatch, from_bytes
 
     matches = from_bytes(sample, cp_isolation=GUESSED, enable_fallback=False)
 
     def rank(match: CharsetMatch) -> tuple[float, float, int]:
-        # In short texts encodings of Latin letters are equally likely; the first in the list is the
-        # most usual.
+        # For short texts several encodings of Latin letters are equally likely; `GUESSED` begins
+        # with the most common ones.
         return match.chaos, -match.coherence, GUESSED.index(match.encoding)
 
     best = min(matches, key=rank, default=None)
@@ -293,6 +301,8 @@ SPOKEN = {
     "big5": "Big5 (Chinese)",
     "cp949": "EUC-KR (Korean)",
 }
+# Python's codecs that are not encodings of text files.
+NOT_OF_FILES = ("idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined")
 GUESSED = [name for name in SPOKEN if not name.startswith(("utf", "latin", "iso2022"))]
 
 
@@ -300,21 +310,16 @@ def named_encoding(name: str) -> str:
     """The codec of a name such as "windows-1251" or "Shift_JIS". InputError if there is none for text files."""
     try:
         codec = codecs.lookup(name.strip()).name
+        # It fails for codecs of bytes, such as base64.
         "".encode(codec)
     except (LookupError, ValueError, TypeError):
         codec = ""
-    if not codec or codec in (
-        "idna",
-        "punycode",
-        "unicode-escape",
-        "raw-unicode-escape",
-        "undefined",
-    ):
+    if codec in ("", *NOT_OF_FILES):
         some = ", ".join(sorted({"utf-8", *GUESSED, "utf-16"}))
         raise InputError(f"there is no text encoding {name[:60]!r}; some are {some}")
     return WITHOUT_MARK.get(codec, codec)
 
 
 def spoken(encoding: str) -> str:
-    """The encoding in words, such as "Windows-1251 (Cyrillic)"; its name where there are none."""
+    """The encoding in words, such as "Windows-1251 (Cyrillic)"; its name if it has none."""
     return SPOKEN.get(encoding) or SPOKEN.get(encoding.replace("-", "_")) or encoding

@@ -1,11 +1,11 @@
 """A workbook of Excel or LibreOffice as a table: the rows of one visible sheet.
 
-Unless the user names a sheet, it is the one with the most sentences in a row, and the longest of
-several.
+Unless the user names a sheet, the sheet with the most sentences in a row is read; if there are
+several, the longest.
 
-Cells have types and columns have none, so all values become text, as in a CSV file: 4.2 is "4.2",
-TRUE is "TRUE", and a date is as in ISO 8601. A formula gives the value that was stored with it;
-without one, it is empty, as errors are.
+Cells have types and columns do not, so all values become text, as in a CSV file: 4.2 is "4.2", TRUE
+is "TRUE", and dates are in ISO 8601. A formula has the value that was stored with it. Formulas
+without a stored value and errors are empty cells.
 
 calamine reads the file, in a process of its own (`training.data.tables.sheets`).
 """
@@ -66,14 +66,14 @@ class WorkbookTable(OpenedTable):
 def open_workbook(
     path: Path, encoding: str | None = None, sheet: str | None = None
 ) -> WorkbookTable:
-    """Opens a workbook. ``sheet`` names a sheet; None for the one with the most sentences a row, then the most rows.
+    """Opens a workbook. ``sheet`` names a sheet; None for the one with the most sentences in a row.
 
     InputError if the file is not a workbook or is damaged, its sheets are empty, or it lacks the
     named sheet.
     """
     _check_archive(path)
-    heads: dict[str, list[Record]] = {}
-    heights: dict[str, int] = {}
+    heads = {}
+    heights = {}
     for title, height, rows in _lines(path):
         heights[title] = height
         if head := list(from_first(map(_record, rows))):
@@ -103,7 +103,10 @@ def open_workbook(
 
 
 def _header(path: Path, head: list[Record]) -> tuple[tuple[str, ...], int, list[str]]:
-    return header_of(path, [[cell or "" for cell in record] for record, _, _ in head[:HEADER_ROWS]])
+    rows = []
+    for cells, _, _ in head[:HEADER_ROWS]:
+        rows.append([cell or "" for cell in cells])
+    return header_of(path, rows)
 
 
 def _usable(path: Path, head: list[Record], height: int) -> tuple[int, int]:
@@ -144,7 +147,7 @@ def _lines(path: Path, *sheet: str) -> Iterator[Any]:
 
 
 def _check_archive(path: Path) -> None:
-    """InputError for another archive than a workbook, and for one that unpacks to more than memory should hold."""
+    """Raises InputError if the file is another kind of archive, or would take too much memory unpacked."""
     with path.open("rb") as file:
         if file.read(2) != b"PK":
             return
@@ -156,12 +159,9 @@ def _check_archive(path: Path) -> None:
             f"{path.name} is a damaged workbook: open it in Excel and save it again, or as CSV."
         ) from error
     if sizes.keys().isdisjoint(WORKBOOK_PARTS):
-        kind = next(
-            (kind for part, kind in OTHER_KINDS.items() if part in sizes),
-            "a zip archive: unpack it first",
-        )
+        kinds = [kind for part, kind in OTHER_KINDS.items() if part in sizes]
+        kind = kinds[0] if kinds else "a zip archive: unpack it first"
         raise ForeignFileError(f"{path.name} is {kind}.")
-    if sum(sizes.values()) > MOST_UNPACKED_BYTES:
-        raise InputError(
-            f"{path.name} unpacks to {sum(sizes.values()) / 1e9:,.1f} GB: save the sheet as CSV."
-        )
+    size = sum(sizes.values())
+    if size > MOST_UNPACKED_BYTES:
+        raise InputError(f"{path.name} unpacks to {size / 1e9:,.1f} GB: save the sheet as CSV.")
